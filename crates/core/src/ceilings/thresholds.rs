@@ -30,9 +30,10 @@ pub(super) const NOTHING_UNSENT: f64 = 0.1;
 /// The same where the congestion window is not known to have room: it may be no larger than what it
 /// was ever asked for. A window that held would leave the rest of the buffer unsent.
 pub(super) const ALL_SENT: f64 = 0.05;
-/// A buffer that is the limit holds less than the path does, so that its bursts wait behind themselves
-/// for less than one smallest RTT: the RTT is below twice the smallest. A quarter is for errors.
-pub(super) const BUFFER_INFLATION: f64 = 2.5;
+/// RTT over the smallest behind a queue that is never empty. A buffer or window that is the limit holds
+/// less than the path does, so that its bursts wait behind themselves for less than one smallest RTT:
+/// the RTT is below twice the smallest. A quarter is for errors.
+pub(super) const DEEP_QUEUE: f64 = 2.5;
 /// The same where the kernel counts the buffer as the limit: a paced sender has a part of it always
 /// waiting (BBR: 0.2).
 pub(super) const PARTLY_UNSENT: f64 = 0.5;

@@ -5,8 +5,8 @@ use super::super::remedy::rate;
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
-    DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_INFLATION, USUAL_STATE,
-    WINDOW_USED,
+    DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_INFLATION,
+    USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
@@ -115,6 +115,13 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     // Behind a queue that stands each step has what the path gives.
     let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
+    // Behind one that is longer than the path the run has all that the path gave, in steps or bursts.
+    let deep = inflation.is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
+    let limit = if deep {
+        limit.max(view.throughput_bps)
+    } else {
+        limit
+    };
     Some(
         Ceiling::new(
             Cause::PathRate,

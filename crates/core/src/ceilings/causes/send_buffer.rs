@@ -5,7 +5,7 @@ use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    ALL_SENT, BUFFER_FILLED, BUFFER_INFLATION, BUFFER_LEAKS, EXACT_TOLERANCE, MODEL_TOLERANCE,
+    ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE,
     NOTHING_UNSENT, PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
@@ -122,7 +122,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
     let fits = !view
         .inflation()
-        .is_some_and(|inflation| inflation.is_queue(BUFFER_INFLATION));
+        .is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
     Signs::new(
         (drained || bursts) && (blocked_long || counted) && fits,
         say,

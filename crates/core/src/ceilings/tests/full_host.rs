@@ -1,6 +1,6 @@
 //! Hosts whose CPUs are all taken, by both ends or by both directions.
 
-use super::causes::small_window;
+use super::causes::{bottleneck, small_window};
 use super::scene::{SECONDS, Scene, end, tcp};
 use crate::ceilings::{Cause, explain};
 use crate::plan::Direction;
@@ -131,6 +131,23 @@ fn a_queue_with_an_even_rate_is_a_links_also_on_a_full_host() {
     quarters(&mut record, 0.2);
     let uneven = explain(&record).remove(0).verdict;
     assert_eq!(uneven.cause, Cause::CpuReceive, "{uneven:?}");
+}
+
+/// A slow link drains in bursts of a bucket, or changes its rate: no step has the mean.
+#[test]
+fn a_queue_longer_than_the_path_is_a_links_however_its_rate_changes() {
+    let mut record = bottleneck().record();
+    let rate = 46e6;
+    record.legs[0].steps = Some(StepRates {
+        step_s: 0.1,
+        p25_bps: 0.0,
+        p50_bps: 0.66 * rate,
+        p75_bps: 1.34 * rate,
+        p90_bps: 3.0 * rate,
+    });
+    let uneven = explain(&record).remove(0).verdict;
+    assert_eq!(uneven.cause, Cause::PathRate, "{uneven:?}");
+    assert!(uneven.confidence > Some(0.9), "{uneven:?}");
 }
 
 #[test]
