@@ -428,7 +428,7 @@ impl Runs {
         let causes = self.causes();
         let counted = causes
             .iter()
-            .map(|(cause, runs)| format!("{} in {runs}", cause.name()));
+            .map(|(cause, runs)| format!("{} in {runs}", cause.words()));
         let counted: Vec<String> = counted.collect();
         (causes.len() > 1).then(|| {
             let all = self.records.len();
@@ -555,7 +555,7 @@ mod tests {
         let doubt = runs.disagreement("up").expect("two are of another mind");
         assert_eq!(
             doubt.message,
-            "of 5 runs up the bottleneck was path_rate in 3, cpu_send in 2"
+            "of 5 runs up the bottleneck was path rate in 3, sender's CPU in 2"
         );
         let usual = runs.median().unwrap();
         assert_eq!(usual.throughput_bps(), Some(94e6));

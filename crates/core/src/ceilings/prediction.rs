@@ -44,7 +44,7 @@ impl Next {
         (!self.is_promised).then(|| {
             format!(
                 "how much the remedy brings is not known; {} lets no more than {} through",
-                self.cause.name(),
+                self.cause.words(),
                 bps(self.limit_bps)
             )
         })

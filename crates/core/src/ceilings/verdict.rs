@@ -248,7 +248,7 @@ fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
 }
 
 fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
-    let cause = candidate.rule.cause.name();
+    let cause = candidate.rule.cause.words();
     let Some(ceiling) = &candidate.ceiling else {
         return format!("the evidence is for {cause}, but its ceiling cannot be computed");
     };

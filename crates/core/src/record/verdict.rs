@@ -118,6 +118,28 @@ pub struct RunnerUp {
 }
 
 impl Cause {
+    /// As on a page.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ReceiveWindow => "receive window",
+            Self::SendBuffer => "send buffer",
+            Self::Congestion => "congestion",
+            Self::Pacing => "pacing",
+            Self::SegmentSize => "segment size",
+            Self::PathRate => "path rate",
+            Self::Policer => "policer",
+            Self::ApplicationSend => "sending application",
+            Self::ApplicationReceive => "receiving application",
+            Self::CpuSend => "sender's CPU",
+            Self::CpuReceive => "receiver's CPU",
+            Self::CpuHost => "the host's CPUs",
+            Self::QosClass => "QoS class",
+            Self::Startup => "slow start",
+            Self::AsAsked => "as asked",
+            Self::Unexplained => "unexplained",
+        }
+    }
+
     /// As in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,6 @@ use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
 use super::Style;
-use super::ceilings::cause_name;
 use super::figure;
 use super::number::{NBSP, count, digits, plural, rate};
 use super::page::{Emphasis, Page};
@@ -283,7 +282,7 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         .right("pacing", |row| limit(row, Cause::Pacing))
         .right("path\nrate", |row| limit(row, Cause::PathRate))
         .right("measured", |row| mbits(row.throughput_bps))
-        .left("explained by", |row| cause_name(row.explained_by));
+        .left("explained by", |row| row.explained_by.words());
     page.table(&table);
     let rows = analysis.ceilings.len();
     if rows > MAX_GROUPS {

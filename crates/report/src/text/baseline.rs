@@ -1,8 +1,7 @@
 //! A document beside an earlier one.
 
-use linerate_core::record::{Baseline, Change};
+use linerate_core::record::{Baseline, Cause, Change};
 
-use super::ceilings::cause_name;
 use super::comparison::{signed, writer};
 use super::number::NBSP;
 use super::page::Page;
@@ -34,7 +33,7 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
         .right("change", |change| signed(change.change_percent));
     page.table(&table);
     for found in &baseline.bottlenecks {
-        let [was, is] = [found.was, found.is].map(cause_name);
+        let [was, is] = [found.was, found.is].map(Cause::words);
         if was != is {
             let direction = direction_name(found.direction);
             page.point(&format!("bottleneck {direction}: {was} then, {is} now"));

@@ -25,7 +25,7 @@ pub(super) fn ceilings(
     };
     let table = Table::of(shown)
         .left("", |ceiling| if ceiling.independent { " " } else { "*" })
-        .left("ceiling", |ceiling| cause_name(ceiling.cause))
+        .left("ceiling", |ceiling| ceiling.cause.words())
         .right("limit", |ceiling| rate(ceiling.limit_bps))
         .right("reached", reached)
         .left("formula", |ceiling| ceiling.formula.clone());
@@ -84,12 +84,9 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
     }
     let words = match (is_unexplained, next.cause) {
         (true, Cause::Unexplained) => "The run that would tell more:".to_owned(),
-        (true, cause) => format!("Nearest: {}; the run that would tell:", cause_name(cause)),
+        (true, cause) => format!("Nearest: {}; the run that would tell:", cause.words()),
         (false, Cause::Unexplained) => "The run that would confirm it:".to_owned(),
-        (false, cause) => format!(
-            "Else: {}; the run that tells them apart:",
-            cause_name(cause)
-        ),
+        (false, cause) => format!("Else: {}; the run that tells them apart:", cause.words()),
     };
     page.plain(&format!("  {words}"));
     page.command(&next.tell_apart.command);
@@ -111,7 +108,7 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
         (ceiling.limit_bps > 0.0).then_some(share)
     };
     let table = Table::of(lowest.into_iter().take(most))
-        .left("", |ceiling| cause_name(ceiling.cause))
+        .left("", |ceiling| ceiling.cause.words())
         .right("", |ceiling| rate(ceiling.limit_bps))
         .left("", |ceiling| share(ceiling).map(bar))
         .right("", |ceiling| Some(percent(100.0 * share(ceiling)?)));
@@ -131,7 +128,7 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
         // Neither is ever certain.
         format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
     });
-    let cause = format!("{}{sure}", cause_name(verdict.cause));
+    let cause = format!("{}{sure}", verdict.cause.words());
     let limit = ceilings
         .iter()
         .find(|ceiling| ceiling.cause == verdict.cause);
@@ -153,7 +150,7 @@ fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
     });
     let next = verdict
         .next_cause
-        .map(|next| format!("next: {}", cause_name(next)));
+        .map(|next| format!("next: {}", next.words()));
     if let (Some(bps), Some(Cause::AsAsked)) = (verdict.predicted_bps, verdict.next_cause) {
         return format!("Remedy (expected: the {} asked for):", rate(bps));
     }
@@ -216,26 +213,4 @@ fn changes_the_reading(kind: CaveatKind) -> bool {
             | CaveatKind::LocalPath
             | CaveatKind::IdleSpinners
     )
-}
-
-/// A cause in words.
-pub(super) fn cause_name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::ReceiveWindow => "receive window",
-        Cause::SendBuffer => "send buffer",
-        Cause::Congestion => "congestion",
-        Cause::Pacing => "pacing",
-        Cause::SegmentSize => "segment size",
-        Cause::PathRate => "path rate",
-        Cause::Policer => "policer",
-        Cause::ApplicationSend => "sending application",
-        Cause::ApplicationReceive => "receiving application",
-        Cause::CpuSend => "sender's CPU",
-        Cause::CpuReceive => "receiver's CPU",
-        Cause::CpuHost => "the host's CPUs",
-        Cause::QosClass => "QoS class",
-        Cause::Startup => "slow start",
-        Cause::AsAsked => "as asked",
-        Cause::Unexplained => "unexplained",
-    }
 }

@@ -7,7 +7,7 @@ use linerate_core::stats::{Figure, LatencySummary};
 
 use super::Style;
 use super::baseline::baseline;
-use super::ceilings::{cause_name, caveats, verdict};
+use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
 use super::figure::{around, figure, middle};
 use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
@@ -132,7 +132,7 @@ fn causes(runs: &[&Record], what: &str) -> String {
     let mut causes: Vec<(&'static str, usize)> = Vec::new();
     for cause in runs
         .iter()
-        .filter_map(|run| Some(cause_name(run.verdict()?.cause)))
+        .filter_map(|run| Some(run.verdict()?.cause.words()))
     {
         match causes.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, number)) => *number += 1,
@@ -271,7 +271,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         .spare(3, 1)
         .right("lost", lost)
         .left("bottleneck", |(row, _)| {
-            Some(cause_name(row.verdict()?.cause).to_owned())
+            Some(row.verdict()?.cause.words().to_owned())
         })
 }
 

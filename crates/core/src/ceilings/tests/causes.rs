@@ -163,7 +163,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     assert_eq!(explained.verdict.predicted_bps, None);
     let most = explained.verdict.evidence.last().unwrap();
     assert!(
-        most.ends_with("path_rate lets no more than 941 Mbit/s through"),
+        most.ends_with("path rate lets no more than 941 Mbit/s through"),
         "{most}"
     );
     // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered, and
@@ -208,7 +208,7 @@ fn a_window_whose_ceiling_is_far_off_stays_unexplained() {
     scene.throughput_bps = 28e6;
     let verdict = scene.is(Cause::Unexplained).verdict;
     assert!(
-        verdict.evidence[0].contains("receive_window"),
+        verdict.evidence[0].contains("receive window"),
         "{verdict:?}"
     );
     assert_eq!(
@@ -561,7 +561,7 @@ fn what_a_slow_reader_leaves_is_not_what_comes_next() {
     let verdict = scene.is(Cause::ApplicationReceive).verdict;
     assert_eq!((verdict.predicted_bps, verdict.next_cause), (None, None));
     let most = verdict.evidence.last().unwrap();
-    assert!(most.contains("receive_window lets no more than"), "{most}");
+    assert!(most.contains("receive window lets no more than"), "{most}");
     scene.flow().rwnd_limited_us = Some(3_960_000);
     assert!(limit(&scene.explain(), Cause::ReceiveWindow) > 1e9);
 }

@@ -74,7 +74,7 @@ fn beside_a_queue_the_train_tells_the_link() {
 #[test]
 fn no_further_than_hosts_are_known() {
     let found = behind_link(&small_window(), 400e6);
-    at_most(&found, "path_rate lets no more than 383 Mbit/s through");
+    at_most(&found, "path rate lets no more than 383 Mbit/s through");
     assert!(
         found.command().contains("--receive-window"),
         "{}",
@@ -84,9 +84,9 @@ fn no_further_than_hosts_are_known() {
     let mut busy = small_window();
     busy.sender = end(0.6, 0.33);
     promises(&behind_link(&busy, 80e6), Cause::PathRate, 80e6 * SHARE);
-    at_most(&behind_link(&busy, 120e6), "path_rate");
+    at_most(&behind_link(&busy, 120e6), "path rate");
     // A train that left no faster than it arrived is the sender's own.
-    at_most(&behind_link(&small_window(), 9e9), "send_buffer");
+    at_most(&behind_link(&small_window(), 9e9), "send buffer");
 }
 
 /// 1 Gbit/s over 40 ms with a `tcp_rmem` of 256 KiB: the send buffer comes next, and is no reason
@@ -123,7 +123,7 @@ fn what_idle_threads_and_windows_come_to_is_no_limit() {
     scene.sender = end(0.5, 0.02);
     let explained = scene.is(Cause::ReceiveWindow);
     assert!(limit(&explained, Cause::ApplicationSend) < 100e6);
-    at_most(&explained.verdict, "send_buffer");
+    at_most(&explained.verdict, "send buffer");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
     let mut tiny = small_segments();
     (tiny.flow().mss_bytes, tiny.flow().advmss_bytes) = (88, 88);
     tiny.throughput_bps = 70e6;
-    at_most(&tiny.is(Cause::SegmentSize).verdict, "cpu_send");
+    at_most(&tiny.is(Cause::SegmentSize).verdict, "sender's CPU");
 }
 
 #[test]
@@ -239,5 +239,5 @@ fn a_remedy_for_the_cpu_promises_nothing() {
     scene.sender = end(0.0, 0.97);
     let found = behind_link(&scene, 100e6);
     assert_eq!(found.cause, Cause::CpuSend);
-    at_most(&found, "path_rate");
+    at_most(&found, "path rate");
 }
