@@ -7,7 +7,6 @@ use linerate_core::record::{
     Baseline as Beside, CHECK_SCHEMA, Check, Observed, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Sweep,
 };
 use linerate_core::units::Percent;
-use serde::Deserialize;
 
 use crate::args::BaselineOptions;
 use crate::commands::MAX_DOCUMENT;
@@ -121,20 +120,16 @@ fn read(
     schemas: &[&str],
     observed: impl FnOnce(&str, &[u8]) -> anyhow::Result<Observed>,
 ) -> anyhow::Result<Observed> {
-    #[derive(Deserialize)]
-    struct Head {
-        schema: String,
-    }
     let bytes = files::read_at_most(path, MAX_DOCUMENT)?;
     let place = || path.display().to_string();
     linerate_report::document::read(&bytes).with_context(place)?;
-    let head: Head = serde_json::from_slice(&bytes).with_context(place)?;
+    let schema = linerate_report::document::schema(&bytes)?;
     ensure!(
-        schemas.contains(&head.schema.as_str()),
+        schemas.contains(&schema),
         "{}: it is a {}; beside this run a {} can be set",
         path.display(),
-        head.schema,
+        schema,
         schemas.join(" or ")
     );
-    observed(&head.schema, &bytes).with_context(place)
+    observed(schema, &bytes).with_context(place)
 }

@@ -12,11 +12,11 @@ use linerate_core::record::{
 use linerate_core::remedy::shell_word;
 use linerate_core::trace::{ProbeKind, TRACE_SCHEMA, TraceDocument};
 use linerate_core::units::{DEFAULT_PORT, Family, Span};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::args::RerunArgs;
 use crate::failure::Failure;
+use crate::target::flag;
 use crate::{commands, files, output, usage};
 
 /// Runs the document's plan again, or prints the command line that does.
@@ -84,7 +84,7 @@ impl Again {
             (Place::Demonstration, None) => {}
             (Place::Lab { spec, family }, None) => {
                 words.extend(["--lab".to_owned(), spec.clone()]);
-                words.extend(family_word(*family));
+                words.extend(family.map(|family| flag(family).to_owned()));
             }
             (Place::Host { name, port, family }, None) => {
                 words.push(name.clone());
@@ -92,7 +92,7 @@ impl Again {
                     port.iter()
                         .flat_map(|port| ["-p".to_owned(), port.to_string()]),
                 );
-                words.extend(family_word(*family));
+                words.extend(family.map(|family| flag(family).to_owned()));
             }
         }
         words.extend(self.options.iter().cloned());
@@ -127,23 +127,11 @@ impl Again {
     }
 }
 
-fn family_word(family: Option<Family>) -> Option<String> {
-    family.map(|family| match family {
-        Family::Ipv4 => "-4".to_owned(),
-        Family::Ipv6 => "-6".to_owned(),
-    })
-}
-
 /// What a document says was run.
 fn again(bytes: &[u8]) -> anyhow::Result<Again> {
-    #[derive(Deserialize)]
-    struct Head {
-        schema: String,
-    }
     // The words for what is no document of this version are those of `explain`.
     linerate_report::document::read(bytes)?;
-    let head: Head = serde_json::from_slice(bytes)?;
-    match head.schema.as_str() {
+    match linerate_report::document::schema(bytes)? {
         RECORD_SCHEMA => of_runs(&[read(bytes)?]),
         SWEEP_SCHEMA => of_runs(&read::<Sweep>(bytes)?.rows),
         CHECK_SCHEMA => of_check(&read(bytes)?),
@@ -387,7 +375,7 @@ fn of_capacity_test(test: &CapacityTest) -> Vec<String> {
 fn of_trace(trace: &TraceDocument) -> anyhow::Result<Again> {
     let mut options = Vec::new();
     let mut add = |option: &str, value: String| options.extend([option.to_owned(), value]);
-    add("--protocol", kind_word(trace.kind).to_owned());
+    add("--protocol", trace.kind.word().to_owned());
     add("-q", trace.probes_per_hop.to_string());
     add("-m", trace.last_ttl.to_string());
     add("-f", trace.first_ttl.to_string());
@@ -427,14 +415,6 @@ fn of_trace(trace: &TraceDocument) -> anyhow::Result<Again> {
         seed: trace.seed,
         notes: Vec::new(),
     })
-}
-
-fn kind_word(kind: ProbeKind) -> &'static str {
-    match kind {
-        ProbeKind::Udp => "udp",
-        ProbeKind::Icmp => "icmp",
-        ProbeKind::Tcp => "tcp",
-    }
 }
 
 /// What the far end of `--lab` is called.

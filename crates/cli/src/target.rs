@@ -132,7 +132,7 @@ fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<(
     }
     if let (Some(source), Some(family)) = (options.source, options.family()) {
         ensure!(
-            family_of(source) == family,
+            Family::from(source) == family,
             "--source {source} cannot be used with {}: it is of the other family",
             flag(family)
         );
@@ -161,10 +161,10 @@ fn wanted(
     options: &PathOptions,
 ) -> anyhow::Result<Vec<SocketAddr>> {
     let all: Vec<SocketAddr> = found.context("unknown host")?.collect();
-    let family = options.family().or(options.source.map(family_of));
+    let family = options.family().or(options.source.map(Family::from));
     let mut addresses = Vec::new();
     for address in all {
-        let is_wanted = family.is_none_or(|family| family_of(address.ip()) == family);
+        let is_wanted = family.is_none_or(|family| Family::from(address.ip()) == family);
         if is_wanted && !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -177,14 +177,8 @@ fn wanted(
     }
 }
 
-fn family_of(address: IpAddr) -> Family {
-    match address {
-        IpAddr::V4(_) => Family::Ipv4,
-        IpAddr::V6(_) => Family::Ipv6,
-    }
-}
-
-fn flag(family: Family) -> &'static str {
+/// The option that asks for it.
+pub(crate) fn flag(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "-4",
         Family::Ipv6 => "-6",

@@ -217,16 +217,9 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
         .and_then(|host| host.strip_suffix(']'));
     let found = (named.unwrap_or(host), 0).to_socket_addrs();
     let found = found.with_context(|| format!("{host}: unknown host"))?;
-    let of_source = args.way.source.map(|source| match source {
-        IpAddr::V4(_) => Family::Ipv4,
-        IpAddr::V6(_) => Family::Ipv6,
-    });
-    let family = args.way.family().or(of_source);
-    let is_wanted = |address: &IpAddr| match family {
-        Some(Family::Ipv4) => address.is_ipv4(),
-        Some(Family::Ipv6) => address.is_ipv6(),
-        None => true,
-    };
+    let family = args.way.family();
+    let family = family.or(args.way.source.map(Family::from));
+    let is_wanted = |address: &IpAddr| family.is_none_or(|family| Family::from(*address) == family);
     let address = found.map(|address| address.ip()).find(is_wanted);
     address.ok_or_else(|| match family {
         Some(Family::Ipv4) => anyhow!("{host} has no IPv4 address"),

@@ -190,21 +190,34 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`], with line and column where it is not whole.
 pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
+    let kind = kind(bytes)?;
+    (kind.read)(bytes).map_err(|source| ReadError::NotWhole {
+        schema: kind.schema,
+        source,
+    })
+}
+
+/// Which of the documents `bytes` say that they are: the key `schema`.
+///
+/// # Errors
+/// [`ReadError`]: they are none of them.
+pub fn schema(bytes: &[u8]) -> Result<&'static str, ReadError> {
+    Ok(kind(bytes)?.schema)
+}
+
+fn kind(bytes: &[u8]) -> Result<&'static Kind, ReadError> {
     /// Every document says first what it is; the rest is skipped here, but must be whole.
     #[derive(Deserialize)]
     struct Head {
         schema: String,
     }
     let head: Head = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
-    let Some(kind) = DOCUMENTS.iter().find(|kind| kind.schema == head.schema) else {
+    let kind = DOCUMENTS.iter().find(|kind| kind.schema == head.schema);
+    kind.ok_or_else(|| {
         let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();
-        return Err(ReadError::UnknownSchema {
+        ReadError::UnknownSchema {
             schema: head.schema.chars().take(60).collect(),
             known: known.join(", "),
-        });
-    };
-    (kind.read)(bytes).map_err(|source| ReadError::NotWhole {
-        schema: kind.schema,
-        source,
+        }
     })
 }

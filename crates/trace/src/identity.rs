@@ -297,10 +297,7 @@ impl ProbeCodec {
     }
 
     fn family(&self) -> Family {
-        match self.target {
-            IpAddr::V4(_) => Family::Ipv4,
-            IpAddr::V6(_) => Family::Ipv6,
-        }
+        self.target.into()
     }
 
     /// A number's checksum and identification, 1–65,534: who does not know the session does not

@@ -24,6 +24,20 @@ pub enum ProbeKind {
     Tcp,
 }
 
+impl ProbeKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Udp, Self::Icmp, Self::Tcp];
+
+    /// As in JSON, and as it is asked for.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
 /// One packet to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {

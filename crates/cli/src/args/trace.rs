@@ -141,10 +141,9 @@ impl WayOptions {
 }
 
 fn kind() -> impl TypedValueParser<Value = ProbeKind> {
-    PossibleValuesParser::new(["udp", "icmp", "tcp"]).map(|word| match word.as_str() {
-        "icmp" => ProbeKind::Icmp,
-        "tcp" => ProbeKind::Tcp,
-        _ => ProbeKind::Udp,
+    PossibleValuesParser::new(ProbeKind::ALL.map(ProbeKind::word)).map(|word| {
+        let kind = ProbeKind::ALL.into_iter().find(|kind| kind.word() == word);
+        kind.expect("clap lets only these through")
     })
 }
 

@@ -24,22 +24,13 @@ fn test(protocol: Protocol, direction: Direction) -> Test {
 
 fn flow(direction: Direction, sends: bool, bytes: u64) -> FlowHalf {
     FlowHalf {
-        id: 0,
-        direction,
-        sends,
         local: if sends { "s:1" } else { "r:2" }.into(),
         remote: if sends { "r:2" } else { "s:1" }.into(),
         bytes,
         messages: bytes / 1000,
         seconds: 1.0,
         steps: (1..=10).map(|i| (i * 100_000, bytes * i / 10)).collect(),
-        tcp: None,
-        samples: Vec::new(),
-        udp_sent: None,
-        udp_received: None,
-        corrupted_bytes: None,
-        thread_percent: 0.0,
-        method: None,
+        ..FlowHalf::new(0, direction, sends)
     }
 }
 

@@ -369,22 +369,11 @@ mod tests {
 
     fn flow(id: u32, entries: u64) -> FlowHalf {
         FlowHalf {
-            id,
-            direction: Direction::Up,
-            sends: true,
-            local: String::new(),
-            remote: String::new(),
             bytes: 1,
             messages: 1,
             seconds: 1.0,
             steps: (0..entries).map(|n| (n, n)).collect(),
-            tcp: None,
-            samples: Vec::new(),
-            udp_sent: None,
-            udp_received: None,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
-            method: None,
+            ..FlowHalf::new(id, Direction::Up, true)
         }
     }
 

@@ -315,7 +315,7 @@ pub fn end_in_words(end: &PathEnd, target: IpAddr) -> String {
     match *end {
         PathEnd::Reached { ttl } => format!("{target} answers at hop {ttl}"),
         PathEnd::Unreachable { ttl, code } => {
-            let reason = unreachable_reason(family(target), code);
+            let reason = unreachable_reason(Family::from(target), code);
             format!("{target} is unreachable: hop {ttl} says {reason} (code {code})")
         }
         PathEnd::TooBig { ttl, mtu: 0 } => {
@@ -332,13 +332,6 @@ pub fn end_in_words(end: &PathEnd, target: IpAddr) -> String {
             "nobody answers beyond hop {after_ttl}: {target} is silent, or the path is cut or filtered there"
         ),
         PathEnd::NoAnswer => "nobody answers at all".into(),
-    }
-}
-
-fn family(address: IpAddr) -> Family {
-    match address {
-        IpAddr::V4(_) => Family::Ipv4,
-        IpAddr::V6(_) => Family::Ipv6,
     }
 }
 

@@ -499,22 +499,10 @@ fn classic_results_have_their_bytes_as_a_double() {
 #[test]
 fn counts_and_times_that_no_test_has_are_no_half() {
     let mut flow = FlowHalf {
-        id: 0,
-        direction: Direction::Up,
-        sends: true,
-        local: String::new(),
-        remote: String::new(),
         bytes: 1_000_000_000,
         messages: 1,
         seconds: 1.0,
-        steps: Vec::new(),
-        tcp: None,
-        samples: Vec::new(),
-        udp_sent: None,
-        udp_received: None,
-        corrupted_bytes: None,
-        thread_percent: 0.0,
-        method: None,
+        ..FlowHalf::new(0, Direction::Up, true)
     };
     let told = |bytes, seconds| Results {
         received_bytes: bytes,

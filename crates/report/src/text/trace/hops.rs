@@ -111,10 +111,7 @@ fn fate(hop: &HopDocument) -> Option<String> {
 }
 
 fn refusal(hop: &HopDocument, trace: &TraceDocument) -> Option<String> {
-    let family = match trace.target {
-        IpAddr::V4(_) => Family::Ipv4,
-        IpAddr::V6(_) => Family::Ipv6,
-    };
+    let family = Family::from(trace.target);
     let answers = hop.probes.iter().filter_map(|probe| probe.answer);
     answers.into_iter().find_map(|answer| match answer {
         AnswerKind::Unreachable { code } => Some(unreachable_reason(family, code).to_owned()),
