@@ -22,7 +22,7 @@
 //! | [`probe`] | datagrams with a TTL of their own, error queues, raw ICMP: what a trace sends and gets |
 //! | [`poll`] | waiting for many sockets (epoll), and for one |
 //! | [`inherit`] | listening sockets from systemd or inetd; whether there was a standard output |
-//! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
+//! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics; all TCP sockets, whoever's |
 //! | [`ethtool`] | drivers and their offloads |
 //! | [`file`](mod@file) | what of a file is in memory, what came from storage |
 //! | [`bpf`] | eBPF: programs on packets, their maps, links and pins |

@@ -1,5 +1,5 @@
 //! Configuration of links, addresses, routes, neighbours, queueing disciplines, their classes and
-//! filters through netlink.
+//! filters through netlink; and what TCP sockets there are ([`sock_diag`]).
 //!
 //! A [`Netlink`] handle speaks for the network namespace in which it was opened, whichever thread
 //! or namespace uses it later. All calls are synchronous: one request, its whole answer, or an
@@ -15,6 +15,7 @@ mod link;
 mod neighbour;
 mod qdisc;
 mod route;
+pub mod sock_diag;
 mod tcp_metrics;
 
 pub use address::{Address, Prefix};

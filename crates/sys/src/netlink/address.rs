@@ -90,6 +90,18 @@ impl Prefix {
         }
     }
 
+    /// Whether an address has the same network part.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let length = u32::from(self.length);
+        let differing = bits(self.address) ^ bits(address);
+        self.address.is_ipv4() == address.is_ipv4()
+            && differing.checked_shr(128 - length).unwrap_or(0) == 0
+    }
+
     pub(super) fn family(&self) -> AddressFamily {
         family_of(self.address)
     }

@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use netlink_packet_core::{
-    DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_ALIGNTO,
-    NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-    NlasIterator, parse_string,
+    DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_ALIGNTO, NLMSG_DONE,
+    NLMSG_ERROR, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable, NlasIterator, parse_string,
 };
 use netlink_sys::{Socket, SocketAddr};
 use socket2::SockRef;
@@ -72,6 +72,54 @@ impl Exchange {
         Err(NetlinkError::Unsettled {
             operation: operation.to_owned(),
         })
+    }
+
+    /// Reads a table whose messages are shown as they are, without their headers: for tables of many
+    /// thousands. `buffer` is to have the capacity of the largest datagram.
+    pub(super) fn dump_bytes(
+        &mut self,
+        operation: &str,
+        kind: u16,
+        body: &[u8],
+        buffer: &mut Vec<u8>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), NetlinkError> {
+        let transport = |source| NetlinkError::Transport {
+            operation: operation.to_owned(),
+            source,
+        };
+        self.send_bytes(kind, body).map_err(transport)?;
+        loop {
+            buffer.clear();
+            retry_interrupted(|| self.socket.recv(buffer, 0)).map_err(transport)?;
+            let frames = frames(buffer).filter(|frame| frame.sequence_number() == self.sequence);
+            for frame in frames {
+                let payload = frame.payload();
+                if !matches!(frame.message_type(), NLMSG_DONE | NLMSG_ERROR) {
+                    visit(payload);
+                    continue;
+                }
+                let (code, rest) = payload.split_first_chunk().unwrap_or((&[0; 4], &[]));
+                let is_done = frame.message_type() == NLMSG_DONE;
+                let attributes = if is_done { 0 } else { NETLINK_HEADER_LENGTH };
+                let attributes = rest.get(attributes..).unwrap_or_default();
+                acknowledged(i32::from_ne_bytes(*code), attributes)
+                    .map_err(|failure| failure.of(operation))?;
+                return Ok(());
+            }
+        }
+    }
+
+    fn send_bytes(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let length = (NETLINK_HEADER_LENGTH + body.len()) as u32;
+        let mut packet = length.to_ne_bytes().to_vec();
+        packet.extend(kind.to_ne_bytes());
+        packet.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        packet.extend(self.sequence.to_ne_bytes());
+        packet.extend([0; 4]);
+        packet.extend(body);
+        retry_interrupted(|| self.socket.send(&packet, 0)).map(drop)
     }
 
     fn attempt<M>(
@@ -169,6 +217,24 @@ impl<M: NetlinkDeserializable> Answer<M> {
     }
 }
 
+/// What the messages of a datagram carry.
+pub(super) fn payloads(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    frames(datagram).map(|frame| frame.payload())
+}
+
+/// The messages of a datagram, up to the first that is malformed.
+fn frames(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let frame = NetlinkBuffer::new_checked(rest).ok()?;
+        let length = frame.length() as usize;
+        rest = rest
+            .get(length.next_multiple_of(usize::from(NLMSG_ALIGNTO))..)
+            .unwrap_or_default();
+        Some(frame)
+    })
+}
+
 /// True for success; `code` is zero or a negated errno.
 fn acknowledged(code: i32, attributes: &[u8]) -> Result<bool, Failure> {
     if code == 0 {
@@ -239,7 +305,6 @@ const NLMSGERR_ATTR_MSG: u16 = 1;
 
 #[cfg(test)]
 mod tests {
-    use netlink_packet_core::NLMSG_ERROR;
     use netlink_packet_route::RouteNetlinkMessage;
 
     use super::*;

@@ -15,6 +15,7 @@
 //! | [`sysctl`] | kernel settings, by key; writes, too |
 //! | [`steering`] | which CPUs work for a device's queues and interrupts; writes, too |
 //! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
+//! | [`owner`] | which process holds a socket |
 //! | [`cgroup`], [`privilege`], [`limits`] | what this process may use and do |
 
 pub mod cgroup;
@@ -24,6 +25,7 @@ pub mod limits;
 pub mod machine;
 pub mod memory;
 pub mod net_dev;
+pub mod owner;
 pub mod privilege;
 pub mod sockstat;
 pub mod softirqs;

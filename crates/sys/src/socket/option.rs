@@ -580,25 +580,29 @@ pub fn memory(socket: &impl AsFd) -> Result<SocketMemory, OptionError> {
     let mut bytes = [0; 36];
     read_bytes(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut bytes)
         .map_err(read_error("SO_MEMINFO"))?;
-    let word = |i: usize| {
-        u32::from_ne_bytes([
-            bytes[4 * i],
-            bytes[4 * i + 1],
-            bytes[4 * i + 2],
-            bytes[4 * i + 3],
-        ])
-    };
-    Ok(SocketMemory {
-        receive_queue: word(0),
-        receive_buffer: word(1),
-        send_in_flight: word(2),
-        send_buffer: word(3),
-        forward: word(4),
-        send_queue: word(5),
-        options: word(6),
-        backlog: word(7),
-        drops: word(8),
-    })
+    Ok(SocketMemory::parse(&bytes).expect("all nine words are there"))
+}
+
+impl SocketMemory {
+    /// Reads the kernel's `SK_MEMINFO_*` (include/uapi/linux/sock_diag.h); `None` if they are cut
+    /// short.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let word = |i: usize| {
+            let word = bytes.get(4 * i..)?.first_chunk()?;
+            Some(u32::from_ne_bytes(*word))
+        };
+        Some(Self {
+            receive_queue: word(0)?,
+            receive_buffer: word(1)?,
+            send_in_flight: word(2)?,
+            send_buffer: word(3)?,
+            forward: word(4)?,
+            send_queue: word(5)?,
+            options: word(6)?,
+            backlog: word(7)?,
+            drops: word(8)?,
+        })
+    }
 }
 
 fn queue_length(socket: &impl AsFd, request: libc::c_ulong) -> io::Result<u32> {

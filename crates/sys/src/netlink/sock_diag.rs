@@ -1,0 +1,267 @@
+//! TCP sockets of a network namespace, whoever's they are (sock_diag(7)): what `ss -ti` shows.
+//!
+//! No privilege is needed. What it takes is the kernel's time for each socket that the [`Filter`]
+//! lets through: a [`SockDiag`] keeps its buffer, and allocates nothing for a socket.
+
+mod filter;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::Socket as NetlinkSocket;
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use socket2::SockRef;
+
+use super::NetlinkError;
+use super::exchange::{Exchange, payloads};
+use crate::socket::SocketMemory;
+use crate::tcp_info::TcpInfo;
+
+pub use filter::Filter;
+
+/// A TCP socket as the kernel describes it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Socket<'a> {
+    /// Its own address; IPv4 mapped into IPv6 is IPv4 here.
+    pub local: SocketAddr,
+    /// The other end's.
+    pub remote: SocketAddr,
+    /// As [`TcpInfo::state`]: 1 established, 10 listening.
+    pub state: u8,
+    /// Tells sockets apart for as long as the host is up.
+    pub cookie: u64,
+    /// As `/proc/PID/fd` shows it; 0 if no descriptor is left, or none yet.
+    pub inode: u32,
+    /// The user who made it.
+    pub uid: u32,
+    /// Bytes that wait to be read; of a listener, connections that wait to be accepted.
+    pub receive_queue: u32,
+    /// Bytes written and not yet acknowledged; of a listener, how many may wait to be accepted.
+    pub send_queue: u32,
+    /// Its mark. Only the host's administrator is told.
+    pub mark: Option<u32>,
+    /// Number of its control group (version 2).
+    pub cgroup: Option<u64>,
+    /// A subflow of an MPTCP connection.
+    pub is_mptcp: bool,
+    /// TCP's figures; absent of connections that are being made or waited out.
+    pub info: Option<TcpInfo>,
+    /// Its memory and buffers.
+    pub memory: Option<SocketMemory>,
+    /// Congestion control.
+    pub congestion: Option<&'a str>,
+    /// BBR's estimate of the bandwidth, bytes/s.
+    pub bbr_bandwidth: Option<u64>,
+}
+
+/// Asks for the sockets of one network namespace.
+#[derive(Debug)]
+pub struct SockDiag {
+    exchange: Exchange,
+    buffer: Vec<u8>,
+}
+
+impl SockDiag {
+    /// Of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`].
+    pub fn open() -> Result<Self, NetlinkError> {
+        Ok(Self {
+            exchange: Exchange::open(NETLINK_SOCK_DIAG)?,
+            buffer: Vec::with_capacity(BUFFER),
+        })
+    }
+
+    /// Shows each TCP socket that the filter lets through to `visit`, IPv4 before IPv6.
+    ///
+    /// A socket that changes its state meanwhile may be shown twice or not at all.
+    ///
+    /// # Errors
+    /// [`NetlinkError`]; refused with `ENOENT` by a kernel without `tcp_diag`.
+    pub fn sockets(
+        &mut self,
+        filter: &Filter,
+        mut visit: impl FnMut(&Socket<'_>),
+    ) -> Result<(), NetlinkError> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.exchange.dump_bytes(
+                "list the TCP sockets",
+                SOCK_DIAG_BY_FAMILY,
+                &filter.request(family as u8),
+                &mut self.buffer,
+                |payload| {
+                    if let Some(socket) = parse(payload) {
+                        visit(&socket);
+                    }
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// TCP sockets that close, each with its last figures, as the kernel tells.
+#[derive(Debug)]
+pub struct ClosedSockets {
+    socket: NetlinkSocket,
+    buffer: Vec<u8>,
+}
+
+impl ClosedSockets {
+    /// From now on, of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`], with `EPERM` where the kernel tells only the administrator.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let open = || -> io::Result<NetlinkSocket> {
+            let mut socket = NetlinkSocket::new(NETLINK_SOCK_DIAG)?;
+            socket.bind_auto()?;
+            for group in [SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY] {
+                socket.add_membership(group)?;
+            }
+            socket.set_non_blocking(true)?;
+            SockRef::from(&socket).set_recv_buffer_size(CLOSED_BUFFER)?;
+            Ok(socket)
+        };
+        Ok(Self {
+            socket: open().map_err(|source| NetlinkError::Open { source })?,
+            buffer: Vec::with_capacity(BUFFER),
+        })
+    }
+
+    /// Shows those that closed since the last call to `visit`, without waiting; true if more closed
+    /// than there was room for.
+    pub fn take(&mut self, mut visit: impl FnMut(&Socket<'_>)) -> bool {
+        let mut has_lost = false;
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return has_lost,
+                Ok(_) => payloads(&self.buffer)
+                    .filter_map(parse)
+                    .for_each(|socket| visit(&socket)),
+            }
+        }
+    }
+}
+
+impl AsFd for ClosedSockets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` for what is
+/// cut short or of another family.
+fn parse(payload: &[u8]) -> Option<Socket<'_>> {
+    let (message, attributes) = payload.split_at_checked(MESSAGE)?;
+    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| message[at + byte]));
+    let address = |port: usize, address: usize| {
+        let port = u16::from_be_bytes([message[port], message[port + 1]]);
+        socket_address(message[0], &message[address..address + 16], port, word(40))
+    };
+    let mut socket = Socket {
+        local: address(4, 8)?,
+        remote: address(6, 24)?,
+        state: message[1],
+        cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
+        receive_queue: word(56),
+        send_queue: word(60),
+        uid: word(64),
+        inode: word(68),
+        mark: None,
+        cgroup: None,
+        is_mptcp: false,
+        info: None,
+        memory: None,
+        congestion: None,
+        bbr_bandwidth: None,
+    };
+    for (kind, value) in each(attributes) {
+        match kind {
+            INET_DIAG_INFO => socket.info = TcpInfo::parse(value),
+            INET_DIAG_SKMEMINFO => socket.memory = SocketMemory::parse(value),
+            INET_DIAG_CONG => socket.congestion = text(value),
+            INET_DIAG_BBRINFO => {
+                socket.bbr_bandwidth = value.first_chunk().map(|b| u64::from_ne_bytes(*b));
+            }
+            INET_DIAG_MARK => {
+                socket.mark = value.first_chunk().map(|b| u32::from_ne_bytes(*b));
+            }
+            INET_DIAG_CGROUP_ID => {
+                socket.cgroup = value.first_chunk().map(|b| u64::from_ne_bytes(*b));
+            }
+            INET_DIAG_ULP_INFO => socket.is_mptcp = is_mptcp(value),
+            _ => {}
+        }
+    }
+    Some(socket)
+}
+
+fn socket_address(family: u8, bytes: &[u8], port: u16, device: u32) -> Option<SocketAddr> {
+    let address = match i32::from(family) {
+        libc::AF_INET => IpAddr::from(Ipv4Addr::from(*bytes.first_chunk::<4>()?)),
+        libc::AF_INET6 => Ipv6Addr::from(*bytes.first_chunk::<16>()?).to_canonical(),
+        _ => return None,
+    };
+    Some(match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, device).into()
+        }
+        address => SocketAddr::new(address, port),
+    })
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    Some(text.trim_end_matches('\0'))
+}
+
+/// `INET_ULP_INFO_NAME` is the first of the nested attributes.
+fn is_mptcp(nested: &[u8]) -> bool {
+    each(nested).any(|(kind, value)| kind == INET_ULP_INFO_NAME && text(value) == Some("mptcp"))
+}
+
+/// The kinds and values of a run of attributes, up to the first that is malformed.
+fn each(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = attributes;
+    std::iter::from_fn(move || {
+        let half = |at: usize| Some(u16::from_ne_bytes([*rest.get(at)?, *rest.get(at + 1)?]));
+        let (length, kind) = (usize::from(half(0)?), half(2)?);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & NLA_TYPE_MASK, value))
+    })
+}
+
+/// The kernel fills at most 32 KiB for one reading.
+const BUFFER: usize = 64 << 10;
+/// For some 10,000 closings between two calls; the kernel grants what `net.core.rmem_max` allows.
+const CLOSED_BUFFER: usize = 8 << 20;
+
+/// Without the bits for nested attributes and for byte order (include/uapi/linux/netlink.h).
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
+// include/uapi/linux/sock_diag.h and inet_diag.h
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
+const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
+/// Length of `struct inet_diag_msg`.
+const MESSAGE: usize = 72;
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_VEGASINFO: u16 = 3;
+const INET_DIAG_CONG: u16 = 4;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+const INET_DIAG_MARK: u16 = 15;
+const INET_DIAG_BBRINFO: u16 = 16;
+const INET_DIAG_ULP_INFO: u16 = 19;
+const INET_DIAG_CGROUP_ID: u16 = 21;
+const INET_ULP_INFO_NAME: u16 = 1;
+
+#[cfg(test)]
+mod tests;

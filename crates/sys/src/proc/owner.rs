@@ -1,0 +1,136 @@
+//! `/proc/PID/fd`: which process holds a socket.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// A process that holds a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, at most 15 bytes (`/proc/PID/comm`).
+    pub name: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Owners {
+    /// By the socket's inode.
+    pub by_inode: HashMap<u32, Owner>,
+    /// Processes whose descriptors this one may not see: those of other users.
+    pub hidden: usize,
+}
+
+/// Looks for the processes that hold the sockets of these inodes, until all are found. Of several
+/// that hold one it is the oldest; the first process of all, which listens for others, only where
+/// nobody else does.
+///
+/// It takes about 1 µs for each descriptor of the host.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn owners(wanted: &HashSet<u32>) -> io::Result<Owners> {
+    let mut found = Owners::default();
+    for pid in pids()? {
+        if found.by_inode.len() == wanted.len() {
+            break;
+        }
+        match inodes(Path::new(&format!("/proc/{pid}/fd"))) {
+            Ok(inodes) => {
+                let mut name = None;
+                for inode in inodes.filter(|inode| wanted.contains(inode)) {
+                    let name = name.get_or_insert_with(|| name_of(pid));
+                    found.by_inode.entry(inode).or_insert_with(|| Owner {
+                        pid,
+                        name: name.clone(),
+                    });
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.hidden += 1,
+            // It has just ended.
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The numbers of all processes called `name`, by `/proc/PID/comm`.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn called(name: &str) -> io::Result<Vec<u32>> {
+    let mut pids = pids()?;
+    // What the kernel keeps of a name.
+    let kept = name.get(..15).unwrap_or(name);
+    pids.retain(|pid| name_of(*pid) == kept);
+    Ok(pids)
+}
+
+/// The inodes of the sockets that a process holds.
+///
+/// # Errors
+/// `NotFound` if there is no such process, `PermissionDenied` if it is another user's.
+pub fn sockets_of(pid: u32) -> io::Result<HashSet<u32>> {
+    inodes(Path::new(&format!("/proc/{pid}/fd"))).map(Iterator::collect)
+}
+
+fn pids() -> io::Result<Vec<u32>> {
+    let names = fs::read_dir("/proc")?.filter_map(Result::ok);
+    let pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<u32> = pids.collect();
+    pids.sort_unstable();
+    let first = pids.iter().take_while(|pid| **pid == 1).count();
+    pids.rotate_left(first);
+    Ok(pids)
+}
+
+fn name_of(pid: u32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}
+
+fn inodes(directory: &Path) -> io::Result<impl Iterator<Item = u32>> {
+    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+    Ok(entries.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        parse(target.to_str()?)
+    }))
+}
+
+/// A descriptor of a socket is a link to `socket:[INODE]`.
+fn parse(target: &str) -> Option<u32> {
+    let inode = target.strip_prefix("socket:[")?.strip_suffix(']')?;
+    inode.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_sockets_have_an_inode_here() {
+        assert_eq!(parse("socket:[21410]"), Some(21410));
+        for other in ["pipe:[21410]", "socket:[]", "socket:[x", "/dev/null", ""] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_socket_of_this_process_is_found_and_another_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+        let inode = parse(link.to_str().unwrap()).unwrap();
+        let pid = std::process::id();
+        let found = owners(&HashSet::from([inode, u32::MAX])).unwrap();
+        assert_eq!(found.by_inode.len(), 1);
+        let owner = &found.by_inode[&inode];
+        assert_eq!(owner.pid, pid);
+        assert!(sockets_of(pid).unwrap().contains(&inode));
+        assert!(called(&owner.name).unwrap().contains(&pid));
+        assert!(called("no such program").unwrap().is_empty());
+    }
+}
