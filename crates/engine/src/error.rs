@@ -221,9 +221,8 @@ fn connect_words(error: &io::Error) -> String {
             "cannot connect: the source address is not one of this host's, or it has no free port"
                 .into()
         }
-        io::ErrorKind::ConnectionReset => {
-            "the peer reset the connection during the handshake".into()
-        }
+        // Accepted and then reset before the client has looked; a reset instead of an accept is a refusal.
+        io::ErrorKind::ConnectionReset => "the peer closed the connection".into(),
         _ => format!("cannot connect: {error}"),
     }
 }
