@@ -3,7 +3,7 @@
 //! statistics, ceilings.
 //!
 //! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the
-//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Four of the
+//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Five of the
 //! modules are crates of their own, which others can use without the rest.
 //!
 //! A test is made of its options, each given once, and checked as a whole:
@@ -46,6 +46,7 @@
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
+//! | [`capture`] | TCP connections of packet captures, followed packet by packet |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 //! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
 
@@ -72,6 +73,7 @@ pub mod truth;
 pub mod value;
 pub mod wire;
 
+pub use linerate_capture as capture;
 pub use linerate_link as link;
 pub use linerate_stats as stats;
 pub use linerate_trace as trace;

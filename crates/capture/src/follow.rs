@@ -1,0 +1,220 @@
+//! All connections of a capture, in bounded memory.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use linerate_units::Nanos;
+
+use crate::dissect::{Dissected, Segment, dissect};
+use crate::error::CaptureError;
+use crate::flow::{Flow, Tracker};
+use crate::frames::{Frame, Frames};
+
+/// What a capture has of TCP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Capture {
+    /// Connections, those with the most payload first.
+    pub flows: Vec<Flow>,
+    /// Packets read.
+    pub packets: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Link type of the first interface, by its number in files.
+    pub link: Option<i32>,
+    /// Bytes kept of each packet at most; absent where the file does not say.
+    pub snap_bytes: Option<u32>,
+    /// First and last packet, since 1970.
+    pub began: Nanos,
+    /// Last packet.
+    pub ended: Nanos,
+    /// What was left out.
+    pub left_out: LeftOut,
+    /// The file ends within a packet, or is damaged: what came before is whole.
+    pub truncated: bool,
+    /// Reading was stopped before the end.
+    pub stopped: bool,
+}
+
+/// What of a capture is not followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Connections beyond the most that are kept, those with the least payload.
+    pub flows: u64,
+    /// Their payload, bytes.
+    pub flow_bytes: u64,
+    /// Pieces of IP packets.
+    pub fragments: u64,
+    /// TCP segments of which too little was kept.
+    pub cut: u64,
+    /// Packets of other protocols.
+    pub other: u64,
+}
+
+/// Follows the connections of a file to its end.
+///
+/// `most_flows` is how many are kept at most. `progress` is told the bytes of the file read, every
+/// few MiB, and says whether to go on.
+///
+/// # Errors
+/// The file is no capture, cannot be read, is of a link that is not known, or has no TCP in it.
+pub fn follow<R: Read + Send + 'static>(
+    source: R,
+    most_flows: usize,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Result<Capture, CaptureError> {
+    let mut frames = Frames::new(source)?;
+    let mut table = Table::new(most_flows.max(1));
+    let mut told = 0;
+    let mut stopped = false;
+    frames.for_each(|frame, position| {
+        table.handle(&frame);
+        if position >= told + TOLD_BYTES {
+            told = position;
+            stopped = !progress(position);
+        }
+        !stopped
+    })?;
+    if table.packets == 0
+        && let Some(number) = frames.unknown_link
+    {
+        return Err(CaptureError::LinkType(number));
+    }
+    if table.trackers.is_empty() {
+        return Err(CaptureError::NoTcp {
+            packets: table.packets,
+        });
+    }
+    Ok(Capture {
+        packets: table.packets,
+        file_bytes: frames.position(),
+        link: frames.first_link,
+        snap_bytes: Some(frames.snap_bytes).filter(|bytes| *bytes > 0),
+        began: table.began.unwrap_or_default(),
+        ended: table.ended,
+        left_out: table.left_out,
+        truncated: frames.truncated,
+        stopped,
+        flows: table.finish(),
+    })
+}
+
+/// Both ends of a connection, the lower one first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    addresses: [u128; 2],
+    ports: [u16; 2],
+}
+
+impl Key {
+    fn new(segment: &Segment) -> Self {
+        let (a, b) = (number(segment.source), number(segment.destination));
+        let (low, high) = if a <= b { (a, b) } else { (b, a) };
+        Self {
+            addresses: [low.0, high.0],
+            ports: [low.1, high.1],
+        }
+    }
+}
+
+/// IPv4 as mapped into IPv6.
+fn number(address: SocketAddr) -> (u128, u16) {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => 0xffff_0000_0000 | u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    (ip, address.port())
+}
+
+struct Table {
+    most: usize,
+    places: HashMap<Key, usize>,
+    trackers: Vec<(Key, Tracker)>,
+    /// Segments come in trains.
+    last: Option<(Key, usize)>,
+    left_out: LeftOut,
+    packets: u64,
+    began: Option<Nanos>,
+    ended: Nanos,
+}
+
+impl Table {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            places: HashMap::new(),
+            trackers: Vec::new(),
+            last: None,
+            left_out: LeftOut::default(),
+            packets: 0,
+            began: None,
+            ended: Nanos::ZERO,
+        }
+    }
+
+    fn handle(&mut self, frame: &Frame<'_>) {
+        self.packets += 1;
+        self.began.get_or_insert(frame.at);
+        self.ended = self.ended.max(frame.at);
+        let segment = match dissect(frame.at, frame.link, frame.bytes, frame.wire_bytes) {
+            Dissected::Segment(segment) => segment,
+            Dissected::Fragment => return self.left_out.fragments += 1,
+            Dissected::Cut => return self.left_out.cut += 1,
+            Dissected::Other => return self.left_out.other += 1,
+        };
+        let place = self.place(&segment);
+        self.trackers[place].1.handle(&segment);
+    }
+
+    fn place(&mut self, segment: &Segment) -> usize {
+        let key = Key::new(segment);
+        let known = match self.last {
+            Some((last, place)) if last == key => Some(place),
+            _ => self.places.get(&key).copied(),
+        };
+        let place = match known.filter(|place| !self.trackers[*place].1.is_another(segment)) {
+            Some(place) => place,
+            None => self.open(key, segment),
+        };
+        self.last = Some((key, place));
+        place
+    }
+
+    fn open(&mut self, key: Key, segment: &Segment) -> usize {
+        if self.trackers.len() >= self.most {
+            self.make_room(segment.at);
+        }
+        let place = self.trackers.len();
+        self.trackers.push((key, Tracker::new(segment)));
+        self.places.insert(key, place);
+        place
+    }
+
+    /// A quarter goes: those that are over or silent, and of them those with the least payload.
+    fn make_room(&mut self, now: Nanos) {
+        let is_live = |tracker: &Tracker| !tracker.is_over() && now - tracker.ended < SILENT;
+        self.trackers
+            .sort_by_key(|(_, tracker)| (is_live(tracker), tracker.bytes()));
+        let goes = (self.most / 4).max(1);
+        for (_, tracker) in self.trackers.drain(..goes) {
+            self.left_out.flows += 1;
+            self.left_out.flow_bytes += tracker.bytes();
+        }
+        self.last = None;
+        // Of those with one key the last is the one that goes on.
+        self.trackers.sort_by_key(|(_, tracker)| tracker.ended);
+        let places = self.trackers.iter().enumerate();
+        self.places = places.map(|(place, (key, _))| (*key, place)).collect();
+    }
+
+    fn finish(self) -> Vec<Flow> {
+        let trackers = self.trackers.into_iter();
+        let mut flows: Vec<Flow> = trackers.map(|(_, tracker)| tracker.finish()).collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.began));
+        flows
+    }
+}
+
+const TOLD_BYTES: u64 = 16 << 20;
+/// A connection without a segment for so long may go.
+const SILENT: Nanos = Nanos(60_000_000_000);

@@ -1,0 +1,50 @@
+#![forbid(unsafe_code)]
+//! The TCP connections of a packet capture: what their packets show.
+//!
+//! [`follow`] reads pcap and pcapng as they come, in constant memory, and gives a [`Flow`] for each
+//! connection: its handshake, the end that the capture was made at, and for each direction what was
+//! [`Sent`]: round trips, bytes in flight against the window, what was sent again and why, idle
+//! times, readings through time. Frames may be cut (96 bytes are enough), of one direction only,
+//! missing, or larger than the path's packets, as offloads make them.
+//!
+//! ```
+//! use linerate_capture::{CaptureError, follow};
+//!
+//! let file: &[u8] = b"GIF89a: this is a picture";
+//! let refused = follow(file, 10_000, |_bytes_read| true);
+//! assert!(matches!(refused, Err(CaptureError::NoCapture)));
+//! ```
+//!
+//! # At which end
+//!
+//! A capture at the receiver sees data when it arrives and acknowledgements when they leave. What
+//! the sender knew when it sent is what its timestamps echo (RFC 7323, 3), or, without them, what
+//! passed the capture a round trip to the sender before. So bytes in flight, the round trip and the
+//! limits of the window are the sender's, wherever the capture was made.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `frames` | files: their blocks, interfaces, clocks |
+//! | `dissect` | from bytes to a TCP segment |
+//! | `follow` | all connections, a bounded number |
+//! | `flow` | one connection: handshake, ends |
+//! | `stream` | one direction: flight, window, time |
+//! | `sequence`, `rtt`, `recovery`, `readings` | its parts: gaps; round trips; losses; course |
+
+mod dissect;
+mod error;
+mod flow;
+mod follow;
+mod frames;
+mod readings;
+mod recovery;
+mod rtt;
+mod sequence;
+mod stream;
+
+pub use error::CaptureError;
+pub use flow::{Flow, Offer, Sent, Side};
+pub use follow::{Capture, LeftOut, follow};
+pub use readings::Reading;
+pub use recovery::Retransmitted;
+pub use stream::Counts;

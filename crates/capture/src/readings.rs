@@ -1,0 +1,139 @@
+//! A direction through time: a bounded number of readings, in steps that get longer.
+
+use linerate_units::Nanos;
+
+/// One round trip of a sender.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Round {
+    pub(crate) began: Nanos,
+    pub(crate) busy: Nanos,
+    pub(crate) idle: Nanos,
+    /// Most bytes in flight.
+    pub(crate) peak: u64,
+    /// The window was full.
+    pub(crate) is_full: bool,
+}
+
+impl Round {
+    pub(crate) fn new(began: Nanos) -> Self {
+        Self {
+            began,
+            ..Self::default()
+        }
+    }
+}
+
+/// What holds at the end of a round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) bytes: u64,
+    pub(crate) rtt: Option<Nanos>,
+    pub(crate) window: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) is_repairing: bool,
+}
+
+/// A direction at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reading {
+    /// End of the step.
+    pub at: Nanos,
+    /// Its length.
+    pub length: Nanos,
+    /// Payload so far, bytes.
+    pub bytes: u64,
+    /// Mean round-trip time of the step; absent without samples.
+    pub rtt: Option<Nanos>,
+    /// Mean over its round trips of the most bytes in flight.
+    pub in_flight: u64,
+    /// Window offered at its end, bytes.
+    pub window: u64,
+    /// Segments retransmitted so far.
+    pub retransmitted: u64,
+    /// Round trips in it, and those in which the window was full.
+    pub rounds: u32,
+    /// Those with a full window.
+    pub full: u32,
+    /// Time with nothing outstanding and an open window.
+    pub idle: Nanos,
+    /// Something was being repaired.
+    pub is_repairing: bool,
+}
+
+/// Readings in steps of 10 ms, which double whenever there would be too many.
+#[derive(Debug, Default)]
+pub(crate) struct Readings {
+    pub(crate) list: Vec<Reading>,
+    open: Reading,
+    doublings: u32,
+    began: Option<Nanos>,
+}
+
+impl Readings {
+    pub(crate) fn add(&mut self, round: &Round, at: Nanos, now: Now) {
+        let began = *self.began.get_or_insert(round.began);
+        let open = &mut self.open;
+        let rounds = u64::from(open.rounds);
+        open.in_flight = (open.in_flight * rounds + round.peak) / (rounds + 1);
+        open.rounds += 1;
+        open.full += u32::from(round.is_full);
+        open.idle = open.idle + round.idle;
+        open.rtt = match (open.rtt, now.rtt) {
+            (Some(mean), Some(rtt)) => Some(Nanos((mean.0 + rtt.0) / 2)),
+            (mean, rtt) => mean.or(rtt),
+        };
+        open.is_repairing |= now.is_repairing;
+        (open.at, open.bytes) = (at, now.bytes);
+        (open.window, open.retransmitted) = (now.window, now.retransmitted);
+        let since = self.list.last().map_or(began, |last| last.at);
+        open.length = at - since;
+        if open.length >= Nanos(STEP.0 << self.doublings) {
+            self.list.push(std::mem::take(open));
+            if self.list.len() == MOST_READINGS {
+                self.halve();
+            }
+        }
+    }
+
+    /// Each two become one.
+    fn halve(&mut self) {
+        let pairs = self.list.chunks(2).map(|pair| match pair {
+            [first, second] => first.and(second),
+            rest => rest[0],
+        });
+        self.list = pairs.collect();
+        self.doublings = (self.doublings + 1).min(40);
+    }
+
+    /// The rest of the last step counts, too.
+    pub(crate) fn finish(mut self) -> Vec<Reading> {
+        if self.open.rounds > 0 {
+            self.list.push(self.open);
+        }
+        self.list
+    }
+}
+
+impl Reading {
+    fn and(&self, next: &Self) -> Self {
+        let rounds = self.rounds + next.rounds;
+        let flights =
+            self.in_flight * u64::from(self.rounds) + next.in_flight * u64::from(next.rounds);
+        Self {
+            length: self.length + next.length,
+            rtt: match (self.rtt, next.rtt) {
+                (Some(a), Some(b)) => Some(Nanos(a.0 / 2 + b.0 / 2)),
+                (a, b) => a.or(b),
+            },
+            in_flight: flights / u64::from(rounds.max(1)),
+            rounds,
+            full: self.full + next.full,
+            idle: self.idle + next.idle,
+            is_repairing: self.is_repairing || next.is_repairing,
+            ..*next
+        }
+    }
+}
+
+const STEP: Nanos = Nanos(10_000_000);
+const MOST_READINGS: usize = 512;

@@ -1,0 +1,187 @@
+//! What was sent again, and why.
+
+use linerate_units::Nanos;
+
+use crate::dissect::Segment;
+use crate::sequence::unwrap;
+
+/// A retransmission.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Again {
+    pub(crate) at: Nanos,
+    pub(crate) start: u64,
+    /// Nothing was sent beyond it.
+    pub(crate) is_last: bool,
+    /// End of the highest byte sent.
+    pub(crate) highest: u64,
+    pub(crate) segments: u64,
+    pub(crate) bytes: u64,
+    /// Bytes in flight.
+    pub(crate) flight: u64,
+    pub(crate) value: Option<u32>,
+}
+
+/// Retransmissions of a direction, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retransmitted {
+    /// Segments, all kinds together.
+    pub segments: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Segments after duplicate acknowledgements or SACKs.
+    pub fast: u64,
+    /// Segments after a timeout.
+    pub after_timeout: u64,
+    /// Segments that probe for the loss of the last ones (RFC 8985, 7).
+    pub probes: u64,
+    /// Segments that the peer had already: it says so (DSACK), or acknowledges the first copy
+    /// (timestamps, RFC 3522).
+    pub spurious: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Times that losses made the sender slow down.
+    pub episodes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Fast,
+    Timeout,
+}
+
+/// An episode of repair: until what was in flight at its beginning is acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Episode {
+    kind: Kind,
+    until: u64,
+    first: u64,
+    value: Option<u32>,
+}
+
+/// Follows losses and their repair.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    episode: Option<Episode>,
+    duplicates: u32,
+    /// Highest byte that a SACK told of.
+    sacked: u64,
+    /// Last time that something new was sent or acknowledged.
+    progress: Nanos,
+    acked: u64,
+    pub(crate) counts: Retransmitted,
+    /// Bytes in flight at the beginning of the first episodes.
+    pub(crate) flights: Vec<u64>,
+}
+
+impl Recovery {
+    pub(crate) fn is_on(&self) -> bool {
+        self.episode.is_some()
+    }
+
+    pub(crate) fn sent(&mut self, at: Nanos) {
+        self.progress = at;
+    }
+
+    pub(crate) fn handle_again(&mut self, again: Again) {
+        self.counts.segments += again.segments;
+        self.counts.bytes += again.bytes;
+        let silent = again.at - self.progress;
+        let is_told = self.duplicates >= 3 || self.sacked > again.start;
+        let is_timeout = silent >= SHORTEST_TIMEOUT && again.start <= self.acked.max(1);
+        self.progress = again.at;
+        let kind = match self.episode {
+            Some(episode) if is_timeout && again.start == episode.first => {
+                self.counts.timeouts += 1;
+                Kind::Timeout
+            }
+            Some(episode) => episode.kind,
+            None if is_timeout && !is_told => Kind::Timeout,
+            None if again.is_last && !is_told => {
+                self.counts.probes += again.segments;
+                return;
+            }
+            None => Kind::Fast,
+        };
+        match kind {
+            Kind::Fast => self.counts.fast += again.segments,
+            Kind::Timeout => self.counts.after_timeout += again.segments,
+        }
+        if self.episode.is_none() {
+            self.counts.episodes += 1;
+            self.counts.timeouts += u64::from(kind == Kind::Timeout);
+            if self.flights.len() < MOST_FLIGHTS {
+                self.flights.push(again.flight);
+            }
+            self.episode = Some(Episode {
+                kind,
+                until: again.highest,
+                first: again.start,
+                value: again.value,
+            });
+        }
+    }
+
+    pub(crate) fn handle_ack(
+        &mut self,
+        segment: &Segment,
+        ack: u64,
+        next: u64,
+        is_duplicate: bool,
+        mss: u32,
+    ) {
+        let spurious = self.handle_sack(segment, ack, next, mss);
+        if is_duplicate && !spurious {
+            self.duplicates += 1;
+        }
+        if ack <= self.acked {
+            return;
+        }
+        self.acked = ack;
+        self.progress = segment.at;
+        self.duplicates = 0;
+        let Some(episode) = &mut self.episode else {
+            return;
+        };
+        // It answers the first copy: the second was for nothing.
+        let echo = segment.options.timestamps.map(|(_, echo)| echo);
+        if let Some((sent, echo)) = episode.value.take().zip(echo)
+            && ack > episode.first
+            && (echo.wrapping_sub(sent) as i32) < 0
+            && segment.options.sack[0].is_none()
+            && !spurious
+        {
+            self.counts.spurious += 1;
+        }
+        if ack >= episode.until {
+            self.episode = None;
+        }
+    }
+
+    /// Whether it tells of a duplicate (RFC 2883).
+    fn handle_sack(&mut self, segment: &Segment, ack: u64, next: u64, mss: u32) -> bool {
+        let block = |place: usize| {
+            let (start, end) = segment.options.sack[place]?;
+            let start = unwrap(start, next.max(1));
+            Some((start, unwrap(end, start.max(1)).max(start)))
+        };
+        let Some((start, end)) = block(0) else {
+            return false;
+        };
+        let inside = block(1).is_some_and(|(from, to)| from <= start && end <= to && ack < start);
+        let is_duplicate = end <= ack || inside;
+        if is_duplicate {
+            let bytes = (end - start).min(MOST_DUPLICATED);
+            self.counts.spurious += bytes.div_ceil(u64::from(mss.max(1)));
+        }
+        let told = (0..4).filter_map(block).filter(|(_, end)| *end > ack);
+        let highest = told.map(|(_, end)| end.min(next)).max().unwrap_or(0);
+        self.sacked = self.sacked.max(highest);
+        is_duplicate
+    }
+}
+
+/// Linux waits for 200 ms at least (`TCP_RTO_MIN`), less what its clock rounds.
+const SHORTEST_TIMEOUT: Nanos = Nanos(180_000_000);
+const MOST_FLIGHTS: usize = 256;
+/// One DSACK tells of no more, bytes.
+const MOST_DUPLICATED: u64 = 1 << 20;

@@ -1,0 +1,138 @@
+//! Round trips as the capture sees them: to the receiver and back, to the sender and back.
+
+use std::collections::VecDeque;
+
+use linerate_units::Nanos;
+
+use crate::dissect::Segment;
+
+/// What a connection knows that its directions need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    /// Largest payload of a segment, bytes.
+    pub(crate) mss: u32,
+    /// Between the capture and the sender and back, of the handshake; zero next to the sender.
+    pub(crate) to_sender: Option<Nanos>,
+    pub(crate) is_at_sender: bool,
+}
+
+/// From data to its acknowledgement, with the rest of the way to the sender added.
+#[derive(Debug, Default)]
+pub(crate) struct Rtt {
+    /// Seen at the capture.
+    pub(crate) near_min: Option<Nanos>,
+    pub(crate) samples: u64,
+    smallest: Option<Nanos>,
+    smoothed: f64,
+    deviation: f64,
+    step_sum: u64,
+    step_count: u64,
+}
+
+impl Rtt {
+    /// One measured here, and what it takes from here to the sender and back.
+    pub(crate) fn sample(&mut self, seen: Nanos, rest: Nanos) {
+        let all = seen + rest;
+        self.near_min = Some(self.near_min.map_or(seen, |least| least.min(seen)));
+        self.smallest = Some(self.smallest.map_or(all, |least| least.min(all)));
+        self.samples += 1;
+        self.step_sum = self.step_sum.saturating_add(seen.0);
+        self.step_count += 1;
+        // RFC 6298, 2.
+        let ns = all.0 as f64;
+        if self.samples == 1 {
+            (self.smoothed, self.deviation) = (ns, ns / 2.0);
+        } else {
+            self.deviation += ((ns - self.smoothed).abs() - self.deviation) / 4.0;
+            self.smoothed += (ns - self.smoothed) / 8.0;
+        }
+    }
+
+    /// Of the handshake.
+    pub(crate) fn handshake(&mut self, all: Nanos) {
+        self.smallest = Some(self.smallest.map_or(all, |least| least.min(all)));
+    }
+
+    pub(crate) fn smallest(&self) -> Option<Nanos> {
+        self.smallest
+    }
+
+    pub(crate) fn smoothed(&self) -> Option<Nanos> {
+        (self.samples > 0).then_some(Nanos(self.smoothed as u64))
+    }
+
+    pub(crate) fn deviation(&self) -> Nanos {
+        Nanos(self.deviation as u64)
+    }
+
+    /// Mean since the last step, with the rest of the way.
+    pub(crate) fn take_step(&mut self, rest: Nanos) -> Option<Nanos> {
+        let mean = self.step_sum.checked_div(self.step_count)?;
+        (self.step_sum, self.step_count) = (0, 0);
+        Some(Nanos(mean) + rest)
+    }
+}
+
+/// From an acknowledgement to the data that it lets go: the sender echoes its timestamp.
+#[derive(Debug, Default)]
+pub(crate) struct Echo {
+    waiting: VecDeque<(u32, Nanos)>,
+    step_min: Option<Nanos>,
+    last: Option<Nanos>,
+    pub(crate) smallest: Option<Nanos>,
+    pub(crate) samples: u64,
+}
+
+impl Echo {
+    pub(crate) fn handle_ack(&mut self, segment: &Segment) {
+        let Some((value, _)) = segment.options.timestamps else {
+            return;
+        };
+        let is_new = self.waiting.back().is_none_or(|(last, _)| *last != value);
+        if is_new && self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back((value, segment.at));
+        }
+    }
+
+    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+        let Some((_, echo)) = segment.options.timestamps else {
+            return;
+        };
+        while let Some((value, at)) = self.waiting.front().copied() {
+            if (echo.wrapping_sub(value) as i32) < 0 {
+                break;
+            }
+            self.waiting.pop_front();
+            if value == echo {
+                let way = segment.at - at;
+                self.samples += 1;
+                self.step_min = Some(self.step_min.map_or(way, |least| least.min(way)));
+                self.smallest = Some(self.smallest.map_or(way, |least| least.min(way)));
+            }
+        }
+    }
+
+    /// What it takes to the sender and back now.
+    pub(crate) fn now(&self, facts: &Facts) -> Nanos {
+        if facts.is_at_sender {
+            return Nanos::ZERO;
+        }
+        let measured = self.step_min.or(self.last);
+        measured.or(facts.to_sender).unwrap_or(Nanos::ZERO)
+    }
+
+    /// How long an acknowledgement is on its way, at least.
+    pub(crate) fn way(&self, facts: &Facts) -> Nanos {
+        let least = self.smallest.into_iter().chain(facts.to_sender).min();
+        least.unwrap_or(Nanos::ZERO)
+    }
+
+    /// The smallest of this step, or of the last that had one.
+    pub(crate) fn take_smallest(&mut self, facts: &Facts) -> Nanos {
+        let now = self.now(facts);
+        self.last = self.step_min.take().or(self.last);
+        now
+    }
+}
+
+const MOST_WAITING: usize = 1024;
