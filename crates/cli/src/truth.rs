@@ -2,12 +2,13 @@
 //! brings what it says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use linerate_core::ceilings::annotate;
 use linerate_core::record::Record;
 use linerate_core::truth::{
     Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, Trial, Untried,
@@ -16,9 +17,12 @@ use linerate_core::truth::{
 use linerate_core::units::{BitRate, printable};
 use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
 use linerate_report::json;
+use serde::de::DeserializeOwned;
 
 use crate::args::TruthArgs;
+use crate::commands::MAX_DOCUMENT;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::run;
@@ -32,6 +36,9 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     if args.families {
         let line = |family: &ScenarioFamily| format!("{:<28} {}\n", family.name, family.means);
         return output::print(&families().map(line).collect::<String>());
+    }
+    if let Some(directory) = &args.again {
+        return again(args, directory);
     }
     let scenarios = chosen(args);
     if args.list && args.json {
@@ -64,6 +71,60 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
             "interrupted: {missing} scenarios did not run"
         ))),
     }
+}
+
+/// Judges kept records with the rules of this version. A scenario without a record counts as left
+/// out: it was never judged.
+fn again(args: &TruthArgs, directory: &Path) -> Result<(), Failure> {
+    let output = Output::to(args.output.as_deref(), output::json_or_text(args.json))?;
+    let mut progress = Progress::new(Format::Text, args.quiet);
+    let mut trials = Vec::new();
+    let mut seed = 0;
+    for path in kept_scenarios(directory).map_err(Failure::usage)? {
+        let scenario: Scenario = stored(&path).map_err(Failure::usage)?;
+        seed = scenario.test.seed.wrapping_sub(scenario.number.into());
+        let record = path.with_extension("").with_extension("json");
+        if !record.exists() {
+            let reason = "no record was kept".to_owned();
+            trials.push(Trial::new(
+                &scenario,
+                Answer::LeftOut { reason },
+                Vec::new(),
+            ));
+            continue;
+        }
+        let mut record: Record = stored(&record).map_err(Failure::usage)?;
+        let before = record.verdict().map(|verdict| verdict.cause);
+        annotate(&mut record);
+        let trial = Trial::from_record(&scenario, &record);
+        if let Some(before) = before.filter(|before| trial.verdict() != Some(*before)) {
+            progress.line(&format!("{}, before {}", said(&trial), before.name()));
+        }
+        trials.push(trial);
+    }
+    output.write(&Score::new(seed, trials, Vec::new()))
+}
+
+/// In the order of their numbers.
+fn kept_scenarios(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<anyhow::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.to_string_lossy().ends_with(SCENARIO));
+    paths.sort();
+    if paths.is_empty() {
+        bail!(
+            "{}: no scenarios, which `lab truth --keep DIR` writes",
+            directory.display()
+        );
+    }
+    Ok(paths)
+}
+
+fn stored<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
+    let bytes = files::read_at_most(path, MAX_DOCUMENT)?;
+    serde_json::from_slice(&bytes).with_context(|| path.display().to_string())
 }
 
 fn chosen(args: &TruthArgs) -> Vec<Scenario> {
@@ -138,7 +199,7 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             let mut shown = lock(&shown);
             shown.1 += 1;
             let done = shown.1;
-            shown.0.done(&progress(&trial), done, scenarios.len());
+            shown.0.done(&said(&trial), done, scenarios.len());
             drop(shown);
             trials.push((trial, remedied));
         }
@@ -207,6 +268,9 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
     proof.map_or_else(|| untried(UntriedReason::NothingPredicted), Remedied::Tried)
 }
 
+/// How the file of a scenario ends.
+const SCENARIO: &str = "scenario.json";
+
 /// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.
 fn keep(directory: &Path, scenario: &Scenario, record: Option<&Record>) -> Result<(), Failure> {
     let name = format!("{:05}-{}", scenario.number, scenario.cause.name());
@@ -216,11 +280,11 @@ fn keep(directory: &Path, scenario: &Scenario, record: Option<&Record>) -> Resul
             .with_context(|| path.display().to_string())
             .map_err(Failure::failed)
     };
-    write("scenario.json", json::document(scenario))?;
+    write(SCENARIO, json::document(scenario))?;
     record.map_or(Ok(()), |record| write("json", json::document(record)))
 }
 
-fn progress(trial: &Trial) -> String {
+fn said(trial: &Trial) -> String {
     let judgement = match (trial.judgement, trial.is_border) {
         (Judgement::Right, false) => "right",
         (Judgement::Right, true) => "right (border)",

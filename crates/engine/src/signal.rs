@@ -8,7 +8,8 @@ use linerate_sys::signal::EndRequests;
 
 use crate::stop::Stop;
 
-/// A stop that SIGINT, SIGTERM or SIGHUP requests; a second SIGINT ends the process at once.
+/// A stop that SIGINT, SIGTERM or SIGHUP requests; another SIGINT half a second later or more ends
+/// the process at once.
 ///
 /// # Errors
 /// No descriptors or threads.

@@ -115,6 +115,19 @@ fn numbers_wrap_around_from_segment_to_segment() {
     );
 }
 
+/// The kernel refuses a frame that says so and has nothing to cut.
+#[test]
+fn a_segment_says_nothing_of_how_the_window_was_reduced() {
+    let (frame, offload) = packet(25).to_be_cut(10, true);
+    let offload = Offload {
+        ecn: true,
+        ..offload
+    };
+    let segments = segments(&frame, offload);
+    assert_eq!(segments.len(), 3);
+    assert!(segments.iter().all(|(_, offload)| !offload.ecn));
+}
+
 #[test]
 fn what_cannot_be_cut_stays_as_it_is() {
     let (frame, offload) = packet(100).to_be_cut(10, true);

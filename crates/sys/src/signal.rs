@@ -3,13 +3,17 @@
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level;
 
 /// Exit status after a second Ctrl-C: 128 + SIGINT, as shells count it.
 const INTERRUPTED_STATUS: i32 = 130;
+
+/// Signals that come together are one request, ms.
+const ONE_REQUEST_MS: u64 = 500;
 
 /// The signals could not be caught.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +24,8 @@ pub struct SignalError(#[from] io::Error);
 ///
 /// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the
 /// process at once, with status 130 and without any drop: what is undone on drop is then left to
-/// the journal. A second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once
+/// the journal. Within half a second it is still the first: `timeout -s INT` signals the process
+/// and then its group. A second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once
 /// caught, the signals stay caught, also after this is dropped.
 #[derive(Debug)]
 pub struct EndRequests {
@@ -35,16 +40,24 @@ impl EndRequests {
     /// No descriptors left, or the kernel refuses a handler.
     pub fn catch() -> Result<Self, SignalError> {
         let count = Arc::new(AtomicUsize::new(0));
+        let (began, first_ms) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let (wake, waker) = io::pipe()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let count = Arc::clone(&count);
+            let first_ms = Arc::clone(&first_ms);
             let note = move || {
+                let now_ms = began.elapsed().as_millis() as u64;
                 let earlier = count.fetch_add(1, Ordering::SeqCst);
-                if signal == SIGINT && earlier > 0 {
+                if earlier == 0 {
+                    first_ms.store(now_ms, Ordering::SeqCst);
+                }
+                let is_again =
+                    now_ms - first_ms.load(Ordering::SeqCst).min(now_ms) >= ONE_REQUEST_MS;
+                if signal == SIGINT && earlier > 0 && is_again {
                     low_level::exit(INTERRUPTED_STATUS);
                 }
             };
-            // SAFETY: the handler adds to an atomic and may call _exit, both of which are
+            // SAFETY: the handler reads the clock, uses atomics and may call _exit, all of which are
             // async-signal-safe; it neither allocates, locks nor panics.
             unsafe { low_level::register(signal, note) }?;
             // After the count, so that whoever is woken up finds it.
@@ -111,7 +124,10 @@ mod tests {
             assert_eq!(requests.requested_count(), sent + 1);
             assert!(requests.requested() && is_readable(requests.as_fd()));
         }
+        // `timeout` sends two of them.
         low_level::raise(SIGINT).unwrap();
-        unreachable!("the interrupt ends the process");
+        std::thread::sleep(std::time::Duration::from_millis(2 * ONE_REQUEST_MS));
+        low_level::raise(SIGINT).unwrap();
+        unreachable!("the second interrupt ends the process");
     }
 }

@@ -32,6 +32,9 @@ pub(crate) struct TruthArgs {
     /// Write each scenario and its record as JSON into DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
+    /// Run nothing: judge what --keep has written into DIR with the rules of this version, and show each verdict that is another now
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["family", "families", "seed", "count", "only", "number", "jobs", "keep", "remedies", "list"])]
+    pub(crate) again: Option<PathBuf>,
     /// Run each again with its verdict's remedy, and hold what that brings against the prediction
     #[arg(long)]
     pub(crate) remedies: bool,

@@ -269,7 +269,7 @@ impl View<'_> {
     }
 
     /// Most steps of the run had one rate: something keeps it by a clock.
-    fn is_even(&self) -> bool {
+    pub(super) fn is_even(&self) -> bool {
         let spread = |steps: StepRates| (steps.p75_bps - steps.p25_bps) / steps.p50_bps;
         self.leg.steps.is_some_and(|steps| spread(steps) <= EVEN)
     }

@@ -154,6 +154,9 @@ pub(super) const QUOTA_OWN: f64 = 0.5;
 pub(super) const WORK_FULL: f64 = 0.8;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
+/// Soft interrupts of one core from which on it takes no more packets, percent: the kernel leaves
+/// the rest of a full core's time to a thread (ksoftirqd) that shares it with others.
+pub(super) const SOFTIRQ_FULL_PERCENT: f64 = 90.0;
 /// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from
 /// which on that is what it lacked.
 pub(super) const HOST_SHARE: f64 = 0.5;

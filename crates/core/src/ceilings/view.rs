@@ -76,6 +76,16 @@ impl<'a> View<'a> {
         self.leg.receiver.as_ref()
     }
 
+    /// The receivers' kernels, where nobody has read the senders'.
+    pub(super) fn receivers_alone(&self) -> Vec<&'a TcpReceiver> {
+        if self.leg.tcp_sender().is_some() {
+            return Vec::new();
+        }
+        let flows = self.record.flows_of(self.leg);
+        let evidence = flows.filter_map(|flow| flow.tcp.as_ref());
+        evidence.filter_map(|tcp| tcp.receiver.as_ref()).collect()
+    }
+
     /// Both directions ran at the same time.
     pub(super) fn is_both(&self) -> bool {
         self.record.legs.len() > 1

@@ -53,6 +53,9 @@ pub struct EndReport {
     /// Busiest CPU of the host, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_core_percent: Option<f64>,
+    /// CPU of the host that had the most soft interrupts, percent of its time in them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub softirq_core_percent: Option<f64>,
     /// Share of all CPUs taken by the hypervisor, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_percent: Option<f64>,

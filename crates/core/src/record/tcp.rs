@@ -253,6 +253,13 @@ pub struct TcpReceiver {
         skip_serializing_if = "Option::is_none"
     )]
     pub rtt_min_us: Option<u32>,
+    /// Mean of the round-trip times that the receiver estimated from the data that came, queues on
+    /// its way included, µs; a sender that paused makes them longer.
+    #[serde(
+        rename = "receiver_rtt_mean_us",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub rtt_mean_us: Option<u32>,
     /// Congestion control of what the receiver sends itself.
     #[serde(
         rename = "receiver_congestion",

@@ -4,6 +4,7 @@ use super::draw::{CAUSES, old};
 use super::scenario::Scenario;
 use super::wild::{self, Draft};
 use crate::units::Dice;
+use crate::units::checksum::fnv1a;
 
 /// Scenarios of one kind.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +60,7 @@ pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario
             };
         };
         // Each family has dice of its own, so that another beside it changes nothing.
-        let stream = (u64::from(name_hash(family.name)) << 32) | u64::from(turn);
+        let stream = fnv1a(family.name.as_bytes()) ^ u64::from(turn);
         draft(&mut Dice::new(seed, stream)).scenario(family.name, number, seed)
     };
     let mut scenarios: Vec<Scenario> = (0..count).map(scenario).collect();
@@ -73,10 +74,4 @@ fn weight(family: &ScenarioFamily) -> u32 {
         None => CAUSES.len() as u32,
         Some(_) => 1,
     }
-}
-
-/// FNV-1a.
-fn name_hash(name: &str) -> u32 {
-    let step = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    name.bytes().fold(0x811c_9dc5, step)
 }

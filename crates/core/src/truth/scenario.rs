@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::assemble::{hosts, path, test};
 use super::conditions::{Conditions, slow_start_rounds};
@@ -16,13 +17,13 @@ use crate::plan::{Direction, Extent, Test};
 use crate::units::{BitRate, Family, Span};
 
 /// A run whose cause is known before it begins.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Which of its seed's scenarios this is, from 0; the same seed and number give the same
     /// scenario.
     pub number: u32,
     /// Its family.
-    pub family: &'static str,
+    pub family: String,
     /// What holds it back.
     pub cause: Cause,
     /// What is as true.
@@ -36,7 +37,7 @@ pub struct Scenario {
     /// IPv4 or IPv6.
     pub ip: Family,
     /// The path; `None`: a plain veth pair.
-    #[serde(serialize_with = "path_text")]
+    #[serde(serialize_with = "path_text", deserialize_with = "path_of_text")]
     pub path: Option<PathSpec>,
     /// What is run on it.
     pub test: Test,
@@ -51,7 +52,7 @@ pub struct Scenario {
 }
 
 /// What is particular about a host of a scenario.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSetup {
     /// Settings of its network namespace.
     pub sysctls: BTreeMap<String, String>,
@@ -64,7 +65,7 @@ pub struct HostSetup {
 }
 
 /// What the data threads of a host get of a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuShare {
     /// What the scheduler gives.
@@ -89,7 +90,7 @@ pub enum CpuShare {
 }
 
 /// What there is beside the path and its hosts.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Surroundings {
     /// Queues of the kernel with a rate.
     pub shapers: Vec<Shaper>,
@@ -109,7 +110,7 @@ pub struct Surroundings {
 }
 
 /// A queue of the kernel's at a device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shaper {
     /// Host or router.
     pub node: String,
@@ -124,7 +125,7 @@ pub struct Shaper {
 }
 
 /// Changes that come again and again.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     /// From one to the next.
     pub every: Span,
@@ -133,7 +134,7 @@ pub struct Steps {
 }
 
 /// What another program sends.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OtherTraffic {
     /// Seen from the client.
     pub direction: Direction,
@@ -198,7 +199,7 @@ impl Scenario {
         let (client, server) = hosts(conditions);
         Self {
             number,
-            family: super::OLD,
+            family: super::OLD.to_owned(),
             cause,
             accepted: Vec::new(),
             limit_bps: Some(limit_bps),
@@ -307,4 +308,10 @@ fn path_text<S: Serializer>(path: &Option<PathSpec>, serializer: S) -> Result<S:
         Some(path) => serializer.collect_str(path),
         None => serializer.serialize_none(),
     }
+}
+
+fn path_of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathSpec>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| text.parse().map_err(D::Error::custom))
+        .transpose()
 }

@@ -9,6 +9,7 @@ use super::proof::{Proof, Remedied, RemedyScore, Untried};
 use super::reliability::Reliability;
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
+use crate::record::Record;
 use crate::stats::{Proportion, wilson};
 
 /// Name and version of the document.
@@ -162,7 +163,7 @@ impl Trial {
         };
         Self {
             number: scenario.number,
-            family: scenario.family.to_owned(),
+            family: scenario.family.clone(),
             cause: scenario.cause,
             accepted: scenario.accepted.clone(),
             is_kernels_own: scenario.is_kernels_own(),
@@ -173,6 +174,22 @@ impl Trial {
             judgement,
             caveats,
         }
+    }
+
+    /// Judges the verdict of a run that came to its end.
+    pub fn from_record(scenario: &Scenario, record: &Record) -> Self {
+        let caveats = record.caveats.iter().map(|caveat| caveat.message.clone());
+        let answer = match record.verdict() {
+            Some(verdict) => Answer::Verdict {
+                cause: verdict.cause,
+                throughput_bps: record.throughput_bps().unwrap_or(0.0),
+                confidence: verdict.confidence,
+            },
+            None => Answer::Failed {
+                reason: "the record has no verdict".to_owned(),
+            },
+        };
+        Self::new(scenario, answer, caveats.collect())
     }
 
     /// The verdict, if there is one.

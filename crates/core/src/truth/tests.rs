@@ -180,14 +180,23 @@ fn wild() -> Vec<Scenario> {
 
 #[test]
 fn every_family_is_drawn_and_its_tests_are_ones_that_an_endpoint_takes() {
-    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for scenario in wild() {
         scenario.test.check().unwrap();
         assert!(scenario.seconds() <= 20.0, "{}", scenario.describe);
-        *counts.entry(scenario.family).or_default() += 1;
+        *counts.entry(scenario.family.clone()).or_default() += 1;
     }
     assert_eq!(counts.len(), families().count() - 1);
     assert!(counts.values().all(|count| *count >= 40));
+}
+
+#[test]
+fn a_scenario_that_was_kept_is_read_as_it_was_drawn() {
+    for scenario in draw(8, 120, &family("all").unwrap()) {
+        let text = serde_json::to_string(&scenario).unwrap();
+        let read: Scenario = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, scenario, "{text}");
+    }
 }
 
 #[test]

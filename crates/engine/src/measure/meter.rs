@@ -246,11 +246,10 @@ impl Meter {
         report.cpus = self.end.cpu.cpus.len() as u32;
         report.host_cpu_percent = passed.share(passed.busy()).map(|share| share * 100.0);
         report.steal_percent = passed.share(passed.steal).map(|share| share * 100.0);
-        report.busiest_core_percent = self
-            .end
-            .cpu
-            .busiest_since(&self.begin.cpu)
-            .map(|(_, share)| share * 100.0);
+        let most = |ticks| self.end.cpu.most_since(&self.begin.cpu, ticks);
+        let core_percent = |ticks| most(ticks).map(|(_, share)| share * 100.0);
+        report.busiest_core_percent = core_percent(CpuTimes::busy);
+        report.softirq_core_percent = core_percent(|times| times.softirq);
         if passed.total() > 0 {
             report.softirq_seconds = Some(ticks_to_duration(passed.softirq).as_secs_f64());
         }

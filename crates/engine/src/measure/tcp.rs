@@ -27,6 +27,8 @@ pub(crate) struct TcpProbe {
     begin: Option<TcpInfo>,
     readings: Vec<Reading>,
     unread: Vec<u32>,
+    /// What a receiver estimated, µs.
+    receiver_rtts: Vec<u32>,
     last: Option<TcpInfo>,
     largest_window: u64,
     /// Of a receiver whose window is to be held at a figure.
@@ -54,6 +56,7 @@ impl TcpProbe {
             begin: None,
             readings: Vec::new(),
             unread: Vec::new(),
+            receiver_rtts: Vec::new(),
             last: None,
             largest_window: 0,
             keeper: None,
@@ -89,6 +92,8 @@ impl TcpProbe {
         } else {
             self.largest_window = self.largest_window.max(info.rcv_wnd.unwrap_or(0).into());
             self.unread.extend(socket::unread(&self.socket));
+            self.receiver_rtts
+                .extend((info.rcv_rtt > 0).then_some(info.rcv_rtt));
         }
     }
 
@@ -99,6 +104,7 @@ impl TcpProbe {
     pub(crate) fn thin_out(&mut self) {
         keep_every_second(&mut self.readings);
         keep_every_second(&mut self.unread);
+        keep_every_second(&mut self.receiver_rtts);
     }
 
     /// The evidence and, of a sender, its course. `bytes` is the payload that this end moved.
@@ -123,6 +129,7 @@ impl TcpProbe {
             mss_bytes: end.snd_mss,
             pmtu_bytes: end.pmtu,
             rtt_min_us: end.min_rtt.filter(|rtt| *rtt != u32::MAX),
+            rtt_mean_us: mean(self.receiver_rtts.iter().copied()),
             congestion: socket::congestion(&self.socket).ok(),
             window_bytes: Some(self.largest_window).filter(|w| *w > 0),
             buffer_bytes: socket::receive_buffer(&self.socket).ok().map(u64::from),
@@ -202,9 +209,7 @@ impl TcpProbe {
             let mut values: Vec<u64> = self.readings.iter().map(|r| pick(&r.info)).collect();
             median(&mut values)
         };
-        let count = self.readings.len().max(1);
-        let rtts: u64 = self.readings.iter().map(|r| u64::from(r.info.rtt)).sum();
-        evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
+        evidence.rtt_mean_us = mean(self.readings.iter().map(|r| r.info.rtt)).unwrap_or(0);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
         let infos = self
@@ -334,6 +339,15 @@ const CWR: u8 = 2;
 const FEWEST_WINDOWS: usize = 4;
 
 /// The lower median: an observed value.
+fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
+    let (mut sum, mut count) = (0, 0);
+    for value in values {
+        sum += u64::from(value);
+        count += 1;
+    }
+    u32::try_from(sum.checked_div(count)?).ok()
+}
+
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()

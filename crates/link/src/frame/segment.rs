@@ -78,6 +78,8 @@ impl<'a> Cutter<'a> {
         Some(Offload {
             gso: Gso::None,
             gso_bytes: 0,
+            // Of what is to be cut alone: with nothing to cut the kernel refuses the frame.
+            ecn: false,
             // The kernel gives what lies in one piece of a frame, headers or not, and refuses a
             // segment that is shorter (packet_snd of net/packet/af_packet.c).
             header_bytes: u16_of(cut.payload),

@@ -93,12 +93,17 @@ impl CpuStat {
     /// The CPU with the largest busy fraction (0 to 1) since `earlier`. CPUs that are not in both
     /// readings, or on which no tick has passed, are left out.
     pub fn busiest_since(&self, earlier: &Self) -> Option<(u32, f64)> {
+        self.most_since(earlier, CpuTimes::busy)
+    }
+
+    /// As [`busiest_since`](Self::busiest_since), of one kind of ticks.
+    pub fn most_since(&self, earlier: &Self, ticks: fn(&CpuTimes) -> u64) -> Option<(u32, f64)> {
         self.cpus
             .iter()
             .filter_map(|(cpu, times)| {
                 let (_, before) = earlier.cpus.iter().find(|(other, _)| other == cpu)?;
                 let passed = times.since(before);
-                Some((*cpu, passed.share(passed.busy())?))
+                Some((*cpu, passed.share(ticks(&passed))?))
             })
             .max_by(|(_, a), (_, b)| a.total_cmp(b))
     }

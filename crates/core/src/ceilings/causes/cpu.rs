@@ -6,7 +6,7 @@ use super::super::text::percent;
 use super::super::thresholds::{
     CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE,
     HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP,
-    USUAL_STATE, WRITER_WAITS,
+    SOFTIRQ_FULL_PERCENT, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
@@ -101,9 +101,11 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
         .softirq_seconds
         .map(|s| s / view.record.seconds / f64::from(end.cpus.max(1)));
     say.push(format!(
-        "of all CPUs {} was busy, {} with soft interrupts; the hypervisor took {}",
+        "of all CPUs {} was busy, {} with soft interrupts, of one core up to {}; the hypervisor \
+         took {}",
         percent(end.host_cpu_percent.unwrap_or(0.0) / 100.0),
         percent(interrupts.unwrap_or(0.0)),
+        percent(end.softirq_core_percent.unwrap_or(0.0) / 100.0),
         percent(end.steal_percent.unwrap_or(0.0) / 100.0)
     ));
     Signs::new(full && !asked && !view.is_shaped(), say)
@@ -120,10 +122,20 @@ fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let end = view.receiver()?;
+    if let Some(share) = interrupted_core(view, end) {
+        let formula = "rate ÷ share of the time that a core was in soft interrupts";
+        return Some(
+            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
+                .input("throughput_bps", Some(view.throughput_bps))
+                .input("softirq_core_share", Some(share))
+                .dependent(),
+        );
+    }
     ceiling(
         Cause::CpuReceive,
         view,
-        view.receiver()?,
+        end,
         [view.reader()?, view.writer().unwrap_or_default()],
         view.receiver_host,
     )
@@ -295,6 +307,15 @@ fn has_unread(view: &View<'_>) -> Option<bool> {
     Some(unread > 0.0 || closed)
 }
 
+/// Share of the time that one core of the receiver's host was in soft interrupts, where that is as
+/// good as all it has: packets of one queue are taken by one core, whatever the others do.
+fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
+    let percent = end
+        .softirq_core_percent
+        .filter(|_| !view.has_one_kernel())?;
+    (percent >= SOFTIRQ_FULL_PERCENT).then_some((percent / 100.0).min(1.0))
+}
+
 /// The reader's thread is late for want of CPU, or the host's soft interrupts are.
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
@@ -302,8 +323,14 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let end = view.receiver()?;
     let core = end.busiest_core_percent.unwrap_or(0.0);
     let dropped = end.softnet_dropped.unwrap_or(0);
-    let interrupts = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0;
+    let all_of_a_core = interrupted_core(view, end);
+    let dropping = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0;
+    let interrupts = all_of_a_core.is_some() || dropping;
     let mut say = sentences(reader);
+    say.extend(all_of_a_core.map(|share| {
+        let share = percent(share);
+        format!("a core of its host was in soft interrupts for {share} of the time")
+    }));
     say.extend(why);
     if dropped > 0 {
         say.push(format!(

@@ -49,7 +49,7 @@ pub(super) struct Signs {
 /// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
 /// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
 /// of losses.
-pub(super) const RULES: [Rule; 19] = [
+pub(super) const RULES: [Rule; 20] = [
     startup::RULE,
     qos_class::SHAPER,
     segment_size::RULE,
@@ -66,6 +66,7 @@ pub(super) const RULES: [Rule; 19] = [
     cpu::HOST,
     path_rate::LINK,
     path_rate::QUEUE,
+    path_rate::RECEIVED,
     path_rate::TRAIN,
     policer::RULE,
     congestion::RULE,

@@ -5,11 +5,12 @@ use super::super::remedy::rate;
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
-    DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_INFLATION,
-    USUAL_STATE, WINDOW_USED,
+    DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_DELAY_US,
+    QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
+use crate::plan::Traffic;
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption, rate_word};
 
@@ -31,13 +32,22 @@ pub(super) const QUEUE: Rule = Rule {
     remedy: queue_remedy,
 };
 
-/// A link that a packet train has found. That it holds the run back only a queue tells; but it
-/// stays when something else is lifted.
+/// The same where only the receiver's kernel was read.
+pub(super) const RECEIVED: Rule = Rule {
+    cause: Cause::PathRate,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: received_ceiling,
+    signs: received_signs,
+    remedy,
+};
+
+/// A link that a packet train has found. A run that reaches what it carries has no more to get, also
+/// where no queue tells; and it stays when something else is lifted.
 pub(super) const TRAIN: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
     ceiling: train_ceiling,
-    signs: |_| None,
+    signs: train_signs,
     remedy,
 };
 
@@ -151,6 +161,18 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
+/// A policer or shaper with a bucket lets a train through faster than a run.
+fn train_signs(view: &View<'_>) -> Option<Signs> {
+    let share = view.throughput_bps / train_ceiling(view)?.limit_bps;
+    Signs::new(
+        (share - 1.0).abs() <= EXACT_TOLERANCE,
+        [format!(
+            "{} of what the packet trains before the run found of the path",
+            percent(share)
+        )],
+    )
+}
+
 /// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly
 /// a queue: its plateau, with loss that it may take for noise, is the rate that it found.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
@@ -171,6 +193,54 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
         inflation.is_queue(QUEUE_INFLATION) || short || found || view.is_shaped(),
         queue_sentences(view, inflation),
     )
+}
+
+/// Behind a queue the receiver's own estimate of the round trip is long, too. It would also be
+/// where the sender paused, so that its program must be known to write without a rest: ours and
+/// those that a test asked for do. The window has room, and the reader waits.
+fn received_signs(view: &View<'_>) -> Option<Signs> {
+    let receivers = view.receivers_alone();
+    let Traffic::Stream(plan) = &view.record.plan.traffic else {
+        return None;
+    };
+    let (reader, _) = (view.reader()?, view.sender()?);
+    let each = view.throughput_bps / 8.0 / receivers.len().max(1) as f64;
+    let (mut shortest, mut mean, mut room) = (f64::INFINITY, 0.0, true);
+    for receiver in &receivers {
+        let rtt_us = f64::from(receiver.rtt_mean_us?);
+        shortest = shortest.min(receiver.rtt_min_us?.into());
+        mean += rtt_us / receivers.len() as f64;
+        let in_flight = each * rtt_us / 1e6;
+        room &= in_flight <= WINDOW_USED * receiver.window_bytes? as f64;
+    }
+    // BBR leaves a short queue, but a link keeps its rate as a clock does.
+    let least = if view.is_even() {
+        SHORT_QUEUE_INFLATION
+    } else {
+        QUEUE_INFLATION
+    };
+    let queue = mean >= least * shortest && mean - shortest >= QUEUE_DELAY_US;
+    let waits = reader.blocked >= USUAL_STATE && plan.write_rate_bps.is_none();
+    Signs::new(
+        queue && waits && room,
+        [format!(
+            "data came {:.1} ms after it was due, by the receiver's own round trips, and the reader \
+             slept in recv for {} of the time",
+            (mean - shortest) / 1e3,
+            percent(reader.blocked)
+        )],
+    )
+}
+
+fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    received_signs(view)?.hold.then(|| {
+        Ceiling::new(
+            Cause::PathRate,
+            view.throughput_bps,
+            "rate at which data came out of the queue",
+        )
+        .dependent()
+    })
 }
 
 fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::super::formulas::window_bps;
 use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
-use super::super::signals::{positive, rtt_s};
+use super::super::signals::{is_bbr, positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
     ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE,
@@ -24,21 +24,21 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The buffer counts memory: each piece of payload in it has its overhead. A writer that found it
-/// full is woken when a third is free, so that it is filled to five sixths in the mean.
+/// full is woken when a third is free, so that it is filled to five sixths in the mean. What is in
+/// it stays for a round trip, and before that until the sender's pace lets it go.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
         let memory = buffer(view, flow.tcp)?;
-        Some(window_bps(
-            memory * fill(flow.tcp) * share,
-            rtt_s(flow.tcp)?,
-        ))
+        let stay_s = rtt_s(flow.tcp)? + wait_for_pace_s(flow.tcp);
+        Some(window_bps(memory * fill(flow.tcp) * share, stay_s))
     };
     Some(
         Ceiling::new(
             Cause::SendBuffer,
             view.sum(rate)?,
-            "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ RTT",
+            "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
+             unsent ÷ pace)",
         )
         .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
         .input("payload_share", Some(share))
@@ -46,16 +46,41 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
+/// How long what is written waits for the pace of a sender that keeps one, seconds.
+fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
+    let pace = tcp.pacing_rate_bps.filter(|_| is_bbr(tcp));
+    let unsent = tcp.notsent_bytes.unwrap_or(0) as f64 * 8.0;
+    pace.and_then(|bps| positive(unsent / bps as f64))
+        .unwrap_or(0.0)
+}
+
 /// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may
-/// grow it to. A queue overshoots by one piece; one far beyond the buffer shows that the buffer
+/// grow it to, and by how much its queue overshot that. One far beyond it shows that the buffer
 /// does not hold.
 fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let set = positive(tcp.send_buffer_bytes as f64)?;
-    if !tcp.send_buffer_locked {
-        return Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set));
-    }
+    let most = if tcp.send_buffer_locked {
+        set
+    } else {
+        sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set)
+    };
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
-    (queue <= (BUFFER_LEAKS * set).max(set + OVERSHOOT)).then(|| set.max(queue))
+    let overshoots = queue <= (BUFFER_LEAKS * most).max(most + OVERSHOOT);
+    (overshoots || is_starved(tcp)).then(|| most.max(queue))
+}
+
+/// The sender had nothing to send, as a rule, though its writer wanted to write. The kernel looks at
+/// the buffer only before it begins a new piece (`tcp_sendmsg_locked`), and while the congestion
+/// window has room the last one is sent as it is filled: 0.82 MB of writes of 128 KiB in a buffer of
+/// 0.22 MB. Once the window is full the writer sleeps until all but two thirds of the buffer have
+/// been acknowledged, and meanwhile the path runs dry.
+fn is_starved(tcp: &TcpSender) -> bool {
+    let unsent = tcp.notsent_bytes.unwrap_or(0) as f64;
+    let is_drained = unsent <= ALL_SENT * tcp.send_buffer_bytes as f64;
+    is_drained
+        && tcp
+            .app_limited_share
+            .is_some_and(|share| share >= USUAL_STATE)
 }
 
 /// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not
@@ -91,17 +116,21 @@ fn payload_share(view: &View<'_>) -> f64 {
 }
 
 /// `sndbuf_limited` stays 0 with CUBIC whatever holds: the writer's sleep and an empty rest of the
-/// queue, with room in both windows, tell as much.
+/// queue, with room in both windows, tell as much. What waits in the queue of a sender that does
+/// not reach its own pace waits for that pace, and not for the path.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let blocked = view.writer().map(|writer| writer.blocked);
     let unsent = view.mean(|tcp| {
-        positive(tcp.send_buffer_bytes as f64).map(|b| tcp.notsent_bytes.unwrap_or(0) as f64 / b)
+        let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
+        let holds = positive(tcp.send_buffer_bytes.max(queue) as f64);
+        holds.map(|bytes| tcp.notsent_bytes.unwrap_or(0) as f64 / bytes)
     })?;
     let locked = view.tcp.iter().all(|flow| flow.tcp.send_buffer_locked);
     let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
     let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
+    let paced = view.ignores_loss() && !view.keeps_its_pace();
     let few = unsent
-        <= if counted {
+        <= if counted || paced {
             PARTLY_UNSENT
         } else {
             NOTHING_UNSENT
@@ -130,13 +159,16 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// A queue stands, and the path gives all that it ever gave. A writer that fills its buffer at once
-/// makes it wait behind itself, too, but then the path is idle until the next burst.
+/// makes it wait behind itself, too, but then the path is idle until the next burst. Delivery rates
+/// that the application limited are in no maximum; where nearly all are, steps of the run tell.
 fn is_path_full(view: &View<'_>) -> bool {
+    let least = 1.0 - EXACT_TOLERANCE;
     let queue = view.inflation();
+    let starved = view.tcp.iter().all(|flow| is_starved(flow.tcp));
+    let steps = view.leg.steps.filter(|_| starved);
     queue.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION))
-        && view
-            .plateau()
-            .is_none_or(|share| share >= 1.0 - EXACT_TOLERANCE)
+        && view.plateau().is_none_or(|share| share >= least)
+        && steps.is_none_or(|steps| view.throughput_bps >= least * steps.p90_bps)
 }
 
 fn is_filled(tcp: &TcpSender) -> bool {

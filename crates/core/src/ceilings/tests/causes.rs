@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::scene::{MSS, SECONDS, Scene, end, limit, tcp};
 use crate::ceilings::{Cause, Explained, Verdict, annotate, explain};
-use crate::plan::{Direction, Workload};
-use crate::record::{CpuQuota, DeviceFacts, EndReport, Leg};
-use crate::units::Span;
+use crate::plan::{Direction, Traffic, Workload};
+use crate::record::{CpuQuota, DeviceFacts, EndReport, Leg, Record, StepRates};
+use crate::units::{BitRate, Span};
 
 /// `SO_RCVBUF` of 64 KiB: the window is 86 KB, and full.
 pub(super) fn small_window() -> Scene {
@@ -318,6 +318,37 @@ fn bbr_tells_of_its_send_buffer_itself() {
     scene.is(Cause::SendBuffer);
 }
 
+/// BBR keeps a part of a small buffer waiting for its pace, which it does not reach. Figures of runs:
+/// 52 KiB set, and 22 KiB of `tcp_wmem` that a piece overshoots by twice as much.
+#[test]
+fn what_waits_for_a_pace_that_is_not_reached_is_in_a_small_buffer() {
+    let mut scene = tcp(23.3e6);
+    scene.sender = end(0.99, 0.001);
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    (flow.rtt_min_us, flow.rtt_mean_us) = (Some(20_210), 20_414);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (148_800, 57_660);
+    flow.notsent_bytes = Some(12_090);
+    (flow.busy_us, flow.sndbuf_limited_us) = (Some(4_000_000), Some(930_000));
+    flow.pacing_rate_bps = Some(29_500_000);
+    (flow.send_buffer_bytes, flow.send_buffer_locked) = (106_370, true);
+    flow.send_queue_memory_bytes = Some(88_886);
+    let share = scene.is(Cause::SendBuffer).verdict.share_of_ceiling;
+    assert!((share.unwrap() - 1.0).abs() < 0.05, "{share:?}");
+    let of_host = scene.sender_host.sysctls.get_mut("net.ipv4.tcp_wmem");
+    *of_host.unwrap() = "4096\t16384\t22758".into();
+    scene.throughput_bps = 7.39e6;
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us) = (Some(39_371), 39_387);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (151_368, 34_272);
+    flow.notsent_bytes = Some(15_708);
+    flow.sndbuf_limited_us = Some(1_800_000);
+    flow.pacing_rate_bps = Some(15_224_864);
+    (flow.send_buffer_bytes, flow.send_buffer_locked) = (22_758, false);
+    flow.send_queue_memory_bytes = Some(73_772);
+    scene.is(Cause::SendBuffer);
+}
+
 #[test]
 fn bbr_at_a_bottleneck_leaves_a_short_queue() {
     let mut scene = bottleneck();
@@ -598,6 +629,49 @@ fn interrupts_that_fill_a_core_of_the_receiver_are_its_cpu() {
 }
 
 #[test]
+fn a_core_that_does_nothing_but_soft_interrupts_is_the_receivers_cpu() {
+    let mut scene = tcp(9e9);
+    scene.receiver = end(0.7, 0.2);
+    scene.receiver.softirq_core_percent = Some(70.0);
+    scene.is(Cause::Unexplained);
+    scene.receiver.softirq_core_percent = Some(98.0);
+    scene.is(Cause::CpuReceive);
+}
+
+/// Only the receiver's kernel was read: iperf3 serves at the far end.
+fn seen_by_the_receiver(rtt_mean_us: u32) -> Record {
+    let mut scene = tcp(50e6);
+    scene.window.rtt_min_us = Some(20_000);
+    scene.window.rtt_mean_us = Some(rtt_mean_us);
+    scene.window.window_bytes = Some(3_000_000);
+    let mut record = scene.record();
+    let flows = record.flows.iter_mut().map(|flow| &mut flow.tcp);
+    let legs = record.legs.iter_mut().map(|leg| &mut leg.tcp);
+    for tcp in flows.chain(legs).flatten() {
+        tcp.sender = None;
+    }
+    record
+}
+
+#[test]
+fn a_queue_shows_in_the_round_trips_of_the_receiver_alone() {
+    let cause = |record: &Record| explain(record)[0].verdict.cause;
+    assert_eq!(cause(&seen_by_the_receiver(80_000)), Cause::PathRate);
+    assert_eq!(cause(&seen_by_the_receiver(21_000)), Cause::Unexplained);
+    // A writer that rests makes them long, too.
+    let mut rests = seen_by_the_receiver(80_000);
+    if let Traffic::Stream(stream) = &mut rests.plan.traffic {
+        stream.write_rate_bps = Some(BitRate(50_000_000));
+    }
+    assert_eq!(cause(&rests), Cause::Unexplained);
+    // So does a receiver whose own window is full.
+    let mut full = seen_by_the_receiver(80_000);
+    let flow = full.flows[0].tcp.as_mut().unwrap();
+    flow.receiver.as_mut().unwrap().window_bytes = Some(500_000);
+    assert_eq!(cause(&full), Cause::Unexplained);
+}
+
+#[test]
 fn small_segments_without_offload_cost_the_cpu() {
     let mut scene = tcp(800e6);
     scene.sender = end(0.01, 0.97);
@@ -821,6 +895,33 @@ fn a_buffer_that_holds_all_that_is_in_flight_is_the_limit_also_where_its_bursts_
     flow.rtt_mean_us = 31_300;
     flow.delivery_rate_max_bps = Some(55_000_000);
     scene.is(Cause::PathRate);
+}
+
+/// CUBIC over 120 ms and 33.4 Mbit/s with a buffer of 109 KiB, as it was measured: the window has grown,
+/// and in each burst the kernel takes far more than the buffer holds.
+#[test]
+fn a_small_buffer_that_bursts_go_past_is_the_limit_where_the_path_runs_dry() {
+    let mut scene = tcp(20.59e6);
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(120_451), 210_374, 737);
+    (flow.unacked_bytes, flow.cwnd_bytes) = (641_172, 775_404);
+    flow.notsent_bytes = Some(0);
+    (flow.send_buffer_bytes, flow.send_buffer_locked) = (223_082, true);
+    flow.send_queue_memory_bytes = Some(821_736);
+    flow.app_limited_share = Some(0.86);
+    flow.delivery_rate_max_bps = Some(7_631_880);
+    let mut record = scene.record();
+    record.legs[0].steps = Some(StepRates {
+        step_s: 0.1,
+        p25_bps: 16.4e6,
+        p50_bps: 21.2e6,
+        p75_bps: 26.0e6,
+        p90_bps: 27.5e6,
+    });
+    assert_eq!(explain(&record)[0].verdict.cause, Cause::SendBuffer);
+    // All that the path gave in any step: larger bursts would only queue.
+    record.legs[0].steps.as_mut().unwrap().p90_bps = 21.5e6;
+    assert_ne!(explain(&record)[0].verdict.cause, Cause::SendBuffer);
 }
 
 /// A tuned buffer in front of an HTB whose queue never overflows does hold what is in flight, but a

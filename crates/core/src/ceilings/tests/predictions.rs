@@ -22,6 +22,14 @@ fn behind_link(scene: &Scene, link_bps: f64) -> Verdict {
     explain(&record).remove(0).verdict
 }
 
+#[test]
+fn a_run_that_has_what_a_packet_train_found_is_at_the_paths_rate() {
+    let scene = tcp(113.8e6);
+    let cause = |link_bps| behind_link(&scene, link_bps).cause;
+    assert_eq!(cause(121e6), Cause::PathRate);
+    assert_eq!(cause(200e6), Cause::Unexplained);
+}
+
 fn predicted(verdict: &Verdict) -> Option<(Cause, f64)> {
     Some((verdict.next_cause?, verdict.predicted_bps?))
 }

@@ -8,7 +8,9 @@ use crate::units::Dice;
 
 /// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: what is
 /// on its way is at most the buffer and 64 KiB. That is 0.3 to 0.9 of what the path holds, so that
-/// no queue lasts, and a larger buffer brings more.
+/// no queue lasts, and a larger buffer brings more. A sender without a pace goes on past that while its
+/// congestion window has room, in bursts between which the path runs dry: what it reaches is then
+/// more than is said here, or less where the bursts are lost.
 pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -53,8 +55,9 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     }
 }
 
-/// As [`small_send_buffer`], or a receive buffer: the kernel offers a window of up to 1.2 times its
-/// memory (seen at segments of 170 bytes), which is below what the path holds, too.
+/// As [`small_send_buffer`], or a window. That is no smaller than what the handshake offers: where a
+/// segment is smaller than the unit of a scaled window, the kernel rounds up at each acknowledgement
+/// and never comes down from there (`tcp_select_window`).
 pub(super) fn small_segments(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -63,18 +66,21 @@ pub(super) fn small_segments(random: &mut Dice) -> Draft {
         let rate_bps = rate(random, 4e6, 40e6);
         let rtt_s = random.log_uniform(0.02, 0.2);
         let holds = rate_bps as f64 * conditions.payload_share() * rtt_s / 8.0;
-        let is_window = random.chance(0.5);
-        let piece = if is_window { 0.0 } else { PIECE };
-        let memory = random.uniform(0.3, 0.8) * holds - piece;
-        if !(MIN_MEMORY..MAX_OPTION).contains(&memory) {
-            continue;
-        }
-        let bound = Bound::Socket((memory / 2.0) as u64);
-        let (cause, reached) = if is_window {
-            conditions.window = bound;
-            (Cause::ReceiveWindow, memory)
+        let share = random.uniform(0.3, 0.8);
+        let (cause, reached) = if random.chance(0.5) {
+            let window = share * holds;
+            if !(FIRST_WINDOW..MAX_OPTION / 2.0).contains(&window) {
+                continue;
+            }
+            conditions.window = Bound::Socket(window as u64);
+            (Cause::ReceiveWindow, window)
         } else {
-            conditions.send_buffer = bound;
+            let memory = share * holds - PIECE;
+            if !(MIN_MEMORY..MAX_OPTION).contains(&memory) {
+                continue;
+            }
+            // Doubled by the kernel (socket(7)).
+            conditions.send_buffer = Bound::Socket((memory / 2.0) as u64);
             (Cause::SendBuffer, memory * 5.0 / 6.0 + PIECE / 2.0)
         };
         conditions.line = Some(Line {
@@ -116,7 +122,7 @@ pub(super) fn slow_reader(random: &mut Dice) -> Draft {
 const PIECE: f64 = 65_536.0;
 /// Least memory: four full segments with their overhead, bytes.
 const MIN_MEMORY: f64 = 9_000.0;
-/// What a receive buffer of 128 KiB offers at first, bytes.
+/// What a receive buffer of 128 KiB offers at first, the most without scaling, bytes.
 const FIRST_WINDOW: f64 = 65_536.0;
 /// Twice the default of `net.core.wmem_max`, bytes.
 const MAX_OPTION: f64 = 425_984.0;

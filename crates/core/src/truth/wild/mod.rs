@@ -243,7 +243,7 @@ impl Draft {
         self.path.as_ref().is_none_or(changes_nothing)
     }
 
-    pub(super) fn scenario(self, family: &'static str, number: u32, seed: u64) -> Scenario {
+    pub(super) fn scenario(self, family: &str, number: u32, seed: u64) -> Scenario {
         let conditions = &self.conditions;
         let mut test = test(conditions, self.cause, seed.wrapping_add(number.into()));
         if self.is_control_free {
@@ -262,7 +262,7 @@ impl Draft {
         let around = self.around.describe();
         Scenario {
             number,
-            family,
+            family: family.to_owned(),
             cause: self.cause,
             accepted: self.accepted,
             limit_bps: self.limit_bps,

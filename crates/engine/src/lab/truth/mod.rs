@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linerate_core::foreign::Tool;
 use linerate_core::link::{PathSpec, RateTrace};
 use linerate_core::plan::Direction;
-use linerate_core::record::{Caveat, Record};
+use linerate_core::record::Record;
 use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
 use linerate_core::units::Family;
@@ -156,29 +156,14 @@ fn in_lab(
 
 /// Runs a scenario and judges its verdict. The record is there if it ran to its end.
 pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial, Option<Record>) {
-    let record = run_scenario(scenario, sees_link, stop);
-    let verdict = record.as_ref().ok().and_then(Record::verdict);
-    let answer = match (&record, verdict) {
-        (Ok(record), Some(verdict)) => Answer::Verdict {
-            cause: verdict.cause,
-            throughput_bps: record.throughput_bps().unwrap_or(0.0),
-            confidence: verdict.confidence,
-        },
-        (Ok(_), None) => Answer::Failed {
-            reason: "the record has no verdict".to_owned(),
-        },
-        (Err(TruthError::LeftOut(reason)), _) => Answer::LeftOut {
-            reason: reason.clone(),
-        },
-        (Err(error), _) => Answer::Failed {
-            reason: chain(error),
+    let answer = match run_scenario(scenario, sees_link, stop) {
+        Ok(record) => return (Trial::from_record(scenario, &record), Some(record)),
+        Err(TruthError::LeftOut(reason)) => Answer::LeftOut { reason },
+        Err(error) => Answer::Failed {
+            reason: chain(&error),
         },
     };
-    let caveats = record.iter().flat_map(|record| &record.caveats);
-    let caveats = caveats
-        .map(|caveat: &Caveat| caveat.message.clone())
-        .collect();
-    (Trial::new(scenario, answer, caveats), record.ok())
+    (Trial::new(scenario, answer, Vec::new()), None)
 }
 
 fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
