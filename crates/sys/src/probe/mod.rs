@@ -21,10 +21,14 @@ pub use name::reverse_lookup;
 pub use syn::{SynAnswer, SynSocket};
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// More packets than a receive buffer of the usual size holds.
+const MAX_QUEUED: usize = 1024;
 
 /// A datagram or raw socket that sends each packet with a TTL of its own. It never waits.
 #[derive(Debug)]
@@ -76,6 +80,10 @@ impl ProbeSocket {
         let socket = Self::new(local, Type::RAW, Protocol::TCP, false)?;
         option::filter_source_port(&socket.socket, peer_port, socket.is_ipv6)?;
         socket.socket.bind(&SocketAddr::new(local, 0).into())?;
+        // What came before there was a filter is other people's.
+        let mut other = [MaybeUninit::uninit(); 1];
+        let queued = (0..MAX_QUEUED).take_while(|_| socket.socket.recv(&mut other).is_ok());
+        queued.for_each(drop);
         Ok(socket)
     }
 
