@@ -332,7 +332,8 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
         .as_secs_f64();
     ensure!(
         (0.01..=MAX_SECONDS).contains(&seconds),
-        "--max-duration is {seconds} s: it must be 0.01 s to {MAX_SECONDS} s"
+        "--max-duration is {}: it must be 10 ms to 24 h",
+        options.max_duration.unwrap_or(DEFAULT_DURATION)
     );
     let rate_bps = options.max_rate.map(|rate| rate.0);
     let connections = options.max_connections.unwrap_or(DEFAULT_CONNECTIONS).0;
@@ -438,7 +439,7 @@ mod tests {
             ("-6 --bind 127.0.0.1", ["-6", "--bind"]),
             ("--max-clients 0", ["--max-clients", "1 to 10000"]),
             ("--max-streams 257", ["--max-streams", "1 to 256"]),
-            ("--max-duration 0", ["--max-duration", "0.01"]),
+            ("--max-duration 0", ["--max-duration", "10 ms"]),
             (
                 "--max-connections 11M",
                 ["--max-connections", "0 to 10000000"],

@@ -325,7 +325,7 @@ mod tests {
                 "--a none --b none --forbid rain",
                 ["rain", "retransmissions"],
             ),
-            ("--a none --b none --request 9", ["--request", "rr or crr"]),
+            ("--a none --b none --request 9", ["--request", "rr and crr"]),
             (
                 "--a none --b none --workload rr --size 9",
                 ["--size", "stream"],

@@ -100,7 +100,7 @@ impl Failure {
         let causes: Vec<String> = self
             .error
             .chain()
-            .map(|c| printable(&c.to_string()))
+            .map(|c| printable(plain(&c.to_string())))
             .collect();
         causes.join(": ")
     }
@@ -110,6 +110,16 @@ impl Failure {
             kind,
             error: error.into(),
         }
+    }
+}
+
+/// Without what Rust puts behind the kernel's words: ` (os error 2)`.
+fn plain(cause: &str) -> &str {
+    match cause.rsplit_once(" (os error ") {
+        Some((words, number)) if number.trim_start_matches(|c: char| c.is_ascii_digit()) == ")" => {
+            words
+        }
+        _ => cause,
     }
 }
 

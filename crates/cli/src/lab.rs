@@ -163,9 +163,6 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     if json {
         return output::print(&json::document(&document));
     }
-    if document.labs.is_empty() {
-        output::note("no lab is up");
-    }
     output::print(&document.text(output::style()))
 }
 

@@ -123,11 +123,12 @@ impl Progress {
         }
     }
 
-    /// So many of all steps are done: what is left takes as long for each.
-    pub(crate) fn done(&mut self, text: &str, done: usize, all: usize) {
+    /// So many of all steps are done, and that share of the time that they were to take: the others
+    /// are as much slower or faster than planned.
+    pub(crate) fn done(&mut self, text: &str, [done, all]: [usize; 2], share: f64) {
         let elapsed_s = self.began.elapsed().as_secs_f64();
-        let left = elapsed_s / done.max(1) as f64 * all.saturating_sub(done) as f64;
         if done >= FEW {
+            let left = elapsed_s / share * (1.0 - share).max(0.0);
             self.takes([Duration::from_secs_f64(left); 2]);
         }
         let text = format!("{done} of {all}: {text}");

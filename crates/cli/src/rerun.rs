@@ -1,17 +1,21 @@
 //! `rerun`: what a stored document says was run, as the command line that runs it again.
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument, CapacityTest, LoadPace};
 use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
-use linerate_core::plan::Test;
+use linerate_core::foreign::Tool;
+use linerate_core::plan::{Test, Workload};
 use linerate_core::record::{
     CHECK_SCHEMA, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Sweep,
+    message_sizes,
 };
 use linerate_core::remedy::shell_word;
 use linerate_core::trace::{ProbeKind, TRACE_SCHEMA, TraceDocument};
-use linerate_core::units::{DEFAULT_PORT, Family, Span};
+use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span, listed};
+use linerate_report::document::{ReadError, schema};
 use serde::de::DeserializeOwned;
 
 use crate::args::RerunArgs;
@@ -28,7 +32,7 @@ pub(crate) fn execute(args: &RerunArgs) -> Result<(), Failure> {
     let bytes = files::read_at_most(&args.file, commands::MAX_DOCUMENT).map_err(Failure::usage)?;
     let again = again(&bytes).with_context(place).map_err(Failure::usage)?;
     let words = again
-        .words(args)
+        .typed(args)
         .with_context(place)
         .map_err(Failure::usage)?;
     let line: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
@@ -37,11 +41,44 @@ pub(crate) fn execute(args: &RerunArgs) -> Result<(), Failure> {
         return output::print(&format!("{line}\n"));
     }
     if !args.document.quiet {
-        again.notes.iter().for_each(|note| output::note(note));
+        again.note.iter().for_each(|note| output::note(note));
         output::note(&line);
     }
     let command = usage::parse(words.into_iter().map(Into::into))?.command;
     commands::execute(command)
+}
+
+/// Words of a command line.
+#[derive(Debug, Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn flag(&mut self, option: &str, is_given: bool) {
+        self.0.extend(is_given.then(|| option.to_owned()));
+    }
+
+    fn value(&mut self, option: &str, value: impl ToString) {
+        self.0.extend([option.to_owned(), value.to_string()]);
+    }
+
+    fn maybe(&mut self, option: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.value(option, value);
+        }
+    }
+
+    /// Joined by commas; without any, nothing.
+    fn list<T: ToString>(&mut self, option: &str, values: impl IntoIterator<Item = T>) {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        self.maybe(option, (!values.is_empty()).then(|| values.join(",")));
+    }
+
+    /// The options of a test, but those of these keys.
+    fn test(&mut self, test: &Test, without: &[&str]) {
+        for words in test.typed(without) {
+            self.0.extend(words.splitn(2, ' ').map(str::to_owned));
+        }
+    }
 }
 
 /// What is to be done again.
@@ -49,13 +86,12 @@ pub(crate) fn execute(args: &RerunArgs) -> Result<(), Failure> {
 struct Again {
     /// The command.
     verb: &'static str,
-    /// Where to.
     place: Place,
     /// What else is typed.
-    options: Vec<String>,
+    options: Words,
     seed: u64,
     /// What is not as it was.
-    notes: Vec<String>,
+    note: Option<&'static str>,
 }
 
 /// Where to.
@@ -75,345 +111,262 @@ enum Place {
     },
 }
 
-impl Again {
-    fn words(&self, args: &RerunArgs) -> anyhow::Result<Vec<String>> {
-        let mut words = vec!["linerate".to_owned(), self.verb.to_owned()];
-        let is_trace = self.verb == "trace";
-        match (&self.place, &args.host) {
-            (_, Some(host)) => words.push(host.clone()),
-            (Place::Demonstration, None) => {}
-            (Place::Lab { spec, family }, None) => {
-                words.extend(["--lab".to_owned(), spec.clone()]);
-                words.extend(family.map(|family| flag(family).to_owned()));
+impl Place {
+    /// The path of a lab where there was one, else the endpoint.
+    fn new(environment: &Environment, host: &str, peer: &str, family: Option<Family>) -> Self {
+        if let Some(lab) = &environment.lab {
+            let spec = lab.spec.clone();
+            return Self::Lab { spec, family };
+        }
+        let peer: Option<SocketAddr> = peer.parse().ok();
+        let named: Result<EndpointName, _> = host.parse();
+        let is_named = named.is_ok_and(|name| name.port.is_some());
+        let port = peer.map(|peer| peer.port());
+        Self::Host {
+            name: host.to_owned(),
+            port: port.filter(|port| *port != DEFAULT_PORT && !is_named),
+            family,
+        }
+    }
+
+    fn add_to(&self, words: &mut Words) {
+        let family = match self {
+            Self::Demonstration => return,
+            Self::Lab { spec, family } => {
+                words.value("--lab", spec.as_str());
+                family
             }
-            (Place::Host { name, port, family }, None) => {
-                words.push(name.clone());
-                words.extend(
-                    port.iter()
-                        .flat_map(|port| ["-p".to_owned(), port.to_string()]),
-                );
-                words.extend(family.map(|family| flag(family).to_owned()));
+            Self::Host { name, port, family } => {
+                words.0.push(name.clone());
+                words.maybe("-p", *port);
+                family
             }
-        }
-        words.extend(self.options.iter().cloned());
-        let seed = args.seed.unwrap_or(self.seed);
-        words.extend(["--seed".to_owned(), seed.to_string()]);
-        let path = |path: &Path| path.display().to_string();
-        if let Some(key) = &args.key_file {
-            ensure!(!is_trace, "--key-file: this trace asked no endpoint");
-            words.extend(["--key-file".to_owned(), path(key)]);
-        }
-        if let Some(baseline) = &args.beside.baseline {
-            ensure!(
-                ["stream", "rr", "crr", "check"].contains(&self.verb),
-                "--baseline is of stream, rr, crr and check: {} has no figure to set beside",
-                self.verb
-            );
-            words.extend(["--baseline".to_owned(), path(baseline)]);
-        }
-        if let Some(percent) = &args.beside.fail_on_worse {
-            words.extend(["--fail-on-worse".to_owned(), format!("{}%", percent.0)]);
-        }
-        let output = args.document.output.iter();
-        words.extend(output.flat_map(|file| ["--output".to_owned(), path(file)]));
-        let flags = [
-            ("--details", args.document.details),
-            ("--json", args.document.json),
-            ("--quiet", args.document.quiet),
-        ];
-        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
-        words.extend(given.map(|(flag, _)| flag.to_owned()));
-        Ok(words)
+        };
+        words.0.extend(family.map(|family| flag(family).to_owned()));
     }
 }
 
+impl Again {
+    /// The command line, as the options of `rerun` change it.
+    fn typed(&self, args: &RerunArgs) -> anyhow::Result<Vec<String>> {
+        let mut words = Words(vec!["linerate".to_owned(), self.verb.to_owned()]);
+        match &args.host {
+            Some(host) => words.0.push(host.clone()),
+            None => self.place.add_to(&mut words),
+        }
+        words.0.extend(self.options.0.iter().cloned());
+        words.value("--seed", args.seed.unwrap_or(self.seed));
+        ensure!(
+            self.verb != "trace" || args.key_file.is_none(),
+            "--key-file: this trace asked no endpoint"
+        );
+        ensure!(
+            args.beside.baseline.is_none() || BESIDE.contains(&self.verb),
+            "--baseline is of {}: {} has no figure to set beside",
+            listed(&BESIDE, "and"),
+            self.verb
+        );
+        let file = |path: &Option<PathBuf>| Some(path.as_deref()?.display().to_string());
+        words.maybe("--key-file", file(&args.key_file));
+        words.maybe("--baseline", file(&args.beside.baseline));
+        let worse = args.beside.fail_on_worse;
+        words.maybe(
+            "--fail-on-worse",
+            worse.map(|percent| format!("{}%", percent.0)),
+        );
+        words.maybe("--output", file(&args.document.output));
+        words.flag("--details", args.document.details);
+        words.flag("--json", args.document.json);
+        words.flag("--quiet", args.document.quiet);
+        Ok(words.0)
+    }
+}
+
+/// Commands that take `--baseline`.
+const BESIDE: [&str; 4] = ["stream", "rr", "crr", "check"];
+
 /// What a document says was run.
 fn again(bytes: &[u8]) -> anyhow::Result<Again> {
-    // The words for what is no document of this version are those of `explain`.
-    linerate_report::document::read(bytes)?;
-    match linerate_report::document::schema(bytes)? {
-        RECORD_SCHEMA => of_runs(&[read(bytes)?]),
-        SWEEP_SCHEMA => of_runs(&read::<Sweep>(bytes)?.rows),
-        CHECK_SCHEMA => of_check(&read(bytes)?),
-        COMPARISON_SCHEMA => of_comparison(&read(bytes)?),
-        CAPACITY_SCHEMA => of_capacity(&read(bytes)?),
-        TRACE_SCHEMA => of_trace(&read(bytes)?),
+    match schema(bytes)? {
+        it @ RECORD_SCHEMA => runs(&[read(bytes, it)?]),
+        it @ SWEEP_SCHEMA => runs(&read::<Sweep>(bytes, it)?.rows),
+        it @ CHECK_SCHEMA => check(&read(bytes, it)?),
+        it @ COMPARISON_SCHEMA => Ok(comparison(&read(bytes, it)?)),
+        it @ CAPACITY_SCHEMA => Ok(capacity(&read(bytes, it)?)),
+        it @ TRACE_SCHEMA => trace(&read(bytes, it)?),
         other => bail!(
             "a {other} is not run again; a record, sweep, check, comparison, capacity or trace is"
         ),
     }
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> anyhow::Result<T> {
-    Ok(serde_json::from_slice(bytes)?)
+fn read<T: DeserializeOwned>(bytes: &[u8], schema: &'static str) -> Result<T, ReadError> {
+    serde_json::from_slice(bytes).map_err(|source| ReadError::NotWhole { schema, source })
 }
 
-/// The path of a lab where there was one, else the endpoint.
-fn place(environment: &Environment, host: &str, peer: &str, family: Option<Family>) -> Place {
-    if let Some(lab) = &environment.lab {
-        let spec = lab.spec.clone();
-        return Place::Lab { spec, family };
-    }
-    let port = peer
-        .parse::<std::net::SocketAddr>()
-        .ok()
-        .map(|peer| peer.port());
-    let is_named = host
-        .parse::<linerate_core::units::EndpointName>()
-        .is_ok_and(|it| it.port.is_some());
-    Place::Host {
-        name: host.to_owned(),
-        port: port.filter(|port| *port != DEFAULT_PORT && !is_named),
-        family,
-    }
-}
-
-/// The options of a test, but those of these keys.
-fn given(test: &Test, without: &[&str]) -> Vec<String> {
-    let given = test.given().into_iter();
-    let given = given.filter(|(option, _)| !without.contains(&option.key));
-    let typed = given.map(|(option, value)| option.words(&value));
-    typed.flat_map(|words| split(&words)).collect()
-}
-
-/// An option and its value.
-fn split(words: &str) -> Vec<String> {
-    words.splitn(2, ' ').map(str::to_owned).collect()
-}
-
-fn of_runs(rows: &[Record]) -> anyhow::Result<Again> {
+fn runs(rows: &[Record]) -> anyhow::Result<Again> {
     let first = rows.first().context("it has no runs")?;
     ensure!(
         !first.served,
         "an endpoint made it, of another tool's client: run that client again"
     );
     let key = match first.workload {
-        linerate_core::plan::Workload::Stream => "size",
-        _ => "request",
+        Workload::Stream => "size",
+        Workload::Rr | Workload::Crr => "request",
     };
-    let plain = |row: &Record| (row.workload, given(&row.plan, &[key]));
+    let plain = |row: &Record| (row.workload, row.plan.typed(&[key]));
     ensure!(
         rows.iter().all(|row| plain(row) == plain(first)),
         "its runs are of different tests"
     );
-    let mut sizes: Vec<u64> = Vec::new();
-    for row in rows {
-        if !sizes.contains(&row.plan.traffic.message_bytes()) {
-            sizes.push(row.plan.traffic.message_bytes());
-        }
-    }
-    let without = [key];
-    let swept = if sizes.len() > 1 { &without[..] } else { &[] };
-    let mut options = given(&first.plan, swept);
-    if sizes.len() > 1 {
-        let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
-        options.extend([format!("--{key}"), sizes.join(",")]);
-    }
+    let sizes = message_sizes(rows);
     let repeats = rows.len().div_ceil(sizes.len());
-    if repeats > 1 {
-        options.extend(["--repeat".to_owned(), repeats.to_string()]);
+    let mut options = Words::default();
+    if sizes.len() > 1 {
+        options.test(&first.plan, &[key]);
+        options.list(&format!("--{key}"), sizes);
+    } else {
+        options.test(&first.plan, &[]);
     }
-    if let Some(tool) = first.via {
-        options.extend(["--via".to_owned(), tool.name().to_owned()]);
-    }
+    options.maybe("--repeat", (repeats > 1).then_some(repeats));
+    options.maybe("--via", first.via.map(Tool::name));
+    let family = Some(first.family);
     Ok(Again {
         verb: first.workload.word(),
-        place: place(
-            &first.environment,
-            &first.host,
-            &first.peer,
-            Some(first.family),
-        ),
+        place: Place::new(&first.environment, &first.host, &first.peer, family),
         options,
         seed: first.seed,
-        notes: Vec::new(),
+        note: None,
     })
 }
 
-fn of_check(check: &Check) -> anyhow::Result<Again> {
-    let is_local = check
-        .caveats
-        .iter()
-        .any(|caveat| caveat.kind == CaveatKind::LocalPath);
+fn check(check: &Check) -> anyhow::Result<Again> {
+    let has = |kind| check.caveats.iter().any(|caveat| caveat.kind == kind);
     ensure!(
-        !is_local,
+        !has(CaveatKind::LocalPath),
         "it was of this host's loopback, in place of a demonstration path: linerate check"
     );
     let run = check.up.as_ref().or(check.down.as_ref());
     let run = run.context("it has no run: no endpoint answered")?;
-    let mut options = Vec::new();
-    if check
-        .caveats
-        .iter()
-        .any(|caveat| caveat.kind == CaveatKind::FewRuns)
-    {
-        options.push("--quick".to_owned());
-    }
-    if let Some(tool) = run.via {
-        options.extend(["--via".to_owned(), tool.name().to_owned()]);
-    }
+    let mut options = Words::default();
+    options.flag("--quick", has(CaveatKind::FewRuns));
+    options.maybe("--via", run.via.map(Tool::name));
+    let family = Some(run.family);
     Ok(Again {
         verb: "check",
         place: match check.hidden_fault {
             Some(_) => Place::Demonstration,
-            None => place(&check.environment, &check.host, &run.peer, Some(run.family)),
+            None => Place::new(&check.environment, &check.host, &run.peer, family),
         },
         options,
         seed: run.seed,
-        notes: Vec::new(),
+        note: None,
     })
 }
 
-fn of_comparison(comparison: &Comparison) -> anyhow::Result<Again> {
-    let mut options = Vec::new();
-    let mut add = |option: &str, value: String| options.extend([option.to_owned(), value]);
-    add("--workload", comparison.plan.workload().word().to_owned());
-    add("--a", comparison.a.to_string());
-    add("--b", comparison.b.to_string());
-    let metrics = comparison.metrics.iter().map(|it| it.metric.to_string());
-    let metrics: Vec<String> = metrics.collect();
-    if !metrics.is_empty() {
-        add("--metric", metrics.join(","));
-    }
-    if let Some(margin) = comparison.margin_percent {
-        add("--margin", format!("{margin}%"));
-    }
-    add("--pairs", comparison.max_pairs.to_string());
-    if !comparison.forbidden.is_empty() {
-        let names: Vec<&str> = comparison
-            .forbidden
-            .iter()
-            .map(|fault| fault.name())
-            .collect();
-        add("--forbid", names.join(","));
-    }
-    if let Some(with) = &comparison.with {
+fn comparison(it: &Comparison) -> Again {
+    let mut options = Words::default();
+    options.value("--workload", it.plan.workload().word());
+    options.value("--a", it.a.to_string());
+    options.value("--b", it.b.to_string());
+    options.list("--metric", it.metrics.iter().map(|it| &it.metric));
+    options.maybe(
+        "--margin",
+        it.margin_percent.map(|margin| format!("{margin}%")),
+    );
+    options.value("--pairs", it.max_pairs);
+    options.list("--forbid", it.forbidden.iter().map(|fault| fault.name()));
+    let with = it.with.as_ref().map(|with| {
         // It lasts as long as the runs.
-        let words = given(with, &["time"]).join(" ");
-        add(
-            "--with",
-            format!("{} {words}", with.workload().word())
-                .trim_end()
-                .to_owned(),
-        );
-    }
-    options.extend(given(&comparison.plan, &["interval"]));
-    let treatments = comparison.a.iter().chain(comparison.b.iter());
-    let has_policy = treatments.into_iter().any(|it| it.entry().name == "qos");
-    let peer = comparison.peer.parse::<std::net::SocketAddr>().ok();
-    let notes = has_policy.then(|| "the policy is what its file says now".to_owned());
-    Ok(Again {
+        let workload = [with.workload().word().to_owned()].into_iter();
+        let words = workload.chain(with.typed(&["time"]));
+        words.collect::<Vec<_>>().join(" ")
+    });
+    options.maybe("--with", with);
+    options.test(&it.plan, &["interval"]);
+    let mut treatments = it.a.iter().chain(it.b.iter());
+    let has_policy = treatments.any(|treatment| treatment.entry().name == "qos");
+    let peer: Option<SocketAddr> = it.peer.parse().ok();
+    let family = peer.map(|peer| peer.ip().into());
+    Again {
         verb: "compare",
-        place: place(
-            &comparison.environment,
-            &comparison.host,
-            &comparison.peer,
-            peer.map(|peer| peer.ip().into()),
-        ),
+        place: Place::new(&it.environment, &it.host, &it.peer, family),
         options,
-        seed: comparison.seed,
-        notes: notes.into_iter().collect(),
-    })
+        seed: it.seed,
+        note: has_policy.then_some("the policy is what its file says now"),
+    }
 }
 
-fn of_capacity(document: &CapacityDocument) -> anyhow::Result<Again> {
-    Ok(Again {
+fn capacity(it: &CapacityDocument) -> Again {
+    Again {
         verb: "capacity",
-        place: place(
-            &document.environment,
-            &document.host,
-            &document.peer,
-            Some(document.family),
-        ),
-        options: of_capacity_test(&document.test),
-        seed: document.seed,
-        notes: Vec::new(),
-    })
+        place: Place::new(&it.environment, &it.host, &it.peer, Some(it.family)),
+        options: capacity_options(&it.test),
+        seed: it.seed,
+        note: None,
+    }
 }
 
-fn of_capacity_test(test: &CapacityTest) -> Vec<String> {
+fn capacity_options(test: &CapacityTest) -> Words {
     let time = |span: Span| format!("{}us", span.0.as_micros());
-    let mut options = Vec::new();
-    let mut add = |option: &str, value: String| options.extend([option.to_owned(), value]);
-    if test.connections > 0 || test.udp_sockets > 0 {
-        add("--connections", test.connections.to_string());
-    }
-    if test.udp_sockets > 0 {
-        add("--udp-sockets", test.udp_sockets.to_string());
-    }
-    if let Some(rate) = test.rate_per_s {
-        add("--rate", rate.to_string());
-    }
-    add("--hold", time(test.hold));
-    add("--heartbeat", time(test.heartbeat));
-    if test.churn_per_s > 0 {
-        add("--churn", test.churn_per_s.to_string());
-    }
-    if !test.sources.is_empty() {
-        let sources: Vec<String> = test.sources.iter().map(ToString::to_string).collect();
-        add("--sources", sources.join(","));
-    }
+    let above_0 = |count: u64| (count > 0).then_some(count);
+    let mut options = Words::default();
+    let connections = above_0(test.connections + test.udp_sockets).map(|_| test.connections);
+    options.maybe("--connections", connections);
+    options.maybe("--udp-sockets", above_0(test.udp_sockets));
+    options.maybe("--rate", test.rate_per_s);
+    options.value("--hold", time(test.hold));
+    options.value("--heartbeat", time(test.heartbeat));
+    options.maybe("--churn", above_0(test.churn_per_s));
+    options.list("--sources", &test.sources);
     match &test.load {
         Some(load) => {
-            add("--load", time(load.time));
-            add("--active", load.connections.to_string());
+            options.value("--load", time(load.time));
+            options.value("--active", load.connections);
             if let LoadPace::PerSecond(rate) = load.pace {
-                add("--requests", rate.to_string());
+                options.value("--requests", rate);
             }
-            add("--request", load.request_bytes.0.to_string());
-            add("--response", load.response_bytes.0.to_string());
+            options.value("--request", load.request_bytes.0);
+            options.value("--response", load.response_bytes.0);
         }
-        None if !test.find_limit => add("--load", "0".to_owned()),
+        None if !test.find_limit => options.value("--load", 0),
         None => {}
     }
-    if test.find_limit {
-        options.push("--find-limit".to_owned());
-    }
+    options.flag("--find-limit", test.find_limit);
     options
 }
 
-fn of_trace(trace: &TraceDocument) -> anyhow::Result<Again> {
-    let mut options = Vec::new();
-    let mut add = |option: &str, value: String| options.extend([option.to_owned(), value]);
-    add("--protocol", trace.kind.word().to_owned());
-    add("-q", trace.probes_per_hop.to_string());
-    add("-m", trace.last_ttl.to_string());
-    add("-f", trace.first_ttl.to_string());
-    if let Some(port) = trace.port {
-        add("--port", port.to_string());
-    }
-    if trace.kind != ProbeKind::Tcp {
-        add("--size", trace.size_bytes.to_string());
-    }
-    add("--dscp", trace.dscp.to_string());
-    if let Some(watch) = &trace.watch {
-        add("--count", watch.rounds.to_string());
-    }
-    for (option, is_given) in [
-        ("--paths", trace.paths.is_some()),
-        ("--mtu", trace.mtu.is_some()),
-        ("--bandwidth", !trace.link_rates.is_empty()),
-        ("--reverse", trace.reverse.is_some()),
-    ] {
-        if is_given {
-            options.push(option.to_owned());
-        }
-    }
-    let name = &trace.host;
+fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
     ensure!(
-        name != LAB_TARGET,
+        it.host != LAB_TARGET,
         "it was of an emulated path, which a trace does not name: linerate trace --lab SPEC"
     );
+    let mut options = Words::default();
+    options.value("--protocol", it.kind.word());
+    options.value("-q", it.probes_per_hop);
+    options.value("-m", it.last_ttl);
+    options.value("-f", it.first_ttl);
+    options.maybe("--port", it.port);
+    options.maybe(
+        "--size",
+        (it.kind != ProbeKind::Tcp).then_some(it.size_bytes),
+    );
+    options.value("--dscp", it.dscp);
+    options.maybe("--count", it.watch.as_ref().map(|watch| watch.rounds));
+    options.flag("--paths", it.paths.is_some());
+    options.flag("--mtu", it.mtu.is_some());
+    options.flag("--bandwidth", !it.link_rates.is_empty());
+    options.flag("--reverse", it.reverse.is_some());
     Ok(Again {
         verb: "trace",
         place: Place::Host {
-            name: name.clone(),
+            name: it.host.clone(),
             port: None,
-            family: Some(trace.target.into()),
+            family: Some(it.target.into()),
         },
         options,
-        seed: trace.seed,
-        notes: Vec::new(),
+        seed: it.seed,
+        note: None,
     })
 }
 
@@ -422,12 +375,10 @@ const LAB_TARGET: &str = "server";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-    use linerate_core::plan::Workload;
-
     use super::*;
     use crate::args::{Cli, Command};
     use crate::plan;
+    use clap::Parser;
 
     /// The record of a command line that was not run.
     fn record(line: &str) -> Vec<Record> {
@@ -448,12 +399,12 @@ mod tests {
     }
 
     fn line(rows: &[Record]) -> String {
-        let again = of_runs(rows).unwrap();
+        let again = runs(rows).unwrap();
         let args = Cli::try_parse_from(["linerate", "rerun", "x.json"]).unwrap();
         let Command::Rerun(args) = args.command else {
             panic!("rerun was asked for");
         };
-        again.words(&args).unwrap().join(" ")
+        again.typed(&args).unwrap().join(" ")
     }
 
     #[test]
@@ -485,14 +436,14 @@ mod tests {
         let row = record("stream pit").remove(0);
         assert!(line(&vec![row.clone(); 3]).contains("--repeat 3"));
         let other = record("stream pit -P 2").remove(0);
-        let error = of_runs(&[row.clone(), other]).unwrap_err().to_string();
+        let error = runs(&[row.clone(), other]).unwrap_err().to_string();
         assert_eq!(error, "its runs are of different tests");
-        assert_eq!(of_runs(&[]).unwrap_err().to_string(), "it has no runs");
+        assert_eq!(runs(&[]).unwrap_err().to_string(), "it has no runs");
         let served = Record {
             served: true,
             ..row
         };
-        assert!(of_runs(&[served]).is_err());
+        assert!(runs(&[served]).is_err());
     }
 
     #[test]
@@ -513,7 +464,7 @@ mod tests {
             };
             let asked = test(options);
             assert_eq!(
-                test(&of_capacity_test(&asked).join(" ")),
+                test(&capacity_options(&asked).0.join(" ")),
                 asked,
                 "{options}"
             );

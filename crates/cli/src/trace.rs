@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::trace::{
@@ -46,12 +46,13 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     options.origins = origins.map(Arc::new);
     options.config.check().map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
-    if let Some(time) = time(args) {
-        Progress::new(format, args.document.quiet).takes([time; 2]);
-    }
+    let mut progress = Progress::new(format, args.document.quiet);
     let mut document = match pace(args) {
-        Some(pace) => rounds(args, &options, pace)?,
+        Some(pace) => rounds(args, &options, pace, progress)?,
         None => {
+            if args.findings.bandwidth {
+                progress.takes([BANDWIDTH; 2]);
+            }
             let stop = stop_on_signal().map_err(Failure::failed)?;
             once(args, site.as_ref(), &options, &stop)?
         }
@@ -280,14 +281,6 @@ fn pace(args: &TraceArgs) -> Option<WatchPace> {
     })
 }
 
-/// How long it takes, where that is more than a few round trips.
-fn time(args: &TraceArgs) -> Option<Duration> {
-    match pace(args) {
-        Some(pace) => Some(pace.interval * u32::try_from(pace.count?).ok()?),
-        None => args.findings.bandwidth.then_some(BANDWIDTH),
-    }
-}
-
 /// What the probes of many sizes take.
 const BANDWIDTH: Duration = Duration::from_secs(20);
 
@@ -295,11 +288,24 @@ fn rounds(
     args: &TraceArgs,
     options: &TraceOptions,
     pace: WatchPace,
+    mut progress: Progress,
 ) -> Result<TraceDocument, Failure> {
+    let began = Instant::now();
     let stop = stop_on_signal().map_err(Failure::failed)?;
     let has_screen = args.rounds.watch && !args.document.json && io::stdout().is_terminal();
     let mut screen = has_screen.then(Screen::open).transpose()?;
     let document = watch(options, pace, &stop, &mut |document| {
+        if let (None, Some(count)) = (&screen, pace.count) {
+            let done = document.watch.as_ref().map_or(0, |watch| watch.rounds);
+            // Those that wait long for answers take longer than the interval.
+            let each = began.elapsed() / u32::try_from(done.max(1)).unwrap_or(u32::MAX);
+            let left = count.saturating_sub(done).min(u64::from(u32::MAX)) as u32;
+            let left = pace.interval.max(each).saturating_mul(left);
+            if !left.is_zero() {
+                progress.takes([left; 2]);
+            }
+            progress.live(&format!("round {done} of {count}"));
+        }
         if let Some(screen) = &mut screen
             && screen
                 .show(&text::watch(document, output::style()))

@@ -174,13 +174,17 @@ type Tried = (Trial, Option<Remedied>);
 /// Runs them on `--jobs` threads. Those that need the whole machine run alone.
 fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
     let queue = Mutex::new(scenarios.iter());
-    let shown = Mutex::new((Progress::new(Format::Text, args.quiet), 0));
-    let planned: f64 = scenarios
-        .iter()
-        .map(|scenario| scenario.seconds() + BESIDE_S)
-        .sum();
-    let left = Duration::from_secs_f64(planned / f64::from(args.jobs));
-    lock(&shown).0.takes([left; 2]);
+    let shown = Mutex::new((Progress::new(Format::Text, args.quiet), 0, 0.0));
+    let each = scenarios.iter().map(|it| planned_s(it, args.jobs));
+    let planned: f64 = each.sum();
+    let most = if args.remedies {
+        // Each again.
+        2.0 * planned + SETTLED_S * scenarios.len() as f64
+    } else {
+        planned
+    };
+    let left = [planned, most].map(Duration::from_secs_f64);
+    lock(&shown).0.takes(left);
     let machine = RwLock::new(());
     let work = || {
         let mut trials = Vec::new();
@@ -198,8 +202,9 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             }
             let mut shown = lock(&shown);
             shown.1 += 1;
-            let done = shown.1;
-            shown.0.done(&said(&trial), done, scenarios.len());
+            shown.2 += planned_s(scenario, args.jobs);
+            let (done, share) = ([shown.1, scenarios.len()], shown.2 / planned);
+            shown.0.done(&said(&trial), done, share);
             drop(shown);
             trials.push((trial, remedied));
         }
@@ -221,8 +226,20 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a scenario takes besides its run: making its lab, trains.
-const BESIDE_S: f64 = 2.5;
+/// Its part of the whole time, where others run beside it unless it needs the machine alone.
+fn planned_s(scenario: &Scenario, jobs: u32) -> f64 {
+    let at_once = if scenario.needs_whole_machine() {
+        1.0
+    } else {
+        f64::from(jobs)
+    };
+    (scenario.seconds() + BESIDE_S) / at_once
+}
+
+/// What a scenario takes besides its run: making its lab, connecting, the reports.
+const BESIDE_S: f64 = 1.0;
+/// The longer warm-up of a run with a remedy.
+const SETTLED_S: f64 = 4.0;
 
 fn run_beside(
     machine: &RwLock<()>,

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use linerate_core::units::listed;
 
 use crate::args::{Cli, Load, LoadLine};
 use crate::failure::Failure;
@@ -97,14 +98,19 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
                 prior => format!("{name} cannot be used with {}", prior.join(", ")),
             }
         }
-        ErrorKind::InvalidValue if value.is_empty() => format!("{name} needs a value"),
+        ErrorKind::InvalidValue if value.is_empty() => needs_a_value(name),
         ErrorKind::InvalidValue => {
             let valid = text(ContextKind::ValidValue).join(", ");
             format!("{name} {value:?}: it is one of {valid}")
         }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string);
-            why_not(name, &value, &plain(&why.unwrap_or_default()))
+            let why = why.unwrap_or_default();
+            // What reads it has no more to say of nothing.
+            if value.is_empty() && name.starts_with('-') && why.starts_with("``") {
+                return needs_a_value(name);
+            }
+            why_not(name, &value, &plain(&why))
         }
         ErrorKind::TooManyValues => format!("{name} takes no value"),
         ErrorKind::NoEquals => format!("{name} takes its value after =, as in {name}=VALUE"),
@@ -114,6 +120,10 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
             first.trim_start_matches("error: ").to_owned()
         }
     }
+}
+
+fn needs_a_value(name: &str) -> String {
+    format!("{name} needs a value")
 }
 
 /// A reason that says the value itself is not said it again.
@@ -169,7 +179,7 @@ fn missing(arguments: &[String], words: &[OsString]) -> String {
     let names: Vec<_> = arguments.iter().map(|argument| name(argument)).collect();
     let is = if names.len() == 1 { "is" } else { "are" };
     let (command, path) = command_of(words);
-    let names = listed(&names);
+    let names = listed(&names, "and");
     if names == "HOST" && elsewhere::is_traffic(&path) && has(&command, "--lab") {
         return format!(
             "HOST is missing: linerate {path} HOST, where `linerate serve` runs; or --lab SPEC"
@@ -178,18 +188,12 @@ fn missing(arguments: &[String], words: &[OsString]) -> String {
     format!("{names} {is} missing; `linerate {path} -h` shows how it is used")
 }
 
-/// `a`, `a and b`, `a, b and c`.
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [name] => (*name).to_owned(),
-        [names @ .., last] => format!("{} and {last}", names.join(", ")),
-    }
-}
-
 fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> String {
     if !option.starts_with('-') {
         return format!("{option:?} is one word too many");
+    }
+    if let Some((name, value)) = negative(option, words) {
+        return format!("{name} {value:?}: it cannot be negative");
     }
     let (_, path) = command_of(words);
     let hint = elsewhere::hint(&path, option).map_or_else(
@@ -202,6 +206,19 @@ fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> Stri
     }
 }
 
+/// The option before a word that clap takes for `-1`, and that word: `--precision -1%`.
+fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str)> {
+    let is_digit = option
+        .strip_prefix('-')?
+        .starts_with(|c: char| c.is_ascii_digit());
+    let mut pairs = words.windows(2);
+    let pair = pairs.find_map(|two| {
+        let [name, value] = [two[0].to_str()?, two[1].to_str()?];
+        (name.starts_with('-') && value.starts_with(option)).then_some((name, value))
+    });
+    pair.filter(|_| is_digit)
+}
+
 /// The commands that have a long option; its letter alone may mean something else there.
 fn whose(option: &str) -> Option<String> {
     let cli = Cli::command();
@@ -211,7 +228,8 @@ fn whose(option: &str) -> Option<String> {
     let with: Vec<_> = commands.filter(|command| has(command, option)).collect();
     let names: Vec<_> = with.iter().map(|command| command.get_name()).collect();
     let is_long = option.starts_with("--") && !names.is_empty();
-    is_long.then(|| format!("; it is one of {}", listed(&names)))
+    let have = if names.len() == 1 { "has" } else { "have" };
+    is_long.then(|| format!("; {} {have} it", listed(&names, "and")))
 }
 
 fn has(command: &clap::Command, option: &str) -> bool {

@@ -1,7 +1,8 @@
 //! A plan run to its end: every size, every repeat, on one session.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::iter;
+use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Protocol, Repeats, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
@@ -95,9 +96,14 @@ pub(crate) fn run_plan(
         caveats: Vec::new(),
         error: None,
     };
+    let began = Instant::now();
     for (number, test) in (1..).zip(&plan.tests) {
         let mut samples = Vec::new();
         while wants_more(plan.repeats, &samples) {
+            let left = left_s(plan, campaign.rows.len(), began.elapsed().as_secs_f64());
+            if let Some(left) = left.map(Duration::from_secs_f64) {
+                observer.takes([left; 2]);
+            }
             observer.phase(&title(plan, number, samples.len()));
             match run_once(run, test, observer) {
                 Err(error) if campaign.rows.is_empty() => return Err(error),
@@ -143,6 +149,31 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
         }
     }
 }
+
+/// What is left of a plan of several runs after so many of them and so many seconds; `None` where
+/// a size or a precision ends them.
+fn left_s(plan: &Plan, done: usize, elapsed_s: f64) -> Option<f64> {
+    let Repeats::Times(times) = plan.repeats else {
+        return None;
+    };
+    let of_each = plan.tests.iter().map(Test::seconds);
+    let of_each: Vec<f64> = of_each.collect::<Option<_>>()?;
+    let runs = of_each
+        .iter()
+        .flat_map(|s| iter::repeat_n(*s, times as usize));
+    let (before, left): (Vec<_>, Vec<_>) = runs.enumerate().partition(|(at, _)| *at < done);
+    let sum = |runs: &[(usize, f64)]| runs.iter().map(|(_, seconds)| seconds).sum::<f64>();
+    let beside = match done {
+        0 => BESIDE_S,
+        _ => (elapsed_s - sum(&before)).max(0.0) / done as f64,
+    };
+    let is_several = before.len() + left.len() > 1;
+    is_several.then(|| sum(&left) + beside * left.len() as f64)
+}
+
+/// What a run takes besides its time, seconds, as long as none has shown it: asking for it,
+/// connecting, the reports.
+const BESIDE_S: f64 = 0.1;
 
 /// `size 2 of 5, 1448 B messages, run 3 of 6`
 fn title(plan: &Plan, number: usize, done: usize) -> String {
@@ -358,6 +389,23 @@ mod tests {
         test.interval = Span(Duration::from_millis(interval_ms));
         test.warm_up = Span(Duration::from_secs(1));
         test
+    }
+
+    #[test]
+    fn what_is_left_of_a_plan_is_what_its_runs_take_and_what_was_seen_beside_them() {
+        let mut plan = Plan {
+            tests: vec![test(200), test(200)],
+            repeats: Repeats::Times(3),
+        };
+        // Ten seconds and a second's warm-up each.
+        let left = |plan: &Plan, done, elapsed_s| left_s(plan, done, elapsed_s);
+        assert_eq!(left(&plan, 0, 0.0), Some(66.0 + 6.0 * BESIDE_S));
+        assert_eq!(left(&plan, 4, 46.0), Some(2.0 * 11.5));
+        plan.repeats = Repeats::Precision(linerate_core::units::Percent(5.0));
+        assert_eq!(left(&plan, 0, 0.0), None);
+        plan.repeats = Repeats::Times(1);
+        plan.tests.truncate(1);
+        assert_eq!(left(&plan, 0, 0.0), None);
     }
 
     #[test]

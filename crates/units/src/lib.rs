@@ -49,7 +49,7 @@ pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::{Dice, SplitMix64};
 pub use sizes::Sizes;
-pub use text::{is_hidden, printable, shortened, suggestion};
+pub use text::{is_hidden, listed, printable, shortened, suggestion};
 
 use thiserror::Error;
 

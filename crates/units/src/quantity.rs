@@ -88,10 +88,14 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
         .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let number: f64 = digits
-        .replace('_', "")
-        .parse()
-        .map_err(|_| UnitError::new(text, wanted, "it must begin with a number"))?;
+    let number: f64 = digits.replace('_', "").parse().map_err(|_| {
+        let why = if text.starts_with('-') {
+            "it cannot be negative"
+        } else {
+            "it must begin with a number"
+        };
+        UnitError::new(text, wanted, why)
+    })?;
     Ok((number, unit.trim()))
 }
 
@@ -232,6 +236,23 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt:
     write!(f, "{value:.decimals$} {unit}")
 }
 
+impl BitRate {
+    /// As options and files take it, exact, in the largest unit that keeps a whole number of tenths:
+    /// `43.7mbit`.
+    pub fn typed(self) -> String {
+        let units = [
+            (1_000_000_000, "gbit"),
+            (1_000_000, "mbit"),
+            (1_000, "kbit"),
+        ];
+        let mut units = units.into_iter();
+        match units.find(|(scale, _)| self.0 >= *scale && self.0 % (scale / 10) == 0) {
+            Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
+            None => format!("{}bit", self.0),
+        }
+    }
+}
+
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         scaled(
@@ -264,11 +285,18 @@ impl fmt::Display for ByteCount {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        scaled(
-            f,
-            self.as_secs_f64(),
-            &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
-        )
+        let seconds = self.as_secs_f64();
+        let is_whole = |scale: f64| seconds % scale == 0.0;
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            _ if is_whole(3600.0) => write!(f, "{} h", seconds / 3600.0),
+            _ if is_whole(60.0) && seconds > 60.0 => write!(f, "{} min", seconds / 60.0),
+            _ => scaled(
+                f,
+                seconds,
+                &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
+            ),
+        }
     }
 }
 

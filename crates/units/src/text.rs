@@ -34,6 +34,15 @@ pub fn shortened(text: &str) -> String {
     text.chars().take(64).map(visible).collect()
 }
 
+/// `a`, `a and b`, `a, b and c`, with that word before the last.
+pub fn listed(names: &[&str], before_last: &str) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [names @ .., last] => format!("{} {before_last} {last}", names.join(", ")),
+    }
+}
+
 /// "did you mean", with the words that look like `text`; none if none does. Of words with dots, those
 /// that end with `text` are meant, and their last part is enough to look alike.
 pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>) -> Option<String> {
@@ -94,6 +103,13 @@ mod tests {
         assert!(!printable(hidden).contains(is_hidden));
         assert!(!shortened(hidden).contains(is_hidden));
         assert_eq!(printable("a\u{202e}µ 東"), "a\\u{202e}µ 東");
+    }
+
+    #[test]
+    fn the_last_of_several_names_stands_behind_a_word() {
+        assert_eq!(listed(&[], "and"), "");
+        assert_eq!(listed(&["a"], "and"), "a");
+        assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
     }
 
     #[test]

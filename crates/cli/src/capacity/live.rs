@@ -14,8 +14,11 @@ pub(super) struct Live {
     shown_s: f64,
     /// What comes after they are open, where that is planned.
     rest: Option<Duration>,
-    /// When the first was to be opened, s.
-    opening_s: Option<f64>,
+    /// Seconds by now, of them those of opening and of measuring a latency, and how often that was.
+    at_s: f64,
+    opening_s: f64,
+    measuring_s: f64,
+    measured: u32,
 }
 
 impl Live {
@@ -30,31 +33,48 @@ impl Live {
             phase: None,
             shown_s: 0.0,
             rest: planned.then_some(test.hold.0 + load + CLOSING),
-            opening_s: None,
+            at_s: 0.0,
+            opening_s: 0.0,
+            measuring_s: 0.0,
+            measured: 0,
         }
     }
 
-    /// As soon as the rate of opening is known, and as they are all open.
-    fn say_time(&mut self, now: &CapacityLive) {
-        let Some(rest) = self.rest else { return };
+    fn count(&mut self, now: &CapacityLive) {
+        let passed = now.at_s - self.at_s;
+        self.at_s = now.at_s;
+        let before = self.phase.map(|(phase, _)| phase);
+        match before {
+            Some(CapacityPhase::Opening | CapacityPhase::OpeningUdp) => self.opening_s += passed,
+            Some(CapacityPhase::Measuring) => self.measuring_s += passed,
+            _ => {}
+        }
+        let is_new = before != Some(now.phase);
+        self.measured += u32::from(is_new && now.phase == CapacityPhase::Measuring);
+    }
+
+    /// Seconds until all are held, as soon as the rate of opening is known.
+    fn until_held_s(&self, now: &CapacityLive) -> Option<f64> {
         let is_new = self.phase != Some((now.phase, now.asked));
-        let began_s = *self.opening_s.get_or_insert(now.at_s);
-        let opening = match now.phase {
+        match now.phase {
             CapacityPhase::Opening | CapacityPhase::OpeningUdp if now.open >= now.asked / 10 => {
-                let each_s = (now.at_s - began_s) / now.open.max(1) as f64;
-                each_s * now.asked.saturating_sub(now.open) as f64
+                let each_s = self.opening_s / now.open.max(1) as f64;
+                let to_measure = f64::from(MEASURED.saturating_sub(self.measured));
+                let measuring_s = self.measuring_s / f64::from(self.measured.max(1));
+                let to_open = now.asked.saturating_sub(now.open) as f64;
+                Some(each_s * to_open + measuring_s * to_measure)
             }
-            CapacityPhase::Holding if is_new => 0.0,
-            _ => return,
-        };
-        let left = rest + Duration::from_secs_f64(opening.max(0.0));
-        self.progress.takes([left; 2]);
+            CapacityPhase::Holding if is_new => Some(0.0),
+            _ => None,
+        }
     }
 
     /// Something new of the run, which always goes on.
     pub(super) fn show(&mut self, now: &CapacityLive) -> bool {
-        if now.phase != CapacityPhase::Preparing {
-            self.say_time(now);
+        self.count(now);
+        if let Some((rest, until_held_s)) = self.rest.zip(self.until_held_s(now)) {
+            let left = rest + Duration::from_secs_f64(until_held_s);
+            self.progress.takes([left; 2]);
         }
         let phase = Some((now.phase, now.asked));
         if self.phase != phase {
@@ -69,6 +89,8 @@ impl Live {
     }
 }
 
+/// A latency is measured beside none of the connections, a tenth, half and all of them.
+const MEASURED: u32 = 4;
 /// What the last heartbeats, closing and the reports take.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Between two changes of a line, s: the engine tells of them far more often.
@@ -95,6 +117,42 @@ fn words(now: &CapacityLive) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_measuring_takes_is_not_taken_for_the_rate_of_opening() {
+        let words = ["linerate", "capacity", "pit"];
+        let Ok(crate::args::Command::Capacity(args)) =
+            <crate::args::Cli as clap::Parser>::try_parse_from(words).map(|cli| cli.command)
+        else {
+            panic!("capacity was asked for");
+        };
+        let test = crate::capacity::test::test(&args, 1).unwrap();
+        let progress = Progress::new(crate::output::Format::Text, true);
+        let mut live = Live::new(progress, &test);
+        let mut see = |at_s, phase, open| {
+            let now = CapacityLive {
+                at_s,
+                phase,
+                asked: 1000,
+                open,
+                lost: 0,
+            };
+            let left = {
+                live.count(&now);
+                live.until_held_s(&now)
+            };
+            live.phase = Some((phase, 1000));
+            left
+        };
+        assert_eq!(see(0.0, CapacityPhase::Measuring, 0), None);
+        assert_eq!(see(2.0, CapacityPhase::Opening, 0), None);
+        // 100 in a second, and three more times of two seconds.
+        let left = see(3.0, CapacityPhase::Opening, 100);
+        assert_eq!(left, Some(9.0 + 6.0));
+        see(3.0, CapacityPhase::Measuring, 100);
+        assert_eq!(see(5.0, CapacityPhase::Opening, 100), Some(9.0 + 4.0));
+        assert_eq!(see(14.0, CapacityPhase::Holding, 1000), Some(0.0));
+    }
 
     #[test]
     fn losses_are_said_as_soon_as_there_are_any() {

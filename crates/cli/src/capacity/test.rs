@@ -206,8 +206,8 @@ mod tests {
             ("--rate 0", "rate is 0: it must be 1"),
             ("--rate 0.5", "--rate is 0.5/s: it must be a whole number"),
             ("--rate -1", "unexpected argument"),
-            ("--hold 25h", "hold is 90000"),
-            ("--heartbeat 10ms", "heartbeat is 0.01"),
+            ("--hold 25h", "hold is 25 h: it must be 0 s to 24 h"),
+            ("--heartbeat 10ms", "heartbeat is 10 ms"),
             (
                 "-u 5 --churn 3",
                 "--churn cannot be used without TCP connections",

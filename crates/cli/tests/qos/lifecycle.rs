@@ -198,8 +198,17 @@ fn all_interfaces_of_a_file_or_none() {
 #[test]
 fn what_is_somebody_elses_is_left_alone() {
     let Some(bench) = bench() else { return };
-    put_theirs(&bench);
     let file = bench.file(POLICY);
+    let check = || run(bench.a(), &["check"], Some(&file));
+    assert_eq!(check().status.code(), Some(0));
+    put_theirs(&bench);
+    let output = check();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+    assert!(
+        stdout.contains("htb 7:") && stdout.contains("--force"),
+        "{stdout}"
+    );
     let output = run(bench.a(), &["apply"], Some(&file));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{stderr}");
@@ -211,6 +220,8 @@ fn what_is_somebody_elses_is_left_alone() {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("is replaced"), "{stderr}");
+    // What is there now is its own.
+    assert_eq!(check().status.code(), Some(0));
 }
 
 #[test]

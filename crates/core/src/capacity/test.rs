@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::request::CapacityRequest;
+use crate::plan::MAX_SECONDS;
 use crate::units::{ByteCount, Span};
 
 /// Most TCP connections of a test, and most UDP sockets: each costs the kernels about 10 KB.
@@ -105,9 +107,13 @@ impl CapacityTest {
         if let Some(rate) = self.rate_per_s {
             within("--rate", rate, 1, MAX_PER_S)?;
         }
-        let longest = crate::plan::MAX_SECONDS;
-        within("--hold", self.hold.as_secs_f64(), 0.0, longest)?;
-        within("--heartbeat", self.heartbeat.as_secs_f64(), 0.1, longest)?;
+        within("--hold", self.hold, seconds(0.0), seconds(MAX_SECONDS))?;
+        within(
+            "--heartbeat",
+            self.heartbeat,
+            seconds(0.1),
+            seconds(MAX_SECONDS),
+        )?;
         let most_churn = if self.connections == 0 { 0 } else { MAX_PER_S };
         within("--churn", self.churn_per_s, 0, most_churn)?;
         within(
@@ -142,20 +148,23 @@ impl CapacityTest {
         let ramp = all / rate.min(SLOWEST_PER_S);
         let load = self.load.as_ref().map_or(0.0, |l| l.time.as_secs_f64());
         let whole = ramp + self.hold.as_secs_f64() + load + LATENCY_SECONDS;
-        whole.min(crate::plan::MAX_SECONDS)
+        whole.min(MAX_SECONDS)
     }
 }
 
 impl Load {
     fn check(&self, connections: u64) -> Result<(), CapacityError> {
-        let longest = crate::plan::MAX_SECONDS;
         within("--active", self.connections, 1, connections)?;
-        within("--load", self.time.as_secs_f64(), 0.01, longest)?;
+        within("--load", self.time, seconds(0.01), seconds(MAX_SECONDS))?;
         if let LoadPace::PerSecond(rate) = self.pace {
             within("--requests", rate, 1, MAX_PER_S)?;
         }
         Ok(())
     }
+}
+
+fn seconds(seconds: f64) -> Span {
+    Span(Duration::from_secs_f64(seconds))
 }
 
 pub(super) fn within<T: PartialOrd + Display>(
@@ -182,7 +191,6 @@ const LATENCY_SECONDS: f64 = 60.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn test() -> CapacityTest {
         CapacityTest {

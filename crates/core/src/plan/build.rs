@@ -7,7 +7,7 @@ use super::{
     Closer, Direction, ExchangeTest, Extent, PlanError, Protocol, SocketOptions, StreamTest, Test,
     Traffic, Workload,
 };
-use crate::units::Span;
+use crate::units::{Span, listed};
 use crate::value::Value;
 
 /// Options of a test as they are given, each at most once: by a setter of its own, or by its key
@@ -57,6 +57,14 @@ impl Test {
         };
         options().iter().filter_map(given).collect()
     }
+
+    /// The same as they are typed, `--mss 536` for one, but those of these keys.
+    pub fn typed(&self, without: &[&str]) -> Vec<String> {
+        let mut given = self.given();
+        given.retain(|(option, _)| !without.contains(&option.key));
+        let typed = given.iter().map(|(option, value)| option.words(value));
+        typed.collect()
+    }
 }
 
 impl Draft {
@@ -98,8 +106,11 @@ impl Draft {
             });
         };
         let value = option.kind.read(text).map_err(|why| {
-            let text: String = text.chars().take(60).collect();
-            PlanError::new(option.key, format!("cannot be {text}: {why}"))
+            let what = match text.chars().take(60).collect::<String>() {
+                text if text.is_empty() => "needs a value".to_owned(),
+                text => format!("cannot be {text}"),
+            };
+            PlanError::new(option.key, format!("{what}: {why}"))
         })?;
         self.given.push(Given {
             option,
@@ -187,8 +198,10 @@ impl Draft {
 
     fn is_of_another(&self, option: &TestOption, name: &'static str) -> PlanError {
         let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
-        let (workload, of) = (self.workload.word(), of.join(" or "));
-        let what = format!("is no option of {workload}: it is one of {of}");
+        let workload = self.workload.word();
+        let have = if of.len() == 1 { "has" } else { "have" };
+        let of = listed(&of, "and");
+        let what = format!("is no option of {workload}: {of} {have} it");
         PlanError::new(name, what)
     }
 

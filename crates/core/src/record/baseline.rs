@@ -90,13 +90,7 @@ impl Observed {
     /// Of runs of one test, or of several that differ in their sizes.
     pub fn runs<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Self {
         let rows: Vec<&Record> = rows.into_iter().collect();
-        let mut sizes: Vec<u64> = Vec::new();
-        for row in &rows {
-            let size = row.plan.traffic.message_bytes();
-            if !sizes.contains(&size) {
-                sizes.push(size);
-            }
-        }
+        let sizes = message_sizes(rows.iter().copied());
         let mut all = Self::default();
         for size in &sizes {
             let own = rows
@@ -277,13 +271,22 @@ impl Observed {
     }
 }
 
+/// The sizes of the messages of runs, bytes, each once and in the order of the runs.
+pub fn message_sizes<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    for row in rows {
+        let size = row.plan.traffic.message_bytes();
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
 /// What was given for a test, but its size, which the figures name.
 fn options(test: &Test) -> Vec<String> {
-    let given = test.given().into_iter();
-    let given = given.filter(|(option, _)| !["size", "request"].contains(&option.key));
-    let given = given.map(|(option, value)| option.words(&value));
     let workload = [test.workload().word().to_owned()].into_iter();
-    workload.chain(given).collect()
+    workload.chain(test.typed(&["size", "request"])).collect()
 }
 
 #[cfg(test)]

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Change, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight};
-use crate::plan::{
-    Direction, End, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
-};
-use crate::units::{BitRate, ByteCount, Family};
+use crate::plan::{End, ReceiveMethod, Test, Traffic};
+use crate::units::{BitRate, Family};
 
 /// The run that a remedy is for.
 #[derive(Debug, Clone)]
@@ -137,8 +135,8 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             value,
         } => format!(
             "tc class change dev {device} classid {object} htb rate {} ceil {}",
-            rate_word(*rate),
-            rate_word(*value)
+            rate.typed(),
+            value.typed()
         ),
         Change::Module { object } => format!("modprobe {object}"),
         Change::ProcessLimit { object, value } => {
@@ -244,7 +242,7 @@ fn peer(run: Option<&Run<'_>>, end: Option<End>) -> String {
 }
 
 fn policy(name: Option<&Name>, key: PolicyKey, value: BitRate) -> String {
-    let value = rate_word(value);
+    let value = value.typed();
     let assigned = match key {
         PolicyKey::Limit => format!("limit = \"{value}\""),
         PolicyKey::Reserve => format!("reserve = \"{value}\""),
@@ -262,7 +260,7 @@ fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) ->
     let words = match (option, run) {
         (RunOption::MaxConnections, _) => "linerate serve".to_owned(),
         (RunOption::Sources, _) | (_, None) => "linerate capacity".to_owned(),
-        (_, Some(run)) => again(run, "stream", Some(option)),
+        (_, Some(run)) => again(run, run.test.workload().word(), Some(option)),
     };
     match value {
         Some(value) => format!("{words} {} {value}", option.flag()),
@@ -270,31 +268,22 @@ fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) ->
     }
 }
 
-/// The run as it was made, without one of its options.
+/// The run as it was made, without one of its options. How long it lasts limits nothing: a time is
+/// not said, and takes the place of an amount.
 fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
-    let mut command = format!("linerate {verb} {}", target(&run.target));
-    let test = &run.test;
-    let streams = format!(" -P {}", test.streams);
-    let mut add = |wanted: bool, words: &str| {
-        if wanted {
-            command.push_str(words);
-        }
-    };
-    add(test.direction == Direction::Down, " -R");
-    add(test.protocol == Protocol::Udp, " -u");
-    add(test.protocol == Protocol::Mptcp, " --protocol mptcp");
-    add(run.family == Family::Ipv6, " -6");
-    let dropped = dropped.map_or("", RunOption::flag);
-    add(test.streams > 1 && dropped != "--streams", &streams);
-    let asked = of_traffic(test).into_iter().chain(of_socket(&test.options));
-    for (name, value) in asked.filter_map(|(name, value)| Some((name, value?))) {
-        // A time takes the place of an amount.
-        let replaced = dropped == "--time" && ["--bytes", "--count"].contains(&name);
-        if name != dropped && !replaced {
-            command.push_str(&format!(" {name}{value}"));
-        }
+    let mut test = run.test.clone();
+    // A record may be a stranger's.
+    let is_name = |name: &String| Name::new(name).is_some();
+    test.options.congestion = test.options.congestion.filter(is_name);
+    let mut without = vec!["time", "warm-up", "interval"];
+    without.extend(dropped.map(RunOption::key));
+    if dropped == Some(RunOption::Time) {
+        without.extend(["bytes", "count"]);
     }
-    command
+    let family = (run.family == Family::Ipv6).then(|| "-6".to_owned());
+    let words = ["linerate".to_owned(), verb.to_owned(), target(&run.target)];
+    let words = words.into_iter().chain(family).chain(test.typed(&without));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn target(target: &Target) -> String {
@@ -311,77 +300,6 @@ fn endpoint(host: &str, port: Option<u16>) -> String {
         None => host.to_owned(),
     }
 }
-
-/// An option by its name, with a blank before the value where it has one; without one where it is
-/// as usual.
-type Asked = (&'static str, Option<String>);
-
-fn of_socket(options: &SocketOptions) -> Vec<Asked> {
-    let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| format!(" {bytes}"));
-    let congestion = options.congestion.as_deref().and_then(Name::new);
-    vec![
-        ("--receive-window", bytes(options.receive_window_bytes)),
-        ("--send-buffer", bytes(options.send_buffer_bytes)),
-        ("--mss", options.mss_bytes.map(|mss| format!(" {mss}"))),
-        ("--pacing", rate_after_blank(options.pacing_bps)),
-        ("-C", congestion.map(|name| format!(" {name}"))),
-        ("--nodelay", options.nodelay.then(String::new)),
-        ("--dscp", options.dscp.map(|dscp| format!(" {dscp}"))),
-    ]
-}
-
-fn of_traffic(test: &Test) -> Vec<Asked> {
-    let Traffic::Stream(stream) = &test.traffic else {
-        return Vec::new();
-    };
-    let usual = match test.protocol {
-        Protocol::Udp => USUAL_DATAGRAM,
-        Protocol::Tcp | Protocol::Mptcp => USUAL_MESSAGE,
-    };
-    let size = (stream.message_bytes != usual).then(|| format!(" {}", stream.message_bytes));
-    let (bytes, count) = match test.extent {
-        Extent::Time(_) => (None, None),
-        Extent::Bytes(ByteCount(bytes)) => (Some(format!(" {bytes}")), None),
-        Extent::Count(count) => (None, Some(format!(" {count}"))),
-    };
-    let flag = |on: bool| on.then(String::new);
-    vec![
-        ("--size", size),
-        ("--bytes", bytes),
-        ("--count", count),
-        ("--whole", flag(stream.whole)),
-        ("--verify", flag(stream.verify)),
-        ("--zerocopy", flag(stream.send == SendMethod::ZeroCopy)),
-        ("--discard", flag(stream.receive == ReceiveMethod::Discard)),
-        ("--write-rate", rate_after_blank(stream.write_rate_bps)),
-        ("--read-rate", rate_after_blank(stream.read_rate_bps)),
-        ("--rate", rate_after_blank(stream.rate_bps)),
-    ]
-}
-
-fn rate_after_blank(rate: Option<BitRate>) -> Option<String> {
-    rate.map(|rate| format!(" {}", rate_word(rate)))
-}
-
-/// A rate as options take it, in the largest unit that keeps a whole number of tenths.
-pub fn rate_word(BitRate(bps): BitRate) -> String {
-    let units = [
-        (1_000_000_000, "gbit"),
-        (1_000_000, "mbit"),
-        (1_000, "kbit"),
-    ];
-    let unit = units
-        .into_iter()
-        .find(|(scale, _)| bps >= *scale && bps % (scale / 10) == 0);
-    match unit {
-        Some((scale, unit)) => format!("{}{unit}", bps as f64 / scale as f64),
-        None => format!("{bps}bit"),
-    }
-}
-
-/// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.
-const USUAL_MESSAGE: u64 = 128 << 10;
-const USUAL_DATAGRAM: u64 = 1448;
 
 #[cfg(test)]
 mod tests {

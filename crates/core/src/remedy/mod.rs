@@ -18,7 +18,7 @@ use crate::plan::End;
 use crate::units::BitRate;
 
 pub use buffer::{MAX_BUFFER, buffer_for, power_of_two};
-pub use command::{Run, Target, host_set, rate_word, shell_safe, shell_word};
+pub use command::{Run, Target, host_set, shell_safe, shell_word};
 pub use option::RunOption;
 
 /// What lifts a limit, or shows where it is.

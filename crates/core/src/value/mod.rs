@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 
-use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError};
+use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError, listed};
 
 /// Which values are taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -210,12 +210,7 @@ impl ValueKind {
     /// A value of this kind in a command: exact, and short where a unit makes it so.
     pub fn written(&self, value: &Value) -> String {
         match (self, value) {
-            (Self::Rate { .. }, Value::Number(bps)) => {
-                let units = [(1_000_000, "mbit"), (1_000, "kbit")];
-                let unit = units.into_iter().find(|(scale, _)| bps % scale == 0);
-                let (scale, unit) = unit.unwrap_or((1, "bit"));
-                format!("{}{unit}", bps / scale)
-            }
+            (Self::Rate { .. }, Value::Number(bps)) => BitRate(*bps).typed(),
             _ => value.to_string(),
         }
     }
@@ -224,7 +219,7 @@ impl ValueKind {
     pub fn range(&self) -> Option<String> {
         let span = |least: String, most: String| Some(format!("{least} to {most}"));
         match *self {
-            Self::Word(words) => Some(one_of(words)),
+            Self::Word(words) => Some(listed(words, "or")),
             Self::Time { least_ms, most_ms } => span(short_time(least_ms), short_time(most_ms)),
             Self::Frequency { least, most } => span(short(least), short(most)),
             Self::Bytes { least: 0..=1, most } => Some(format!("up to {}", short_bytes(most))),
@@ -260,16 +255,7 @@ fn frequency(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = digits.trim().parse().ok();
     rate.filter(|rate| rate.is_finite())
         .map(|rate| rate * scale)
-        .ok_or_else(|| "requests per second are written as 1000, 2.5k or 1M".to_owned())
-}
-
-/// `up, down or both`.
-fn one_of(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [word] => (*word).to_owned(),
-        [words @ .., last] => format!("{} or {last}", words.join(", ")),
-    }
+        .ok_or_else(|| "a rate per second is written as 1000, 2.5k or 1M".to_owned())
 }
 
 fn short(number: f64) -> String {

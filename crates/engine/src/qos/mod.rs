@@ -167,10 +167,15 @@ pub fn here(file: &PolicyFile, only: Option<&str>) -> Result<Vec<WarningReport>,
             }
         };
         found.extend(mac::unmet(file, adapter, &port, false));
-        let fits = prepare::check(file, adapter, &port);
         // What the file alone tells is a warning of it.
         let told = |error: &QosError| matches!(error, QosError::Classes(error) if !matches!(error, ClassError::NoRate { .. }));
-        let error = fits.err().filter(|error| !told(error));
+        let error = match prepare::check(file, adapter, &port) {
+            Err(error) => Some(error).filter(|error| !told(error)),
+            // Without privilege nobody can know whether one of our number is ours.
+            Ok(true) => queue::foreign_root(&mut netlink, &port, true)?
+                .map(|what| in_the_way(&port, what, TO_REPLACE)),
+            Ok(false) => None,
+        };
         found.extend(error.map(|error| refused(adapter.place, error)));
     }
     Ok(found)
@@ -555,16 +560,11 @@ fn refuse_foreign(
 ) -> Result<(), QosError> {
     let (port, next) = (&change.port, &change.next);
     let refuse = |what: String, remedy, note: &str, notes: &mut Vec<String>| {
-        let interface = port.name().to_owned();
         if next.forced {
-            notes.push(format!("{interface}: {what} {note}"));
+            notes.push(format!("{}: {what} {note}", port.name()));
             return Ok(());
         }
-        Err(QosError::Foreign {
-            interface,
-            what,
-            remedy,
-        })
+        Err(in_the_way(port, what, remedy))
     };
     for direction in [Direction::Egress, Direction::Ingress] {
         let meets = next.hooked(direction).program.is_some();
@@ -582,10 +582,9 @@ fn refuse_foreign(
     if !next.classes.is_empty()
         && let Some(what) = queue::foreign_root(&mut site.netlink, port, change.has_root())?
     {
-        let remedy = "--force replaces it, until `remove` gives it back";
         refuse(
             what,
-            remedy,
+            TO_REPLACE,
             "is replaced until `remove` gives it back",
             notes,
         )?;
@@ -593,6 +592,17 @@ fn refuse_foreign(
     }
     Ok(())
 }
+
+fn in_the_way(port: &Port, what: String, remedy: &'static str) -> QosError {
+    QosError::Foreign {
+        interface: port.name().to_owned(),
+        what,
+        remedy,
+    }
+}
+
+/// Somebody else's queueing discipline.
+const TO_REPLACE: &str = "--force replaces it, until `remove` gives it back";
 
 fn no_policy(interface: &str) -> QosError {
     QosError::NoPolicy {

@@ -211,13 +211,15 @@ pub(super) fn bind_filter(
     Ok(())
 }
 
-/// Whether the classes and the program of a file could be made on an interface.
-pub(super) fn check(file: &PolicyFile, adapter: &Adapter, port: &Port) -> Result<(), QosError> {
+/// Whether the program of a file, and its classes if it has any, could be made on an interface;
+/// whether it has any.
+pub(super) fn check(file: &PolicyFile, adapter: &Adapter, port: &Port) -> Result<bool, QosError> {
     let bindings = Bindings::stand_in(file);
-    ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
+    let classes = ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
     let rules = RuleSet::new(file, adapter, &bindings)?;
     let slots = bindings.policy_slots.last().map_or(1, |slot| slot.0 + 1);
-    compiled(&rules, port.link_type()?, slots, Direction::Egress).map(drop)
+    compiled(&rules, port.link_type()?, slots, Direction::Egress)?;
+    Ok(classes.is_some())
 }
 
 /// The same by name, to be compared with later.

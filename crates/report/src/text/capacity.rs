@@ -13,7 +13,7 @@ use super::Style;
 use super::ceilings::caveats;
 use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_unit};
 use super::page::Page;
-use super::record::{emulated, latencies};
+use super::record::{destination, emulated, latencies};
 use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
@@ -71,11 +71,7 @@ fn headline(document: &CapacityDocument) -> String {
             }
         })
         .collect();
-    let peer = if document.peer.is_empty() || document.peer == document.host {
-        document.host.clone()
-    } else {
-        format!("{} ({})", document.host, document.peer)
-    };
+    let peer = destination(&document.host, &document.peer, None);
     let when = match document.status {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
         Status::Partial => "when it was ended".to_owned(),

@@ -131,7 +131,8 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
     let cause = format!("{}{sure}", verdict.cause.words());
     let limit = ceilings
         .iter()
-        .find(|ceiling| ceiling.cause == verdict.cause);
+        // One that is derived from the measured rate is always reached.
+        .find(|ceiling| ceiling.cause == verdict.cause && ceiling.independent);
     match (verdict.share_of_ceiling, limit) {
         (Some(share), Some(ceiling)) => format!(
             "{subject}: {cause}, at {} of its ceiling of {}.",

@@ -17,7 +17,7 @@ use super::figure::figure;
 use super::live::{duration, takes};
 use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
 use super::page::{Emphasis, Page};
-use super::record::{emulated, protocol_name, towards, workload_name};
+use super::record::{destination, emulated, protocol_name, towards, workload_name};
 use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
@@ -246,12 +246,8 @@ const GREATEST_MARGIN: f64 = 20.0;
 
 /// `stream -P 4: 94.1 Mbit/s beside A, 93.9 Mbit/s beside B`
 fn load_facts(with: &Test, runs: &[ComparedPair]) -> Vec<String> {
-    let given = with.given();
-    let words = given.iter().map(|(option, value)| option.words(value));
-    let words: Vec<_> = [with.workload().word().to_owned()]
-        .into_iter()
-        .chain(words)
-        .collect();
+    let words = [with.workload().word().to_owned()].into_iter();
+    let words: Vec<_> = words.chain(with.typed(&[])).collect();
     let figure = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>, name: &str| {
         let counted = runs.iter().filter(|pair| pair.counts());
         let found = counted.flat_map(|pair| {
@@ -303,10 +299,9 @@ fn run_facts(comparison: &Comparison) -> Vec<String> {
         protocol_name(plan.protocol).to_owned(),
         extent(plan),
         format!(
-            "{} {} ({})",
+            "{} {}",
             towards(plan.direction),
-            comparison.host,
-            comparison.peer
+            destination(&comparison.host, &comparison.peer, None)
         ),
     ]
 }

@@ -18,11 +18,11 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
                 format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0)
             };
             format!(
-                "{} [{}] at {:.1}{NBSP}% over {} runs{few}",
+                "{} [{}], median of {} runs ({:.1}{NBSP}% confidence{few})",
                 write(one.median),
                 span(&write(one.low), &write(one.high), "–"),
+                one.n,
                 one.coverage * 100.0,
-                one.n
             )
         }
         Figure::Modes { modes } => {

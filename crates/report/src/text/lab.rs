@@ -11,6 +11,9 @@ impl Document for LabsDocument {
     /// Hosts, routers and links of each lab, what the links did, and the processes in it.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
+        if self.labs.is_empty() {
+            page.words("no lab is up");
+        }
         self.labs.iter().for_each(|lab| shown(&mut page, lab));
         page.finish()
     }

@@ -130,10 +130,21 @@ impl Page {
         }
     }
 
-    /// A command on lines of its own: never broken, nothing beside it.
+    /// A command on lines of its own: never broken, nothing beside it. A comment for which the line
+    /// has no room stands below, and can be pasted, too.
     pub(super) fn command(&mut self, command: &str) {
         for line in command.lines() {
-            self.line(Emphasis::Command, &format!("    {line}"));
+            let room = self.style.columns().saturating_sub(4);
+            let is_long = line.chars().count() > room;
+            match line.split_once("  # ").filter(|_| is_long) {
+                Some((words, comment)) => {
+                    self.line(Emphasis::Command, &format!("    {words}"));
+                    for line in wrap(comment, room.saturating_sub(2)) {
+                        self.line(Emphasis::None, &format!("    # {line}"));
+                    }
+                }
+                None => self.line(Emphasis::Command, &format!("    {line}")),
+            }
         }
     }
 
@@ -239,6 +250,18 @@ mod tests {
         let mut page = plain(40);
         page.command(&long);
         assert_eq!(page.finish(), format!("    {long}\n"));
+    }
+
+    #[test]
+    fn a_comment_without_room_stands_below_its_command() {
+        let mut page = plain(40);
+        page.command("linerate stream pit --pacing 9mbit  # no faster, but without the queue");
+        page.command("linerate stream pit  # short");
+        assert_eq!(
+            page.finish(),
+            "    linerate stream pit --pacing 9mbit\n    # no faster, but without the queue\n    \
+             linerate stream pit  # short\n"
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One run on one screen.
 
+use std::net::{IpAddr, SocketAddr};
+
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
@@ -187,12 +189,25 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
         .map(|tool| tool.to_string());
     let client = record.via.filter(|_| record.served);
     let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
-    let peer = Some(record.peer.clone()).filter(|peer| *peer != record.host);
-    let beside: Vec<String> = peer.into_iter().chain(server).collect();
+    let to = destination(&record.host, &record.peer, server);
+    format!("{what} {to}{client}")
+}
+
+/// `pit.example (198.18.0.2:5201)`, or an address with its port alone; `beside` stands in the
+/// brackets, too.
+pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
+    let address: Option<SocketAddr> = peer.parse().ok();
+    let named: Option<IpAddr> = host.parse().ok();
+    let (name, peer) = match named {
+        _ if peer.is_empty() || peer == host => (host, None),
+        Some(named) if Some(named) == address.map(|peer| peer.ip()) => (peer, None),
+        _ => (host, Some(peer.to_owned())),
+    };
+    let beside: Vec<String> = peer.into_iter().chain(beside).collect();
     if beside.is_empty() {
-        return format!("{what} {}{client}", record.host);
+        return name.to_owned();
     }
-    format!("{what} {} ({}){client}", record.host, beside.join(", "))
+    format!("{name} ({})", beside.join(", "))
 }
 
 pub(super) fn workload_name(workload: Workload) -> &'static str {

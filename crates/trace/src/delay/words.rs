@@ -13,7 +13,11 @@ pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
     let Some(last) = analysis.hops.last() else {
         return vec!["No hop answered: nothing is known of the delay.".into()];
     };
-    let mut sentences = vec![where_it_is(analysis, last)];
+    let mut sentences = Vec::new();
+    // All of one hop's delay is on the way to it.
+    if last.ttl > 1 {
+        sentences.push(where_it_is(analysis, last));
+    }
     sentences.extend(unknown(analysis));
     sentences.extend(slow(analysis));
     sentences.extend(repeats(analysis));

@@ -12,7 +12,7 @@ use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::plan::Traffic;
 use crate::record::{DeviceFacts, HostFacts};
-use crate::remedy::{Remedy, RunOption, rate_word};
+use crate::remedy::{Remedy, RunOption};
 
 /// The link of one of the two hosts.
 pub(super) const LINK: Rule = Rule {
@@ -287,7 +287,7 @@ fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
         |inflation: &Inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty();
     let queue = view.inflation().filter(is_queue)?;
     let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
-    let remedy = Remedy::option(RunOption::Pacing, rate_word(rate(each)));
+    let remedy = Remedy::option(RunOption::Pacing, rate(each).typed());
     Some(remedy.because(format!(
         "no faster, but without the queue of {:.0} ms; so would fq_codel or cake do on the \
          router before the link",

@@ -9,7 +9,7 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::remedy::{Remedy, RunOption, rate_word};
+use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Policer,
@@ -91,5 +91,5 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
 /// Sending at the policed rate brings the same without the losses.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let each = view.throughput_bps / view.flow_count() as f64;
-    Some(Remedy::option(RunOption::Pacing, rate_word(rate(each))))
+    Some(Remedy::option(RunOption::Pacing, rate(each).typed()))
 }

@@ -13,7 +13,7 @@ use super::path_rate::believable_speed;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{QosClass, QosEvidence, QosPolicy};
-use crate::remedy::{Change, Name, PolicyKey, Remedy, rate_word};
+use crate::remedy::{Change, Name, PolicyKey, Remedy};
 use crate::units::BitRate;
 
 /// A meter that drops: whatever the application offers, what it drops is lost.
@@ -258,7 +258,7 @@ fn remedy(view: &View<'_>, found: &Found<'_>, target_bps: f64) -> Option<Remedy>
         _ => target,
     };
     let needed = rate(needed);
-    let now = |bps: f64| format!("now {}", rate_word(rate(bps)));
+    let now = |bps: f64| format!("now {}", rate(bps).typed());
     let (class, key, bps) = match &found.holder {
         Holder::Limit(class) => (*class, PolicyKey::Limit, class.ceil_bps),
         Holder::Reserve(class) | Holder::Rest(class) => {

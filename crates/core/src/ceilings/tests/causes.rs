@@ -737,7 +737,7 @@ fn ceilings_of_flows_add_up() {
         );
         let remedy = four.verdict.command();
         assert!(
-            remedy.contains("-P 4") || remedy.contains("modprobe"),
+            remedy.contains("--streams 4") || remedy.contains("modprobe"),
             "{remedy}"
         );
     }

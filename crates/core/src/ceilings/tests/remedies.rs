@@ -58,7 +58,7 @@ fn what_else_was_asked_stays() {
     scene.plan.extent = Extent::Count(9000);
     let remedy = verdict(&scene, Cause::ReceiveWindow).command();
     let command = "linerate stream mauchly --size 8192 --count 9000 --verify --send-buffer 500000 \
-                   --pacing 1.5mbit -C reno --nodelay --receive-window ";
+                   --pacing 1.5mbit --congestion reno --nodelay --receive-window ";
     assert!(remedy.starts_with(command), "{remedy}");
     assert_eq!(remedy.matches("--receive-window").count(), 1);
 }

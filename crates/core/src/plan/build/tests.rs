@@ -41,18 +41,13 @@ fn what_was_given_comes_back_as_words_of_a_command_line() {
         .nodelay(true)
         .resolve(7)
         .unwrap();
-    let given = test.given();
-    let words: Vec<_> = given
-        .iter()
-        .map(|(option, value)| option.words(value))
-        .collect();
     assert_eq!(
-        words,
+        test.typed(&[]),
         [
             "--bytes 4096",
             "-R",
             "--mss 536",
-            "--pacing 1500kbit",
+            "--pacing 1.5mbit",
             "--nodelay"
         ]
     );
@@ -119,7 +114,7 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
         (
             Stream,
             &[("depth", "2")],
-            "`depth` is no option of stream: it is one of rr",
+            "`depth` is no option of stream: rr has it",
         ),
         (
             Stream,
@@ -167,7 +162,7 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
     let error = Test::rr().bytes(ByteCount(1)).resolve(7).unwrap_err();
     assert_eq!(
         (error.key(), error.to_string().as_str()),
-        ("bytes", "`bytes` is no option of rr: it is one of stream")
+        ("bytes", "`bytes` is no option of rr: stream has it")
     );
 }
 

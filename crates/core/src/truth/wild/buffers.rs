@@ -94,6 +94,31 @@ pub(super) fn small_segments(random: &mut Dice) -> Draft {
     }
 }
 
+/// A host's small `tcp_rmem[2]` on a fast, long path, which it fills to a tenth or less: a remedy for
+/// the next limit alone would be too small.
+pub(super) fn small_receive_limit(random: &mut Dice) -> Draft {
+    let (rate_bps, rtt_s, bytes) = random.choose(&FAST_AND_LONG);
+    let mut conditions = usual(random);
+    conditions.window = Bound::Host(bytes);
+    conditions.line = Some(Line {
+        rate_bps: Some(rate_bps),
+        queue_bytes: (rate_bps as f64 * rtt_s / 8.0) as u64,
+        ..delay_of(rtt_s)
+    });
+    let limit = conditions.limit(Cause::ReceiveWindow);
+    let mut made = Draft::new(conditions, Cause::ReceiveWindow, random);
+    made.limit_bps = limit.map(|limit| limit.bps);
+    made
+}
+
+/// Rate, bits/s, round-trip time, seconds, and the most of a receive buffer, bytes.
+const FAST_AND_LONG: [(u64, f64, u64); 4] = [
+    (1_000_000_000, 0.04, 262_144),
+    (500_000_000, 0.06, 262_144),
+    (300_000_000, 0.1, 131_072),
+    (200_000_000, 0.03, 65_536),
+];
+
 /// Nobody reads enough for the kernel to enlarge the window (`tcp_rcv_space_adjust`): that it stays
 /// small is as true as that the reader is slow.
 pub(super) fn slow_reader(random: &mut Dice) -> Draft {

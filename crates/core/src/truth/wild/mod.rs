@@ -27,7 +27,7 @@ use crate::units::Dice;
 use queue::{Leaf, Place, Queue, QueueKind, ROUTER};
 
 /// The next one is an entry here and its function.
-pub(super) static FAMILIES: [ScenarioFamily; 25] = [
+pub(super) static FAMILIES: [ScenarioFamily; 26] = [
     family(
         "full_speed",
         "nothing set, one to 16 flows over a veth pair or through a router",
@@ -148,6 +148,11 @@ pub(super) static FAMILIES: [ScenarioFamily; 25] = [
         "short_transfer",
         "a transfer that is over in slow start, with the kernel's buffers",
         lines::short_transfer,
+    ),
+    family(
+        "small_receive_limit",
+        "a host's tcp_rmem far below what a fast, long path holds",
+        buffers::small_receive_limit,
     ),
 ];
 
