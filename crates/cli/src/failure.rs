@@ -113,8 +113,9 @@ impl Failure {
     }
 }
 
-/// Without what Rust puts behind the kernel's words: ` (os error 2)`.
+/// Without what Rust puts around the words of the kernel and of the resolver: ` (os error 2)`.
 fn plain(cause: &str) -> &str {
+    let cause = cause.trim_start_matches("failed to lookup address information: ");
     match cause.rsplit_once(" (os error ") {
         Some((words, number)) if number.trim_start_matches(|c: char| c.is_ascii_digit()) == ")" => {
             words
@@ -140,6 +141,16 @@ mod tests {
             Failure::failed(chain).line(),
             "linerate: pit:5201: cannot connect: connection refused"
         );
+    }
+
+    #[test]
+    fn nothing_of_rusts_stands_around_the_hosts_words() {
+        let error = io::Error::from_raw_os_error(2);
+        let line = Failure::usage(anyhow::Error::new(error).context("x.toml")).line();
+        assert_eq!(line, "linerate: x.toml: No such file or directory");
+        assert_eq!(plain("a (os error x)"), "a (os error x)");
+        let lookup = "failed to lookup address information: Name or service not known";
+        assert_eq!(plain(lookup), "Name or service not known");
     }
 
     #[test]

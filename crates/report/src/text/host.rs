@@ -190,7 +190,11 @@ fn summary(page: &mut Page, document: &HostDocument) {
             .iter()
             .filter(|setting| setting.state == state)
             .count();
-        (number > 0).then(|| format!("{number} {}", word(state)))
+        let words = match state {
+            SettingState::Open if number > 1 => DEPEND,
+            _ => word(state),
+        };
+        (number > 0).then(|| format!("{number} {words}"))
     });
     let words: Vec<String> = words.collect();
     if !words.is_empty() {
@@ -198,11 +202,13 @@ fn summary(page: &mut Page, document: &HostDocument) {
     }
 }
 
+const DEPEND: &str = "depend on what is needed (--rate and --rtt, --for, --connections)";
+
 fn word(state: SettingState) -> &'static str {
     match state {
         SettingState::Change => "not right",
         SettingState::Fine => "fine",
-        SettingState::Open => "open",
+        SettingState::Open => "depends",
         SettingState::Shown => "not judged",
         SettingState::Unknown => "not readable",
         SettingState::Unsupported => "not here",
