@@ -22,11 +22,13 @@ mod trace;
 mod traffic;
 mod truth;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use linerate_core::foreign::Tool;
-use linerate_core::units::{BitRate, EndpointName};
+use linerate_core::units::{BitRate, EndpointName, Span};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
@@ -99,6 +101,25 @@ pub(crate) enum Command {
     /// Limits and settings of this host: show, set, undo, profile
     #[command(subcommand)]
     Host(HostCommand),
+    /// iperf3's command line and output: linerate iperf3 -c HOST
+    #[command(disable_help_flag = true)]
+    Iperf3 {
+        /// iperf3's options; --help prints them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
+    /// What the shell completes: linerate completions bash > FILE
+    #[command(hide = true)]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// Where to; it must be there
+        directory: PathBuf,
+    },
     /// Undo what a process has changed on this host if it is killed; started beside each that may
     #[command(hide = true)]
     WatchTreatments(WatchArgs),
@@ -123,6 +144,15 @@ pub(crate) struct CheckArgs {
     /// One run each way instead of six: a third of the time, and no intervals
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
+    #[arg(long, short, value_name = "TIME", value_parser = parsers::check_time)]
+    pub(crate) time: Option<Span>,
+    /// Flows of each run, 1 to 128 (default 1)
+    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) streams: Option<u32>,
+    /// Congestion control of the senders (default the hosts')
+    #[arg(long, short = 'C', value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
     /// Exit with 1 if either direction is slower than RATE, such as 90mbit
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) fail_below: Option<BitRate>,
@@ -152,7 +182,7 @@ pub(crate) struct ExplainArgs {
 }
 
 /// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.
-const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}";
+const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\n{subcommands}{after-help}";
 /// What comes after the commands.
 const BEGIN: &str = "\
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more

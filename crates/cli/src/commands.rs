@@ -11,7 +11,7 @@ use linerate_core::plan::{Extent, MAX_SECONDS, MAX_STREAMS, Plan, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Family, Span};
-use linerate_engine::NetperfOptions;
+use linerate_engine::{BulkOptions, NetperfOptions};
 use linerate_report::Document;
 
 use crate::args::{
@@ -25,8 +25,8 @@ use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{
-    analyze, baseline, capacity, compare, experiment, files, gate, host, lab, plan, profile, qos,
-    rerun, trace, watch,
+    analyze, baseline, capacity, compare, experiment, files, gate, host, iperf3, lab, manual, plan,
+    profile, qos, rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -51,6 +51,12 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Lab(command) => lab::execute(command),
         Command::Qos(command) => qos::execute(command),
         Command::Host(command) => host::execute(command),
+        Command::Iperf3 { words } => match iperf3::execute(&words) {
+            0 => Ok(()),
+            status => Err(Failure::of_status(status)),
+        },
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { directory } => manual::pages(&directory),
         Command::CapacityWorker => capacity::work(),
         Command::WatchTreatments(args) => {
             watch::execute(&args);
@@ -129,6 +135,11 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         via: args.via,
         family: args.path.family(),
         quick: args.quick,
+        bulk: BulkOptions {
+            time: args.time.map(|time| time.0),
+            streams: args.streams,
+            congestion: args.congestion,
+        },
         seed,
     };
     let (mut check, error) = run::check(&examination, progress)?;

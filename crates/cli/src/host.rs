@@ -9,8 +9,8 @@ use linerate_core::host::{
 };
 use linerate_core::record::Check;
 use linerate_core::units::EndpointName;
-use linerate_engine::TreatError;
 use linerate_engine::host_settings::{self, HostScope};
+use linerate_engine::{BulkOptions, TreatError};
 
 use crate::args::{
     Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
@@ -149,6 +149,7 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
         via: None,
         quick: true,
         seed: plan::fresh_seed(),
+        bulk: BulkOptions::default(),
     };
     let (check, error) = run::check(&examination, progress)?;
     if let Some(error) = error {

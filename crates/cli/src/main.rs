@@ -23,6 +23,8 @@
 //! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
 //! | [`host`] | `host`: this host's limits and settings |
 //! | [`truth`] | the truth test of `lab truth` |
+//! | [`iperf3`] | iperf3's command line and output |
+//! | [`manual`] | completions of shells, manual pages |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
@@ -44,7 +46,9 @@ mod failure;
 mod files;
 mod gate;
 mod host;
+mod iperf3;
 mod lab;
+mod manual;
 mod output;
 mod plan;
 mod profile;
@@ -63,7 +67,11 @@ mod watch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = usage::parse(std::env::args_os()).and_then(|cli| commands::execute(cli.command));
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(words) = iperf3::words_of(&words) {
+        return ExitCode::from(iperf3::execute(&words));
+    }
+    let done = usage::parse(words).and_then(|cli| commands::execute(cli.command));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

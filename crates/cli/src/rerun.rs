@@ -250,6 +250,8 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     let run = run.context("it has no run: no endpoint answered")?;
     let mut options = Words::default();
     options.flag("--quick", has(CaveatKind::FewRuns));
+    options.maybe("--streams", Some(run.plan.streams).filter(|n| *n > 1));
+    options.maybe("--congestion", run.plan.options.congestion.as_ref());
     options.maybe("--via", run.via.map(Tool::name));
     let family = Some(run.family);
     Ok(Again {

@@ -14,8 +14,8 @@ use linerate_core::session::message::Limits;
 use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
-    Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,
+    BulkOptions, Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError,
+    NetperfOptions, Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
 
@@ -38,6 +38,8 @@ pub(crate) struct Examination {
     pub(crate) family: Option<Family>,
     /// One run each way, without intervals.
     pub(crate) quick: bool,
+    /// What is asked of its transfers.
+    pub(crate) bulk: BulkOptions,
     /// Seed of every random choice.
     pub(crate) seed: u64,
 }
@@ -183,6 +185,7 @@ pub(crate) fn check(
         via: examination.via,
         family: examination.family,
         quick: examination.quick,
+        bulk: examination.bulk.clone(),
         seed: examination.seed,
     };
     let mut shown = Shown {
@@ -281,6 +284,8 @@ impl Log {
             ServeEvent::Connected { peer } => ("connected", peer, String::new()),
             ServeEvent::Tested { peer, summary } => ("tested", peer, summary.clone()),
             ServeEvent::Served { peer, summary, .. } => ("tested", peer, summary.clone()),
+            // Nobody has asked for it here.
+            ServeEvent::Running { .. } => return,
             ServeEvent::Treated { peer, read_back } => ("treated", peer, read_back.join("; ")),
             ServeEvent::Untreated { peer, error } => {
                 ("untreated", peer, error.clone().unwrap_or_default())

@@ -166,10 +166,10 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
     if is_once && args.rounds.interval.is_some() {
         bail!("--interval is for --watch and --count");
     }
-    if args.probes.protocol == Some(ProbeKind::Icmp) && args.probes.port.is_some() {
+    if args.probes.kind() == Some(ProbeKind::Icmp) && args.probes.port.is_some() {
         bail!("--port is for UDP and TCP: ICMP has no ports");
     }
-    if args.probes.protocol == Some(ProbeKind::Tcp) && args.probes.size.is_some() {
+    if args.probes.kind() == Some(ProbeKind::Tcp) && args.probes.size.is_some() {
         bail!("--size is for UDP and ICMP: a SYN carries no data");
     }
     if let (Some(source), Some(family)) = (args.way.source, args.way.family()) {
@@ -261,7 +261,7 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
 /// The kind asked for. Rounds are of echo requests where those are allowed: a host that limits its
 /// errors to one a second would look as if it lost packets.
 fn kind(args: &TraceArgs, target: IpAddr) -> ProbeKind {
-    match args.probes.protocol {
+    match args.probes.kind() {
         Some(kind) => kind,
         None if pace(args).is_some() && args.probes.port.is_none() && may_send_echo(target) => {
             ProbeKind::Icmp

@@ -24,6 +24,7 @@ mod fake_routers;
 mod faults;
 mod foreign;
 mod host;
+mod iperf3;
 mod lab;
 mod lab_spec;
 mod profile;

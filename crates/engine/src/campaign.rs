@@ -378,6 +378,7 @@ mod tests {
                 up_bytes,
                 down_bytes: 0,
                 transactions: 0,
+                flows: Vec::new(),
             };
             assert!(intervals.show(&live, &mut kept));
         }

@@ -38,8 +38,21 @@ pub struct CheckOptions {
     pub family: Option<Family>,
     /// One run each way, without intervals.
     pub quick: bool,
+    /// What is asked of the bulk transfers.
+    pub bulk: BulkOptions,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+/// What a user may ask of a check's bulk transfers.
+#[derive(Debug, Clone, Default)]
+pub struct BulkOptions {
+    /// Length of each, in place of what the path's round trips ask for.
+    pub time: Option<Duration>,
+    /// Flows of each; 1 without.
+    pub streams: Option<u32>,
+    /// Congestion control of the senders.
+    pub congestion: Option<String>,
 }
 
 /// Runs each way: the fewest of which the median has an interval of 95 %.
@@ -300,7 +313,7 @@ impl Examination<'_> {
 
     /// With so many runs each way to come, and something before them.
     fn say_time_left(&mut self, rtt: Duration, runs: usize, before: Duration) {
-        let (warm_up, time) = times(rtt);
+        let (warm_up, time) = self.times(rtt);
         let mut left = before + (warm_up + time + self.pace.beside()) * 2 * runs as u32;
         if again(self.check) {
             left += ROUTE_AGAIN;
@@ -320,6 +333,12 @@ impl Examination<'_> {
         }
     }
 
+    /// Of each bulk transfer: warm-up and length.
+    fn times(&self, rtt: Duration) -> (Duration, Duration) {
+        let (warm_up, time) = times(rtt);
+        (warm_up, self.options.bulk.time.unwrap_or(time))
+    }
+
     /// One bulk transfer with small requests beside it.
     fn bulk(
         &mut self,
@@ -327,9 +346,12 @@ impl Examination<'_> {
         rtt: Duration,
         leg: &mut Runs,
     ) -> Result<(), MeasureError> {
-        let (warm_up, time) = times(rtt);
+        let (warm_up, time) = self.times(rtt);
         let began = Instant::now();
-        let test = bulk(direction, time, warm_up, self.options.seed);
+        let mut test = bulk(direction, time, warm_up, self.options.seed);
+        let asked = &self.options.bulk;
+        test.streams = asked.streams.unwrap_or(1);
+        test.options.congestion.clone_from(&asked.congestion);
         let beside = probe(time, warm_up, self.options.seed);
         let probe = self.probe.as_mut();
         let (bulk, loaded) = thread::scope(|scope| {

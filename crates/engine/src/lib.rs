@@ -88,10 +88,12 @@ pub use capacity::{
     run_capacity_worker,
 };
 pub use category::Category;
-pub use check::{CheckOptions, check};
+pub use check::{BulkOptions, CheckOptions, check};
 pub use client::{Client, Live, Outcome, Profiles};
 pub use compare::{CompareObserver, CompareOptions, compare};
-pub use endpoint::{AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions};
+pub use endpoint::{
+    AccessError, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent, ServeOptions,
+};
 pub use error::MeasureError;
 pub use experiment::special::SpecialError;
 pub use experiment::{
@@ -104,7 +106,8 @@ pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as pr
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::LAB_PROCESS;
 pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
-pub use partner::{Foreign, Partner};
+pub use measure::live::{LiveFlow, LiveTcp};
+pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{
     DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,
 };

@@ -170,7 +170,7 @@ fn argument<C: Choice>(option: &'static TestOption) -> Arg {
         .long(option.key)
         .help(help::<C>(option))
         .help_heading(option.heading)
-        .aliases(option.alias);
+        .aliases(option.aliases);
     let argument = match option.short {
         Some(letter) => argument.short(letter),
         None => argument,
@@ -190,6 +190,7 @@ fn flag(option: &TestOption, shorthand: &'static Shorthand) -> Arg {
     let flag = Arg::new(id_of(shorthand))
         .help(shorthand.help)
         .help_heading(option.heading)
+        .aliases(shorthand.long)
         .action(ArgAction::SetTrue);
     match shorthand.typed.strip_prefix("--") {
         Some(long) => flag.long(long),

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, Span};
 use linerate_core::value::{Value, ValueKind};
 
 /// One of these words.
@@ -45,6 +45,15 @@ pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
         bail!("a rate is above 0, such as 90mbit");
     }
     Ok(rate)
+}
+
+/// Time of a run of `check`.
+pub(super) fn check_time(text: &str) -> anyhow::Result<Span> {
+    let time: Span = text.parse()?;
+    if !(0.5..=60.0).contains(&time.as_secs_f64()) {
+        bail!("it must be 500ms to 60s");
+    }
+    Ok(time)
 }
 
 /// An emulated path, with something said of it.

@@ -36,10 +36,15 @@ pub(crate) struct ListenOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
     /// Only IPv4
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(
+        short = '4',
+        alias = "ipv4",
+        alias = "version4",
+        conflicts_with = "ipv6"
+    )]
     pub(crate) ipv4: bool,
     /// Only IPv6
-    #[arg(short = '6')]
+    #[arg(short = '6', alias = "ipv6", alias = "version6")]
     pub(crate) ipv6: bool,
     /// Take a listening socket from standard input (inetd with wait) or systemd
     #[arg(long, conflicts_with_all = ["port", "bind", "ipv4", "ipv6", "json_stream"])]

@@ -69,21 +69,33 @@ pub(crate) struct PathOptions {
     #[arg(long, short, requires = "host", conflicts_with = "lab", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
     /// Only IPv4
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(
+        short = '4',
+        alias = "ipv4",
+        alias = "version4",
+        conflicts_with = "ipv6"
+    )]
     pub(crate) ipv4: bool,
     /// Only IPv6
-    #[arg(short = '6')]
+    #[arg(short = '6', alias = "ipv6", alias = "version6")]
     pub(crate) ipv6: bool,
     /// Local address to send from
     #[arg(
         long,
+        alias = "bind",
         value_name = "ADDRESS",
         requires = "host",
         conflicts_with = "lab"
     )]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
-    #[arg(long, value_name = "NAME", requires = "host", conflicts_with = "lab")]
+    #[arg(
+        long,
+        alias = "bind-dev",
+        value_name = "NAME",
+        requires = "host",
+        conflicts_with = "lab"
+    )]
     pub(crate) device: Option<String>,
     /// File with the endpoint's key: 64 hexadecimal digits
     #[arg(long, value_name = "FILE", requires = "host", conflicts_with = "lab")]
@@ -127,7 +139,7 @@ pub(crate) struct DocumentOptions {
     #[arg(short = 'v', long)]
     pub(crate) details: bool,
     /// Print the document as JSON
-    #[arg(long)]
+    #[arg(long, short_alias = 'J')]
     pub(crate) json: bool,
     /// Write the document as JSON to FILE, besides what is printed
     #[arg(long, value_name = "FILE")]

@@ -35,21 +35,30 @@ pub(crate) struct TraceArgs {
 pub(crate) struct ProbeOptions {
     /// udp, icmp or tcp (default udp; for rounds icmp where it is allowed)
     #[arg(long, value_parser = kind(), hide_possible_values = true)]
-    pub(crate) protocol: Option<ProbeKind>,
+    protocol: Option<ProbeKind>,
+    /// The same as --protocol icmp
+    #[arg(short = 'I', long, conflicts_with_all = ["protocol", "tcp", "udp"])]
+    icmp: bool,
+    /// The same as --protocol tcp
+    #[arg(short = 'T', long, conflicts_with_all = ["protocol", "udp"])]
+    tcp: bool,
+    /// The same as --protocol udp
+    #[arg(short = 'U', long, short_alias = 'u', conflicts_with = "protocol")]
+    udp: bool,
     /// Probes of each hop, 1 to 100 (default 3; 1 with --watch or --count)
     #[arg(long, short = 'q', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) queries: Option<u8>,
     /// The highest TTL, 1 to 255 (default 30)
-    #[arg(long, short = 'm', value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, short = 'm', aliases = ["max-hops", "max-ttl"], value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) hops: Option<u8>,
     /// The lowest TTL, 1 to 255 (default 1)
-    #[arg(long, short = 'f', value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, short = 'f', aliases = ["first-ttl", "first-hop"], value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) first: Option<u8>,
     /// Target port of TCP (default 443), first one of UDP (default 33434)
     #[arg(long, short, value_parser = clap::value_parser!(u16).range(1..=65_023))]
     pub(crate) port: Option<u16>,
     /// Length of each probe from the IP header on, bytes (default 60; 80 for IPv6)
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, alias = "psize", value_name = "BYTES")]
     pub(crate) size: Option<u16>,
     /// Code point of the probes: 0 to 63, or EF, AF41, CS1, LE, …
     #[arg(long, value_name = "DSCP")]
@@ -62,12 +71,24 @@ pub(crate) struct ProbeOptions {
     pub(crate) seed: Option<u64>,
 }
 
+impl ProbeOptions {
+    /// The kind of probe that was asked for, if one was.
+    pub(crate) fn kind(&self) -> Option<ProbeKind> {
+        match (self.icmp, self.tcp, self.udp) {
+            (true, ..) => Some(ProbeKind::Icmp),
+            (_, true, _) => Some(ProbeKind::Tcp),
+            (.., true) => Some(ProbeKind::Udp),
+            _ => self.protocol,
+        }
+    }
+}
+
 /// What is to be found out besides.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Findings")]
 pub(crate) struct FindingOptions {
     /// Addresses alone, no names
-    #[arg(short = 'n')]
+    #[arg(short = 'n', alias = "no-dns")]
     pub(crate) numeric: bool,
     /// Find all equal-cost paths, missing none at a router with 95 or 99 %
     #[arg(long, value_name = "95|99", num_args = 0..=1, require_equals = true, default_missing_value = "95",
@@ -104,7 +125,7 @@ pub(crate) struct RoundOptions {
     #[arg(long, conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) watch: bool,
     /// So many rounds, 1 to 2^40, then the report; with --watch it is shown meanwhile
-    #[arg(long, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
+    #[arg(long, short = 'c', alias = "report-cycles", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
           conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) count: Option<u64>,
     /// From one round to the next, 100ms to 1h (default 1s)
@@ -120,16 +141,16 @@ pub(crate) struct WayOptions {
     #[arg(long, value_name = "SPEC", conflicts_with = "host", value_parser = parsers::lab)]
     pub(crate) lab: Option<PathSpec>,
     /// Only IPv4
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(short = '4', alias = "ipv4", conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
     /// Only IPv6
-    #[arg(short = '6')]
+    #[arg(short = '6', alias = "ipv6")]
     pub(crate) ipv6: bool,
     /// Local address to send from
     #[arg(long, short = 's', value_name = "ADDRESS", conflicts_with = "lab")]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
-    #[arg(long, value_name = "NAME", conflicts_with = "lab")]
+    #[arg(long, alias = "interface", value_name = "NAME", conflicts_with = "lab")]
     pub(crate) device: Option<String>,
 }
 

@@ -24,43 +24,25 @@ pub(super) fn is_traffic(command: &str) -> bool {
 type Hints = &'static [(&'static [&'static str], &'static str)];
 
 const TRAFFIC: Hints = &[
-    (&["--udp"], "UDP is -u"),
     (
         &["--client", "-c", "-H"],
         "the host stands by itself, as in linerate stream HOST",
     ),
     (&["--server", "-s"], "the server is linerate serve"),
-    (&["--parallel"], "parallel flows are -P, or --streams"),
     (
         &["--bitrate", "--bandwidth"],
         "the rate of UDP is -b; a TCP flow has --pacing",
     ),
-    (&["--fq-rate"], "the pacing of each flow is --pacing"),
-    (
-        &["--reverse"],
-        "the reverse direction is -R, or --direction down",
-    ),
-    (
-        &["--length", "--len"],
-        "the size of a message is -l, or --size",
-    ),
-    (&["--set-mss"], "the maximum segment size is -M, or --mss"),
-    (&["--no-delay", "-D"], "TCP_NODELAY is -N, or --nodelay"),
-    (&["--blockcount", "-k"], "a number of messages is --count"),
+    (&["-D"], "TCP_NODELAY is -N, or --nodelay"),
+    (&["-k"], "a number of messages is --count"),
     (&["--num"], "a number of bytes is -n, or --total"),
     (
         &["--tos", "-S"],
         "the code point is --dscp, a quarter of the TOS byte",
     ),
-    (
-        &["--linux-congestion"],
-        "the congestion control is -C, or --congestion",
-    ),
-    (&["--version4"], "only IPv4 is -4"),
-    (&["--version6"], "only IPv6 is -6"),
-    (&["--bind", "-B"], "the local address is --source"),
-    (&["--bind-dev"], "the interface is --device"),
-    (&["-J"], "JSON is --json"),
+    (&["-B"], "the local address is --source"),
+    (&["--cport"], "the kernel chooses the port of each flow"),
+    (&["--verbose", "-V"], "the evidence is --details, or -v"),
     (&["--logfile"], "the document goes to a file by --output"),
     (
         &["--affinity", "-A"],
@@ -88,19 +70,10 @@ const TRACE: Hints = &[
         &["--report", "-r", "--report-wide"],
         "a report is what trace prints without --watch",
     ),
-    (&["--report-cycles"], "a number of rounds is --count"),
-    (&["--tcp", "-T"], "TCP probes are --protocol tcp"),
-    (&["--udp", "-U", "-u"], "UDP probes are --protocol udp"),
-    (&["--icmp", "-I"], "ICMP probes are --protocol icmp"),
-    (&["--max-hops", "--max-ttl"], "the highest TTL is --hops"),
-    (&["--first-ttl", "--first-hop"], "the lowest TTL is --first"),
-    (&["--no-dns"], "addresses without names are -n"),
     (
         &["--aslookup", "-z", "-A"],
         "AS numbers come from a table: --as-table FILE",
     ),
-    (&["--psize"], "the size of a probe is --size"),
-    (&["--interface"], "the interface is --device"),
 ];
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ pub struct TestOption {
     pub key: &'static str,
     /// Its letter on the command line.
     pub short: Option<char>,
-    /// Another name on the command line.
-    pub alias: Option<&'static str>,
+    /// Other names on the command line: those that iperf3 has.
+    pub aliases: &'static [&'static str],
     /// What stands for its value in a help text.
     pub value_name: &'static str,
     /// Which values it takes.
@@ -85,6 +85,8 @@ pub enum Default {
 pub struct Shorthand {
     /// As it is typed: `-R` or `--bidir`.
     pub typed: &'static str,
+    /// The same with two dashes, where it is a letter.
+    pub long: Option<&'static str>,
     /// What it stands for.
     pub value: &'static str,
     /// What it is, in a line.
@@ -436,7 +438,7 @@ const PLAIN: TestOption = TestOption {
     name: "",
     key: "",
     short: None,
-    alias: None,
+    aliases: &[],
     value_name: "N",
     kind: ValueKind::Switch,
     workloads: &[Workload::Stream, Workload::Rr, Workload::Crr],
@@ -595,18 +597,20 @@ options! {
     protocol "protocol": Protocol = test.protocol, ValueKind::Word(Protocol::WORDS), TestOption {
         value_name: "PROTOCOL",
         default: Default::Always("tcp"),
-        shorthands: &[Shorthand { typed: "-u", value: "udp", help: "The same as --protocol udp" }],
+        shorthands: &[Shorthand { typed: "-u", long: Some("udp"), value: "udp", help: "The same as --protocol udp" }],
         ..TRANSPORT
     };
     /// Flows in each direction
     streams "streams": u32 = test.streams, number(1, MAX_STREAMS as u64), TestOption {
         short: Some('P'),
+        aliases: &["parallel"],
         default: Default::Always("1"),
         ..TRANSPORT
     };
     /// Size of each message
     size "size": u64 = stream.message_bytes, MESSAGE, TestOption {
         short: Some('l'),
+        aliases: &["length", "len"],
         value_name: "SIZE",
         // iperf3's message over TCP, large enough that system calls cost little; and a datagram that with the
         // headers of UDP (8) and IPv6 (40) fits an MTU of 1500, as a TCP segment's payload does.
@@ -623,6 +627,7 @@ options! {
     };
     /// Instead of a time: messages or transactions of each flow
     count "count": u64 = (extent_count, |test, value| set_extent(test, value, Extent::Count)), number(1, 1 << 40), TestOption {
+        aliases: &["blockcount"],
         excludes: &["time", "bytes", "total"],
         ..PLAIN
     };
@@ -642,7 +647,7 @@ options! {
     /// Left out of the figures
     warm_up "warm-up": Span = test.warm_up, time(0), TestOption {
         short: Some('O'),
-        alias: Some("omit"),
+        aliases: &["omit"],
         value_name: "TIME",
         default: Default::Rule("time/10, at most 1s", default_warm_up),
         excludes: &["count", "bytes", "total", "whole"],
@@ -660,14 +665,15 @@ options! {
         value_name: "DIRECTION",
         default: Default::Always("up"),
         shorthands: &[
-            Shorthand { typed: "-R", value: "down", help: "The same as --direction down" },
-            Shorthand { typed: "--bidir", value: "both", help: "The same as --direction both" },
+            Shorthand { typed: "-R", long: Some("reverse"), value: "down", help: "The same as --direction down" },
+            Shorthand { typed: "--bidir", long: None, value: "both", help: "The same as --direction both" },
         ],
         ..STREAM
     };
     /// UDP: limit of each flow's payload rate
     rate "rate": BitRate = stream.rate_bps, RATE, TestOption {
         short: Some('b'),
+        aliases: &["bitrate", "bandwidth"],
         value_name: "RATE",
         over: Over::Udp("a TCP stream is limited by `pacing` or `write-rate`"),
         ..STREAM
@@ -677,7 +683,7 @@ options! {
         over: OF_UDP,
         default: Default::Rule("", default_offload),
         shorthands: &[
-            Shorthand { typed: "--no-offload", value: "off", help: "UDP: each datagram passes the kernel by itself" },
+            Shorthand { typed: "--no-offload", long: None, value: "off", help: "UDP: each datagram passes the kernel by itself" },
         ],
         ..STREAM
     };
@@ -779,6 +785,7 @@ options! {
     /// Maximum segment size (TCP_MAXSEG)
     mss "mss": u32 = socket.mss_bytes, MSS, TestOption {
         short: Some('M'),
+        aliases: &["set-mss"],
         value_name: "BYTES",
         over: OF_TCP_SOCKETS,
         treatment: Some(SocketTreatment {
@@ -792,6 +799,7 @@ options! {
     };
     /// Pacing rate of each TCP flow (SO_MAX_PACING_RATE)
     pacing "pacing": BitRate = socket.pacing_bps, ValueKind::Rate { least: 8_000, most: 8_000_000_000_000 }, TestOption {
+        aliases: &["fq-rate"],
         value_name: "RATE",
         over: Over::Tcp("give `rate`"),
         treatment: Some(SocketTreatment {
@@ -807,6 +815,7 @@ options! {
     /// Congestion control (TCP_CONGESTION), such as cubic, reno or bbr
     congestion "congestion": String = socket.congestion, ValueKind::Name, TestOption {
         short: Some('C'),
+        aliases: &["linux-congestion"],
         value_name: "NAME",
         over: OF_TCP_SOCKETS,
         treatment: Some(SocketTreatment {
@@ -822,6 +831,7 @@ options! {
     /// Send small segments at once (TCP_NODELAY); rr and crr always do
     nodelay "nodelay": bool = socket.nodelay, ValueKind::Switch, TestOption {
         short: Some('N'),
+        aliases: &["no-delay"],
         over: OF_TCP_SOCKETS,
         default: Default::Rule("", default_nodelay),
         treatment: Some(SocketTreatment {

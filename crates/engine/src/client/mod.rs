@@ -29,13 +29,14 @@ use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::measure::half::{Half, HalfEnd};
+use crate::measure::live::LiveFlow;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::{host, words};
 use linerate_core::units::End;
 
 /// How a run goes, for a progress line or a stream of intervals.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     /// Since the run began, warm-up included, seconds.
     pub at_s: f64,
@@ -47,6 +48,8 @@ pub struct Live {
     pub down_bytes: u64,
     /// Requests answered so far.
     pub transactions: u64,
+    /// Each flow, where the other end is another tool's server.
+    pub flows: Vec<LiveFlow>,
 }
 
 /// One run's outcome: whatever there is to record, and what ended it early.
@@ -476,6 +479,7 @@ fn live(half: &Half, remote: &Remote) -> Live {
         up_at_s: remote.progress.at_s,
         down_bytes: here.received_bytes,
         transactions: half.messages(),
+        flows: Vec::new(),
     }
 }
 

@@ -83,6 +83,7 @@ impl Acceptor {
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
                 allow_profiles: endpoint.options.allow_profiles,
+                live: endpoint.options.live,
                 key: endpoint.options.key,
                 iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),

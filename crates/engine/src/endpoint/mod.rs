@@ -33,6 +33,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_core::plan::Test;
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
 use linerate_core::units::Family;
@@ -41,6 +42,8 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};
 use crate::error::MeasureError;
+use crate::measure::live::LiveFlow;
+use crate::partner::Accounts;
 use crate::stop::Stop;
 
 /// Connections that wait to be accepted.
@@ -75,6 +78,8 @@ pub struct ServeOptions {
     pub allow_profiles: bool,
     /// End after one session.
     pub one_off: bool,
+    /// Tell of iperf3's clients while their tests run, this often.
+    pub live: Option<Duration>,
     /// Serve netperf's clients too, on a port of their own.
     pub netperf: Option<NetperfOptions>,
     /// Port of a sink for ttcp's streams and datagrams.
@@ -107,6 +112,7 @@ impl ServeOptions {
             allow_treatments: false,
             allow_profiles: true,
             one_off: false,
+            live: None,
             netperf: None,
             ttcp_sink: None,
             ttcp_source: None,
@@ -141,6 +147,21 @@ impl ServeOptions {
     }
 }
 
+/// The test of an iperf3's client at a moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Running {
+    /// What is run, seen from the client.
+    pub test: Test,
+    /// What the client calls it.
+    pub cookie: String,
+    /// Since it began, seconds.
+    pub at_s: f64,
+    /// Each flow.
+    pub flows: Vec<LiveFlow>,
+    /// What both ends say of it; it is over.
+    pub accounts: Option<Accounts>,
+}
+
 /// What happens at an endpoint, for its log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServeEvent {
@@ -164,6 +185,13 @@ pub enum ServeEvent {
         summary: String,
         /// What this end has seen of it, with its verdict.
         record: Box<Record>,
+    },
+    /// How the test of an iperf3's client goes, where [`ServeOptions::live`] asks for it.
+    Running {
+        /// The client.
+        peer: SocketAddr,
+        /// The test.
+        running: Box<Running>,
     },
     /// A client has changed this host.
     Treated {

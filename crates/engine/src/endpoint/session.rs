@@ -57,6 +57,8 @@ pub(super) struct Context {
     pub(super) budget: Budget,
     /// Clients may have this host profiled while their tests run.
     pub(super) allow_profiles: bool,
+    /// How often the log is told of a running test of iperf3's.
+    pub(super) live: Option<Duration>,
     pub(super) clients: Clients,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,

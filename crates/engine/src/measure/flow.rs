@@ -58,6 +58,8 @@ pub(crate) struct Counters {
     last_ns: AtomicU64,
     paced_ns: AtomicU64,
     corrupted: AtomicU64,
+    lost: AtomicU64,
+    jitter_ns: AtomicU64,
     tid: AtomicI32,
     done: AtomicBool,
 }
@@ -102,6 +104,17 @@ impl Counters {
 
     pub(crate) fn set_corrupted(&self, bytes: u64) {
         self.corrupted.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Datagrams lost in the measured time so far, and the jitter of those that came, ns.
+    pub(crate) fn loss(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.lost), load(&self.jitter_ns))
+    }
+
+    pub(crate) fn set_loss(&self, lost: u64, jitter_ns: u64) {
+        self.lost.store(lost, Ordering::Relaxed);
+        self.jitter_ns.store(jitter_ns, Ordering::Relaxed);
     }
 
     /// Thread that works on the flow; 0 before it runs.

@@ -14,6 +14,7 @@ use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
 use super::flow::{Flow, FlowSocket};
+use super::live::LiveFlow;
 use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
@@ -143,7 +144,7 @@ impl Half {
     pub(crate) fn progress(&self) -> Progress {
         let received = self.shared.flows.iter().filter(|flow| !flow.sends);
         Progress {
-            at_s: Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64(),
+            at_s: self.at_s(),
             received_bytes: received.map(|flow| flow.counters.bytes()).sum(),
         }
     }
@@ -152,6 +153,16 @@ impl Half {
     pub(crate) fn sent_bytes(&self) -> u64 {
         let senders = self.shared.flows.iter().filter(|flow| flow.sends);
         senders.map(|flow| flow.counters.bytes()).sum()
+    }
+
+    /// Since it began, seconds.
+    pub(crate) fn at_s(&self) -> f64 {
+        Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64()
+    }
+
+    /// Each flow as it stands now.
+    pub(crate) fn flows(&self) -> Vec<LiveFlow> {
+        self.shared.flows.iter().map(LiveFlow::from).collect()
     }
 
     /// Whether the peer's kernel has acknowledged all that this end's TCP senders have sent.

@@ -5,6 +5,7 @@ mod crr;
 mod exchange;
 pub(crate) mod flow;
 pub(crate) mod half;
+pub(crate) mod live;
 mod meter;
 pub(crate) mod options;
 mod outcome;

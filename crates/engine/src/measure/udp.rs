@@ -312,6 +312,9 @@ pub(crate) fn receive(
         let goes_on = receiver.take(&batch, arrived);
         calls += 1;
         flow.counters.set(receiver.bytes, receiver.datagrams);
+        let jitter_ns = receiver.jitter.ns().unwrap_or(0.0);
+        let lost = receiver.tracker.counts().lost;
+        flow.counters.set_loss(lost, jitter_ns as u64);
         if !goes_on {
             break;
         }

@@ -18,8 +18,10 @@ use linerate_core::record::{Record, Status};
 use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{DEFAULT_PORT, Family};
+use linerate_sys::tcp_info::TcpInfo;
 
-use self::iperf3::Iperf3;
+pub use self::iperf3::Accounts;
+use self::iperf3::{BUSY_FOR, Iperf3};
 use self::netperf::Netperf;
 use crate::campaign::{self, Campaign, Observer};
 use crate::client::{Client, Live, Outcome, Profiles};
@@ -93,7 +95,9 @@ impl Partner {
             return Err(MeasureError::NoKey { host, tool });
         }
         let server = match tool {
-            Tool::Iperf3 => Iperf3::find(target, stop).map(|found| Server::Iperf3(Box::new(found))),
+            Tool::Iperf3 => {
+                Iperf3::find(target, stop, BUSY_FOR).map(|found| Server::Iperf3(Box::new(found)))
+            }
             Tool::Netperf => {
                 Netperf::find(target, stop).map(|found| Server::Netperf(Box::new(found)))
             }
@@ -158,6 +162,15 @@ impl Partner {
 }
 
 impl Foreign {
+    /// Connects to an iperf3 server, or to an endpoint that is to act as one. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; one that does not listen is not waited for.
+    pub fn iperf3(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        let found = Iperf3::find(target, stop, Duration::ZERO)?;
+        Ok(Self(Server::Iperf3(Box::new(found))))
+    }
+
     fn tool(&self) -> Tool {
         match &self.0 {
             Server::Iperf3(_) => Tool::Iperf3,
@@ -170,6 +183,40 @@ impl Foreign {
         self.found().peer
     }
 
+    /// What an iperf3 server's next test is called.
+    pub fn cookie(&self) -> Option<&str> {
+        let letters = &self.as_iperf3()?.cookie.0;
+        std::str::from_utf8(letters.strip_suffix(&[0])?).ok()
+    }
+
+    /// Segment size of the connection to an iperf3 server, bytes.
+    pub fn mss(&self) -> Option<u32> {
+        let info = TcpInfo::read(self.as_iperf3()?.first.as_ref()?).ok()?;
+        Some(info.snd_mss).filter(|mss| *mss > 0)
+    }
+
+    /// An iperf3 server is to send what it prints.
+    pub fn want_output(&mut self) {
+        if let Server::Iperf3(iperf3) = &mut self.0 {
+            iperf3.wants_output = true;
+        }
+    }
+
+    /// What both ends said of the last test with an iperf3 server.
+    pub fn take_accounts(&mut self) -> Option<Accounts> {
+        match &mut self.0 {
+            Server::Iperf3(iperf3) => iperf3.accounts.take(),
+            Server::Netperf(_) => None,
+        }
+    }
+
+    fn as_iperf3(&self) -> Option<&Iperf3> {
+        match &self.0 {
+            Server::Iperf3(iperf3) => Some(iperf3),
+            Server::Netperf(_) => None,
+        }
+    }
+
     fn found(&self) -> &Found {
         match &self.0 {
             Server::Iperf3(iperf3) => &iperf3.found,
@@ -177,7 +224,11 @@ impl Foreign {
         }
     }
 
-    fn run(
+    /// As [`Partner::run`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run(
         &mut self,
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
@@ -243,6 +294,7 @@ fn live(half: &Half) -> Live {
         up_at_s: here.at_s,
         down_bytes: here.received_bytes,
         transactions: half.messages(),
+        flows: half.flows(),
     }
 }
 

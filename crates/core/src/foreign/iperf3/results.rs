@@ -59,6 +59,10 @@ struct Raw {
     sender_has_retransmits: Value,
     #[serde(default)]
     congestion_used: Value,
+    #[serde(default)]
+    server_output_text: Option<Value>,
+    #[serde(default)]
+    server_output_json: Option<Value>,
     streams: Vec<RawStream>,
 }
 
@@ -126,7 +130,10 @@ impl Results {
             has_retransmits: count_if_known(&raw.sender_has_retransmits).map(|has| has == 1),
             congestion,
             streams,
-            output: None,
+            output: match (raw.server_output_text, raw.server_output_json) {
+                (Some(Value::String(text)), _) => Some(text),
+                (_, json) => json.map(|json| json.to_string()),
+            },
         })
     }
 

@@ -18,11 +18,11 @@ use linerate_core::foreign::{Encounter, Tool};
 use linerate_core::plan::Test;
 use linerate_core::wire::Token;
 
-use super::ServeEvent;
 use super::budget::Claim;
 use super::clients::Presence;
 use super::occupancy::Place;
 use super::session::Context;
+use super::{Running, ServeEvent};
 use crate::words;
 
 pub(super) use self::ports::Ports;
@@ -148,6 +148,13 @@ impl Guest {
             summary,
             record,
         });
+    }
+
+    /// Tells the log of a running test.
+    pub(super) fn tell_running(&self, running: Running) {
+        let running = Box::new(running);
+        let peer = self.peer;
+        (self.context.log)(ServeEvent::Running { peer, running });
     }
 
     /// It is gone: with a goodbye, or for a reason.

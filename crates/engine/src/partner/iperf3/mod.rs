@@ -22,6 +22,7 @@ use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::half::Half;
+use crate::measure::live::until_interval;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
@@ -31,7 +32,7 @@ use linerate_core::units::End;
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
 /// A server that has just had another client, or linerate's own greeting, is busy for a moment.
-const BUSY_FOR: Duration = Duration::from_secs(2);
+pub(super) const BUSY_FOR: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
 /// After the last datagram was sent, for those still in flight.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -46,7 +47,22 @@ const TAKEN: Duration = Duration::from_millis(50);
 pub(super) struct Iperf3 {
     pub(super) found: Found,
     /// A connection on which nothing was said yet.
-    first: Option<TcpStream>,
+    pub(super) first: Option<TcpStream>,
+    /// What the next test is called.
+    pub(super) cookie: Cookie,
+    /// The server is to send what it prints.
+    pub(super) wants_output: bool,
+    /// What both ends said of the last test.
+    pub(super) accounts: Option<Accounts>,
+}
+
+/// What both ends of a test said of it, in iperf3's own words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accounts {
+    /// This end.
+    pub here: Results,
+    /// The other end, if it said anything credible.
+    pub there: Option<Results>,
 }
 
 /// A test that is running.
@@ -65,8 +81,12 @@ impl Iperf3 {
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
-    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let until = now() + BUSY_FOR;
+    pub(super) fn find(
+        target: Target,
+        stop: Stop,
+        patience: Duration,
+    ) -> Result<Self, MeasureError> {
+        let until = now() + patience;
         let (stream, peer, connect_time) = loop {
             match connect_first(&target, &stop) {
                 Err(error) if error.is_refused_connection() && now() < until => {
@@ -78,6 +98,9 @@ impl Iperf3 {
         Ok(Self {
             found: Found::new(target, peer, connect_time, stop),
             first: Some(stream),
+            cookie: random_cookie()?,
+            wants_output: false,
+            accounts: None,
         })
     }
 
@@ -91,7 +114,8 @@ impl Iperf3 {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        let adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
+        let mut adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
+        adapted.params.wants_output = self.wants_output;
         let until = now() + BUSY_FOR;
         let mut run = loop {
             let first = self.first.take();
@@ -116,7 +140,9 @@ impl Iperf3 {
         let half = Half::start_marked(End::Client, &test, marks, None, flows, FlowSource::Bound)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = run.watch(&half, observe);
-        let ended = run.conclude(half, watched);
+        let (ended, accounts) = run.conclude(half, watched);
+        self.accounts = Some(accounts);
+        self.cookie = random_cookie()?;
         Ok(self.found.outcome(Tool::Iperf3, test, started_at, ended))
     }
 
@@ -126,7 +152,7 @@ impl Iperf3 {
             Some(stream) => stream,
             None => connect_first(&self.found.target, &self.found.stop)?.0,
         };
-        let cookie = random_cookie()?;
+        let cookie = self.cookie;
         let mut run = Run {
             server: &self.found,
             session: Session::new(now(), cookie, adapted.params.clone()),
@@ -213,8 +239,12 @@ impl Run<'_> {
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<(), MeasureError> {
         let mut over_since = None;
+        if !observe(&live(half)) {
+            return Err(MeasureError::Interrupted);
+        }
         loop {
-            self.pump(half.patience());
+            let (interval, _) = until_interval(&self.adapted.test, half.at_s());
+            self.pump(half.patience().min(interval));
             if let Some(ClientEvent::Failed(error)) = self.session.poll_event() {
                 return Err(self.error(error));
             }
@@ -257,7 +287,7 @@ impl Run<'_> {
 
     /// Ends the test at both ends and takes both accounts. Also after an interruption: there is
     /// something to report.
-    fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> Ended {
+    fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> (Ended, Accounts) {
         half.request_stop();
         self.session.end(now());
         let asked = self.await_report();
@@ -267,18 +297,26 @@ impl Run<'_> {
             self.server.target.device.as_deref(),
         );
         let here = half.stop(facts).report;
-        let there = asked.and_then(|()| self.exchange(&here));
+        let own = Results::of_half(&here, &self.adapted.test);
+        let there = asked.and_then(|()| self.exchange(&here, &own));
+        let accounts = Accounts {
+            here: own,
+            there: there.as_ref().ok().cloned(),
+        };
+        let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
+        let there = there.map(|results| results.to_half(&here, counted));
         let (there, error) = match (there, watched) {
             (Ok(there), Ok(())) => (Some(there), None),
             (Ok(there), Err(error)) => (Some(there), Some(error)),
             (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
         };
-        Ended {
+        let ended = Ended {
             here,
             there,
             exchange: None,
             error,
-        }
+        };
+        (ended, accounts)
     }
 
     fn await_report(&mut self) -> Result<(), MeasureError> {
@@ -295,19 +333,15 @@ impl Run<'_> {
         }
     }
 
-    fn exchange(&mut self, here: &HalfReport) -> Result<HalfReport, MeasureError> {
-        let results = Results::of_half(here, &self.adapted.test);
-        self.session.report(now(), &results);
+    fn exchange(&mut self, here: &HalfReport, own: &Results) -> Result<Results, MeasureError> {
+        self.session.report(now(), own);
         let there = loop {
             match self.session.poll_event() {
                 Some(ClientEvent::Results(results)) if !results.is_possible(here) => {
                     let what = "counts that this test cannot have had";
                     return Err(self.error(ClientError::Results(what.to_owned())));
                 }
-                Some(ClientEvent::Results(results)) => {
-                    let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
-                    break results.to_half(here, counted);
-                }
+                Some(ClientEvent::Results(results)) => break *results,
                 Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
                 Some(_) => {}
                 None => self.pump(TICK),

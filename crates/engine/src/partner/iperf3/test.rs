@@ -1,7 +1,9 @@
 //! linerate's test as one of iperf3's.
 
 use linerate_core::foreign::iperf3::{Layout, Params, Transport};
-use linerate_core::plan::{Direction, Extent, Protocol, SendMethod, StreamTest, Test, Traffic};
+use linerate_core::plan::{
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, StreamTest, Test, Traffic,
+};
 use linerate_core::units::{BitRate, ByteCount, Span};
 
 /// A test as this end drives it, and as the server is asked for it.
@@ -75,7 +77,7 @@ fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
         tos: options.dscp.map_or(0, |dscp| dscp.octet()),
         congestion: options.congestion.clone(),
         zerocopy: stream.send == SendMethod::ZeroCopy,
-        discard: false,
+        discard: stream.receive == ReceiveMethod::Discard,
         wants_output: false,
         token: None,
         version: Some(format!("linerate-{}", env!("CARGO_PKG_VERSION"))),

@@ -18,13 +18,16 @@ use super::calls::Call;
 use super::output;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
+use crate::endpoint::Running;
 use crate::endpoint::foreign::Guest;
 use crate::endpoint::terms::{can_do, owners_limit, prepare, within_rate};
 use crate::host;
 use crate::measure::flow::Flow;
 use crate::measure::half::Half;
+use crate::measure::live::{LiveFlow, until_interval};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
+use crate::partner::Accounts;
 use linerate_core::units::End;
 
 /// How often a session that waits for flows, or for the last bytes, looks at them.
@@ -56,6 +59,8 @@ pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) 
         guest,
         local,
         call,
+        cookie,
+        live: None,
         stage: Stage::Idle,
         asked: None,
         started_at: String::new(),
@@ -142,6 +147,9 @@ struct Session {
     /// Where the client has reached the endpoint.
     local: SocketAddr,
     call: Call,
+    cookie: Cookie,
+    /// Intervals that the log was told of; `None` before the test runs.
+    live: Option<u64>,
     server: Server,
     stage: Stage,
     asked: Option<Asked>,
@@ -213,7 +221,7 @@ impl Session {
         let tick = match &self.stage {
             Stage::Idle => IDLE_TICK,
             Stage::Queueing { .. } | Stage::Opening { .. } | Stage::Draining { .. } => TICK,
-            Stage::Running { half, .. } => half.patience(),
+            Stage::Running { half, .. } => self.until_interval(half),
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -301,6 +309,7 @@ impl Session {
                     let why = format!("nothing came for {} s", SILENCE.as_secs());
                     self.server.refuse(ErrorCode::NO_MESSAGE, why);
                 }
+                self.tell_intervals(&half);
                 self.stage = Stage::Running { half, heard };
             }
             Stage::Draining {
@@ -425,6 +434,9 @@ impl Session {
     }
 
     fn stop(&mut self, half: Half) -> HalfReport {
+        if self.live.is_some() {
+            self.tell_running(half.at_s(), half.flows(), None);
+        }
         // At once: what comes while the host is looked at is no longer of the test.
         half.request_stop();
         let mut report = half.stop(host::facts(Some(self.guest.peer().ip()))).report;
@@ -434,11 +446,55 @@ impl Session {
         report
     }
 
+    /// How long a running half can be left alone.
+    fn until_interval(&self, half: &Half) -> Duration {
+        match self.live_test() {
+            Some(test) => half.patience().min(until_interval(&test, half.at_s()).0),
+            None => half.patience(),
+        }
+    }
+
+    /// The test with the intervals that the log wants, if it wants any.
+    fn live_test(&self) -> Option<Test> {
+        let interval = Span(self.guest.context().live?);
+        let test = self.asked.as_ref()?.test.clone();
+        Some(Test { interval, ..test })
+    }
+
+    /// Tells the log of a half at its beginning and after each interval.
+    fn tell_intervals(&mut self, half: &Half) {
+        let Some(test) = self.live_test() else {
+            return;
+        };
+        let (_, over) = until_interval(&test, half.at_s());
+        if self.live.replace(over) != Some(over) {
+            self.tell_running(half.at_s(), half.flows(), None);
+        }
+    }
+
+    fn tell_running(&self, at_s: f64, flows: Vec<LiveFlow>, accounts: Option<Accounts>) {
+        if let Some(test) = self.live_test() {
+            let letters = self.cookie.0.strip_suffix(&[0]).unwrap_or_default();
+            self.guest.tell_running(Running {
+                test,
+                cookie: String::from_utf8_lossy(letters).into_owned(),
+                at_s,
+                flows,
+                accounts,
+            });
+        }
+    }
+
     /// Leaves the record of what has been measured, if anything has.
     fn record(&mut self, results: Option<&Results>) {
         let (Some((here, status)), Some(asked)) = (self.account.take(), &self.asked) else {
             return;
         };
+        let accounts = Accounts {
+            here: Results::of_half(&here, &asked.test),
+            there: results.cloned(),
+        };
+        self.tell_running(0.0, Vec::new(), Some(accounts));
         let local = self.local;
         self.guest.tested(Encounter {
             tool: Tool::Iperf3,

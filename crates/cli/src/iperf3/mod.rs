@@ -1,0 +1,61 @@
+//! `linerate iperf3 …`, or the program under the name `iperf3`: iperf3's command line, text, JSON and
+//! exit status, over linerate's own tests.
+//!
+//! The client speaks iperf3's protocol with whatever answers, a real iperf3 or `linerate serve`; the
+//! server is linerate's endpoint, for one client at a time.
+
+mod args;
+mod client;
+mod course;
+mod json;
+mod page;
+mod server;
+mod text;
+mod words;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+use self::args::{Asked, Misuse};
+
+/// The words after the command, where the program was called as iperf3.
+pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    match words {
+        [_, rest @ ..] if name.is_some_and(|name| name == "iperf3") => Some(rest.to_vec()),
+        [_, command, rest @ ..] if command == "iperf3" => Some(rest.to_vec()),
+        [_, help, command] if help == "help" && command == "iperf3" => Some(vec!["-h".into()]),
+        _ => None,
+    }
+}
+
+/// Does what iperf3 would; the exit status.
+pub(crate) fn execute(words: &[OsString]) -> u8 {
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    match args::parse(&words) {
+        Ok(Asked::Help) => print(words::HELP),
+        Ok(Asked::Version) => print(&format!("{}\n{}\n", words::version(), words::system())),
+        Ok(Asked::Client(options)) => client::run(&options),
+        Ok(Asked::Server(options)) => server::run(&options, &words),
+        Err(misuse) => refuse(&misuse),
+    }
+}
+
+fn print(text: &str) -> u8 {
+    u8::from(std::io::stdout().write_all(text.as_bytes()).is_err())
+}
+
+/// iperf3 has 1 for everything that is wrong.
+fn refuse(misuse: &Misuse) -> u8 {
+    let line = match misuse {
+        Misuse::Getopt(words) => words.clone(),
+        Misuse::Parameter(words) => format!("parameter error - {words}"),
+    };
+    // Where stderr cannot be written, the exit status is all that can be said.
+    let _ = write!(std::io::stderr(), "iperf3: {line}\n\n{}", words::USAGE);
+    1
+}

@@ -1,0 +1,170 @@
+//! What iperf3 says of itself, of this host and of what went wrong.
+
+use std::fs;
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use linerate_engine::MeasureError;
+
+/// The iperf3 whose command line and output these are.
+const LIKE: &str = "3.21";
+
+/// `iperf 3.21 (linerate 0.1.0)`
+pub(super) fn version() -> String {
+    format!("iperf {LIKE} (linerate {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// As `uname -a` has it, less the name of the distribution.
+pub(super) fn system() -> String {
+    let names = ["ostype", "hostname", "osrelease", "version"];
+    let parts = names.map(|name| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+        text.unwrap_or_default().trim().to_owned()
+    });
+    format!("{} {}", parts.join(" "), std::env::consts::ARCH)
+}
+
+/// The time as RFC 1123 writes it, seconds and milliseconds since 1970.
+pub(super) fn now() -> (String, u64, u64) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let milliseconds = since.map_or(0, |since| since.as_millis() as u64);
+    let seconds = milliseconds / 1000;
+    (date(seconds), seconds, milliseconds)
+}
+
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": a year that begins in March.
+fn date(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb",
+    ];
+    let days = seconds / 86_400;
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era + u64::from(month >= 10);
+    let of_day = seconds % 86_400;
+    format!(
+        "{}, {day:02} {} {year} {:02}:{:02}:{:02} GMT",
+        DAYS[(days % 7) as usize],
+        MONTHS[month as usize],
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+/// An error of a test, in iperf3's words where it has some.
+pub(super) fn error(error: &MeasureError) -> String {
+    match error {
+        MeasureError::Connect { reason, .. } => no_connection(&kernels(reason)),
+        error if error.is_busy() => "the server is busy running a test. try again later".into(),
+        MeasureError::Host { what, source } => format!("{what}: {}", kernels(source)),
+        error => error.to_string(),
+    }
+}
+
+/// Nothing answers there.
+pub(super) fn no_connection(why: &str) -> String {
+    format!(
+        "unable to connect to server - server may have stopped running or use a different port, \
+         firewall issue, etc.: {why}"
+    )
+}
+
+/// The kernel's word for an error, without its number.
+pub(super) fn kernels(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return "Connection timed out".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    // Of a name that is not found the standard library says more than the resolver.
+    let text = text.rsplit(": ").next().unwrap_or_default();
+    text.to_owned()
+}
+
+/// What stands behind an error of the command line.
+pub(super) const USAGE: &str = "\
+Usage: iperf3 [-s|-c host] [options]
+Try `iperf3 --help' for more information.
+";
+
+/// What `--help` prints.
+pub(super) const HELP: &str = "\
+Usage: iperf3 [-s|-c host] [options]
+       iperf3 [-h|--help] [-v|--version]
+
+Server or client:
+  -p, --port      #         server port to listen on/connect to
+  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits
+  -i, --interval  #         seconds between periodic throughput reports
+  -I, --pidfile file        write PID file
+  -B, --bind <host>[%<dev>] bind to the interface of the address <host>
+  --bind-dev <dev>          bind to the network interface
+  -V, --verbose             more detailed output
+  -J, --json                output in JSON format
+  --json-stream             output in line-delimited JSON format
+  --json-stream-full-output the whole document as well, after --json-stream
+  --logfile f               send output to a log file
+  -4, --version4            only use IPv4
+  -6, --version6            only use IPv6
+  --no-verdict              without linerate's line: the bottleneck
+  -v, --version             show version information and quit
+  -h, --help                show this message and quit
+Server:
+  -s, --server              run in server mode
+  -D, --daemon              run the server as a daemon
+  -1, --one-off             handle one client connection then exit
+  --server-bitrate-limit #[KMG]   total bit rate limit (default 0 = no limit)
+  --server-max-duration #   longest test, in seconds
+  --rsa-private-key-path    path to the RSA private key
+  --authorized-users-path   path to the file of users and passwords
+  --use-pkcs1-padding       use PKCS1 padding
+Client:
+  -c, --client <host>[%<dev>] run in client mode, connecting to <host>
+  -u, --udp                 use UDP rather than TCP
+  --connect-timeout #       timeout for control connection setup (ms)
+  -b, --bitrate #[KMG]      target bitrate in bits/sec (0 for unlimited)
+                            (default 1 Mbit/sec for UDP, unlimited for TCP)
+  --fq-rate #[KMG]          the kernel's pacing rate in bits/sec
+  -t, --time      #         time in seconds to transmit for (default 10 secs)
+  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)
+  -k, --blockcount #[KMG]   number of blocks to transmit (instead of -t or -n)
+  -l, --length    #[KMG]    length of buffer to read or write
+                            (default 128 KB for TCP, the MSS for UDP)
+  -P, --parallel  #         number of parallel client streams to run
+  -R, --reverse             the server sends, the client receives
+  --bidir                   both send and receive
+  -w, --window    #[KMG]    set send/receive socket buffer sizes
+  -C, --congestion <algo>   set TCP congestion control algorithm
+  -M, --set-mss   #         set TCP maximum segment size (MTU - 40 bytes)
+  -N, --no-delay            set TCP no delay, disabling Nagle's algorithm
+  -S, --tos N               set the IP type of service, 0-255
+  --dscp N or --dscp val    set the IP dscp value, either 0-63 or symbolic
+  -Z, --zerocopy            use a 'zero copy' method of sending data
+  --skip-rx-copy            ignore received data in the kernel (MSG_TRUNC)
+  -O, --omit N              leave out the first N seconds
+  -T, --title str           prefix every output line with this string
+  --extra-data str          data string to include in JSON
+  --get-server-output       get results from server
+  --gsro                    UDP segmentation and receive offload
+
+[KMG] indicates options that support a K/M/G suffix for kilo-, mega-, or giga-
+This is linerate with iperf3's command line; `linerate -h` has its own.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_written_as_rfc_1123_has_it() {
+        assert_eq!(date(1_795_432_931), "Mon, 23 Nov 2026 11:22:11 GMT");
+        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+    }
+}

@@ -1,0 +1,451 @@
+//! `linerate iperf3` beside the real one: the same command lines mean the same and end with the same
+//! status, and the documents have the same keys with values of the same types.
+
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+use linerate_testkit::{Need, eventually, skip};
+use serde_json::Value;
+
+use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
+
+/// Both programs, ours first; `None` where the real one is missing.
+fn both() -> Option<[Command; 2]> {
+    let real = Command::new("iperf3").arg("--version").output();
+    if real.is_err() {
+        skip(Need::Iperf3, "needs iperf3: apt-get install iperf3");
+        return None;
+    }
+    Some([ours(), Command::new("iperf3")])
+}
+
+fn ours() -> Command {
+    let mut ours = Command::new(PROGRAM);
+    ours.arg("iperf3");
+    ours
+}
+
+fn run(mut program: Command, arguments: &[&str]) -> Output {
+    program.args(arguments).stdin(Stdio::null());
+    ended_within(spawn(program), PATIENCE)
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {output:?}"))
+}
+
+/// An endpoint as `-c HOST -p PORT`.
+fn way_to(served: &Served) -> [String; 4] {
+    let port = served.address.rsplit(':').next().expect("a port");
+    ["-c".into(), "127.0.0.1".into(), "-p".into(), port.into()]
+}
+
+/// Command lines of tests that are made. All end by an amount that takes a moment, or in a second.
+const MADE: &[&str] = &[
+    "-n 100K",
+    "-n 100000",
+    "--bytes 0.5M",
+    "-n64k -l 8K",
+    "-k 3",
+    "-k 10 -l 1024",
+    "--blockcount=4 --length=64K",
+    "-n 100K -R",
+    "-Rn 100K",
+    "--reverse --bytes 100K",
+    "--rev --byt 100K",
+    "-n 100K -P 2",
+    "-n 100K --parallel 3 -R",
+    "-n 100K --bidir",
+    "-n 100K -N",
+    "-n 100K -M 1000",
+    "--set-mss=900 -n 10K --no-delay",
+    "-n 100K -w 64K",
+    "--window 128000 -n 100K",
+    "-n 100K -C reno",
+    "--congestion cubic -n 100K",
+    "-n 100K -S 0x20",
+    "-n 100K -S 040 -4",
+    "-n 100K --tos 184",
+    "-n 100K --dscp ef",
+    "-n 100K --dscp 46",
+    "-n 100K --dscp AF21",
+    "-n 100K -b 100M",
+    "-n 100K --bitrate 0.1G",
+    "-n 100K --fq-rate 1G",
+    "-n 100K -Z",
+    "-n 100K -i 0",
+    "-n 100K -i 0.5 -f m",
+    "-n 100K -T a-title --extra-data more",
+    "-n 100K -B 127.0.0.1",
+    "-n 100K --connect-timeout 2000",
+    "-u -n 20K -b 1M",
+    "-u -n 10K -l 1000 -b 10m",
+    "-u -k 5 -l 500",
+    "-u -n 20K -b 2M -R",
+    "-u -b 0 -k 10 -l 1200",
+    "-u --udp-counters-64bit -n 20K -b 5M",
+    "-t 1 -b 1M",
+    "--time 1 --interval 0.5 --bandwidth 2M",
+    "-t1 -O1 -b 1M",
+    "-n 100K extra words",
+];
+
+#[test]
+fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
+    if both().is_none() {
+        return;
+    }
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    for line in MADE {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let arguments = [&way[..], &words, &["-J"]].concat();
+        let outputs = both()
+            .expect("it was there")
+            .map(|program| run(program, &arguments));
+        let [ours, real] = outputs;
+        assert_eq!(
+            ours.status.code(),
+            real.status.code(),
+            "{line}: {ours:?} {real:?}"
+        );
+        assert_eq!(real.status.code(), Some(0), "{line}: {real:?}");
+        let [ours, real] = [json(&ours), json(&real)];
+        let asked = real["start"]["test_start"].as_object().expect("an object");
+        for (key, value) in asked {
+            // Without -l datagrams are as long as the path's segments, which the window bounds here.
+            if key == "blksize" && words.contains(&"-u") && !words.contains(&"-l") {
+                continue;
+            }
+            let is_close = key == "bytes" || key == "blocks";
+            let own = &ours["start"]["test_start"][key];
+            if is_close {
+                // linerate shares an amount out to streams of whole bytes.
+                let [own, value] = [own, value].map(|value| value.as_u64().unwrap_or(u64::MAX));
+                assert!(
+                    own >= value && own <= value + 3,
+                    "{line}: {key} {own} {value}"
+                );
+            } else {
+                assert_eq!(own, value, "{line}: {key}");
+            }
+        }
+        assert_eq!(ours["title"], real["title"], "{line}");
+    }
+}
+
+/// Command lines that are refused.
+const REFUSED: &[&str] = &[
+    "",
+    "-s -c localhost",
+    "-c localhost -s",
+    "-s -u",
+    "-s -t 5",
+    "-c localhost -1",
+    "-c localhost -D",
+    "-c localhost -p 0",
+    "-c localhost -p 65536",
+    "-c localhost -t 86401",
+    "-c localhost -i 0.01",
+    "-c localhost -i 61",
+    "-c localhost -l 2M",
+    "-c localhost -u -l 70000",
+    "-c localhost -u -l 8",
+    "-c localhost -M 40000",
+    "-c localhost -w 1G",
+    "-c localhost -O 601",
+    "-c localhost -S 256",
+    "-c localhost -S x",
+    "-c localhost -f q",
+    "-c localhost -t 5 -n 1M",
+    "-c localhost -n 1M -k 5",
+    "-c localhost -R --bidir",
+    "-c localhost --bidir -R",
+    "-c localhost --nonsense",
+    "-c localhost -q",
+    "-c localhost -t",
+    "-c localhost --time",
+    "-c localhost --udp=5",
+    "-c localhost --ver",
+    "-c localhost --b 5",
+];
+
+#[test]
+fn what_iperf3_refuses_is_refused_with_its_status_and_its_words() {
+    let Some(_) = both() else {
+        return;
+    };
+    for line in REFUSED {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [ours, real] = both()
+            .expect("it was there")
+            .map(|program| run(program, &words));
+        assert_eq!(ours.status.code(), Some(1), "{line}: {ours:?}");
+        assert_eq!(real.status.code(), Some(1), "{line}: {real:?}");
+        let first = |output: &Output| {
+            let text = stderr(output);
+            // Versions say more or less of a limit; which of them it is they say alike.
+            let line = text.lines().next().unwrap_or_default();
+            let reason = line.rsplit(" - ").next().unwrap_or_default();
+            reason.split(' ').take(2).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(first(&ours), first(&real), "{line}");
+        assert!(
+            stderr(&ours).contains("Usage: iperf3 [-s|-c host] [options]"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_linerate_lacks_or_only_a_newer_iperf3_refuses_is_refused_by_name() {
+    for (line, words) in [
+        ("-A 1", "--affinity is not in linerate: start it by taskset"),
+        ("-F /tmp/x", "--file is not in linerate"),
+        ("--sctp", "--sctp is not in linerate"),
+        ("-t -1", "test duration valid values are 0 to 86400"),
+        ("-P 129", "invalid number of parallel streams"),
+        ("-n 1x", "invalid unit value or suffix"),
+        ("--dscp af99", "bad DSCP value"),
+        ("-m", "linerate stream HOST --protocol mptcp"),
+        ("-b 1M/10", "bursts of -b RATE/N"),
+        ("--cport 5000", "--cport is not in linerate"),
+        ("-S 1", "ECN"),
+        ("-n 1M -O 1", "--omit with -n"),
+        ("-M 50", "--mss cannot be 50"),
+    ] {
+        let words_of: Vec<&str> = ["-c", "localhost", "-p", "9"]
+            .into_iter()
+            .chain(line.split_whitespace())
+            .collect();
+        let output = run(ours(), &words_of);
+        assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
+        let said = stderr(&output);
+        assert!(said.contains(words), "{line}: {said}");
+    }
+}
+
+/// Each key of `real` is in `ours`, with a value of the same type.
+fn assert_shape(place: &str, ours: &Value, real: &Value) {
+    match (ours, real) {
+        (Value::Object(ours), Value::Object(real)) => {
+            for (key, value) in real {
+                let own = ours.get(key);
+                let own = own.unwrap_or_else(|| panic!("{place} has no {key}: {ours:?}"));
+                assert_shape(&format!("{place}.{key}"), own, value);
+            }
+        }
+        (Value::Array(ours), Value::Array(real)) => {
+            let pairs = ours.iter().zip(real).enumerate();
+            pairs.for_each(|(n, (ours, real))| assert_shape(&format!("{place}[{n}]"), ours, real));
+            assert!(real.is_empty() || !ours.is_empty(), "{place} is empty");
+        }
+        (Value::Number(_), Value::Number(_))
+        | (Value::String(_), Value::String(_))
+        | (Value::Bool(_), Value::Bool(_)) => {}
+        _ => panic!("{place}: {ours} is not as {real}"),
+    }
+}
+
+#[test]
+fn the_document_has_iperf3s_keys_and_types() {
+    if both().is_none() {
+        return;
+    }
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    for line in [
+        "-P 2",
+        "-R",
+        "--bidir",
+        "-u -b 5M",
+        "-u -b 5M -R",
+        "-u -b 5M --bidir -P 2",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let arguments = [&way[..], &words, &["-J", "-t", "1", "-i", "0.5"]].concat();
+        let [ours, real] = both()
+            .expect("it was there")
+            .map(|program| run(program, &arguments));
+        let [ours, real] = [json(&ours), json(&real)];
+        assert_shape(line, &ours, &real);
+        assert!(ours["end"]["bottleneck"]["text"].is_string(), "{ours}");
+    }
+    let refused = run(ours(), &["-c", "127.0.0.1", "-p", "9", "-J"]);
+    let document = json(&refused);
+    assert_eq!(refused.status.code(), Some(1));
+    let error = document["error"].as_str().unwrap_or_default();
+    let words = "error - unable to connect to server - ";
+    assert!(
+        error.starts_with(words) && error.ends_with(": Connection refused"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_stream_of_json_begins_and_ends_and_has_an_interval_in_between() {
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    let arguments = [
+        &way[..],
+        &["--json-stream", "-t", "1", "-b", "5M", "--no-verdict"],
+    ]
+    .concat();
+    let output = run(ours(), &arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event["event"].as_str())
+        .collect();
+    assert_eq!(
+        (names.first(), names.last()),
+        (Some(&"start"), Some(&"end")),
+        "{text}"
+    );
+    assert!(names.contains(&"interval"), "{text}");
+    assert_eq!(
+        events.last().expect("an event")["data"].get("bottleneck"),
+        None
+    );
+}
+
+/// The figures of a line stand for themselves: what is left are its columns.
+fn columns(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut shape = String::new();
+        for word in line.split_inclusive(' ') {
+            let is_figure = word.starts_with(|c: char| c.is_ascii_digit());
+            let blanks = word.len() - word.trim_end().len();
+            shape += if is_figure { "#" } else { word.trim_end() };
+            shape += &" ".repeat(blanks.min(1));
+        }
+        let shape = shape.replace("KBytes", "Bytes").replace("MBytes", "Bytes");
+        let shape = shape.split_whitespace().collect::<Vec<_>>().join(" ");
+        if lines.last() != Some(&shape) {
+            lines.push(shape);
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_text_has_iperf3s_lines_and_the_bottleneck() {
+    if both().is_none() {
+        return;
+    }
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    for line in [
+        "", "-R", "-P 2", "--bidir", "-u", "-u -R", "-u -P 2", "-O 1 -R",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // The same figures in the same units: a paced test.
+        let test = ["-t", "2", "-b", "2M"];
+        let arguments = [&way[..], &words, &test].concat();
+        let [ours, real] = both()
+            .expect("it was there")
+            .map(|program| run(program, &arguments));
+        let [ours, real] = [ours, real].map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        let without: String = ours
+            .lines()
+            .filter(|line| !line.starts_with("Bottleneck: "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(without.lines().count() + 1, ours.lines().count(), "{ours}");
+        assert_eq!(columns(&without), columns(&real), "{line}:\n{ours}\n{real}");
+    }
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener
+        .local_addr()
+        .expect("it is bound")
+        .port()
+        .to_string()
+}
+
+#[test]
+fn the_server_serves_iperf3_and_leaves_its_document() {
+    let Some([_, real]) = both() else {
+        return;
+    };
+    drop(real);
+    for program in [0, 1] {
+        let port = free_port();
+        let mut server = both()
+            .expect("it was there")
+            .into_iter()
+            .nth(program)
+            .expect("two");
+        server.args(["-s", "-1", "-J", "-p", &port]);
+        let server = spawn(server);
+        let mut client = Output::clone(&run(Command::new("true"), &[]));
+        // It takes a moment until it listens.
+        eventually("a test with the server", || {
+            let test = ["-c", "127.0.0.1", "-p", &port, "-t", "1", "-b", "5M"];
+            client = run(Command::new("iperf3"), &test);
+            client.status.success()
+        });
+        let ended = ended_within(server, PATIENCE);
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        let document = json(&ended);
+        assert_eq!(
+            document["start"]["test_start"]["num_streams"], 1,
+            "{document}"
+        );
+        let received = &document["end"]["sum_received"]["bytes"];
+        assert!(
+            received.as_u64().is_some_and(|bytes| bytes > 100_000),
+            "{document}"
+        );
+        assert_eq!(
+            document["start"]["accepted_connection"]["host"],
+            "127.0.0.1"
+        );
+    }
+}
+
+#[test]
+fn a_link_named_iperf3_is_iperf3() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let link = directory.path().join("iperf3");
+    std::os::unix::fs::symlink(PROGRAM, &link).expect("a link");
+    let output = run(Command::new(&link), &["--version"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("iperf 3."), "{text}");
+    assert_eq!(run(Command::new(&link), &["--help"]).status.code(), Some(0));
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = Command::new(PROGRAM).args(["completions", shell]).output();
+        let output = output.expect("the program was built for this test");
+        let text = String::from_utf8_lossy(&output.stdout);
+        for word in ["check", "iperf3", "trace", "paths"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+        assert!(!text.contains("capacity-worker"), "{shell}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("its name is text");
+    let output = run(Command::new(PROGRAM), &["man", path]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for page in ["linerate", "linerate-stream", "linerate-host-set"] {
+        let text = std::fs::read_to_string(directory.path().join(format!("{page}.1")));
+        assert!(text.expect(page).contains(".SH"), "{page}");
+    }
+    let nowhere = run(Command::new(PROGRAM), &["man", "/nonexistent"]);
+    assert_eq!(nowhere.status.code(), Some(2), "{nowhere:?}");
+}
