@@ -38,6 +38,7 @@
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`connection`] | connections of any program, explained from what one end knows |
 //! | [`remedy`] | what lifts a limit: data, and its command |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
@@ -55,6 +56,7 @@ pub mod assemble;
 pub mod capacity;
 pub mod ceilings;
 pub mod compare;
+pub mod connection;
 pub mod cost;
 pub mod experiment;
 pub mod foreign;

@@ -9,6 +9,7 @@ use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument};
 use linerate_core::ceilings;
 use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
+use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
@@ -115,6 +116,7 @@ pub const DOCUMENTS: &[Kind] = &[
     Kind::new::<CapacityDocument>(CAPACITY_SCHEMA),
     Kind::new::<QosDocument>(QOS_SCHEMA),
     Kind::new::<QosCost>(COST_SCHEMA),
+    Kind::new::<ConnectionsDocument>(CONNECTIONS_SCHEMA),
 ];
 
 /// A kind of document: how it is told apart, described and read.

@@ -133,16 +133,7 @@ impl<'a> Part<'a> {
                 .sum()
         };
         let passed = (0..count).map(|index| total(index + 1).saturating_sub(total(index)));
-        let mut rates: Vec<f64> = passed.map(|bytes| rate(bytes, step_s)).collect();
-        rates.sort_by(f64::total_cmp);
-        let quantile = |share: f64| rates[(share * (count - 1) as f64).round() as usize];
-        (count >= MIN_STEPS && step_s > 0.0).then(|| StepRates {
-            step_s,
-            p25_bps: quantile(0.25),
-            p50_bps: quantile(0.5),
-            p75_bps: quantile(0.75),
-            p90_bps: quantile(0.9),
-        })
+        StepRates::new(passed.map(|bytes| rate(bytes, step_s)).collect(), step_s)
     }
 
     fn add_tcp(&self, interval: &mut Interval, start: f64, end: f64) {
@@ -174,9 +165,6 @@ impl<'a> Part<'a> {
         }
     }
 }
-
-/// A spread of fewer says nothing.
-const MIN_STEPS: usize = 16;
 
 /// The total at `seconds`, interpolated between the steps.
 fn at(steps: &[(u64, u64)], seconds: f64) -> u64 {

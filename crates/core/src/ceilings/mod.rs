@@ -55,6 +55,11 @@ pub fn explain(record: &Record) -> Vec<Explained> {
     views(record).iter().map(verdict::explain).collect()
 }
 
+/// Whether the receiver's window keeps the sender waiting, whyever it is small.
+pub fn is_held_by_receiver(view: &View<'_>) -> bool {
+    causes::is_held_by_receiver(view)
+}
+
 /// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
 /// that are small for their interface.
 pub fn annotate(record: &mut Record) {

@@ -107,6 +107,14 @@ impl View<'_> {
         ThreadTime::of(self.sender()?, self.record.seconds)
     }
 
+    /// Share of the time that the writers slept in send, or found no room in the socket; known also
+    /// where their CPU time is not.
+    pub(super) fn writer_blocked(&self) -> Option<f64> {
+        let slept = self.sender()?.blocked_us?;
+        let known = self.writer().map(|writer| writer.blocked);
+        known.or_else(|| fraction(slept as f64 / (self.record.seconds * 1e6)))
+    }
+
     /// What the receiving threads did.
     pub(super) fn reader(&self) -> Option<ThreadTime> {
         ThreadTime::of(self.receiver()?, self.record.seconds)

@@ -101,6 +101,18 @@ impl<'a> View<'a> {
         self.record.path_train.filter(|_| !self.is_both())
     }
 
+    /// What the receiver's kernel says of each TCP flow, whether the sender's was read or not.
+    pub(super) fn tcp_receivers(&self) -> Vec<&'a TcpReceiver> {
+        let flows = self.record.flows_of(self.leg);
+        let mut all: Vec<_> = flows
+            .filter_map(|flow| flow.tcp.as_ref()?.receiver.as_ref())
+            .collect();
+        if all.is_empty() {
+            all.extend(self.leg.tcp.iter().filter_map(|tcp| tcp.receiver.as_ref()));
+        }
+        all
+    }
+
     /// Through the run.
     pub(super) fn intervals(&self) -> impl Iterator<Item = &'a Interval> {
         self.record.intervals_of(self.leg)

@@ -62,6 +62,25 @@ pub struct StepRates {
     pub p90_bps: f64,
 }
 
+impl StepRates {
+    /// Of the rates of all steps; `None` for too few.
+    pub fn new(mut rates: Vec<f64>, step_s: f64) -> Option<Self> {
+        let count = rates.len();
+        rates.sort_by(f64::total_cmp);
+        let quantile = |share: f64| rates[(share * (count - 1) as f64).round() as usize];
+        (count >= MIN_STEPS && step_s > 0.0).then(|| Self {
+            step_s,
+            p25_bps: quantile(0.25),
+            p50_bps: quantile(0.5),
+            p75_bps: quantile(0.75),
+            p90_bps: quantile(0.9),
+        })
+    }
+}
+
+/// Steps whose quartiles say something.
+const MIN_STEPS: usize = 16;
+
 impl Leg {
     /// A direction of which nothing is known yet.
     pub fn new(direction: Direction) -> Self {

@@ -32,6 +32,8 @@ pub enum Target {
     Endpoint(Option<Name>, Option<u16>),
     /// An emulated path, as `--lab` reads it; checked to stand between single quotes.
     Lab(String),
+    /// The other end of a connection of another program.
+    Stranger(Option<IpAddr>),
 }
 
 impl Remedy {
@@ -81,7 +83,7 @@ fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
     };
     let reason = [note.as_str(), remedy.reason.as_str()];
     let reason: Vec<&str> = reason.into_iter().filter(|part| !part.is_empty()).collect();
-    let comment = match (place, reason.join(", ")) {
+    let comment = match (place.as_str(), reason.join(", ")) {
         ("", reason) => reason,
         (place, reason) if reason.is_empty() => place.to_owned(),
         (place, reason) => format!("{place}: {reason}"),
@@ -97,14 +99,18 @@ fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
 struct Typed {
     words: String,
     /// Where it is typed, if not at the client.
-    place: &'static str,
+    place: String,
     /// What is to be known.
     note: String,
 }
 
 fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
     let at_server = remedy.end == Some(End::Server);
-    let mut place = if at_server { ON_THE_ENDPOINTS } else { "" };
+    let mut place = if at_server {
+        at_endpoint(run)
+    } else {
+        String::new()
+    };
     let mut note = String::new();
     let words = match &remedy.change {
         Change::Option { object, value } => {
@@ -116,7 +122,7 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
         Change::HostSetting { object, value } => {
             match run.and_then(|run| compared(run, remedy.end?, object, value)) {
                 Some(compared) => {
-                    place = "";
+                    place.clear();
                     compared
                 }
                 None => host_setting(object, value),
@@ -146,10 +152,20 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
                     format!("systemd-run --scope -p MemoryMax={value} linerate {program}")
                 }
                 ProcessLimit::Descriptors => {
-                    (place, note) = ("", raised_before(program, at_server));
+                    (place, note) = (String::new(), raised_before(program, at_server));
                     format!("ulimit -n {value}")
                 }
             }
+        }
+        Change::Program {
+            object,
+            program: name,
+            port,
+            value,
+        } => {
+            let (words, what) = program(*object, name.as_ref(), *port, value.as_deref());
+            note = what;
+            words
         }
         Change::Look { object } => {
             let (words, what) = look(*object, remedy.end, run);
@@ -163,6 +179,7 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
 /// What shows more, and what it shows.
 fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
     match (object, run) {
+        (Sight::Connection { port }, _) => (format!("linerate explain --port {port}"), ""),
         (Sight::PathMtu, _) => (
             format!("tracepath -n {}", peer(run, end)),
             "shows behind which router the MTU is small",
@@ -178,7 +195,56 @@ fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'st
     }
 }
 
-const ON_THE_ENDPOINTS: &str = "on the endpoint's host";
+fn at_endpoint(run: Option<&Run<'_>>) -> String {
+    match run.map(|run| &run.target) {
+        Some(Target::Stranger(Some(address))) => format!("on {address}"),
+        Some(Target::Stranger(None)) => "on the other end's host".to_owned(),
+        _ => "on the endpoint's host".to_owned(),
+    }
+}
+
+/// The program's own directive, where it is known to have one, and what makes it look again.
+fn program(
+    object: RunOption,
+    program: Option<&Name>,
+    port: u16,
+    value: Option<&str>,
+) -> (String, String) {
+    let (option, nginx, apache) = match object {
+        RunOption::SendBuffer => ("SO_SNDBUF", "sndbuf", Some("SendBufferSize")),
+        RunOption::ReceiveWindow => ("SO_RCVBUF", "rcvbuf", Some("ReceiveBufferSize")),
+        _ => ("SO_MAX_PACING_RATE", "", None),
+    };
+    let name = program.map(|Name(name)| name.as_str());
+    let bytes = value.unwrap_or_default();
+    let without = value.is_none();
+    match (name, apache) {
+        (Some("nginx"), Some(_)) if without => (
+            "nginx -s reload".to_owned(),
+            format!("after `listen {port}` without {nginx}="),
+        ),
+        (Some("nginx"), Some(_)) => (
+            "nginx -s reload".to_owned(),
+            format!("after `listen {port} {nginx}={bytes}`"),
+        ),
+        (Some("apache2" | "httpd"), Some(directive)) => {
+            let value = value.unwrap_or("0");
+            (
+                "apachectl graceful".to_owned(),
+                format!("after `{directive} {value}`"),
+            )
+        }
+        _ => {
+            let name = name.unwrap_or("the program");
+            let asked = match value {
+                Some(bytes) => format!(", or with {bytes} bytes"),
+                None => String::new(),
+            };
+            let look = format!("linerate explain --port {port}");
+            (look, format!("after {name} runs without {option}{asked}"))
+        }
+    }
+}
 
 /// A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn raised_before(program: &str, at_server: bool) -> String {
@@ -289,6 +355,8 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
 fn target(target: &Target) -> String {
     match target {
         Target::Lab(spec) => format!("--lab '{spec}'"),
+        Target::Stranger(Some(address)) => address.to_string(),
+        Target::Stranger(None) => "HOST".to_owned(),
         Target::Endpoint(None, port) => endpoint("HOST", *port),
         Target::Endpoint(Some(Name(host)), port) => endpoint(host, *port),
     }

@@ -113,6 +113,19 @@ pub enum Change {
         /// What it is to be.
         value: u64,
     },
+    /// What a program that is not linerate asks of its socket.
+    Program {
+        /// The option that does the same for linerate's own run.
+        object: RunOption,
+        /// The program, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<Name>,
+        /// Its port.
+        port: u16,
+        /// Bytes, or a rate; absent where the program is to leave it to the kernel.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
     /// Nothing yet: it shows where the cause is.
     Look {
         /// At what.
@@ -166,6 +179,12 @@ pub enum Sight {
     Path,
     /// Where both ends' CPU time goes, layer by layer.
     CpuTime,
+    /// A connection of any program.
+    #[serde(untagged)]
+    Connection {
+        /// One of its ports.
+        port: u16,
+    },
 }
 
 /// A name that means nothing to a shell: letters, digits and `.:_-%@[]`, no `-` at the beginning.

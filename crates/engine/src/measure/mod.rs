@@ -17,6 +17,7 @@ pub(crate) mod shared;
 pub(crate) mod source;
 mod stream;
 mod tcp;
+pub(crate) mod tcp_readings;
 mod transfer;
 pub(crate) mod udp;
 pub(crate) mod window;

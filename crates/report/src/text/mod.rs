@@ -13,6 +13,8 @@ mod capacity;
 mod ceilings;
 mod check;
 mod comparison;
+mod connection;
+mod connections;
 mod evidence;
 mod experiment;
 mod figure;
@@ -33,6 +35,10 @@ mod treatments;
 mod truth;
 
 pub use comparison::pair_line;
+pub use connections::{
+    ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
+    connections_headline,
+};
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use profile::folded;

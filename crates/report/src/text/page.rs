@@ -75,6 +75,11 @@ impl Page {
         self.style.details
     }
 
+    /// Columns to fill.
+    pub(super) fn columns(&self) -> usize {
+        self.style.columns()
+    }
+
     /// A line that stands out.
     pub(super) fn title(&mut self, line: &str) {
         self.fitted(Emphasis::Strong, line);

@@ -3,6 +3,7 @@
 mod analysis;
 mod answers;
 mod capacity;
+mod connections;
 mod csv;
 mod documents;
 mod experiment;

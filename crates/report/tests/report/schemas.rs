@@ -226,7 +226,7 @@ const SHARES: [&str; 14] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 82] = [
+const COUNTS: [&str; 88] = [
     "alive",
     "asked",
     "borrowed",
@@ -254,19 +254,23 @@ const COUNTS: [&str; 82] = [
     "groups",
     "heartbeats_answered",
     "heartbeats_sent",
+    "half_open",
     "held",
     "holds",
     "larger",
     "lended",
     "lends",
+    "limit",
     "lost",
     "malformed",
     "marked",
+    "missing",
     "nr_open",
     "objects",
     "offered",
     "opened",
     "overflowed",
+    "overflows",
     "overlimits",
     "periods",
     "receive_softirqs",
@@ -286,6 +290,7 @@ const COUNTS: [&str; 82] = [
     "stops_at",
     "subflows",
     "syn_backlog",
+    "syn_cookies",
     "syn_retransmissions",
     "syncookies",
     "tcp_allocated",
@@ -301,6 +306,7 @@ const COUNTS: [&str; 82] = [
     "udp_in_use",
     "unanswered",
     "usable",
+    "waiting",
     "workers",
     "workers_most",
     "yellow",

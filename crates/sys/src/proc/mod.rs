@@ -16,6 +16,7 @@
 //! | [`steering`] | which CPUs work for a device's queues and interrupts; writes, too |
 //! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
 //! | [`owner`] | which process holds a socket |
+//! | [`threads`] | CPU time of other processes' threads |
 //! | [`cgroup`], [`privilege`], [`limits`] | what this process may use and do |
 
 pub mod cgroup;
@@ -33,6 +34,7 @@ pub mod softnet;
 pub mod stat;
 pub mod steering;
 pub mod sysctl;
+pub mod threads;
 pub mod udp;
 
 mod source;

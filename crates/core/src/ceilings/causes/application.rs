@@ -122,11 +122,14 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
-    let filled = view.sum(|flow| {
-        let receiver = flow.receiver?;
+    let receivers = view.tcp_receivers();
+    let filled = receivers.iter().map(|receiver| {
         Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
     });
-    let unread = filled.map(|filled| filled / view.tcp.len() as f64);
+    let filled: Option<f64> = filled.sum();
+    let unread = filled
+        .filter(|_| !receivers.is_empty())
+        .map(|filled| filled / receivers.len() as f64);
     let backlog = unread.is_some_and(|share| share >= BACKLOG);
     let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
     let mut say = vec![waits];

@@ -302,9 +302,11 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
 
 /// Bytes wait for the reader as a rule, or its window is closed.
 fn has_unread(view: &View<'_>) -> Option<bool> {
-    let unread = view.sum(|flow| flow.receiver?.unread_bytes.map(|bytes| bytes as f64))?;
+    let receivers = view.tcp_receivers();
+    let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
+    let unread = unread.filter(|_| !receivers.is_empty())?;
     let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
-    Some(unread > 0.0 || closed)
+    Some(unread > 0 || closed)
 }
 
 /// Share of the time that one core of the receiver's host was in soft interrupts, where that is as

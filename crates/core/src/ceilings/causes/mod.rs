@@ -14,6 +14,7 @@ mod send_buffer;
 mod startup;
 
 pub(super) use congestion::with_cubic;
+pub(super) use receive_window::is_held_by_receiver;
 
 use super::view::View;
 use super::{Cause, Ceiling};
@@ -49,7 +50,7 @@ pub(super) struct Signs {
 /// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
 /// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
 /// of losses.
-pub(super) const RULES: [Rule; 20] = [
+pub(super) const RULES: [Rule; 21] = [
     startup::RULE,
     qos_class::SHAPER,
     segment_size::RULE,
@@ -63,6 +64,7 @@ pub(super) const RULES: [Rule; 20] = [
     pacing::RULE,
     send_buffer::RULE,
     receive_window::RULE,
+    receive_window::OWN,
     cpu::HOST,
     path_rate::LINK,
     path_rate::QUEUE,

@@ -3,16 +3,16 @@
 use super::super::formulas::window_bps;
 use super::super::remedy::{buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
-use super::super::text::percent;
+use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
+    EXACT_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
-use crate::record::TcpSender;
-use crate::remedy::{Remedy, RunOption};
+use crate::record::{TcpReceiver, TcpSender};
+use crate::remedy::{self, Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::ReceiveWindow,
@@ -21,6 +21,53 @@ pub(super) const RULE: Rule = Rule {
     signs,
     remedy,
 };
+
+/// Where only the receiver was seen: of a window that its buffer keeps, by its own estimate of the
+/// round-trip time.
+pub(super) const OWN: Rule = Rule {
+    cause: Cause::ReceiveWindow,
+    tolerance: EXACT_TOLERANCE,
+    ceiling: own_ceiling,
+    signs: own_signs,
+    remedy,
+};
+
+fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let [receiver] = own_receiver(view)?;
+    let window = receiver.window_bytes? as f64;
+    let limit = window_bps(window, f64::from(receiver.rtt_mean_us?) / 1e6);
+    let formula = "receive window ÷ RTT, as the receiver estimates it";
+    Some(
+        Ceiling::new(Cause::ReceiveWindow, limit, formula)
+            .input("receive_window_bytes", Some(window))
+            .input("rtt_us", receiver.rtt_mean_us.map(f64::from)),
+    )
+}
+
+/// What is tuned offers twice what came in a round trip, so that a window that is used up is one
+/// that cannot grow. Behind a queue it is the path that is full.
+fn own_signs(view: &View<'_>) -> Option<Signs> {
+    let [receiver] = own_receiver(view)?;
+    let buffer = receiver.buffer_bytes? as f64;
+    let most = sysctl_maximum(view.receiver_host, "net.ipv4.tcp_rmem")?;
+    let at_limit = receiver.buffer_locked || buffer >= most;
+    let (rtt, least) = (receiver.rtt_mean_us?, receiver.rtt_min_us?);
+    let excess = f64::from(rtt.saturating_sub(least));
+    let queue = f64::from(rtt) >= QUEUE_INFLATION * f64::from(least) && excess >= QUEUE_DELAY_US;
+    let late = reader_is_late(view).is_some_and(|(late, _)| late);
+    let state = if receiver.buffer_locked {
+        "fixed by the application"
+    } else {
+        "as large as the kernel's tuning may make it"
+    };
+    let say = format!("the receive buffer of {} is {state}", bytes(buffer));
+    Signs::new(at_limit && !queue && !late, [say])
+}
+
+/// The only flow's, where nobody has read its sender.
+fn own_receiver<'a>(view: &View<'a>) -> Option<[&'a TcpReceiver; 1]> {
+    view.receivers_alone().try_into().ok()
+}
 
 /// While the window does not hold, or only because nobody reads, an autotuned one still grows: its
 /// maximum is the limit then.
@@ -59,6 +106,11 @@ fn usable(window: f64, tcp: &TcpSender) -> f64 {
     (tcp.unacked_bytes as f64).max(whole).min(window)
 }
 
+/// Whether the window is what keeps the sender waiting, whyever it is small.
+pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
+    is_held(view).unwrap_or(false)
+}
+
 /// Whether the window is the sender's usual limit; `None` where the kernel does not count.
 fn is_held(view: &View<'_>) -> Option<bool> {
     let share = view.rwnd_share()?;
@@ -85,6 +137,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
+    if let Some([receiver]) = own_receiver(view) {
+        return own_remedy(view, receiver, target_bps);
+    }
     let unscaled = |flow: &TcpFlow<'_>| !flow.tcp.options.iter().any(|name| name == "wscale");
     if view.tcp.iter().all(unscaled) {
         return Some(scaling(view));
@@ -100,6 +155,24 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         return Some(remedy.because("it keeps the window fixed"));
     }
     let bytes = buffer_for(view, target_bps, window_share(view));
+    tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
+}
+
+fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Option<Remedy> {
+    let product = target_bps * f64::from(receiver.rtt_mean_us?) / 1e6 / 8.0;
+    if receiver.buffer_locked {
+        let (limit, bytes) = ("net.core.rmem_max", remedy::buffer_for(product, None));
+        return Some(buffer(
+            view,
+            RunOption::ReceiveWindow,
+            bytes,
+            Role::Receiver,
+            limit,
+        ));
+    }
+    let share = receiver.window_bytes.zip(receiver.buffer_bytes);
+    let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));
+    let bytes = remedy::buffer_for(product, share);
     tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
 }
 

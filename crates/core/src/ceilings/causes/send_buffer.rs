@@ -119,7 +119,7 @@ fn payload_share(view: &View<'_>) -> f64 {
 /// queue, with room in both windows, tell as much. What waits in the queue of a sender that does
 /// not reach its own pace waits for that pace, and not for the path.
 fn signs(view: &View<'_>) -> Option<Signs> {
-    let blocked = view.writer().map(|writer| writer.blocked);
+    let blocked = view.writer_blocked();
     let unsent = view.mean(|tcp| {
         let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
         let holds = positive(tcp.send_buffer_bytes.max(queue) as f64);

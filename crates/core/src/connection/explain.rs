@@ -1,0 +1,87 @@
+//! What holds a connection back, as far as the end that was seen can know.
+
+use super::document::{Connection, ConnectionsDocument, Vantage};
+use super::half::record;
+use super::remedy;
+use crate::ceilings::{self, Explained, views};
+use crate::record::{Cause, Environment, Verdict};
+
+impl ConnectionsDocument {
+    /// Explains each of its connections anew.
+    pub fn explain(&mut self) {
+        for connection in &mut self.connections {
+            explain(connection, &self.environment);
+        }
+    }
+}
+
+/// Finds ceilings and verdict of a connection anew, from its own evidence and its host's facts.
+pub fn explain(connection: &mut Connection, environment: &Environment) {
+    connection.ceilings.clear();
+    connection.verdict = None;
+    connection.needs_other_end = None;
+    let Some(record) = record(connection, environment) else {
+        return;
+    };
+    let Some(Explained {
+        ceilings, verdict, ..
+    }) = ceilings::explain(&record).pop()
+    else {
+        return;
+    };
+    let held = views(&record).iter().any(ceilings::is_held_by_receiver);
+    let verdict = if knows(connection.vantage).is_none_or(|known| known.contains(&verdict.cause)) {
+        verdict
+    } else {
+        unexplained(connection, verdict)
+    };
+    let elsewhere = match connection.vantage {
+        Vantage::Receiver => verdict.cause == Cause::Unexplained,
+        // Why the window is small, or closes, the sender cannot know.
+        Vantage::Sender | Vantage::Between => held && verdict.cause != Cause::Startup,
+    };
+    connection.ceilings = ceilings;
+    connection.needs_other_end = elsewhere.then(|| remedy::at_other_end(connection));
+    connection.verdict = Some(remedy::of_its_own(connection, environment, verdict));
+}
+
+/// The causes that an end can know; `None`: whatever its evidence shows.
+fn knows(vantage: Vantage) -> Option<&'static [Cause]> {
+    match vantage {
+        Vantage::Sender => Some(&[
+            Cause::ReceiveWindow,
+            Cause::SendBuffer,
+            Cause::Pacing,
+            Cause::Congestion,
+            Cause::PathRate,
+            Cause::Policer,
+            Cause::SegmentSize,
+            Cause::Startup,
+            Cause::ApplicationSend,
+            Cause::CpuSend,
+            Cause::QosClass,
+            Cause::Unexplained,
+        ]),
+        Vantage::Receiver => Some(&[
+            Cause::ApplicationReceive,
+            Cause::ReceiveWindow,
+            Cause::CpuReceive,
+            Cause::Unexplained,
+        ]),
+        Vantage::Between => None,
+    }
+}
+
+/// What this end has seen, without a cause.
+fn unexplained(connection: &Connection, verdict: Verdict) -> Verdict {
+    let end = match connection.vantage {
+        Vantage::Receiver => "receiver",
+        Vantage::Sender | Vantage::Between => "sender",
+    };
+    let evidence = format!("what holds it back is not known at the {end}'s end");
+    Verdict {
+        evidence: vec![evidence],
+        runner_up: verdict.runner_up,
+        ..Verdict::default()
+    }
+}

@@ -1,0 +1,49 @@
+//! A connection as a record of which one end is known.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::document::Connection;
+use crate::plan::Test;
+use crate::record::{Environment, FlowRecord, Record};
+use crate::units::{Family, Span};
+
+/// One TCP flow of which one end was seen. Nothing was asked of it, so that its plan says nothing.
+/// `None` for one that sent nothing.
+pub(super) fn record(connection: &Connection, environment: &Environment) -> Option<Record> {
+    if connection.bytes() == 0 || connection.seconds <= 0.0 {
+        return None;
+    }
+    let mut plan = Test::stream().resolve(0).ok()?;
+    plan.direction = connection.direction;
+    if !connection.began {
+        // What it did before is left out, slow start most likely.
+        plan.warm_up = Span(Duration::from_secs(1));
+    }
+    let leg = connection.leg();
+    let remote: Option<SocketAddr> = connection.remote.parse().ok();
+    let host = |address: SocketAddr| address.ip().to_string();
+    Some(Record {
+        host: remote.map(host).unwrap_or_default(),
+        peer: connection.remote.clone(),
+        family: remote.map_or(Family::Ipv4, |address| Family::from(address.ip())),
+        direction: connection.direction,
+        seconds: connection.seconds,
+        flows: vec![FlowRecord {
+            id: 0,
+            direction: connection.direction,
+            throughput_bps: connection.throughput_bps,
+            bytes: connection.bytes(),
+            local: connection.local.clone(),
+            remote: connection.remote.clone(),
+            sender_thread_percent: None,
+            receiver_thread_percent: None,
+            tcp: leg.tcp.clone(),
+            udp: None,
+        }],
+        intervals: connection.intervals.clone(),
+        legs: vec![leg],
+        environment: environment.clone(),
+        ..Record::new(plan)
+    })
+}

@@ -1,0 +1,26 @@
+//! Connections of any program: what holds them back, by the rules for linerate's own runs.
+//!
+//! A host's sockets, watched from outside, or a capture make a [`ConnectionsDocument`].
+//! [`explain`] makes of each [`Connection`] what [`crate::ceilings`] looks at, with what one end
+//! knows and no more. A cause that this end cannot know is never named: then
+//! [`Connection::needs_other_end`] has the command to run there.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `document` | the document and its parts |
+//! | `half` | a connection as a record of one end |
+//! | `explain` | its verdict; which causes that end can know |
+//! | `remedy` | what its own program, or its host, has to change |
+
+mod document;
+mod explain;
+mod half;
+mod remedy;
+#[cfg(test)]
+mod tests;
+
+pub use document::{
+    CONNECTIONS_SCHEMA, Connection, ConnectionsDocument, LimitSource, ListenTotals, Listener,
+    Process, Source, State, Vantage,
+};
+pub use explain::explain;

@@ -1,0 +1,134 @@
+//! What a connection's own program, or its host, has to change.
+//!
+//! Rules give remedies for linerate's own runs. Of a run's option a stranger's program has its own
+//! directive, or a socket option; what only another run would show is left out.
+
+use std::net::SocketAddr;
+
+use super::document::{Connection, Vantage};
+use super::half::record;
+use crate::record::{Environment, RunnerUp, Verdict};
+use crate::remedy::{Change, Name, Remedy, Run, RunOption, Sight, Target};
+use crate::units::Family;
+
+/// The verdict with remedies that this connection's program and hosts can follow.
+pub(super) fn of_its_own(
+    connection: &Connection,
+    environment: &Environment,
+    verdict: Verdict,
+) -> Verdict {
+    let run = run(connection, environment);
+    let typed = |remedy: Remedy| remedy.typed(run.as_ref());
+    let remedy = verdict.remedy.and_then(|remedy| own(connection, remedy));
+    let is_lifted = remedy.is_some();
+    Verdict {
+        remedy: remedy.map(typed),
+        predicted_bps: verdict.predicted_bps.filter(|_| is_lifted),
+        next_cause: verdict.next_cause.filter(|_| is_lifted),
+        runner_up: verdict.runner_up.map(|next| RunnerUp {
+            tell_apart: typed(look_again(connection)),
+            ..next
+        }),
+        ..verdict
+    }
+}
+
+/// A look at the other end's half of the same connection.
+pub(super) fn at_other_end(connection: &Connection) -> Remedy {
+    let remote: Option<SocketAddr> = connection.remote.parse().ok();
+    let there = remote.map_or_else(
+        || "on the other end's host".to_owned(),
+        |remote| format!("on {}", remote.ip()),
+    );
+    let place = match connection.vantage {
+        Vantage::Sender => {
+            format!("{there}: whether its program reads late, or its buffer is small")
+        }
+        Vantage::Receiver => format!("{there}: what holds the sender back"),
+        Vantage::Between => "on either end's host".to_owned(),
+    };
+    look_again(connection).because(place).typed(None)
+}
+
+fn look_again(connection: &Connection) -> Remedy {
+    Remedy::new(
+        Change::Look {
+            object: sight(connection),
+        },
+        None,
+    )
+}
+
+/// The port that is known: of two the one that was not chosen by the kernel, most likely.
+fn sight(connection: &Connection) -> Sight {
+    let port = |text: &str| {
+        text.parse::<SocketAddr>()
+            .map_or(0, |address| address.port())
+    };
+    let [local, remote] = [port(&connection.local), port(&connection.remote)];
+    Sight::Connection {
+        port: if remote == 0 {
+            local
+        } else {
+            local.min(remote)
+        },
+    }
+}
+
+fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<'a>> {
+    let test = record(connection, environment)?.plan;
+    let addresses = [&connection.local, &connection.remote].map(|text| {
+        let address: Option<SocketAddr> = text.parse().ok();
+        address.map(|address| address.ip())
+    });
+    Some(Run {
+        target: Target::Stranger(addresses[1]),
+        family: addresses[1].map_or(Family::Ipv4, Family::from),
+        test,
+        sysctls: [Some(&environment.client.sysctls), None],
+        addresses,
+    })
+}
+
+/// The remedy for a run as one for this connection; `None` where there is none.
+fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
+    let Change::Option { object, value } = &remedy.change else {
+        return remedy.changes().then_some(remedy);
+    };
+    let own = match object {
+        RunOption::Congestion => {
+            let (key, name) = ("net.ipv4.tcp_congestion_control", value.clone()?);
+            Remedy::new(
+                Change::HostSetting {
+                    object: key.to_owned(),
+                    value: name,
+                },
+                None,
+            )
+            .because("for new connections")
+        }
+        RunOption::SendBuffer | RunOption::ReceiveWindow => {
+            of_program(connection, *object, value.clone())
+        }
+        // Without it: a rate that brings less queue or fewer losses is no larger one.
+        RunOption::Pacing if value.is_none() => of_program(connection, *object, None),
+        _ => return None,
+    };
+    Some(match remedy.first {
+        Some(first) => own.after(*first),
+        None => own,
+    })
+}
+
+fn of_program(connection: &Connection, object: RunOption, value: Option<String>) -> Remedy {
+    let process = connection.process.as_ref();
+    let program = process.and_then(|process| Name::new(&process.name));
+    let local: Option<SocketAddr> = connection.local.parse().ok();
+    let change = Change::Program {
+        object,
+        program,
+        port: local.map_or(0, |address| address.port()),
+        value,
+    };
+    Remedy::new(change, None)
+}

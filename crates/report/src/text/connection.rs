@@ -1,0 +1,187 @@
+//! A connection of any program, explained: the answer first.
+
+use linerate_core::connection::{Connection, ConnectionsDocument, Source, Vantage};
+use linerate_core::plan::Direction;
+use linerate_core::record::{Cause, EndReport, Status};
+
+use super::baseline::baseline;
+use super::ceilings::{ceilings, verdict};
+use super::connections::{bottleneck, list};
+use super::evidence;
+use super::number::{bytes, micros, percent, plural, rate, seconds};
+use super::page::{Emphasis, Page};
+
+/// Connections that a page lists before the largest is explained.
+const LISTED: usize = 6;
+
+/// The largest connection in full; several together and in a table before it.
+pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
+    let Some(largest) = document.connections.first() else {
+        page.heading("No connection was seen.");
+        return;
+    };
+    if document.connections.len() > 1 {
+        together(page, document);
+        list(page, &document.connections, LISTED);
+        page.gap();
+    }
+    one(page, document, largest);
+    baseline(page, document.baseline.as_ref());
+}
+
+/// `93.1 Mbit/s: 3 connections of port 443, 10.0 s; all by the receive window`
+fn together(page: &mut Page, document: &ConnectionsDocument) {
+    let all = &document.connections;
+    let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
+    let of = document.asked.as_ref();
+    let of = of.map_or_else(String::new, |asked| format!(" of {asked}"));
+    let mut causes: Vec<(&str, usize)> = Vec::new();
+    for name in all.iter().map(bottleneck) {
+        match causes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => causes.push((name, 1)),
+        }
+    }
+    causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let causes = causes.iter().map(|(name, count)| format!("{count} {name}"));
+    let causes: Vec<String> = causes.collect();
+    page.heading(&format!(
+        "{}: {}{of}, {}",
+        rate(sum),
+        plural(all.len() as u64, "connection"),
+        seconds(document.seconds)
+    ));
+    page.facts("held by", &causes);
+}
+
+fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {
+    let leg = connection.leg();
+    page.heading(&headline(document, connection));
+    let mut facts = evidence::in_short(&leg);
+    if facts.is_empty() {
+        facts.extend(receiver_facts(connection));
+    }
+    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    if connection.verdict.is_none() {
+        page.plain("  It is idle: nothing was sent.");
+        return;
+    }
+    page.gap();
+    let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
+    match (&connection.needs_other_end, cause) {
+        (Some(_), Some(Cause::Unexplained)) => {
+            let end = match connection.vantage {
+                Vantage::Receiver => "the receiver's end",
+                Vantage::Sender => "the sender's end",
+                Vantage::Between => "what was captured",
+            };
+            let sentence = format!("Bottleneck: not known at {end}.");
+            page.paragraph(Emphasis::Strong, "", 2, &sentence);
+            let says = connection
+                .verdict
+                .iter()
+                .flat_map(|verdict| &verdict.evidence);
+            for sentence in says.take(if page.has_details() { usize::MAX } else { 1 }) {
+                page.paragraph(Emphasis::None, "    -", 6, sentence);
+            }
+        }
+        _ => verdict(page, None, &leg),
+    }
+    if let Some(remedy) = &connection.needs_other_end {
+        page.plain("  The other end knows more:");
+        page.command(&remedy.command);
+    }
+    if page.has_details() {
+        details(page, connection);
+    }
+}
+
+/// `93.1 Mbit/s: nginx (pid 4711) sends 198.18.0.1:443 → 198.18.0.2:50000, 10.0 s`
+fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
+    let process = connection.process.as_ref();
+    let who = process.map_or_else(
+        || match document.source {
+            Source::Host { .. } => "this host".to_owned(),
+            Source::Capture { .. } => "the connection".to_owned(),
+        },
+        |process| format!("{} (pid {})", process.name, process.pid),
+    );
+    let (local, remote) = (&connection.local, &connection.remote);
+    let what = match connection.direction {
+        Direction::Down => format!("receives {local} ← {remote}"),
+        Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
+    };
+    let ended = match (connection.ended, document.status) {
+        (true, _) => ", IT ENDED MEANWHILE",
+        (false, Status::Partial) => ", STOPPED EARLY",
+        (false, Status::Complete) => "",
+    };
+    let (rate, time) = (rate(connection.throughput_bps), seconds(connection.seconds));
+    format!("{rate}: {who} {what}, {time}{ended}")
+}
+
+fn receiver_facts(connection: &Connection) -> Vec<String> {
+    let receiver = connection
+        .tcp
+        .as_ref()
+        .and_then(|tcp| tcp.receiver.as_ref());
+    let Some(receiver) = receiver else {
+        return Vec::new();
+    };
+    let facts = [
+        receiver
+            .rtt_mean_us
+            .map(|us| format!("RTT {}", micros(us.into()))),
+        receiver
+            .window_bytes
+            .map(|window| format!("window {}", bytes(window))),
+        receiver
+            .unread_bytes
+            .map(|unread| format!("{} unread", bytes(unread))),
+    ];
+    facts.into_iter().flatten().collect()
+}
+
+fn details(page: &mut Page, connection: &Connection) {
+    page.gap();
+    let moved = format!(
+        "{} sent, {} received",
+        bytes(connection.bytes_sent),
+        bytes(connection.bytes_received)
+    );
+    page.facts("payload", &[moved, connection.state.name().to_owned()]);
+    if let Some(tcp) = &connection.tcp {
+        if let Some(sender) = tcp.sender() {
+            page.facts("windows", &evidence::windows(sender, tcp.receiver.as_ref()));
+            page.facts("limited", &evidence::limited_times(sender));
+            page.facts("segments", &evidence::segments(sender));
+            page.facts("losses", &evidence::retransmissions(sender));
+            page.facts("control", &evidence::control(sender));
+        } else {
+            page.facts("TCP", &evidence::seen_by_receiver(tcp));
+        }
+    }
+    if let Some(end) = &connection.end {
+        page.facts("threads", &threads(end, connection.seconds));
+    }
+    page.gap();
+    ceilings(
+        page,
+        &connection.ceilings,
+        Some(connection.throughput_bps),
+        usize::MAX,
+    );
+}
+
+fn threads(end: &EndReport, total: f64) -> Vec<String> {
+    let share = |us: u64| percent(us as f64 / 1e4 / total);
+    let facts = [
+        end.busiest_thread_percent
+            .map(|busy| format!("the busiest ran for {}", percent(busy))),
+        end.run_delay_us
+            .map(|us| format!("waited for a CPU for {}", share(us))),
+        end.blocked_us
+            .map(|us| format!("the socket kept it waiting for {}", share(us))),
+    ];
+    facts.into_iter().flatten().collect()
+}

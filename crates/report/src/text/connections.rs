@@ -1,0 +1,410 @@
+//! Many connections: totals, then a line for each, the largest rate first; listening sockets.
+
+use std::collections::BTreeMap;
+
+use linerate_core::connection::{
+    Connection, ConnectionsDocument, LimitSource, Listener, Process, Source, State,
+};
+use linerate_core::record::Cause;
+
+use super::Style;
+use super::ceilings::caveats;
+use super::connection::explained;
+use super::number::{bytes, count, digits, micros, plural, rate, seconds};
+use super::page::Page;
+use super::table::Table;
+use crate::document::{Document, Ending, Rate, Surroundings};
+
+/// What connections are summed up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    /// The bottleneck.
+    Cause,
+    /// The process that holds them.
+    Process,
+    /// The other end's address.
+    Peer,
+}
+
+/// A connection with its last rates, oldest first, bits per second.
+#[derive(Debug)]
+pub struct ConnectionRow<'a> {
+    /// The connection.
+    pub connection: &'a Connection,
+    /// Its rates.
+    pub recent_bps: Vec<f64>,
+}
+
+impl Document for ConnectionsDocument {
+    /// All of them in a table; of those that were asked to be explained the largest in full.
+    fn text(&self, style: Style) -> String {
+        if !self.explained {
+            return table_page(self, style);
+        }
+        let mut page = Page::new(style);
+        explained(&mut page, self);
+        caveats(&mut page, &self.caveats);
+        page.finish()
+    }
+
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        vec![(&mut self.environment, &mut self.caveats)]
+    }
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        let sum = self.connections.iter().map(|one| one.throughput_bps).sum();
+        Some(vec![("throughput", Some(sum))])
+    }
+
+    fn annotate(&mut self) {
+        self.explain();
+    }
+}
+
+/// Totals and a table of connections, or of listening sockets.
+fn table_page(document: &ConnectionsDocument, style: Style) -> String {
+    let mut page = Page::new(style);
+    if document.listeners.is_empty() {
+        page.title(&connections_headline(document));
+        page.gap();
+        lines(&mut page, document);
+    } else {
+        listeners(&mut page, document);
+    }
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+fn lines(page: &mut Page, document: &ConnectionsDocument) {
+    let most = if page.has_details() {
+        usize::MAX
+    } else {
+        MOST_ROWS
+    };
+    list(page, &document.connections, most);
+    let others = document.connections.get(most..).unwrap_or_default();
+    if !others.is_empty() {
+        let idle = others.iter().filter(|one| is_idle(one)).count() as u64;
+        let others = others.len() as u64;
+        let idle = match idle {
+            idle if idle == others => "all idle".to_owned(),
+            idle => format!("{} idle", count(idle)),
+        };
+        page.plain(&format!("  {} more, {idle}; -v lists them", count(others)));
+    }
+}
+
+/// The first `most` connections, one a line.
+pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize) {
+    let rows = connections.iter().take(most);
+    let row = |connection| ConnectionRow {
+        connection,
+        recent_bps: Vec::new(),
+    };
+    let rows: Vec<ConnectionRow<'_>> = rows.map(row).collect();
+    page.table(&table(&rows, page.columns()));
+}
+
+/// How many, how many of them move data, how much, and what holds most of them back.
+pub fn connections_headline(document: &ConnectionsDocument) -> String {
+    let all = &document.connections;
+    let place = match &document.source {
+        Source::Host {
+            namespace: Some(name),
+        } => format!(" in network namespace {name}"),
+        Source::Host { namespace: None } => String::new(),
+        Source::Capture { file, .. } => format!(" in {file}"),
+    };
+    let number = plural(all.len() as u64, "TCP connection");
+    let group = Group::from_iter(all);
+    if group.active == 0 {
+        let time = seconds(document.seconds);
+        return format!("{number}{place}, all idle for {time}");
+    }
+    let cause = group
+        .most_frequent()
+        .map_or_else(String::new, |(cause, number)| {
+            format!("; most often {cause} ({number})")
+        });
+    let (out, into) = (rate(group.out_bps), rate(group.in_bps));
+    let active = count(group.active);
+    format!("{number}{place}, {active} active: {out} out, {into} in{cause}")
+}
+
+/// Connections as lines of a screen: the heads, and one line for each.
+pub fn connection_lines(rows: &[ConnectionRow<'_>], style: Style) -> (Vec<String>, Vec<String>) {
+    let table = table(rows, style.columns());
+    let layout = table.layout(style.width);
+    (layout.heads(), layout.rows())
+}
+
+fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a ConnectionRow<'a>> {
+    let is_wide = columns >= WIDE;
+    let local = move |row: &&ConnectionRow<'_>| match row.connection.local.rsplit_once(':') {
+        Some((_, port)) if !is_wide => format!(":{port}"),
+        _ => row.connection.local.clone(),
+    };
+    Table::of(rows)
+        .left("remote", |row| row.connection.remote.clone())
+        .left("local", local)
+        .spare(3, 1)
+        .left("process", |row| process(row.connection.process.as_ref()))
+        .spare(1, 1)
+        .left("state", |row| state(row.connection))
+        .spare(5, 1)
+        .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
+        .right("in\nbit/s", |row| short_rate(in_bps(row.connection)))
+        .right("RTT", |row| {
+            rtt_us(row.connection).map(|us| micros(us.into()))
+        })
+        .spare(2, 1)
+        .right("retr", |row| retransmitted(row.connection).map(count))
+        .spare(4, 1)
+        .right("cwnd", |row| cwnd_bytes(row.connection).map(bytes))
+        .spare(6, 1)
+        .left("", |row| sparkline(&row.recent_bps))
+        .spare(7, 1)
+        .left("bottleneck", |row| bottleneck(row.connection))
+}
+
+/// What a filter looks in.
+pub fn connection_words(connection: &Connection) -> String {
+    let process = process(connection.process.as_ref()).unwrap_or_default();
+    let (local, remote) = (&connection.local, &connection.remote);
+    let state = connection.state.name();
+    format!(
+        "{local} {remote} {process} {state} {}",
+        bottleneck(connection)
+    )
+}
+
+/// Sums by what connections have in common, the largest rate first.
+pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style) -> String {
+    let mut groups: BTreeMap<String, Vec<&Connection>> = BTreeMap::new();
+    for connection in &document.connections {
+        groups
+            .entry(key(connection, by))
+            .or_default()
+            .push(connection);
+    }
+    let groups = groups.into_iter();
+    let mut groups: Vec<(String, Group)> = groups
+        .map(|(key, connections)| (key, Group::from_iter(connections)))
+        .collect();
+    groups.sort_by(|(_, a), (_, b)| b.rate_bps().total_cmp(&a.rate_bps()));
+    let head = match by {
+        GroupBy::Cause => "bottleneck",
+        GroupBy::Process => "process",
+        GroupBy::Peer => "peer",
+    };
+    let often = |(_, group): &&(String, Group)| {
+        let most = group.most_frequent().filter(|_| by != GroupBy::Cause);
+        most.map(|(cause, number)| format!("{cause} ({number})"))
+    };
+    let table = Table::of(&groups)
+        .left(head, |(key, _)| key.clone())
+        .right("connections", |(_, group)| count(group.all))
+        .right("active", |(_, group)| count(group.active))
+        .right("out\nbit/s", |(_, group)| short_rate(group.out_bps))
+        .right("in\nbit/s", |(_, group)| short_rate(group.in_bps))
+        .right("retr", |(_, group)| count(group.retransmitted))
+        .left("most often", often);
+    let mut page = Page::new(style);
+    page.title(&connections_headline(document));
+    page.gap();
+    page.table(&table);
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+fn key(connection: &Connection, by: GroupBy) -> String {
+    match by {
+        GroupBy::Cause => bottleneck(connection).to_owned(),
+        GroupBy::Process => {
+            let process = connection.process.as_ref();
+            process.map_or("not known".to_owned(), |process| process.name.clone())
+        }
+        GroupBy::Peer => {
+            let remote = connection.remote.rsplit_once(':');
+            remote
+                .map_or(connection.remote.as_str(), |(address, _)| address)
+                .to_owned()
+        }
+    }
+}
+
+/// Sums over connections.
+#[derive(Default)]
+struct Group {
+    all: u64,
+    active: u64,
+    out_bps: f64,
+    in_bps: f64,
+    retransmitted: u64,
+    causes: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> FromIterator<&'a Connection> for Group {
+    fn from_iter<T: IntoIterator<Item = &'a Connection>>(connections: T) -> Self {
+        let mut group = Self::default();
+        for one in connections {
+            group.all += 1;
+            if is_idle(one) {
+                continue;
+            }
+            group.active += 1;
+            group.out_bps += out_bps(one);
+            group.in_bps += in_bps(one);
+            group.retransmitted += retransmitted(one).unwrap_or(0);
+            *group.causes.entry(bottleneck(one)).or_default() += 1;
+        }
+        group
+    }
+}
+
+impl Group {
+    fn rate_bps(&self) -> f64 {
+        self.out_bps + self.in_bps
+    }
+
+    fn most_frequent(&self) -> Option<(&'static str, u64)> {
+        let causes = self.causes.iter().rev().max_by_key(|(_, number)| **number);
+        causes.map(|(cause, number)| (*cause, *number))
+    }
+}
+
+fn is_idle(connection: &Connection) -> bool {
+    connection.bytes_sent == 0 && connection.bytes_received == 0
+}
+
+/// In words; `idle` where nothing moved.
+pub(super) fn bottleneck(connection: &Connection) -> &'static str {
+    match &connection.verdict {
+        _ if is_idle(connection) => "idle",
+        Some(verdict) if verdict.cause != Cause::Unexplained => verdict.cause.words(),
+        _ if connection.needs_other_end.is_some() => "needs the other end",
+        Some(verdict) => verdict.cause.words(),
+        None => "not known",
+    }
+}
+
+fn process(process: Option<&Process>) -> Option<String> {
+    process.map(|process| format!("{}/{}", process.name, process.pid))
+}
+
+/// Only where it is not the usual one.
+fn state(connection: &Connection) -> Option<String> {
+    match connection.state {
+        _ if connection.ended => Some("ended".to_owned()),
+        State::Established => None,
+        state => Some(state.name().to_owned()),
+    }
+}
+
+fn of_time(connection: &Connection, bytes: u64) -> f64 {
+    if connection.seconds > 0.0 {
+        bytes as f64 * 8.0 / connection.seconds
+    } else {
+        0.0
+    }
+}
+
+fn out_bps(connection: &Connection) -> f64 {
+    of_time(connection, connection.bytes_sent)
+}
+
+fn in_bps(connection: &Connection) -> f64 {
+    of_time(connection, connection.bytes_received)
+}
+
+/// Of the sender the mean while it was watched, of a receiver the smallest that it knows.
+fn rtt_us(connection: &Connection) -> Option<u32> {
+    let tcp = connection.tcp.as_ref()?;
+    let receiver = || {
+        tcp.receiver
+            .as_ref()
+            .and_then(|end| end.rtt_mean_us.or(end.rtt_min_us))
+    };
+    tcp.sender()
+        .map(|sender| sender.rtt_mean_us)
+        .or_else(receiver)
+}
+
+fn retransmitted(connection: &Connection) -> Option<u64> {
+    connection.tcp.as_ref()?.retransmitted_segments()
+}
+
+fn cwnd_bytes(connection: &Connection) -> Option<u64> {
+    let sender = connection.tcp.as_ref()?.sender()?;
+    Some(sender.cwnd_bytes).filter(|cwnd| *cwnd > 0)
+}
+
+/// `94.1M` of bits per second, below a head with the unit.
+fn short_rate(bps: f64) -> Option<String> {
+    if bps <= 0.0 {
+        return None;
+    }
+    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // As three digits are rounded.
+    let prefix = prefixes.iter().find(|(scale, _)| bps >= scale * 0.9995);
+    Some(prefix.map_or_else(
+        || digits(bps.max(1.0)),
+        |(scale, letter)| format!("{}{letter}", digits(bps / scale)),
+    ))
+}
+
+/// One character for each rate, its height a share of the largest.
+fn sparkline(rates: &[f64]) -> Option<String> {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    (most > 0.0).then(|| {
+        let bar = |rate: &f64| BARS[((rate / most * 8.0).ceil() as usize).min(8)];
+        rates.iter().map(bar).collect()
+    })
+}
+
+fn listeners(page: &mut Page, document: &ConnectionsDocument) {
+    let all = &document.listeners;
+    let waiting: u64 = all.iter().map(|one| one.waiting).sum();
+    let full = all.iter().filter(|one| one.waiting > one.limit).count() as u64;
+    let mut title = plural(all.len() as u64, "listening TCP socket");
+    title.push_str(&format!(
+        ", {} to be accepted",
+        plural(waiting, "connection")
+    ));
+    if full > 0 {
+        title.push_str(&format!(", {} full", plural(full, "queue")));
+    }
+    page.title(&title);
+    if let Some(totals) = document.listen_totals {
+        page.words(&format!(
+            "Since boot {} found an accept queue full, {} SYNs or connections were dropped, {} SYN \
+             cookies were sent.",
+            count(totals.overflows),
+            count(totals.drops),
+            count(totals.syn_cookies),
+        ));
+    }
+    page.gap();
+    let table = Table::of(all)
+        .left("local", |one| one.local.clone())
+        .left("process", |one: &&Listener| process(one.process.as_ref()))
+        .right("waiting", |one| count(one.waiting))
+        .right("limit", |one| count(one.limit))
+        .right("half-open", |one| count(one.half_open))
+        .right("dropped", |one| count(one.dropped))
+        .left("limit set by", |one| match one.limit_by {
+            LimitSource::Somaxconn => "net.core.somaxconn",
+            LimitSource::Program => "the program",
+        });
+    page.table(&table);
+}
+
+/// Rows of the answer: with title and caveats 24 lines.
+const MOST_ROWS: usize = 17;
+/// Columns of a terminal that has room for both addresses.
+const WIDE: usize = 110;

@@ -1,0 +1,78 @@
+//! Connections of other programs.
+
+use linerate_core::connection::{Connection, ConnectionsDocument, Process, Source, Vantage};
+use linerate_core::record::{EndReport, TcpEvidence, TcpReceiver};
+use linerate_report::Document;
+
+use crate::samples;
+
+/// A server's connection that the receiver's window holds, and one that only the receiver sees.
+pub(crate) fn document() -> ConnectionsDocument {
+    let record = samples::stream();
+    let leg = record.leg().unwrap();
+    let mut document = ConnectionsDocument {
+        asked: Some("port 443".to_owned()),
+        explained: true,
+        seconds: 10.0,
+        started_at: record.started_at.clone(),
+        environment: record.environment.clone(),
+        ..ConnectionsDocument::new(Source::Host { namespace: None })
+    };
+    let process = |name: &str| {
+        Some(Process {
+            pid: 4711,
+            name: name.to_owned(),
+        })
+    };
+    let end = EndReport {
+        blocked_us: Some(9_800_000),
+        run_delay_us: Some(1000),
+        busiest_thread_percent: Some(3.0),
+        cpus: 4,
+        ..EndReport::default()
+    };
+    let mut tcp = leg.tcp.clone().unwrap();
+    tcp.receiver = None;
+    document.connections.push(Connection {
+        process: process("nginx"),
+        bytes_sent: leg.bytes,
+        throughput_bps: leg.throughput_bps.unwrap(),
+        seconds: record.seconds,
+        tcp: Some(tcp),
+        end: Some(end.clone()),
+        ..Connection::new("198.18.0.1:443", "198.18.0.2:50000", Vantage::Sender)
+    });
+    document.connections.push(Connection {
+        process: process("curl"),
+        bytes_received: 1_000_000,
+        throughput_bps: 8e5,
+        seconds: 10.0,
+        ended: true,
+        tcp: Some(TcpEvidence::from(TcpReceiver {
+            rtt_mean_us: Some(20_500),
+            rtt_min_us: Some(20_000),
+            window_bytes: Some(3_000_000),
+            buffer_bytes: Some(6_000_000),
+            unread_bytes: Some(0),
+            ..TcpReceiver::default()
+        })),
+        end: Some(end),
+        ..Connection::new("198.18.0.1:50001", "198.18.0.3:443", Vantage::Receiver)
+    });
+    document.explain();
+    document
+}
+
+#[test]
+fn the_largest_connection_is_explained_after_a_list_of_all() {
+    insta::assert_snapshot!(document().text(Default::default()));
+}
+
+#[test]
+fn a_connection_whose_cause_its_end_cannot_know_has_the_command_for_the_other() {
+    let mut document = document();
+    document.connections.remove(0);
+    let page = document.text(Default::default());
+    assert!(page.lines().count() <= 24, "{page}");
+    insta::assert_snapshot!(page);
+}
