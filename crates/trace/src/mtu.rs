@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::least_size;
@@ -74,13 +75,12 @@ pub struct MtuOutcome {
 }
 
 /// A link that is narrower than those before.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Narrowing {
     /// TTL of the router before it; absent if it has not answered the trace under this address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ttl: Option<u8>,
     /// That router, if it was the one to say so.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// What fits, bytes from the IP header on.
     pub mtu_bytes: u16,

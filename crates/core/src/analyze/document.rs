@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::table::Source;
 use crate::ceilings::{Cause, Ceiling};
@@ -69,10 +70,10 @@ pub struct Group {
 }
 
 /// The figures of one level.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     /// Its text; absent where nothing is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// How many runs it has.
     #[serde(default)]
@@ -81,15 +82,14 @@ pub struct Level {
     pub mean: f64,
     /// The runs' median with the distribution-free interval of it; absent where they are not one
     /// figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<MedianInterval>,
     /// What they are where they are not one figure: modes, or a drift from the first row to the
     /// last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_one_figure: Option<Figure>,
 }
 
 /// One level against the first: effect and interval, never a verdict.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
     /// The level compared with.
@@ -103,31 +103,23 @@ pub struct Contrast {
     /// Median of `b` minus median of `a`, in the metric's unit.
     pub difference: f64,
     /// Median of `b` over median of `a`; absent where `a`'s is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// The shift of `b` against `a` (Hodges and Lehmann, of logarithms), percent; absent where
     /// figures are not positive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_percent: Option<f64>,
     /// Its interval, percent; absent for one run against one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_percent: Option<[f64; 2]>,
     /// Confidence of the interval, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_percent: Option<f64>,
     /// The smallest p-value that a test of ranks can give for so many runs, whatever they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_p_value: Option<f64>,
     /// The fewest runs of each level with which a test of ranks can reach 5 % at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_to_reach_5_percent: Option<usize>,
     /// Runs of each level that would have shown a difference of this size in four of five cases, at
     /// the spread seen here; absent where no spread is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_needed: Option<usize>,
     /// Where the time was read from a clock of whole seconds: between what the ratio of two single
     /// runs may be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_by_clock: Option<[f64; 2]>,
     /// What so many runs show and cannot show, in sentences.
     pub shows: Vec<String>,

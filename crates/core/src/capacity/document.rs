@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::half::{CapacityHalf, Failure};
 use super::limit::{LimitRow, StoppedBy};
@@ -18,6 +19,7 @@ use crate::units::Family;
 pub const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
 
 /// What two ends could hold, and what it cost them.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityDocument {
     /// [`CAPACITY_SCHEMA`].
@@ -35,43 +37,34 @@ pub struct CapacityDocument {
     /// What was asked for.
     pub test: CapacityTest,
     /// TCP connections; absent if none were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<PoolResult>,
     /// UDP sockets; absent if none were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<PoolResult>,
     /// An active connection's latency by the number of idle ones beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<LatencyAt>,
     /// Connections closed and opened anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnResult>,
     /// Requests and responses over a part of the connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadResult>,
     /// This end's account.
     pub client: CapacityHalf,
     /// The endpoint's account, as it tells it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<CapacityHalf>,
     /// The limit that ended it before all were open; absent where all that was asked for was
     /// opened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<StoppedBy>,
     /// Of `limits` the one that would come first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_limit: Option<LimitRow>,
     /// Every limit of both ends that is known, the one that would come first at the top.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitRow>,
     /// The rounds in which the limit was looked for; all else is of the smallest round that was not
     /// held, or of the largest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFound>,
     /// How long all of it took, s.
     pub seconds: f64,
     /// How long closing took, s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_seconds: Option<f64>,
     /// Both ends' hosts.
     pub environment: Environment,
@@ -82,6 +75,7 @@ pub struct CapacityDocument {
 }
 
 /// What became of the connections, or of the UDP sockets.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PoolResult {
@@ -98,16 +92,13 @@ pub struct PoolResult {
     /// Why they were not opened.
     pub failures: Vec<Failure>,
     /// Opened each second, over the time in which they were opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_per_s: Option<f64>,
     /// How long that took, s; pauses for measurements are not in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_seconds: Option<f64>,
     /// The course of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ramp: Vec<RampStep>,
     /// From the first packet to the connection (of UDP: to the answer to the challenge).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_latency_us: Option<ConnectLatency>,
     /// SYN retransmits (of UDP: questions asked again).
     pub syn_retransmissions: u64,
@@ -116,28 +107,23 @@ pub struct PoolResult {
     /// Heartbeats answered.
     pub heartbeats_answered: u64,
     /// From a heartbeat to its answer; most of it is waiting for the others.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_latency_us: Option<LatencySummary>,
     /// Kernel memory of both ends (on one kernel) or of this end for each, bytes, from the growth
     /// of the slab.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_bytes_each: Option<f64>,
     /// Memory of this end's processes for each, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes_each: Option<f64>,
     /// Memory of the endpoint's processes for each, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_user_bytes_each: Option<f64>,
 }
 
 /// Connecting, those whose first SYN was lost apart.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectLatency {
     /// Connected by the first SYN.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_try: Option<LatencySummary>,
     /// Connected by a later one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<LatencySummary>,
     /// All of them.
     pub histogram: LatencyBuckets,
@@ -177,6 +163,7 @@ pub struct ChurnResult {
 }
 
 /// What the load did.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LoadResult {
@@ -189,9 +176,7 @@ pub struct LoadResult {
     /// Requests of an open loop that had to wait for their connection.
     pub late: u64,
     /// From when a request went out, or was due, to the last byte of its response.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencySummary>,
     /// The same as a histogram.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub histogram: Option<LatencyBuckets>,
 }

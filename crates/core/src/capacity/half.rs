@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::request::MAX_CAUSES;
 use crate::record::{Caveat, CpuSeconds, HostFacts};
@@ -102,47 +103,36 @@ pub struct HeldCounts {
 }
 
 /// Memory and sockets of a host at one moment. A figure that the host does not give is absent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemoryReading {
     /// TCP sockets of this network namespace in use, both families (`sockstat`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_in_use: Option<u64>,
     /// TCP sockets of the whole host in any state.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_allocated: Option<u64>,
     /// TCP sockets of the whole host that no process holds any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_orphans: Option<u64>,
     /// Connections of this network namespace in TIME-WAIT.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_time_wait: Option<u64>,
     /// Memory of TCP's buffers on the whole host, pages (to be held against `net.ipv4.tcp_mem`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_memory_pages: Option<u64>,
     /// UDP sockets of this network namespace in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_in_use: Option<u64>,
     /// Memory of UDP's buffers, pages (to be held against `net.ipv4.udp_mem`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_memory_pages: Option<u64>,
     /// The kernel's own objects, bytes (`Slab` of meminfo).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub slab_bytes: Option<u64>,
     /// What a new program could have, bytes (`MemAvailable`); sockets are only partly taken off it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
     /// The caches that sockets live in (slabinfo; root reads it).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub caches: Vec<SlabUse>,
     /// Files open on the whole host (`fs.file-nr`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Connections that netfilter tracks in this network namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub conntrack: Option<u64>,
     /// Memory of the process's control group, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
 }
 
@@ -172,67 +162,51 @@ pub struct MemoryCourse {
 
 /// The limits of a host that decide how many it can hold. One that the host does not have, or does
 /// not say, is absent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LimitReadings {
     /// Descriptors that a process may have open (RLIMIT_NOFILE, soft; raised to the hard one
     /// first).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors_each: Option<u64>,
     /// Most worker processes that this end starts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workers_most: Option<u64>,
     /// `fs.file-max`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// `fs.nr_open`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_open: Option<u64>,
     /// `net.ipv4.ip_local_port_range`, first and last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub port_range: Option<(u16, u16)>,
     /// `net.core.somaxconn`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub somaxconn: Option<u64>,
     /// `net.ipv4.tcp_max_syn_backlog`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub syn_backlog: Option<u64>,
     /// `net.ipv4.tcp_syncookies`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub syncookies: Option<u64>,
     /// `net.ipv4.tcp_mem`: low, pressure, high, pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_memory_pages: Option<(u64, u64, u64)>,
     /// `net.ipv4.udp_mem`: low, pressure, high, pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_memory_pages: Option<(u64, u64, u64)>,
     /// `net.ipv4.tcp_max_orphans`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub orphans: Option<u64>,
     /// `net.ipv4.tcp_max_tw_buckets`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
     /// `net.netfilter.nf_conntrack_max`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub conntrack: Option<u64>,
     /// `fs.epoll.max_user_watches`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub epoll_watches: Option<u64>,
     /// The tightest `memory.max` of the process's control groups, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
     /// Connections that the endpoint's owner allows a client; of an endpoint alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_connections: Option<u64>,
     /// Memory of the host, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Size of a page, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub page_bytes: Option<u64>,
 }
 
 /// One end's account of a run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CapacityHalf {
@@ -247,10 +221,8 @@ pub struct CapacityHalf {
     pub cpu_seconds: CpuSeconds,
     /// Memory of these processes at the height: heap and stacks, without the program that they
     /// share, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes: Option<u64>,
     /// Their memory before anything was opened, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes_before: Option<u64>,
     /// Memory and sockets of the host.
     pub memory: MemoryCourse,
@@ -260,7 +232,6 @@ pub struct CapacityHalf {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, i64>,
     /// Its host; in the document it is in the environment.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<HostFacts>>,
     /// Its own doubts.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::{
     ComparedMetric, ComparedPair, Fault, MAX_PAIRS, MetricConclusion, OneSidedFault, Verdict3,
@@ -15,6 +16,7 @@ use crate::treatment::Treatments;
 pub const COMPARISON_SCHEMA: &str = "linerate.comparison/1";
 
 /// Treatment A against treatment B.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// [`COMPARISON_SCHEMA`].
@@ -31,16 +33,13 @@ pub struct Comparison {
     pub verdict: Verdict3,
     /// By how much B's figure of the first metric differs from A's, percent of A's; absent without
     /// a pair that counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub effect_percent: Option<f64>,
     /// The interval of `effect_percent`, percent; its confidence is in `metrics`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_percent: Option<[f64; 2]>,
     /// Pairs that `effect_percent` is of: those up to the look that decided. All pairs are in
     /// `runs`.
     pub pairs: u32,
     /// What would decide the first metric, where it is INCONCLUSIVE.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_decide: Option<WouldDecide>,
     /// What each metric amounts to, the first one first.
     pub metrics: Vec<ComparedMetric>,
@@ -57,10 +56,8 @@ pub struct Comparison {
     /// What was run under both.
     pub plan: Test,
     /// The load that ran beside every run; what it got is in `runs`, as `with.throughput_bps`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Test>,
     /// Difference in percent below which the two are called equivalent; absent if none was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub margin_percent: Option<f64>,
     /// Pairs that count at most.
     pub max_pairs: u32,
@@ -85,17 +82,16 @@ pub struct Comparison {
 }
 
 /// What would decide a comparison, as far as its pairs tell: an estimate, and no part of the test.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WouldDecide {
     /// How far the changes of single pairs lie from their middle, percent: the median distance, made
     /// a standard deviation.
     pub scatter_percent: f64,
     /// So many pairs would show a difference like that so far; absent where there is next to none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<u32>,
     /// So many times as long runs would show it in [`super::MAX_PAIRS`] pairs, where chance evens out over
     /// time; absent where no longer ones are needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub times_as_long: Option<f64>,
     /// A margin that the pairs so far are within, percent.
     pub margin_percent: f64,
@@ -112,14 +108,13 @@ pub struct ReadBack {
 }
 
 /// Share of all CPUs of a host that was busy while next to nothing was sent, percent (0–100).
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IdleLoad {
     /// This host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_cpu_percent: Option<f64>,
     /// The endpoint's host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_percent: Option<f64>,
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::run::Run;
 use crate::plan::Repeats;
@@ -12,6 +13,7 @@ use crate::stats::{Agreement, Figure};
 pub const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
 
 /// An experiment that was run: its table, what of the report's findings agrees, and every run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentDocument {
     /// [`EXPERIMENT_SCHEMA`].
@@ -19,15 +21,12 @@ pub struct ExperimentDocument {
     /// Whether every run was made.
     pub status: Status,
     /// When the first run began, RFC 3339.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// What it is about.
     pub title: String,
     /// The report that it runs again.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
     /// What to know beforehand.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Seed of every random choice.
     pub seed: u64,
@@ -76,25 +75,22 @@ pub struct DocumentTable {
 }
 
 /// A column.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentColumn {
     /// Its head.
     pub title: String,
     /// The level of the factor across.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// The figure, in the unit that its name says.
     pub metric: String,
     /// In place of the figure its ratio to that of this level.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to: Option<String>,
     /// The unit that is printed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// What is printed is the figure times this.
     pub scale: f64,
     /// Digits behind the point; absent: three significant ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub decimals: Option<u32>,
 }
 
@@ -108,22 +104,21 @@ pub struct DocumentRow {
 }
 
 /// A figure of the table.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CellFigure {
     /// What the runs that count amount to: their median with its interval or, where one figure
     /// would mislead, modes or a drift.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<Figure>,
     /// The report's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<f64>,
     /// Why there is none of ours.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_run: Option<String>,
 }
 
 /// A finding, and what speaks for it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentFinding {
     /// What was found.
@@ -133,22 +128,17 @@ pub struct DocumentFinding {
     /// Whether it is claimed of a ratio, or else of the figure itself.
     pub is_ratio: bool,
     /// The least that is accepted; absent: anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<f64>,
     /// The most that is accepted; absent: anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
     /// What the repeats amount to, with the coverage of the interval that decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<Figure>,
     /// Whether our runs agree.
     pub agreement: Agreement,
     /// What the report's own figures give.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<f64>,
     /// Whether the report's own figures agree.
     pub report_agreement: Agreement,
     /// Why it is not known of ours.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::record::Record;
 
 /// What a run of a cell left.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Of each factor the level, by their names.
@@ -22,13 +24,11 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
     /// Why it failed. A run that failed counts for nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Figures of a workload that is no network test, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
     /// The record of a network test.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Box<Record>>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::need::Need;
 use super::setting::Place;
@@ -59,6 +60,7 @@ pub struct HostAbout {
 }
 
 /// One setting: what it is, and what it should be.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Its key.
@@ -68,18 +70,14 @@ pub struct SettingReport {
     /// Whether it is right.
     pub state: SettingState,
     /// Its value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
     /// The value that it should have, where that is another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<String>,
     /// What its value counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Why it is right or not; what is missing where it cannot be told.
     pub why: String,
     /// The right value as a formula or a condition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
     /// What the formula was given and came to; each name has its unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -93,10 +91,8 @@ pub struct SettingReport {
     /// Where that is from: a file of the kernel's, an RFC.
     pub source: String,
     /// Why it cannot be changed here, if it cannot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<String>,
     /// What it was before `host set` changed it; `host undo` brings that back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_from: Option<String>,
     /// Our file in sysctl.d sets it at each boot.
     #[serde(default)]
@@ -124,6 +120,7 @@ pub enum SettingState {
 }
 
 /// One setting that was set or undone, or would be.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingChange {
     /// Its key.
@@ -133,12 +130,10 @@ pub struct SettingChange {
     /// The value that `host set` gave it, or would.
     pub set: String,
     /// The value that it has now; absent where it is gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
     /// What became of it.
     pub outcome: ChangeOutcome,
     /// Why it is to be changed, or was left alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 

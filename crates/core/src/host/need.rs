@@ -6,20 +6,19 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::units::{BitRate, Span};
 
 /// What is needed of a host.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Need {
     /// The path that is to be filled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<NeededPath>,
     /// TCP connections at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
     /// What the host is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
 }
 

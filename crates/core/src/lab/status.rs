@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::record::LabDirection;
 
@@ -20,6 +21,7 @@ pub struct LabsDocument {
 }
 
 /// A lab: its hosts, what its links did so far, and who is in it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabShown {
     /// Its name.
@@ -29,10 +31,8 @@ pub struct LabShown {
     /// Hosts and routers, in the order of the file.
     pub hosts: Vec<LabHost>,
     /// Round trip through the emulator without any delay, which is taken off the delays, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_rtt_us: Option<f64>,
     /// All links, in the order of the file; absent where the process that holds it does not answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Vec<LinkStatus>>,
     /// Processes of this user that run in its hosts, by number.
     pub running: Vec<Inhabitant>,
@@ -59,6 +59,7 @@ pub struct LabStatus {
 }
 
 /// A link of a lab.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkStatus {
     /// Its name.
@@ -70,10 +71,8 @@ pub struct LinkStatus {
     /// MTU of both interfaces, bytes.
     pub mtu_bytes: u32,
     /// From the first end to the second, as a record has it; absent for a plain link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<LabDirection>,
     /// Back; absent for a plain link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<LabDirection>,
 }
 

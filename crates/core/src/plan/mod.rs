@@ -14,6 +14,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
@@ -233,38 +234,30 @@ impl Traffic {
 }
 
 /// Socket options of the data connections; `None` leaves the kernel's choice.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SocketOptions {
     /// The window that a receiver may advertise, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_window_bytes: Option<ByteCount>,
     /// `SO_SNDBUF` of a sender, bytes as the application asks (the kernel doubles it).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer_bytes: Option<ByteCount>,
     /// `TCP_MAXSEG`, bytes without TCP options.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u32>,
     /// `SO_MAX_PACING_RATE`, bits per second of each flow.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing_bps: Option<BitRate>,
     /// `TCP_CONGESTION`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// `TCP_NODELAY`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub nodelay: bool,
     /// `TCP_QUICKACK`, set again before each receiving call.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quickack: Option<bool>,
     /// `SO_BUSY_POLL`, µs that a receiving call spins for packets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_poll_us: Option<u32>,
     /// The client's address that its TCP connections come from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
     /// Code point of the packets that this test sends.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::layers::Layer;
 use super::projection::{CostModel, Projection, Unprojected};
@@ -12,15 +13,14 @@ use crate::record::{Caveat, Record};
 pub const PROFILE_SCHEMA: &str = "linerate.profile/1";
 
 /// Where the CPU time of a transfer went, at both ends.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileDocument {
     /// [`PROFILE_SCHEMA`].
     pub schema: String,
     /// The end that sent the data; absent if it gave no profile (a caveat says why).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<EndLayers>,
     /// The end that received it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<EndLayers>,
     /// What CPU time costs, by transport: what the projections are made of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -32,12 +32,10 @@ pub struct ProfileDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_projected: Vec<Unprojected>,
     /// The path beside the disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskBeside>,
     /// What both ends' profiling took of the busy CPU time of the one kernel that they share,
     /// percent; absent between two hosts, where each end's `overhead` has its own, and where one of
     /// both is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_overhead_percent: Option<f64>,
     /// What doubts there are of the profile; those of the run are in its record.
     pub caveats: Vec<Caveat>,
@@ -46,6 +44,7 @@ pub struct ProfileDocument {
 }
 
 /// One end: its layers, and the samples that they were counted from.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndLayers {
     /// What is counted here and what is not, in words: which threads, which soft interrupts.
@@ -58,7 +57,6 @@ pub struct EndLayers {
     /// Samples that are not: other processes, the other end's, the tool's own.
     pub foreign_samples: u64,
     /// Packets on the wire that carried the data, retransmissions included; absent where not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Payload bytes.
     pub bytes: u64,
@@ -69,17 +67,16 @@ pub struct EndLayers {
     /// Share of `cpu_seconds` whose call chain no rule knows, percent.
     pub unattributed_percent: f64,
     /// `cpu_seconds` for each KiB of payload, µs/KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_us_per_kib: Option<f64>,
     /// Seconds that the run should have been longer for shares that are known to about one
     /// percentage point; absent where it was long enough.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_seconds: Option<f64>,
     /// The samples, folded: the layers can be counted from them again.
     pub profile: EndProfile,
 }
 
 /// What one layer takes of an end.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerCost {
     /// Which.
@@ -95,19 +92,14 @@ pub struct LayerCost {
     /// width.
     pub share_interval_percent: [f64; 2],
     /// CPU time for each packet, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet: Option<f64>,
     /// Its interval at 95 %, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet_interval: Option<[f64; 2]>,
     /// CPU time for each byte of payload, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_byte: Option<f64>,
     /// Its interval at 95 %, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_byte_interval: Option<[f64; 2]>,
     /// Its part of the end's service demand, µs/KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_us_per_kib: Option<f64>,
     /// Share of this layer's time that was in a soft interrupt, percent.
     pub softirq_percent: f64,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::request::MAX_HZ;
 use crate::record::{Caveat, CpuSeconds};
@@ -121,17 +122,16 @@ pub struct CpuSamples {
 }
 
 /// What profiling cost this end.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overhead {
     /// CPU time of the profiler's own thread, seconds.
     pub thread_seconds: f64,
     /// CPU time of the sampling interrupts, seconds: their number times what one of them was
     /// measured to take; absent where that could not be measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_seconds: Option<f64>,
     /// Both over the time that the host's CPUs were busy, percent; absent where one of the three is
     /// not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::plan::{Direction, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
@@ -42,6 +43,7 @@ impl Status {
 }
 
 /// One run of one test.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`RECORD_SCHEMA`].
@@ -55,7 +57,6 @@ pub struct Record {
     /// Its address and port.
     pub peer: String,
     /// The tool at the other end, where that is not linerate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Tool>,
     /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has
     /// reached it, and the client's addresses are the `local` ones of the flows.
@@ -74,41 +75,30 @@ pub struct Record {
     /// Measured time, warm-up left out.
     pub seconds: f64,
     /// Messages of a stream, as the sender wrote them, or datagrams received.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
     /// Requests answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<u64>,
     /// Requests answered for each second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
     /// Connections opened, used and closed for each second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_s: Option<f64>,
     /// Of requests, from the (intended) send to the whole response.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencySummary>,
     /// The histogram behind `latency_us`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_histogram: Option<LatencyBuckets>,
     /// Open loop: how late the generator itself sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_lag_us: Option<LatencySummary>,
     /// Open loop: requests due in the run that were never sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_not_sent: Option<u64>,
     /// UDP requests without an answer; connections that failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<u64>,
     /// Payload bytes that arrived other than they were sent, where verified.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupted_bytes: Option<u64>,
     /// Each direction that ran; what an only one says stands in the record's own keys too.
     #[serde(flatten, with = "keys")]
     #[schemars(flatten, schema_with = "keys::schema")]
     pub legs: Vec<Leg>,
     /// What a packet train found of the path before the run, in the direction of the payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_train: Option<PathTrain>,
     /// Each flow.
     #[serde(default)]
@@ -117,7 +107,6 @@ pub struct Record {
     #[serde(default)]
     pub intervals: Vec<Interval>,
     /// What has changed since an earlier document, which was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// What to keep in mind.
     #[serde(default)]
@@ -184,6 +173,7 @@ pub struct PathTrain {
 }
 
 /// One flow.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Number of the flow, from 0.
@@ -199,20 +189,17 @@ pub struct FlowRecord {
     /// Remote address and port.
     pub remote: String,
     /// Share of a CPU that the sender's thread had, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_thread_percent: Option<f64>,
     /// Share of a CPU that the receiver's thread had, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_thread_percent: Option<f64>,
     /// TCP's evidence.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpEvidence>,
     /// UDP's evidence.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpEvidence>,
 }
 
 /// A piece of the run, warm-up left out.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Interval {
@@ -221,44 +208,36 @@ pub struct Interval {
     /// Length, seconds.
     pub seconds: f64,
     /// Which way, where both ran.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// Payload received, bytes.
     pub bytes: u64,
     /// Goodput, payload bits per second.
     pub throughput_bps: f64,
     /// Smoothed round-trip time, the mean over the flows, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<f64>,
     /// Congestion window, the sum over the flows, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwnd_bytes: Option<u64>,
     /// Segments retransmitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted_segments: Option<u64>,
     /// Requests answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<u64>,
     /// Datagrams lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
 }
 
 /// Several records in one table: sizes, or repeats of one test.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
     /// Of repeats of one test: the throughput of the median run, payload bits per second; of an even
     /// number the lower of the two in the middle. Whether the runs are one figure is in `figures`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_bps: Option<f64>,
     /// Of repeats of one test: the requests that the median run had answered for each second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
     /// Of repeats of one test: the connections that the median run opened, used and closed for each
     /// second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_s: Option<f64>,
     /// In the order that they ran.
     pub rows: Vec<Record>,
@@ -266,7 +245,6 @@ pub struct Sweep {
     #[serde(default)]
     pub figures: Vec<SizeFigure>,
     /// What has changed since an earlier document, which was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// What to keep in mind of the whole.
     #[serde(default)]
@@ -307,41 +285,35 @@ pub struct SizeFigure {
 }
 
 /// What is known of a path without a test on it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PathFacts {
     /// Addresses that the name has.
     pub addresses: Vec<String>,
     /// Interface that the path leaves by.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Source address chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Next hop; absent where the destination is on the link.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
     /// MTU of that interface, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device_mtu_bytes: Option<u32>,
     /// Path MTU, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pmtu_bytes: Option<u32>,
     /// Segment size negotiated, options taken off, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u32>,
     /// Segment size that this interface's MTU would carry, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_expected_bytes: Option<u32>,
     /// Metrics of the route that are not the default: `mtu`, `advmss`, `window`, …
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub route_metrics: BTreeMap<String, u32>,
     /// Time to connect, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_us: Option<f64>,
 }
 
 /// The main job: a path examined.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// [`CHECK_SCHEMA`].
@@ -355,37 +327,28 @@ pub struct Check {
     /// Route, MTU, connect time.
     pub path: PathFacts,
     /// The path by hop; absent on loopback and where this host sends no probes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Box<TraceDocument>>,
     /// No endpoint answered there: only what one end can see was examined.
     #[serde(default)]
     pub one_sided: bool,
     /// Client to endpoint: the median run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub up: Option<Record>,
     /// Endpoint to client: the median run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Record>,
     /// All runs of `up`: throughput as one figure, modes or a drift.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub up_throughput_bps: Option<Figure>,
     /// All runs of `down`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub down_throughput_bps: Option<Figure>,
     /// Round trips of small requests on the idle path.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_latency_us: Option<LatencySummary>,
     /// The same beside the bulk transfers: the larger of both directions.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded_latency_us: Option<LatencySummary>,
     /// Loaded latency by direction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loaded_latency_by_direction_us: BTreeMap<String, LatencySummary>,
     /// On the demonstration path: what was wrong with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_fault: Option<HiddenFault>,
     /// What has changed since an earlier document, which was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// What to keep in mind of the whole.
     #[serde(default)]

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Both ends.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// This host.
     pub client: HostFacts,
     /// The endpoint's host, as the endpoint tells it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<HostFacts>,
     /// Both ends run on the same kernel.
     #[serde(default)]
     pub shared_kernel: bool,
     /// The emulated path, where there was one. No verdict is taken from it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lab: Option<LabFacts>,
 }
 
@@ -61,6 +61,7 @@ pub struct LabLink {
 
 /// What one direction of an emulated link did, packets. Where a link only delays, a frame of
 /// segmentation offload counts as one packet.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabDirection {
@@ -100,10 +101,8 @@ pub struct LabDirection {
     /// Lost by the emulator's own fault.
     pub overflowed: u64,
     /// How much later than due packets left, median, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_p50_us: Option<f64>,
     /// The same, 99th percentile, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_p99_us: Option<f64>,
 }
 
@@ -123,6 +122,7 @@ impl LabDirection {
 }
 
 /// One host.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostFacts {
@@ -137,22 +137,19 @@ pub struct HostFacts {
     /// Processors.
     pub cpu: CpuFacts,
     /// Interface that the path leaves by.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceFacts>,
     /// Settings that decide performance: `net.*` keys and their values.
     pub sysctls: BTreeMap<String, String>,
     /// Current clock source, such as `tsc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
     /// Congestion control of new connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Physical memory, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
 
 /// Processors of a host.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuFacts {
@@ -161,32 +158,27 @@ pub struct CpuFacts {
     /// CPUs that linerate may use (affinity, cgroup).
     pub usable: f64,
     /// Model name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Frequency governor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// Hypervisor, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub virtualisation: Option<String>,
 }
 
 /// A network interface.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceFacts {
     /// Interface name.
     pub name: String,
     /// Kind or driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// MTU, bytes.
     pub mtu_bytes: u32,
     /// Link speed, bits per second, where the driver says one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_bps: Option<u64>,
     /// Root queueing discipline.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc: Option<String>,
     /// Offloads by ethtool's names and whether they are on.
     pub offloads: BTreeMap<String, bool>,

@@ -2,22 +2,21 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// The DiffServ policy of the path's device, and what its classes and meters did in the measured
 /// time. Classes of somebody else's HTB are told in the same way, without a policy's name.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QosEvidence {
     /// The device.
     pub device: String,
     /// What its root class lets through, frames in bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bps: Option<f64>,
     /// Frames that left by it, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bytes: Option<u64>,
     /// A shaper without classes in the place of the root class (`tbf`, `cake`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shaper: Option<QosClass>,
     /// The classes without others below them that sent or dropped something, the busiest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::remedy::Remedy;
 
@@ -79,32 +80,27 @@ pub struct Ceiling {
 }
 
 /// What holds the run back.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The cause.
     pub cause: Cause,
     /// How sure that is: the share (0–1) of such verdicts that are right. Absent for `unexplained`,
     /// and in records of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// What it would be if it is not this; of `unexplained` what comes nearest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
     /// Measured rate over this cause's ceiling; absent for `unexplained`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_ceiling: Option<f64>,
     /// Why this cause, in sentences with figures.
     pub evidence: Vec<String>,
     /// What to do; absent where nothing can be done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
     /// What that should bring, payload bits per second: the lowest limit of those that the record
     /// shows and that last when the cause is lifted. Absent where none is known well enough;
     /// `evidence` then tells the most that can come, if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
     /// What would hold the run back then.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<Cause>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::score::Tally;
 use crate::ceilings::{Cause, Verdict};
@@ -43,18 +44,16 @@ pub struct Proof {
 }
 
 /// A remedy that was not run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Untried {
     /// The scenario's number.
     pub number: u32,
     /// What the verdict blamed; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The remedy, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
     /// What it was to bring, payload bits/s, if that was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
     /// Why it was not run.
     pub why: UntriedReason,

@@ -10,9 +10,9 @@ use linerate_sys::netlink::Link;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 use linerate_sys::proc::{Probe, steering};
 
-use super::change::{FILES, OFFLOADS, files};
 use crate::treatment::{
-    DriverFigure, FIGURES, FileSetting, TreatError, figure_words, offload_state, summary,
+    DriverFigure, FIGURES, FILES, FileSetting, OFFLOADS, TreatError, figure_words, offload_state,
+    summary,
 };
 
 /// Adds a device and its settings to the view.
@@ -57,10 +57,9 @@ fn of_offload(setting: DeviceSetting, device: &str, obstacle: &Option<String>) -
 }
 
 fn of_name(name: &str, device: &str, sys: &Result<(), TreatError>) -> Reading {
-    match (files(device, name), sys) {
+    match (FileSetting::new(device, name), sys) {
         (_, Err(error)) => Reading::Unknown(error.to_string()),
-        (Some(setting), Ok(())) => of_files(setting),
-        (None, Ok(())) => Reading::Unsupported("there is no such setting of a device".to_owned()),
+        (setting, Ok(())) => of_files(setting.expect("FILES has the names of files")),
     }
 }
 

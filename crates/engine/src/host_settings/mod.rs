@@ -14,7 +14,6 @@
 //! | `device` | the settings of one network device |
 //! | `change` | a checked assignment as something to set |
 
-mod change;
 mod device;
 mod read;
 
@@ -30,7 +29,6 @@ use linerate_core::host::{
 use linerate_sys::proc::machine;
 
 use crate::treatment::{Directory, SysctlDirectory, TreatError, keep, kept, undo as undo_kept};
-use change::wanted;
 
 /// What `linerate host` looks at.
 #[derive(Debug, Clone, Default)]
@@ -86,15 +84,14 @@ fn apply(
     assignments: &[Assignment],
     persist: bool,
 ) -> Result<(), TreatError> {
-    let wanted: Vec<_> = assignments.iter().map(wanted).collect::<Result<_, _>>()?;
-    if wanted.is_empty() {
+    if assignments.is_empty() {
         return Ok(());
     }
     let file = persist.then(SysctlDirectory::of_host);
     if let Some(file) = &file {
         file.check_namespace()?;
     }
-    document.changes = keep(&Directory::of_kept()?, &wanted, file.as_ref())?;
+    document.changes = keep(&Directory::of_kept()?, assignments, file.as_ref())?;
     if let Some(file) = file {
         document.file = Some(file.path().display().to_string());
         let keys: Vec<String> = assignments.iter().map(|one| one.key().to_owned()).collect();

@@ -11,7 +11,6 @@ use linerate_sys::proc::sysctl;
 use linerate_testkit::{Need, skip};
 use tempfile::TempDir;
 
-use super::change::wanted;
 use crate::treatment::{Applied, Directory, SysctlDirectory, TreatError, keep, kept, undo};
 
 const SACK: &str = "net.ipv4.tcp_sack";
@@ -69,10 +68,9 @@ impl Bench {
 
     fn set_with(&self, words: &[&str], persist: bool) -> Result<Vec<SettingChange>, TreatError> {
         let own: Vec<Assignment> = assignments(words).expect("the test's own words");
-        let wanted: Vec<_> = own.iter().map(wanted).collect::<Result<_, _>>()?;
         keep(
             &self.directory(),
-            &wanted,
+            &own,
             persist.then(|| self.file()).as_ref(),
         )
     }

@@ -9,7 +9,7 @@ use linerate_sys::netlink::{Link, Netlink, NetlinkError};
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatError;
-use super::step::Undone;
+use super::step::{Reversible, Undone};
 
 /// The device that a packet to the peer leaves by.
 pub(crate) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, TreatError> {
@@ -43,7 +43,7 @@ pub(super) fn by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>
 pub(super) struct OffloadStep {
     index: u32,
     device: String,
-    setting: DeviceSetting,
+    pub(super) setting: DeviceSetting,
     on: bool,
     /// The kernel's names of the features that are asked for now and were not, or the other way
     /// round.
@@ -86,15 +86,6 @@ impl OffloadStep {
         })
     }
 
-    pub(super) fn changes(&self) -> bool {
-        !self.features.is_empty()
-    }
-
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        let ethtool = open(&self.device)?;
-        self.ask(&ethtool, &self.features, self.on)
-    }
-
     fn ask(&self, ethtool: &Ethtool, names: &[String], on: bool) -> Result<(), TreatError> {
         let changes: Vec<_> = names.iter().map(|name| (name.as_str(), on)).collect();
         ethtool
@@ -103,9 +94,24 @@ impl OffloadStep {
             .map_err(|error| TreatError::set(self.what(), error))
     }
 
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.index == other.index && self.setting == other.setting
+    }
+}
+
+impl Reversible for OffloadStep {
+    fn changes(&self) -> bool {
+        !self.features.is_empty()
+    }
+
+    fn set(&self) -> Result<(), TreatError> {
+        let ethtool = open(&self.device)?;
+        self.ask(&ethtool, &self.features, self.on)
+    }
+
     /// The first offload decides. The others, such as verifying received checksums, are those that
     /// devices often cannot switch: then the state is said.
-    pub(super) fn check(&self) -> Result<String, TreatError> {
+    fn check(&self) -> Result<String, TreatError> {
         let ethtool = open(&self.device)?;
         let mut states = Vec::new();
         for (position, offload) in offloads(self.setting).iter().enumerate() {
@@ -125,7 +131,7 @@ impl OffloadStep {
         Ok(format!("{}: {}", self.device, states.join(", ")))
     }
 
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError> {
         let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
             return Ok(Undone::Gone);
         };
@@ -145,29 +151,24 @@ impl OffloadStep {
         Ok(Undone::Restored)
     }
 
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        self.index == other.index && self.setting == other.setting
+    fn what(&self) -> String {
+        format!("{} of {}", self.setting, self.device)
     }
 
-    pub(super) fn key(&self) -> String {
+    fn key(&self) -> String {
         format!("device.{}.{}", self.device, self.setting)
     }
 
-    /// Before and after, in words.
-    pub(super) fn words(&self) -> (&'static str, &'static str) {
-        (word(self.on != self.changes()), word(self.on))
+    fn values(&self) -> (String, String) {
+        let was = word(self.on != self.changes());
+        (was.to_owned(), word(self.on).to_owned())
     }
 
-    /// None if the device is gone.
-    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
+    fn found(&self) -> Result<Option<String>, TreatError> {
         let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
             return Ok(None);
         };
         offload_state(&link.name, self.setting).map(Some)
-    }
-
-    pub(super) fn what(&self) -> String {
-        format!("{} of {}", self.setting, self.device)
     }
 }
 
@@ -228,6 +229,14 @@ fn is_on(features: &[Feature], wanted: bool) -> bool {
 }
 
 /// The offload that decides, and those that go with it where the device can.
+/// Those of the table of a host's settings.
+pub(crate) const OFFLOADS: [DeviceSetting; 4] = [
+    DeviceSetting::ChecksumOffload,
+    DeviceSetting::Tso,
+    DeviceSetting::Gso,
+    DeviceSetting::Gro,
+];
+
 fn offloads(setting: DeviceSetting) -> &'static [Offload] {
     match setting {
         DeviceSetting::ChecksumOffload => &[Offload::TxChecksum, Offload::RxChecksum],

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, open_netlink};
 use super::error::TreatError;
-use super::step::Undone;
+use super::step::{Reversible, Undone};
 
 /// Which figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,21 +108,6 @@ impl DriverStep {
         })
     }
 
-    pub(super) fn changes(&self) -> bool {
-        self.was != self.set
-    }
-
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        self.put(&self.device, self.set)?;
-        let found = self.found()?;
-        if found == Some(self.set) {
-            return Ok(());
-        }
-        // What the driver made of it is not what the journal says is ours.
-        self.put(&self.device, self.was)?;
-        Err(self.not_taken(found))
-    }
-
     fn not_taken(&self, found: Option<u32>) -> TreatError {
         TreatError::NotTaken {
             what: format!("{}={}", self.key(), self.set),
@@ -152,15 +137,36 @@ impl DriverStep {
     }
 
     /// None if the device is gone.
-    pub(super) fn found(&self) -> Result<Option<u32>, TreatError> {
+    fn now(&self) -> Result<Option<u32>, TreatError> {
         match by_index(&mut open_netlink()?, self.index)? {
             Some(link) => self.figure.read(&link),
             None => Ok(None),
         }
     }
 
-    pub(super) fn check(&self) -> Result<String, TreatError> {
-        let found = self.found()?;
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.index == other.index && self.figure == other.figure
+    }
+}
+
+impl Reversible for DriverStep {
+    fn changes(&self) -> bool {
+        self.was != self.set
+    }
+
+    fn set(&self) -> Result<(), TreatError> {
+        self.put(&self.device, self.set)?;
+        let found = self.now()?;
+        if found == Some(self.set) {
+            return Ok(());
+        }
+        // What the driver made of it is not what the journal says is ours.
+        self.put(&self.device, self.was)?;
+        Err(self.not_taken(found))
+    }
+
+    fn check(&self) -> Result<String, TreatError> {
+        let found = self.now()?;
         if found != Some(self.set) {
             return Err(self.not_taken(found));
         }
@@ -172,7 +178,7 @@ impl DriverStep {
         ))
     }
 
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError> {
         let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
             return Ok(Undone::Gone);
         };
@@ -186,15 +192,21 @@ impl DriverStep {
         }
     }
 
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        self.index == other.index && self.figure == other.figure
+    fn what(&self) -> String {
+        format!("{} of {}", self.figure.name(), self.device)
     }
 
-    pub(super) fn key(&self) -> String {
+    fn key(&self) -> String {
         format!("device.{}.{}", self.device, self.figure.name())
     }
 
-    pub(super) fn what(&self) -> String {
-        format!("{} of {}", self.figure.name(), self.device)
+    fn values(&self) -> (String, String) {
+        let words = |value| figure_words(self.figure, value);
+        (words(self.was), words(self.set))
+    }
+
+    fn found(&self) -> Result<Option<String>, TreatError> {
+        let now = self.now()?;
+        Ok(now.map(|value| figure_words(self.figure, value)))
     }
 }

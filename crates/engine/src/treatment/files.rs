@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, open_netlink};
 use super::error::TreatError;
-use super::step::Undone;
+use super::step::{Reversible, Undone};
 
 /// Which files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,20 @@ struct FileState {
     was: String,
 }
 
-impl FileSetting<'_> {
+/// Names of a device's settings that are files.
+pub(crate) const FILES: [&str; 3] = ["rps_cpus", "xps_cpus", "irq_cpus"];
+
+impl<'a> FileSetting<'a> {
+    /// That of a device with one of the names [`FILES`].
+    pub(crate) fn new(device: &'a str, name: &str) -> Option<Self> {
+        match name {
+            "rps_cpus" => Some(Self::Receive(device)),
+            "xps_cpus" => Some(Self::Transmit(device)),
+            "irq_cpus" => Some(Self::Interrupts(device)),
+            _ => None,
+        }
+    }
+
     fn device(&self) -> Option<&str> {
         match self {
             Self::Receive(device) | Self::Transmit(device) | Self::Interrupts(device) => {
@@ -141,16 +154,8 @@ impl FilesStep {
         })
     }
 
-    pub(super) fn changes(&self) -> bool {
-        self.files.iter().any(|file| file.was != self.set)
-    }
-
-    /// What it was: one value, or that of each file.
-    pub(super) fn was(&self) -> String {
-        summary(self.files.iter().map(|file| file.was.as_str()))
-    }
-
-    pub(super) fn found(&self) -> Result<String, TreatError> {
+    /// One value, or that of each file.
+    fn now(&self) -> Result<String, TreatError> {
         let values: Result<Vec<_>, _> = self
             .files
             .iter()
@@ -161,19 +166,6 @@ impl FilesStep {
 
     fn read(&self, path: &Path) -> Result<String, TreatError> {
         read(path).map_err(|error| TreatError::kernel(format!("read {}", self.key), error))
-    }
-
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        for file in self.files.iter().filter(|file| file.was != self.set) {
-            self.put(&file.path, &self.set)?;
-            let found = self.read(&file.path)?;
-            if found != self.set {
-                // What the kernel made of it is not what the journal says is ours.
-                self.put(&file.path, &file.was)?;
-                return Err(self.not_taken(found));
-            }
-        }
-        Ok(())
     }
 
     fn put(&self, path: &Path, value: &str) -> Result<(), TreatError> {
@@ -189,14 +181,6 @@ impl FilesStep {
         })
     }
 
-    pub(super) fn check(&self) -> Result<String, TreatError> {
-        let found = self.found()?;
-        if found != self.set {
-            return Err(self.not_taken(found));
-        }
-        Ok(format!("{} = {}", self.key, self.set))
-    }
-
     fn not_taken(&self, found: String) -> TreatError {
         TreatError::NotTaken {
             what: format!("{}={}", self.key, self.set),
@@ -204,8 +188,35 @@ impl FilesStep {
             why: "the host does not have all of these CPUs, or the kernel manages it",
         }
     }
+}
 
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+impl Reversible for FilesStep {
+    fn changes(&self) -> bool {
+        self.files.iter().any(|file| file.was != self.set)
+    }
+
+    fn set(&self) -> Result<(), TreatError> {
+        for file in self.files.iter().filter(|file| file.was != self.set) {
+            self.put(&file.path, &self.set)?;
+            let found = self.read(&file.path)?;
+            if found != self.set {
+                // What the kernel made of it is not what the journal says is ours.
+                self.put(&file.path, &file.was)?;
+                return Err(self.not_taken(found));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<String, TreatError> {
+        let found = self.now()?;
+        if found != self.set {
+            return Err(self.not_taken(found));
+        }
+        Ok(format!("{} = {}", self.key, self.set))
+    }
+
+    fn undo(&self) -> Result<Undone, TreatError> {
         if let Some(index) = self.device {
             if by_index(&mut open_netlink()?, index)?.is_none() {
                 return Ok(Undone::Gone);
@@ -224,6 +235,19 @@ impl FilesStep {
             undone = Undone::Restored;
         }
         Ok(undone)
+    }
+
+    fn what(&self) -> String {
+        self.key.clone()
+    }
+
+    fn values(&self) -> (String, String) {
+        let was = summary(self.files.iter().map(|file| file.was.as_str()));
+        (was, self.set.clone())
+    }
+
+    fn found(&self) -> Result<Option<String>, TreatError> {
+        self.now().map(Some)
     }
 }
 

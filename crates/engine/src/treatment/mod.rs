@@ -41,12 +41,12 @@ mod sysctl_directory;
 mod tests;
 
 pub use applied::Applied;
-pub(crate) use device::{offload_state, open_netlink, towards};
+pub(crate) use device::{OFFLOADS, offload_state, open_netlink, towards};
 pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
-pub(crate) use files::{FileSetting, check_sys, summary};
+pub(crate) use files::{FILES, FileSetting, check_sys, summary};
 pub(crate) use journal::Directory;
-pub(crate) use kept::{Wanted, keep, kept, undo};
+pub(crate) use kept::{keep, kept, undo};
 pub(crate) use memory::{endpoint_remembers, forget, remembers};
 pub(crate) use sysctl_directory::SysctlDirectory;
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, open_netlink, towards};
 use super::error::TreatError;
-use super::step::{Undone, read_number};
+use super::step::{Reversible, Undone, read_number};
 
 /// The MTU of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,14 +79,6 @@ impl MtuStep {
         })
     }
 
-    pub(super) fn changes(&self) -> bool {
-        self.was != self.set
-    }
-
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        self.put(&mut open_netlink()?, &self.device, self.set)
-    }
-
     fn put(&self, netlink: &mut Netlink, device: &str, bytes: u32) -> Result<(), TreatError> {
         netlink
             .change_link(device, &LinkChange::Mtu(bytes))
@@ -96,47 +88,6 @@ impl MtuStep {
                 }
                 _ => TreatError::set(self.what(), error),
             })
-    }
-
-    pub(super) fn check(&self) -> Result<String, TreatError> {
-        let link = by_index(&mut open_netlink()?, self.index)?;
-        let found = link.map(|link| link.mtu);
-        if found != Some(self.set) {
-            return Err(TreatError::NotTaken {
-                what: format!("mtu={}", self.set),
-                found: found.map_or("gone".to_owned(), |mtu| mtu.to_string()),
-                why: "somebody else sets it",
-            });
-        }
-        Ok(format!("{}: mtu {}", self.device, self.set))
-    }
-
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
-        let mut netlink = open_netlink()?;
-        let device = match by_index(&mut netlink, self.index)? {
-            None => return Ok(Undone::Gone),
-            Some(link) if link.mtu != self.set => return Ok(Undone::NotOurs),
-            Some(link) => link.name,
-        };
-        // What is still what the kernel made of it; to put one back changes others again.
-        let mut layers = Vec::new();
-        for layer in &self.stack {
-            let link = by_index(&mut netlink, layer.index)?;
-            if let Some(link) = link.filter(|link| link.mtu == self.set) {
-                let is_ours = ipv6_mtu(&link)? == Some(self.set);
-                layers.push((layer, layer.ipv6.filter(|_| is_ours)));
-            }
-        }
-        let routes = self.changed_routes(&mut netlink)?;
-        self.put(&mut netlink, &device, self.was)?;
-        for (layer, ipv6) in layers {
-            self.put_back(&mut netlink, layer, ipv6)?;
-        }
-        for route in routes {
-            let put = netlink.replace_route(&route);
-            put.map_err(|error| TreatError::set(format!("route {route}"), error))?;
-        }
-        Ok(Undone::Restored)
     }
 
     fn put_back(
@@ -179,8 +130,59 @@ impl MtuStep {
         let has = |step: &Self, index| step.stack.iter().any(|layer| layer.index == index);
         self.index == other.index || has(self, other.index) || has(other, self.index)
     }
+}
 
-    pub(super) fn what(&self) -> String {
+impl Reversible for MtuStep {
+    fn changes(&self) -> bool {
+        self.was != self.set
+    }
+
+    fn set(&self) -> Result<(), TreatError> {
+        self.put(&mut open_netlink()?, &self.device, self.set)
+    }
+
+    fn check(&self) -> Result<String, TreatError> {
+        let link = by_index(&mut open_netlink()?, self.index)?;
+        let found = link.map(|link| link.mtu);
+        if found != Some(self.set) {
+            return Err(TreatError::NotTaken {
+                what: format!("mtu={}", self.set),
+                found: found.map_or("gone".to_owned(), |mtu| mtu.to_string()),
+                why: "somebody else sets it",
+            });
+        }
+        Ok(format!("{}: mtu {}", self.device, self.set))
+    }
+
+    fn undo(&self) -> Result<Undone, TreatError> {
+        let mut netlink = open_netlink()?;
+        let device = match by_index(&mut netlink, self.index)? {
+            None => return Ok(Undone::Gone),
+            Some(link) if link.mtu != self.set => return Ok(Undone::NotOurs),
+            Some(link) => link.name,
+        };
+        // What is still what the kernel made of it; to put one back changes others again.
+        let mut layers = Vec::new();
+        for layer in &self.stack {
+            let link = by_index(&mut netlink, layer.index)?;
+            if let Some(link) = link.filter(|link| link.mtu == self.set) {
+                let is_ours = ipv6_mtu(&link)? == Some(self.set);
+                layers.push((layer, layer.ipv6.filter(|_| is_ours)));
+            }
+        }
+        let routes = self.changed_routes(&mut netlink)?;
+        self.put(&mut netlink, &device, self.was)?;
+        for (layer, ipv6) in layers {
+            self.put_back(&mut netlink, layer, ipv6)?;
+        }
+        for route in routes {
+            let put = netlink.replace_route(&route);
+            put.map_err(|error| TreatError::set(format!("route {route}"), error))?;
+        }
+        Ok(Undone::Restored)
+    }
+
+    fn what(&self) -> String {
         format!("mtu of {}", self.device)
     }
 }

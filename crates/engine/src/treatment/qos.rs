@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, open_netlink, towards};
 use super::error::TreatError;
-use super::step::Undone;
+use super::step::{Reversible, Undone};
 use crate::qos::{self, Mode, QosOptions, Standing};
 
 /// A policy of a device.
@@ -69,12 +69,14 @@ impl QosStep {
             policy: Some(policy),
         })
     }
+}
 
-    pub(super) fn changes(&self) -> bool {
+impl Reversible for QosStep {
+    fn changes(&self) -> bool {
         self.set != Mark::Nothing || self.was.is_some()
     }
 
-    pub(super) fn set(&self) -> Result<(), TreatError> {
+    fn set(&self) -> Result<(), TreatError> {
         let device = Some(self.device.as_str());
         match &self.policy {
             Some(QosPolicy::Off) => qos::put_back(&self.device, None)?,
@@ -93,7 +95,7 @@ impl QosStep {
     }
 
     /// What the kernel has, and not what was asked of it.
-    pub(super) fn check(&self) -> Result<String, TreatError> {
+    fn check(&self) -> Result<String, TreatError> {
         let wanted = match self.set {
             Mark::Nothing => return Ok(format!("{}: no policy", self.device)),
             Mark::Passthrough => QosState::PassingThrough,
@@ -131,7 +133,7 @@ impl QosStep {
         Ok(format!("{}: {words}, {attached}", self.device))
     }
 
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError> {
         let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
             return Ok(Undone::Gone);
         };
@@ -143,7 +145,7 @@ impl QosStep {
         Ok(Undone::Restored)
     }
 
-    pub(super) fn what(&self) -> String {
+    fn what(&self) -> String {
         format!("qos of {}", self.device)
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{is_gone, open_netlink, towards};
 use super::error::TreatError;
-use super::step::{Undone, number, read_number};
+use super::step::{Reversible, Undone, number, read_number};
 
 /// The route to one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,11 +61,30 @@ impl RouteStep {
         })
     }
 
-    pub(super) fn changes(&self) -> bool {
+    /// A host route that leads where packets to the peer go now, from the same address, with the
+    /// same metrics.
+    fn like_that_in_force(&self, netlink: &mut Netlink) -> Result<Route, TreatError> {
+        let now = route_to(netlink, self.peer)?;
+        let mut route = Route::new(Prefix::host(self.peer));
+        route.gateway = now.gateway;
+        route.link = now.link;
+        route.source = now.source;
+        let is_learnt = now.is_learnt();
+        route.metrics = now.metrics;
+        if is_learnt {
+            // It would expire, and a route's own does not.
+            route.metrics.set(Metric::Mtu, None);
+        }
+        Ok(route)
+    }
+}
+
+impl Reversible for RouteStep {
+    fn changes(&self) -> bool {
         !self.idle
     }
 
-    pub(super) fn set(&self) -> Result<(), TreatError> {
+    fn set(&self) -> Result<(), TreatError> {
         let mut netlink = open_netlink()?;
         let entry = host_route(&mut netlink, self.peer)?;
         let result = match entry {
@@ -86,24 +105,7 @@ impl RouteStep {
         result.map_err(|error| TreatError::set(self.what(), error))
     }
 
-    /// A host route that leads where packets to the peer go now, from the same address, with the
-    /// same metrics.
-    fn like_that_in_force(&self, netlink: &mut Netlink) -> Result<Route, TreatError> {
-        let now = route_to(netlink, self.peer)?;
-        let mut route = Route::new(Prefix::host(self.peer));
-        route.gateway = now.gateway;
-        route.link = now.link;
-        route.source = now.source;
-        let is_learnt = now.is_learnt();
-        route.metrics = now.metrics;
-        if is_learnt {
-            // It would expire, and a route's own does not.
-            route.metrics.set(Metric::Mtu, None);
-        }
-        Ok(route)
-    }
-
-    pub(super) fn check(&self) -> Result<String, TreatError> {
+    fn check(&self) -> Result<String, TreatError> {
         let in_force = route_to(&mut open_netlink()?, self.peer)?;
         let mut states = Vec::new();
         for field in &self.fields {
@@ -122,7 +124,7 @@ impl RouteStep {
         Ok(format!("{}: {}", self.what(), states.join(", ")))
     }
 
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError> {
         let mut netlink = open_netlink()?;
         let Some(mut entry) = host_route(&mut netlink, self.peer)? else {
             return Ok(Undone::Gone);
@@ -150,7 +152,7 @@ impl RouteStep {
         }
     }
 
-    pub(super) fn what(&self) -> String {
+    fn what(&self) -> String {
         format!("route to {}", self.peer)
     }
 }

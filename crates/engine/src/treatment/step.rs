@@ -2,6 +2,7 @@
 //! journal.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 
 use linerate_core::treatment::{
     DeviceSetting, HostChange, QosPolicy, RouteSetting, TreatmentError, Value, ValueKind,
@@ -9,7 +10,7 @@ use linerate_core::treatment::{
 use serde::{Deserialize, Serialize};
 
 use super::device::{OffloadStep, open_netlink, towards};
-use super::driver::{DriverFigure, DriverStep, figure_words};
+use super::driver::{DriverFigure, DriverStep};
 use super::error::TreatError;
 use super::files::FilesStep;
 use super::mtu::MtuStep;
@@ -165,59 +166,49 @@ pub(super) fn number(value: &Value) -> u32 {
     }
 }
 
-impl Step {
+/// What each step can do.
+pub(super) trait Reversible {
     /// False if all is already as it is to be: then there is nothing to undo either.
-    pub(super) fn changes(&self) -> bool {
-        match self {
-            Self::Offload(step) => step.changes(),
-            Self::Mtu(step) => step.changes(),
-            Self::Route(step) => step.changes(),
-            Self::Sysctl(step) => step.changes(),
-            Self::Qos(step) => step.changes(),
-            Self::Driver(step) => step.changes(),
-            Self::Files(step) => step.changes(),
-        }
-    }
-
+    fn changes(&self) -> bool;
     /// Sets it.
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        match self {
-            Self::Offload(step) => step.set(),
-            Self::Mtu(step) => step.set(),
-            Self::Route(step) => step.set(),
-            Self::Sysctl(step) => step.set(),
-            Self::Qos(step) => step.set(),
-            Self::Driver(step) => step.set(),
-            Self::Files(step) => step.set(),
-        }
-    }
-
+    fn set(&self) -> Result<(), TreatError>;
     /// Makes sure that it is in force, and says so.
-    pub(super) fn check(&self) -> Result<String, TreatError> {
-        match self {
-            Self::Offload(step) => step.check(),
-            Self::Mtu(step) => step.check(),
-            Self::Route(step) => step.check(),
-            Self::Sysctl(step) => step.check(),
-            Self::Qos(step) => step.check(),
-            Self::Driver(step) => step.check(),
-            Self::Files(step) => step.check(),
-        }
-    }
-
+    fn check(&self) -> Result<String, TreatError>;
     /// Puts back what is still ours.
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError>;
+    /// What it is of: `tso of eth0`.
+    fn what(&self) -> String;
+    /// The key in the table of a host's settings, such as `net.ipv4.tcp_sack` or `device.eth0.tso`.
+    fn key(&self) -> String {
+        self.what()
+    }
+    /// Before and after, as that table has it.
+    fn values(&self) -> (String, String) {
+        Default::default()
+    }
+    /// What it is now; none where it is gone.
+    fn found(&self) -> Result<Option<String>, TreatError> {
+        Ok(None)
+    }
+}
+
+impl Deref for Step {
+    type Target = dyn Reversible;
+
+    fn deref(&self) -> &Self::Target {
         match self {
-            Self::Offload(step) => step.undo(),
-            Self::Mtu(step) => step.undo(),
-            Self::Route(step) => step.undo(),
-            Self::Sysctl(step) => step.undo(),
-            Self::Qos(step) => step.undo(),
-            Self::Driver(step) => step.undo(),
-            Self::Files(step) => step.undo(),
+            Self::Offload(step) => step,
+            Self::Mtu(step) => step,
+            Self::Route(step) => step,
+            Self::Sysctl(step) => step,
+            Self::Qos(step) => step,
+            Self::Driver(step) => step,
+            Self::Files(step) => step,
         }
     }
+}
 
+impl Step {
     /// Whether both are of the same thing.
     pub(super) fn meets(&self, other: &Self) -> bool {
         match (self, other) {
@@ -232,71 +223,20 @@ impl Step {
         }
     }
 
-    /// What it is of: `tso of eth0`.
-    pub(super) fn what(&self) -> String {
-        match self {
-            Self::Offload(step) => step.what(),
-            Self::Mtu(step) => step.what(),
-            Self::Route(step) => step.what(),
-            Self::Sysctl(step) => step.key.clone(),
-            Self::Qos(step) => step.what(),
-            Self::Driver(step) => step.what(),
-            Self::Files(step) => step.key.clone(),
-        }
-    }
-}
-
-/// As the table of a host's settings has it.
-impl Step {
-    /// The key, such as `net.ipv4.tcp_sack` or `device.eth0.tso`.
-    pub(super) fn key(&self) -> String {
-        match self {
-            Self::Offload(step) => step.key(),
-            Self::Driver(step) => step.key(),
-            other => other.what(),
-        }
-    }
-
     /// Whether the whole host has one of it, whichever network namespace asks.
     pub(super) fn is_of_host(&self) -> bool {
         let key = self.key();
         key.starts_with("fs.") || key == "cpu.governor"
     }
 
+    /// Whether segmentation offload depends on it.
+    pub(super) fn is_of_checksums(&self) -> bool {
+        matches!(self, Self::Offload(step) if step.setting == DeviceSetting::ChecksumOffload)
+    }
+
     /// Whether sysctl.d can have it.
     pub(super) fn is_sysctl(&self) -> bool {
         matches!(self, Self::Sysctl(_))
-    }
-
-    /// Before and after.
-    pub(super) fn values(&self) -> (String, String) {
-        match self {
-            Self::Sysctl(step) => (step.was.clone(), step.set.clone()),
-            Self::Files(step) => (step.was(), step.set.clone()),
-            Self::Offload(step) => {
-                let (was, set) = step.words();
-                (was.to_owned(), set.to_owned())
-            }
-            Self::Driver(step) => {
-                let words = |value| figure_words(step.figure, value);
-                (words(step.was), words(step.set))
-            }
-            Self::Mtu(_) | Self::Route(_) | Self::Qos(_) => Default::default(),
-        }
-    }
-
-    /// What it is now; none where it is gone.
-    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
-        match self {
-            Self::Sysctl(step) => step.found(),
-            Self::Files(step) => step.found().map(Some),
-            Self::Offload(step) => step.found(),
-            Self::Driver(step) => {
-                let found = step.found()?;
-                Ok(found.map(|value| figure_words(step.figure, value)))
-            }
-            Self::Mtu(_) | Self::Route(_) | Self::Qos(_) => Ok(None),
-        }
     }
 
     /// Takes a later change of the same thing into this one, if they follow on each other.

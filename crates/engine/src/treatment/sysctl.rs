@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, merge, merges, open_netlink};
 use super::error::TreatError;
-use super::step::Undone;
+use super::step::{Reversible, Undone};
 
 /// A kernel setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +47,6 @@ impl SysctlStep {
         Ok(step)
     }
 
-    pub(super) fn changes(&self) -> bool {
-        self.was != self.set
-    }
-
     /// Writing it sets the forwarding of every device (`inet_forward_change`, net/ipv4/devinet.c),
     /// and writing it back would too.
     fn check_devices(&self) -> Result<(), TreatError> {
@@ -67,7 +63,41 @@ impl SysctlStep {
         Ok(())
     }
 
-    pub(super) fn set(&self) -> Result<(), TreatError> {
+    fn not_taken(&self, found: String) -> TreatError {
+        TreatError::NotTaken {
+            what: format!("sysctl:{}={}", self.key, self.set),
+            found,
+            why: "the kernel bounds it, or somebody else sets it",
+        }
+    }
+
+    /// Takes a later change of the same setting into this one, if they follow on each other.
+    pub(super) fn join(&mut self, later: &Self) -> bool {
+        let follows = self.key == later.key && self.set == later.was;
+        if follows {
+            self.set.clone_from(&later.set);
+            let (own, later) = (&mut self.beside, &later.beside);
+            own.lro.extend(&later.lro);
+            own.allowed.extend_from_slice(&later.allowed);
+        }
+        follows
+    }
+
+    /// The same key, or one of which the other is a part.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let is_part = |one: &str, other: &str| {
+            one == FORWARD && other.starts_with(OF_DEVICES) && other.ends_with(".forwarding")
+        };
+        self.key == other.key || is_part(&self.key, &other.key) || is_part(&other.key, &self.key)
+    }
+}
+
+impl Reversible for SysctlStep {
+    fn changes(&self) -> bool {
+        self.was != self.set
+    }
+
+    fn set(&self) -> Result<(), TreatError> {
         write(&self.key, &self.set)?;
         let found = read(&self.key)?;
         if found == self.set {
@@ -78,7 +108,7 @@ impl SysctlStep {
         Err(self.not_taken(found))
     }
 
-    pub(super) fn check(&self) -> Result<String, TreatError> {
+    fn check(&self) -> Result<String, TreatError> {
         let found = read(&self.key)?;
         if found != self.set {
             return Err(self.not_taken(found));
@@ -86,15 +116,7 @@ impl SysctlStep {
         Ok(format!("{} = {}", self.key, self.set))
     }
 
-    fn not_taken(&self, found: String) -> TreatError {
-        TreatError::NotTaken {
-            what: format!("sysctl:{}={}", self.key, self.set),
-            found,
-            why: "the kernel bounds it, or somebody else sets it",
-        }
-    }
-
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+    fn undo(&self) -> Result<Undone, TreatError> {
         match sysctl::read(&self.key) {
             Err(SysctlError::Missing { .. }) => Ok(Undone::Gone),
             Err(error) => Err(access(&self.key, error)),
@@ -113,32 +135,20 @@ impl SysctlStep {
         }
     }
 
-    /// Takes a later change of the same setting into this one, if they follow on each other.
-    pub(super) fn join(&mut self, later: &Self) -> bool {
-        let follows = self.key == later.key && self.set == later.was;
-        if follows {
-            self.set.clone_from(&later.set);
-            let (own, later) = (&mut self.beside, &later.beside);
-            own.lro.extend(&later.lro);
-            own.allowed.extend_from_slice(&later.allowed);
-        }
-        follows
-    }
-
     /// None where there is no such setting.
-    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
+    fn found(&self) -> Result<Option<String>, TreatError> {
         match sysctl::read(&self.key) {
             Err(SysctlError::Missing { .. }) => Ok(None),
             found => found.map(Some).map_err(|error| access(&self.key, error)),
         }
     }
 
-    /// The same key, or one of which the other is a part.
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        let is_part = |one: &str, other: &str| {
-            one == FORWARD && other.starts_with(OF_DEVICES) && other.ends_with(".forwarding")
-        };
-        self.key == other.key || is_part(&self.key, &other.key) || is_part(&other.key, &self.key)
+    fn what(&self) -> String {
+        self.key.clone()
+    }
+
+    fn values(&self) -> (String, String) {
+        (self.was.clone(), self.set.clone())
     }
 }
 

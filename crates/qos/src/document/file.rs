@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use linerate_core::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::explain::{Asked, Explanation, Packet};
 use crate::policy::{Adapter, Family, PolicyFile};
@@ -97,6 +98,7 @@ impl FileReport {
 }
 
 /// Which filter takes a packet, and why not those asked before it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplanationReport {
     /// The packet, as it was understood.
@@ -106,10 +108,8 @@ pub struct ExplanationReport {
     /// `ipv4`, `ipv6` or `other`.
     pub family: String,
     /// The filter that takes it; absent if none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<AskedReport>,
     /// The policy of that filter.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// What that policy does to it, in words.
     pub effects: Vec<String>,

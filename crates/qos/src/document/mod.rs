@@ -8,6 +8,7 @@ mod file;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 pub use describe::describe;
 pub use file::{
@@ -20,6 +21,7 @@ use crate::program::Counters;
 pub const QOS_SCHEMA: &str = "linerate.qos/1";
 
 /// The policies of this host's interfaces, or what is said of a file.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QosDocument {
     /// [`QOS_SCHEMA`].
@@ -28,10 +30,8 @@ pub struct QosDocument {
     #[serde(default)]
     pub adapters: Vec<AdapterReport>,
     /// What `check` found in a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<FileReport>,
     /// Which filter of a file takes a packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<ExplanationReport>,
     /// What is doubtful or was changed beside, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,6 +86,7 @@ pub enum QosState {
 }
 
 /// An interface with its policy.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdapterReport {
     /// Its name.
@@ -97,68 +98,54 @@ pub struct AdapterReport {
     /// How its frames begin: `ethernet` or `raw_ip`.
     pub kind: String,
     /// What the driver says that it carries, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_bps: Option<u64>,
     /// What the policy's shares are parts of, bits per second; absent where there are no classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
     /// What becomes of its packets.
     pub state: QosState,
     /// What is wrong, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Where the program stands: `tcx` or `clsact`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<String>,
     /// Packets that come in meet the policy, too.
     pub ingress: bool,
     /// The largest offloaded frame, in bytes, so that none holds up others for longer than a
     /// millisecond; absent where it is the device's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gso_max_size_bytes: Option<u32>,
     /// The policies, in the order of the file.
     pub policies: Vec<PolicyReport>,
     /// The class of packets that no policy takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default_class: Option<ClassReport>,
 }
 
 /// A policy.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyReport {
     /// Its name.
     pub name: String,
     /// The code point that packets get.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
     /// The VLAN priority that they get.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<u8>,
     /// The policy inside whose class its own is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// What is kept for them, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_bps: Option<u64>,
     /// What they never exceed, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bps: Option<u64>,
     /// Who is offered first what others leave, 0 to 7.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Its meter, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub meter: Option<String>,
     /// Its packets are dropped.
     pub drop: bool,
     /// Its class, and what that did since it was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<ClassReport>,
     /// What it counted of packets that leave.
     #[serde(default)]
     pub egress: CounterReport,
     /// What it counted of packets that come in.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress: Option<CounterReport>,
     /// Its filters, in the order of the file.
     pub filters: Vec<FilterReport>,

@@ -31,6 +31,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 pub use rate::{LinkRate, SizedSamples, link_rates};
 pub use shift::Shift;
@@ -51,6 +52,7 @@ pub struct HopSamples {
 }
 
 /// Where the delay of a path is added.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayAnalysis {
     /// Each hop that answered.
@@ -60,12 +62,10 @@ pub struct DelayAnalysis {
     pub steps: Vec<DelayStep>,
     /// The step, counted from 0, that adds most among those that are known to add; absent if none
     /// is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<usize>,
     /// Whether no other step may be larger: its interval is above all others'.
     pub is_largest_clear: bool,
     /// The shortest stretch that is known to add half of the delay; absent if none is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<DelayCore>,
     /// All of it in words, a sentence each.
     pub words: Vec<String>,

@@ -13,6 +13,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// RTTs of one hop by the size of the probe.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,22 +25,19 @@ pub struct SizedSamples {
 }
 
 /// What is known of the rate of a link, or of several between two hops that answered.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkRate {
     /// TTL of the hop before it; absent for this host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ttl: Option<u8>,
     /// TTL of the hop behind it.
     pub to_ttl: u8,
     /// The estimate, bits per second; absent if the RTT does not grow there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
     /// Lower end of the interval at 95 % or more; absent if even the upper end of the growth is not
     /// above zero.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least_bps: Option<f64>,
     /// Upper end; absent if there may be no growth at all: any faster rate would look the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_bps: Option<f64>,
     /// Different sizes that were answered by both ends.
     pub sizes: u32,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::TraceDocument;
 use crate::outcome::PathEnd;
@@ -9,18 +10,16 @@ use linerate_stats::wilson;
 use linerate_units::Caveat;
 
 /// The way back beside the way there.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReverseDocument {
     /// Address and port of the endpoint that traced it.
     pub endpoint: String,
     /// Its trace to the address that this host's packets reach it from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<TraceDocument>>,
     /// Of packets from here to the endpoint.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_there: Option<OneWayLoss>,
     /// Of packets from the endpoint to here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_back: Option<OneWayLoss>,
     /// What both ways say together, a sentence each.
     pub words: Vec<String>,

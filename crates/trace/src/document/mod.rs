@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::asn::{AsTable, Origin};
 use crate::config::TraceConfig;
@@ -51,6 +52,7 @@ pub struct TraceHeader {
 }
 
 /// The route to a host.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceDocument {
     /// [`TRACE_SCHEMA`].
@@ -62,14 +64,12 @@ pub struct TraceDocument {
     /// The target's address.
     pub target: IpAddr,
     /// The address that the probes were sent from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
     /// The protocol of the probes.
     pub kind: ProbeKind,
     /// How they were sent: the kind of socket.
     pub method: String,
     /// Target port; of UDP the first one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// The lowest TTL asked.
     pub first_ttl: u8,
@@ -94,19 +94,15 @@ pub struct TraceDocument {
     /// Where the delay is added.
     pub delay: DelayAnalysis,
     /// All equal-cost paths, where they were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathsDocument>,
     /// The rates of the links, where they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub link_rates: Vec<LinkRate>,
     /// What fits through the path, where it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<MtuOutcome>,
     /// The figures of all rounds, where there were several; `hops` are those of the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchDocument>,
     /// The way back as an endpoint at the target sees it, where it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse: Option<ReverseDocument>,
     /// Probes sent, past the end too.
     pub probes_sent: u32,
@@ -179,6 +175,7 @@ pub struct HopDocument {
 }
 
 /// One probe.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeDocument {
     /// When it was sent, microseconds since the start.
@@ -188,19 +185,14 @@ pub struct ProbeDocument {
     /// 0 for the first round, then 1 and up.
     pub attempt: u8,
     /// Who answered; absent with all that follows if nobody did.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// From sending to receiving, microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<f64>,
     /// What the answer says.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerKind>,
     /// TTL with which it arrived.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_ttl: Option<u8>,
     /// TTL with which the probe arrived there; above 1 if routers did not count.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quoted_ttl: Option<u8>,
 }
 

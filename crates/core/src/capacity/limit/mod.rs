@@ -13,6 +13,7 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::document::CapacityDocument;
 use super::half::{CapacityHalf, MemoryReading};
@@ -74,6 +75,7 @@ pub enum LimitEnd {
 }
 
 /// A limit of a host and how far it is.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitRow {
     /// Which.
@@ -84,35 +86,31 @@ pub struct LimitRow {
     pub value: u64,
     /// What of it was in use with the most connections open, by whomever, in `unit`. Absent where
     /// it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
     /// Of `value` and `used`: descriptors, ports, connections, pages, bytes.
     pub unit: String,
     /// The number of connections (where only UDP sockets were asked for: of these) at which the
     /// next one would fail by it. Absent where the limit does not depend on how many are held.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub would_stop_at: Option<u64>,
     /// How `would_stop_at` is computed.
     pub formula: String,
     /// What to do to get further; absent where nothing helps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
 }
 
 /// The limit that a run ended at.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoppedBy {
     /// Which.
     pub limit: LimitKind,
     /// Whose; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<LimitEnd>,
     /// How many connections (or UDP sockets) there were at most.
     pub at: u64,
     /// What says so.
     pub evidence: Vec<String>,
     /// What to do about it; absent where nothing helps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
 }
 

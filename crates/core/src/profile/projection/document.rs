@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::error::NotProjected;
 use super::what_if::{WhatIf, what_ifs_of};
@@ -11,6 +12,7 @@ use crate::plan::Protocol;
 use crate::stats::Summary;
 
 /// What one change would bring.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Projection {
     /// The change, by its name in the table.
@@ -38,10 +40,8 @@ pub struct Projection {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
     /// Why it is not proved here; absent where it is, or where it was not tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_proved: Option<String>,
     /// What came of it when it was done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
 }
 

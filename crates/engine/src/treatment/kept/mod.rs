@@ -9,19 +9,19 @@
 mod back;
 mod journal;
 
-use linerate_core::host::{ChangeOutcome, SettingChange};
-use linerate_core::treatment::DeviceSetting;
+use linerate_core::host::{Assignment, ChangeOutcome, DeviceKey, SettingChange, device_key};
+use linerate_core::treatment::{DeviceSetting, Value};
 use linerate_sys::netlink::Link;
 
 use super::applied::{check_free, undo_step};
-use super::device::{OffloadStep, open_netlink};
-use super::driver::{DriverFigure, DriverStep};
+use super::device::{OFFLOADS, OffloadStep, open_netlink};
+use super::driver::{DriverStep, FIGURES};
 use super::error::TreatError;
 use super::files::{FileSetting, FilesStep};
 use super::journal::Directory;
 use super::leftovers;
 use super::place::Place;
-use super::step::Step;
+use super::step::{Step, number};
 use super::sysctl::SysctlStep;
 use super::sysctl_directory::SysctlDirectory;
 
@@ -29,62 +29,32 @@ pub(crate) use back::undo;
 pub(crate) use journal::kept;
 use journal::{Journal, Kept};
 
-/// One setting that is to be set and kept.
-#[derive(Debug, Clone)]
-pub(crate) enum Wanted<'a> {
-    Sysctl {
-        key: &'a str,
-        value: String,
-    },
-    Offload {
-        device: &'a str,
-        setting: DeviceSetting,
-        on: bool,
-    },
-    Figure {
-        device: &'a str,
-        figure: DriverFigure,
-        value: u32,
-    },
-    Files {
-        key: &'a str,
-        setting: FileSetting<'a>,
-        value: String,
-    },
-}
-
-impl Wanted<'_> {
-    fn prepare(&self) -> Result<Step, TreatError> {
-        match self {
-            Self::Sysctl { key, value } => SysctlStep::prepare(key, value).map(Step::Sysctl),
-            Self::Offload {
-                device,
-                setting,
-                on,
-            } => OffloadStep::prepare_on(*setting, *on, link(device)?).map(Step::Offload),
-            Self::Figure {
-                device,
-                figure,
-                value,
-            } => DriverStep::prepare(*figure, *value, &link(device)?).map(Step::Driver),
-            Self::Files {
-                key,
-                setting,
-                value,
-            } => FilesStep::prepare(key, *setting, value).map(Step::Files),
-        }
+/// The step that gives a setting its value.
+fn prepare(assignment: &Assignment) -> Result<Step, TreatError> {
+    let (key, text) = (assignment.key(), assignment.text());
+    let Some(DeviceKey { device, name }) = device_key(key) else {
+        return match key {
+            "cpu.governor" => {
+                FilesStep::prepare(key, FileSetting::Governor, &text).map(Step::Files)
+            }
+            _ => SysctlStep::prepare(key, &text).map(Step::Sysctl),
+        };
+    };
+    let is_offload = |setting: &DeviceSetting| setting.to_string() == name;
+    if let Some(setting) = OFFLOADS.into_iter().find(is_offload) {
+        let on = *assignment.value() == Value::Switch(true);
+        return OffloadStep::prepare_on(setting, on, link(device)?).map(Step::Offload);
     }
-
-    /// Checksums before the segmentation that needs them.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Offload {
-                setting: DeviceSetting::ChecksumOffload,
-                ..
-            } => 0,
-            _ => 1,
-        }
+    if let Some((_, figure)) = FIGURES.into_iter().find(|(own, _)| *own == name) {
+        let value = match assignment.value() {
+            Value::Switch(on) => u32::from(*on),
+            value => number(value),
+        };
+        return DriverStep::prepare(figure, value, &link(device)?).map(Step::Driver);
     }
+    let setting = FileSetting::new(device, name)
+        .ok_or_else(|| TreatError::unfit(key, "there is no such setting of a device"))?;
+    FilesStep::prepare(key, setting, &text).map(Step::Files)
 }
 
 fn link(device: &str) -> Result<Link, TreatError> {
@@ -105,7 +75,7 @@ fn link(device: &str) -> Result<Link, TreatError> {
 /// changed then.
 pub(crate) fn keep(
     directory: &Directory,
-    wanted: &[Wanted<'_>],
+    wanted: &[Assignment],
     file: Option<&SysctlDirectory>,
 ) -> Result<Vec<SettingChange>, TreatError> {
     let place = Place::here()?;
@@ -114,12 +84,9 @@ pub(crate) fn keep(
     leftovers::undo_in(&treating)?;
     let held = directory.hold_kept()?;
     let mut journal = Journal::open(&held)?;
-    let mut sorted: Vec<&Wanted<'_>> = wanted.iter().collect();
-    sorted.sort_by_key(|one| one.rank());
-    let steps: Vec<Step> = sorted
-        .iter()
-        .map(|one| one.prepare())
-        .collect::<Result<_, _>>()?;
+    let mut steps: Vec<Step> = wanted.iter().map(prepare).collect::<Result<_, _>>()?;
+    // Checksums before the segmentation that needs them.
+    steps.sort_by_key(|step| !step.is_of_checksums());
     for step in steps.iter().filter(|step| step.changes()) {
         check_free(&treating, step, &place)?;
     }
@@ -166,7 +133,7 @@ fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatEr
     steps
         .iter()
         .filter(|step| step.changes())
-        .try_for_each(Step::set)?;
+        .try_for_each(|step| step.set())?;
     // Only now: one step may take away what an earlier one set.
     steps.iter().try_for_each(|step| step.check().map(drop))?;
     match file {
