@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use linerate_engine::qos::{self, QosError, QosOptions, SystemNames};
 use linerate_engine::stop_on_signal;
-use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState};
+use linerate_qos::document::{FileReport, QosDocument, QosState};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_report::text::Style;
@@ -206,10 +206,9 @@ fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
     let adapter = adapter(&file, args.adapter.as_deref())
         .with_context(place)
         .map_err(Failure::usage)?;
-    let explanation = explain(&file, adapter, &packet)
+    let report = explain(&file, adapter, &packet)
         .with_context(place)
         .map_err(Failure::usage)?;
-    let report = ExplanationReport::new(&file, adapter, &packet, &explanation);
     show(&QosDocument::from(report), args.json)
 }
 

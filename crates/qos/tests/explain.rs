@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use linerate_core::units::Dscp;
-use linerate_qos::explain::{Explanation, Flow, FragmentPart, Packet, Tag, Upper, What, explain};
+use linerate_qos::explain::{
+    ExplanationReport, Flow, FragmentPart, Packet, Tag, Upper, What, explain,
+};
 use linerate_qos::packet::Fields;
 use linerate_qos::policy::{CgroupPath, Interface, Mac, NoNames, PolicyFile};
 use linerate_qos::rules::{Bindings, Field};
@@ -61,7 +63,7 @@ rate = "100mbit"
 policies = ["voice", "web", "drop"]
 "#;
 
-fn explained(packet: &str) -> Explanation {
+fn explained(packet: &str) -> ExplanationReport {
     let file = PolicyFile::from_toml(FILE, &mut NoNames).unwrap();
     explain(&file, &file.adapters[0], &packet.parse().unwrap()).unwrap()
 }
@@ -70,8 +72,11 @@ fn explained(packet: &str) -> Explanation {
 fn told(packet: &str) -> (Option<String>, Vec<String>) {
     let explanation = explained(packet);
     let refused = explanation.refused.iter();
-    let refused = refused.map(|refusal| format!("{}: {}", refusal.asked.name, refusal.why));
-    (explanation.taken.map(|taken| taken.name), refused.collect())
+    let refused = refused.map(|refusal| format!("{}: {}", refusal.asked.filter, refusal.why));
+    (
+        explanation.taken.map(|taken| taken.filter),
+        refused.collect(),
+    )
 }
 
 #[test]
@@ -120,8 +125,8 @@ fn a_length_that_is_assumed_can_be_shown() {
 fn what_takes_a_packet_ends_the_list() {
     let explanation = explained("tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=CS1 ecn=ect0");
     let taken = explanation.taken.unwrap();
-    assert_eq!((taken.name.as_str(), taken.priority), ("web", 1000));
-    assert_eq!(taken.place.line, 9);
+    assert_eq!((taken.filter.as_str(), taken.priority), ("web", 1000));
+    assert_eq!(taken.line, 9);
     assert_eq!(explanation.effects, ["DSCP CS1 becomes AF21"]);
     assert_eq!(explanation.refused.len(), 2);
     let voice = explained("udp 198.18.1.1:40000 > 198.18.0.2:5004 vlan=7 vlan_priority=1");
@@ -133,7 +138,7 @@ fn what_takes_a_packet_ends_the_list() {
     assert_eq!(voice.effects, expected);
     let ping = explained("icmp 198.18.0.1 > 198.18.0.2");
     assert_eq!(ping.effects, ["dropped"]);
-    assert_eq!(ping.taken.unwrap().name, "pings");
+    assert_eq!(ping.taken.unwrap().filter, "pings");
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn a_captured_frame_is_a_packet_too() {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let explanation = explained(&format!("hex:{bytes}"));
-    assert_eq!(explanation.taken.unwrap().name, "voice");
+    assert_eq!(explanation.taken.unwrap().filter, "voice");
     assert_eq!(explanation.effects[0], "DSCP CS1 becomes EF");
 }
 

@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use linerate_core::units::Dscp;
 use linerate_qos::explain::Packet;
+use linerate_qos::interpret::CounterReport;
 use linerate_qos::interpret::{Colour, Decision, State, interpret};
 use linerate_qos::packet::{Fields, Metadata};
 use linerate_qos::policy::{CgroupPath, Family, NoNames, PolicyFile};
-use linerate_qos::program::Counters;
 use linerate_qos::rules::{Bindings, Cgroup, Field, MAX_RULES, RuleError, RuleSet, Slot};
 
 fn read(text: &str) -> PolicyFile {
@@ -279,12 +279,13 @@ fn a_meter_marks_by_colour_or_drops_red() {
         wire_length: 3042,
         ..Metadata::default()
     };
-    let expected = Counters {
+    let expected = CounterReport {
         packets: 3,
         bytes: 3042,
         dropped_packets: 3,
         dropped_bytes: 3042,
-        coloured: [0, 0, 3],
+        red: 3,
+        ..CounterReport::default()
     };
     assert_eq!(last.counts(&metadata), expected);
 }

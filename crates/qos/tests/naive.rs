@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 
 use crate::common::{self, Dice, Extension, Ip, Recipe, Wishes};
-use linerate_qos::interpret::{Decision, State, interpret};
-use linerate_qos::packet::{Fields, LinkType, Metadata, rewritten};
+use linerate_qos::interpret::{Decision, State, interpret, rewritten};
+use linerate_qos::packet::{Fields, LinkType, Metadata};
 use linerate_qos::policy::{
     AddressRange, Conditions, Family, Filter, MarkRange, PolicyFile, Range,
 };

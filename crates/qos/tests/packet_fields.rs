@@ -5,8 +5,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use linerate_core::units::Dscp;
-use linerate_qos::interpret::Decision;
-use linerate_qos::packet::{CGROUP_LEVELS, Fields, LinkType, Metadata, rewritten};
+use linerate_qos::interpret::{Decision, rewritten};
+use linerate_qos::packet::{CGROUP_LEVELS, Fields, LinkType, Metadata};
 use linerate_qos::policy::Family;
 use linerate_qos::rules::Field::{self, *};
 use proptest::prelude::*;

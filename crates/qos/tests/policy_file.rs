@@ -343,7 +343,7 @@ fn policies_and_adapters_are_read() {
         peak_burst: ByteCount(65_536),
     };
     assert_eq!(meter.kind, kind);
-    assert_eq!((meter.red, meter.drop_red), (Dscp::new(14), true));
+    assert_eq!((meter.colours[2], meter.drop_red), (Dscp::new(14), true));
     assert_eq!(file.adapters[0].name, "eth0.100");
     assert_eq!(file.adapters[0].rate, Some(BitRate(100_000_000)));
     assert!(file.adapters[0].ingress);

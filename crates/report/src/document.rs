@@ -30,7 +30,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::json::Json;
-use crate::text::Style;
+use crate::style::Style;
 
 /// A document that a command prints, stores and reads again.
 pub trait Document: Json + Debug {

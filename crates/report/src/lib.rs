@@ -17,6 +17,7 @@
 pub mod csv;
 pub mod document;
 pub mod json;
+mod style;
 pub mod svg;
 pub mod text;
 

@@ -10,8 +10,6 @@
 //! A command that finds step 2 written and step 4 not done looks which program runs: with the new
 //! one it goes on, with the old one, or none, it goes back.
 
-use std::collections::BTreeMap;
-
 use linerate_sys::bpf::{Map, Program};
 use linerate_sys::netlink::Direction;
 
@@ -124,27 +122,15 @@ fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
             ..Hooked::default()
         })
     };
-    let (egress, ingress) = (hooked(Direction::Egress)?, hooked(Direction::Ingress)?);
     Ok(State {
         interface: port.name().to_owned(),
         index: port.index(),
-        mode: Mode::Enabled,
-        text: String::new(),
         adapter: port.name().to_owned(),
-        forced: false,
-        with_ingress: false,
-        policies: Vec::new(),
-        rate_bps: None,
-        slots: BTreeMap::new(),
-        egress,
-        ingress,
+        egress: hooked(Direction::Egress)?,
+        ingress: hooked(Direction::Ingress)?,
         classes: queue::found(&mut site.netlink, port)?,
-        default_class: None,
-        class_of: BTreeMap::new(),
-        offload: None,
-        bound: BTreeMap::new(),
-        replaced: Vec::new(),
         lost: Some(why),
+        ..State::default()
     })
 }
 

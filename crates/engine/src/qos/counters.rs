@@ -1,6 +1,6 @@
 //! What filters and policies have counted.
 
-use linerate_qos::program::Counters;
+use linerate_qos::interpret::CounterReport;
 use linerate_sys::bpf::Map;
 
 use super::error::QosError;
@@ -43,9 +43,9 @@ impl Readings {
         hooked: &Hooked,
         name: &str,
         slot: Option<u32>,
-    ) -> Result<Counters, QosError> {
+    ) -> Result<CounterReport, QosError> {
         let Some(slot) = slot else {
-            return Ok(Counters::default());
+            return Ok(CounterReport::default());
         };
         let mut counted = self.slot(slot)?;
         if let Some(base) = hooked.base.get(name) {
@@ -53,19 +53,6 @@ impl Readings {
                 *counted = counted.wrapping_sub(*base);
             }
         }
-        let [
-            packets,
-            bytes,
-            dropped_packets,
-            dropped_bytes,
-            coloured @ ..,
-        ] = counted;
-        Ok(Counters {
-            packets,
-            bytes,
-            dropped_packets,
-            dropped_bytes,
-            coloured,
-        })
+        Ok(counted.into())
     }
 }

@@ -95,22 +95,12 @@ fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
         interface: port.name().to_owned(),
         index: port.index(),
         mode: Mode::PassingThrough,
-        text: String::new(),
         adapter: port.name().to_owned(),
         forced: wanted.forced,
         with_ingress: wanted.with_ingress,
-        policies: Vec::new(),
-        rate_bps: None,
-        slots: BTreeMap::new(),
         egress,
         ingress,
-        classes: Vec::new(),
-        default_class: None,
-        class_of: BTreeMap::new(),
-        offload: None,
-        bound: BTreeMap::new(),
-        replaced: Vec::new(),
-        lost: None,
+        ..State::default()
     };
     if let Some(old) = old {
         (next.text, next.adapter) = (old.text, old.adapter);

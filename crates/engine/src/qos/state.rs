@@ -23,10 +23,11 @@ use super::hook::prefix;
 use crate::own_directory;
 
 /// What becomes of the packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// They meet the policy.
+    #[default]
     Enabled,
     /// They meet a program that does nothing.
     PassingThrough,
@@ -37,7 +38,7 @@ pub enum Mode {
 }
 
 /// All of one interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) interface: String,
     pub(super) index: u32,

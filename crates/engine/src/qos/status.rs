@@ -1,7 +1,8 @@
 //! What is in force, and what it counted.
 
 use linerate_core::units::BitRate;
-use linerate_qos::document::{AdapterReport, ClassReport, CounterReport, QosState};
+use linerate_qos::document::{AdapterReport, ClassReport, QosState};
+use linerate_qos::interpret::CounterReport;
 use linerate_qos::packet::LinkType;
 use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics, Netlink};
 use linerate_sys::proc::cgroup::group_id;
@@ -154,7 +155,7 @@ fn add_counters(
         let readings = Readings::new(map);
         let counted = |name: String| -> Result<CounterReport, QosError> {
             let slot = state.slots.get(&name).copied();
-            Ok(readings.named(hooked, &name, slot)?.into())
+            readings.named(hooked, &name, slot)
         };
         let put = |egress: &mut CounterReport, ingress: &mut Option<CounterReport>, value| {
             match direction {

@@ -10,6 +10,8 @@ use linerate_sys::bpf::{
 };
 use linerate_testkit::{Need, skip};
 
+use super::listing::listing;
+
 /// A loaded program with its maps.
 pub(crate) struct Kernel {
     program: Program,
@@ -63,7 +65,7 @@ impl Kernel {
         let program = program.unwrap_or_else(|error| {
             panic!(
                 "{error}: {}\n{}",
-                compiled.listing(),
+                listing(&compiled),
                 error.verifier_log().unwrap_or_default()
             )
         });

@@ -2,8 +2,8 @@
 
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 use linerate_qos::packet::{LinkType, Metadata};
-use linerate_qos::policy::{Fragments, MeterKind};
-use linerate_qos::rules::{Action, Meter, Rule, RuleSet, Slot};
+use linerate_qos::policy::{Fragments, Meter, MeterKind};
+use linerate_qos::rules::{Action, Rule, RuleSet, Slot};
 
 use super::common::Dice;
 use super::{Trial, allowed, in_test_run};

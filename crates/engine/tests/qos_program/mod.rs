@@ -9,10 +9,11 @@
 #[path = "../../../qos/tests/common/mod.rs"]
 mod common;
 mod kernel;
+mod listing;
 mod meters;
 
-use linerate_qos::interpret::{Decision, State, interpret};
-use linerate_qos::packet::{Fields, LinkType, Metadata, rewritten};
+use linerate_qos::interpret::{Decision, State, interpret, rewritten};
+use linerate_qos::packet::{Fields, LinkType, Metadata};
 use linerate_qos::policy::{Family, PolicyFile};
 use linerate_qos::rules::{Bindings, RuleSet, Slot};
 
@@ -70,15 +71,14 @@ impl Trial {
         self.matched += 1;
         let rule = &self.rules.family(fields.family())[rule];
         let counts = decision.counts(metadata);
-        let [green, yellow, red] = counts.coloured;
         let numbers = [
             counts.packets,
             counts.bytes,
             counts.dropped_packets,
             counts.dropped_bytes,
-            green,
-            yellow,
-            red,
+            counts.green,
+            counts.yellow,
+            counts.red,
         ];
         let (_, filter) = self.rules.filters[rule.filter];
         for Slot(slot) in [filter, self.rules.actions[rule.action].slot] {

@@ -1,7 +1,8 @@
 //! The policies of an adapter in words, before anything was counted.
 
-use super::{CounterReport, FilterReport, PolicyReport};
+use super::{FilterReport, PolicyReport};
 use crate::classes::ClassPlan;
+use crate::interpret::CounterReport;
 use crate::policy::{Adapter, Filter, Meter, MeterKind, PolicyFile, written};
 
 /// The policies of `adapter`, each before those inside it, their filters beneath them; shares are as
@@ -85,15 +86,8 @@ fn meter(meter: &Meter) -> String {
     if meter.colour_aware {
         words += ", colour-aware";
     }
-    let colours = [
-        ("green", meter.green),
-        ("yellow", meter.yellow),
-        ("red", meter.red),
-    ];
-    for (colour, dscp) in colours {
-        if let Some(dscp) = dscp {
-            words += &format!(", {colour} {dscp}");
-        }
+    for (colour, dscp) in meter.code_points() {
+        words += &format!(", {colour} {dscp}");
     }
     if meter.drop_red {
         words += ", red dropped";

@@ -1,14 +1,12 @@
-//! What is said of a file: what is in it, and which of its filters takes a packet.
+//! What is said of a file: what is in it, and what is doubtful.
 
 use std::collections::BTreeMap;
 
 use linerate_core::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with_macros::skip_serializing_none;
 
-use crate::explain::{Asked, Explanation, Packet};
-use crate::policy::{Adapter, Family, PolicyFile};
+use crate::policy::PolicyFile;
 use crate::rules::{Bindings, RuleError, RuleSet};
 use crate::warnings::{Warning, warnings};
 
@@ -94,84 +92,5 @@ impl FileReport {
                 .map(WarningReport::from)
                 .collect(),
         })
-    }
-}
-
-/// Which filter takes a packet, and why not those asked before it.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ExplanationReport {
-    /// The packet, as it was understood.
-    pub packet: String,
-    /// The adapter that it leaves by.
-    pub adapter: String,
-    /// `ipv4`, `ipv6` or `other`.
-    pub family: String,
-    /// The filter that takes it; absent if none does.
-    pub taken: Option<AskedReport>,
-    /// The policy of that filter.
-    pub policy: Option<String>,
-    /// What that policy does to it, in words.
-    pub effects: Vec<String>,
-    /// The filters asked before, the first asked first.
-    pub refused: Vec<RefusalReport>,
-}
-
-/// A filter that is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AskedReport {
-    /// Its name.
-    pub filter: String,
-    /// The line of the file in which it is defined.
-    pub line: usize,
-    /// Its priority.
-    pub priority: u32,
-}
-
-/// A filter that does not take the packet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RefusalReport {
-    /// Which.
-    #[serde(flatten)]
-    pub asked: AskedReport,
-    /// Its first condition that does not hold, in words.
-    pub why: String,
-}
-
-impl ExplanationReport {
-    /// An explanation with the names of what it is about.
-    pub fn new(
-        file: &PolicyFile,
-        adapter: &Adapter,
-        packet: &Packet,
-        explanation: &Explanation,
-    ) -> Self {
-        let refused = explanation.refused.iter().map(|refusal| RefusalReport {
-            asked: (&refusal.asked).into(),
-            why: refusal.why.clone(),
-        });
-        Self {
-            packet: packet.with_length().to_string(),
-            adapter: adapter.name.clone(),
-            family: match explanation.family {
-                Family::V4 => "ipv4".to_owned(),
-                Family::V6 => "ipv6".to_owned(),
-                Family::Other => "other".to_owned(),
-            },
-            taken: explanation.taken.as_ref().map(AskedReport::from),
-            policy: (explanation.policy).map(|policy| file.policies[policy].name.clone()),
-            effects: explanation.effects.clone(),
-            refused: refused.collect(),
-        }
-    }
-}
-
-impl From<&Asked> for AskedReport {
-    fn from(asked: &Asked) -> Self {
-        Self {
-            filter: asked.name.clone(),
-            line: asked.place.line,
-            priority: asked.priority,
-        }
     }
 }

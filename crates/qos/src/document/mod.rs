@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 pub use describe::describe;
-pub use file::{
-    AdapterRules, AskedReport, ExplanationReport, FileReport, RefusalReport, WarningReport,
-};
+pub use file::{AdapterRules, FileReport, WarningReport};
 
-use crate::program::Counters;
+use crate::explain::ExplanationReport;
+use crate::interpret::CounterReport;
 
 /// Schema of [`QosDocument`].
 pub const QOS_SCHEMA: &str = "linerate.qos/1";
@@ -200,38 +199,4 @@ pub struct ClassReport {
     pub lends: u64,
     /// Packets sent of others' rates.
     pub borrows: u64,
-}
-
-/// What a policy or a filter counted since it was first applied, or since `stats --reset`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct CounterReport {
-    /// Packets on the wire, segments of an offloaded one each.
-    pub packets: u64,
-    /// Bytes on the wire, with layer-2 headers.
-    pub bytes: u64,
-    /// Packets dropped by the policy or its meter.
-    pub dropped_packets: u64,
-    /// Bytes of them.
-    pub dropped_bytes: u64,
-    /// Packets that a meter coloured green.
-    pub green: u64,
-    /// Yellow.
-    pub yellow: u64,
-    /// Red.
-    pub red: u64,
-}
-
-impl From<Counters> for CounterReport {
-    fn from(counters: Counters) -> Self {
-        let [green, yellow, red] = counters.coloured;
-        Self {
-            packets: counters.packets,
-            bytes: counters.bytes,
-            dropped_packets: counters.dropped_packets,
-            dropped_bytes: counters.dropped_bytes,
-            green,
-            yellow,
-            red,
-        }
-    }
 }

@@ -7,49 +7,57 @@ mod words;
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
+
 use crate::interpret::{Decision, State, interpret};
 use crate::packet::Fields;
-use crate::policy::{Adapter, Family, Place, Policy, PolicyFile};
+use crate::policy::{Adapter, Family, Filter, Policy, PolicyFile};
 use crate::rules::{Bindings, Rule, RuleError, RuleSet};
 
 pub use packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
 pub use syntax::PacketError;
 
-/// What becomes of a packet on an adapter that has seen none before it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Explanation {
-    /// The packet's family.
-    pub family: Family,
-    /// The filter that takes it; `None` if no filter does.
-    pub taken: Option<Asked>,
-    /// The policy of that filter, an index of [`PolicyFile::policies`].
-    pub policy: Option<usize>,
-    /// What that policy does to it; meters have their buckets full.
-    pub decision: Decision,
-    /// The same in words, such as `DSCP CS0 becomes EF`; one entry for each thing.
+/// What becomes of a packet on an adapter that has seen none before it: which filter takes it, and
+/// why not those asked before it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplanationReport {
+    /// The packet, as it was understood.
+    pub packet: String,
+    /// The adapter that it leaves by.
+    pub adapter: String,
+    /// `ipv4`, `ipv6` or `other`.
+    pub family: String,
+    /// The filter that takes it; absent if none does.
+    pub taken: Option<AskedReport>,
+    /// The policy of that filter.
+    pub policy: Option<String>,
+    /// What that policy does to it, in words, such as `DSCP CS0 becomes EF`; meters have their
+    /// buckets full.
     pub effects: Vec<String>,
-    /// The filters that are asked before it, the first asked first.
-    pub refused: Vec<Refusal>,
+    /// The filters asked before, the first asked first.
+    pub refused: Vec<RefusalReport>,
 }
 
 /// A filter that is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// Its index in [`PolicyFile::filters`].
-    pub filter: usize,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedReport {
     /// Its name.
-    pub name: String,
-    /// Where it is defined.
-    pub place: Place,
+    pub filter: String,
+    /// The line of the file in which it is defined.
+    pub line: usize,
     /// Its priority.
     pub priority: u32,
 }
 
 /// A filter that does not take the packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusalReport {
     /// Which.
-    pub asked: Asked,
+    #[serde(flatten)]
+    pub asked: AskedReport,
     /// Its first condition that does not hold, such as `destination port 443 is not 80`.
     pub why: String,
 }
@@ -65,7 +73,7 @@ pub fn explain(
     file: &PolicyFile,
     adapter: &Adapter,
     packet: &Packet,
-) -> Result<Explanation, RuleError> {
+) -> Result<ExplanationReport, RuleError> {
     let bindings = Bindings::stand_in(file);
     let rules = RuleSet::new(file, adapter, &bindings)?;
     let (frame, metadata) = (packet.frame(), packet.metadata(&bindings));
@@ -74,65 +82,55 @@ pub fn explain(
     let of_family = rules.family(fields.family());
     let rule = decision.rule.map(|rule| &of_family[rule]);
 
-    let order = Order::new(file, &rules);
-    let taken = rule.map(|rule| order.positions[rule.filter]);
-    let before = &order.asked[..taken.unwrap_or(order.asked.len())];
+    let order = order(file, &rules);
+    let taken = rule.and_then(|rule| order.iter().position(|(index, _)| *index == rule.filter));
+    let before = &order[..taken.unwrap_or(order.len())];
+    let taken = taken.map(|at| order[at].1);
+    let policy = taken.map(|filter| &file.policies[filter.policy]);
     let mut of_filter: HashMap<usize, Vec<&Rule>> = HashMap::new();
     for rule in of_family {
         of_filter.entry(rule.filter).or_default().push(rule);
     }
     let words = words::Words::new(&fields, packet, &bindings);
-    let why = |(index, asked): &(usize, Asked)| Refusal {
-        asked: asked.clone(),
+    let refused = before.iter().map(|(index, filter)| RefusalReport {
+        asked: asked(filter),
         why: match of_filter.get(index) {
             Some(rules) => words.refusal(rules),
-            None => words.no_rules(&file.filters[asked.filter].conditions),
+            None => words.no_rules(&filter.conditions),
         },
-    };
-    let policy = taken.map(|at| file.filters[order.asked[at].1.filter].policy);
-    Ok(Explanation {
-        family: fields.family(),
-        taken: taken.map(|at| order.asked[at].1.clone()),
-        policy,
-        effects: policy.map_or_else(Vec::new, |policy| {
-            effects(&file.policies[policy], &decision, &words)
-        }),
-        decision,
-        refused: before.iter().map(why).collect(),
+    });
+    Ok(ExplanationReport {
+        packet: packet.with_length().to_string(),
+        adapter: adapter.name.clone(),
+        family: match fields.family() {
+            Family::V4 => "ipv4".to_owned(),
+            Family::V6 => "ipv6".to_owned(),
+            Family::Other => "other".to_owned(),
+        },
+        taken: taken.map(asked),
+        policy: policy.map(|policy| policy.name.clone()),
+        effects: policy.map_or_else(Vec::new, |policy| effects(policy, &decision, &words)),
+        refused: refused.collect(),
     })
 }
 
-/// The filters of an adapter in the order in which they are asked.
-struct Order {
-    /// The index in [`RuleSet::filters`] of each, and what it is in the file.
-    asked: Vec<(usize, Asked)>,
-    /// The place in `asked` of each of [`RuleSet::filters`].
-    positions: Vec<usize>,
+/// The filters of an adapter in the order in which they are asked, each with its index in
+/// [`RuleSet::filters`].
+fn order<'a>(file: &'a PolicyFile, rules: &RuleSet) -> Vec<(usize, &'a Filter)> {
+    let by_name: HashMap<&str, &Filter> = (file.filters.iter())
+        .map(|filter| (filter.name.as_str(), filter))
+        .collect();
+    let names = rules.filters.iter().map(|(name, _)| name.as_str());
+    let mut order: Vec<_> = names.map(|name| by_name[name]).enumerate().collect();
+    order.sort_by_key(|(_, filter)| filter.priority);
+    order
 }
 
-impl Order {
-    fn new(file: &PolicyFile, rules: &RuleSet) -> Self {
-        let numbers: HashMap<&str, usize> = (file.filters.iter().enumerate())
-            .map(|(number, filter)| (filter.name.as_str(), number))
-            .collect();
-        let asked = |(index, (name, _)): (usize, &(String, _))| {
-            let number = numbers[name.as_str()];
-            let filter = &file.filters[number];
-            let asked = Asked {
-                filter: number,
-                name: name.clone(),
-                place: filter.place,
-                priority: filter.priority,
-            };
-            (index, asked)
-        };
-        let mut asked: Vec<_> = rules.filters.iter().enumerate().map(asked).collect();
-        asked.sort_by_key(|(_, asked)| asked.priority);
-        let mut positions = vec![0; asked.len()];
-        for (position, (index, _)) in asked.iter().enumerate() {
-            positions[*index] = position;
-        }
-        Self { asked, positions }
+fn asked(filter: &Filter) -> AskedReport {
+    AskedReport {
+        filter: filter.name.clone(),
+        line: filter.place.line,
+        priority: filter.priority,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The two meters (RFC 2697, RFC 2698), in whole numbers.
 
-use crate::rules::{Bucket, Buckets, Meter, UNITS_PER_BYTE};
+use crate::policy::Meter;
+use crate::rules::{Bucket, Buckets, UNITS_PER_BYTE};
 
 use super::Colour;
 

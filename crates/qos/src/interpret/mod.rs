@@ -1,20 +1,24 @@
 //! What becomes of a packet, in plain Rust: the definition that the compiled program must meet.
 //!
 //! The first rule of the packet's family whose conditions all hold takes it; then its meter colours
-//! it, and then it is dropped or marked. [`rewritten`](crate::packet::rewritten) says what that
+//! it, and then it is dropped or marked. [`rewritten`] says what that
 //! leaves of its bytes.
 
 mod meter;
+mod rewrite;
 mod state;
 
 use linerate_core::units::Dscp;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::packet::{Fields, Metadata};
 use crate::policy::Fragments;
-use crate::program::Counters;
 use crate::rules::{Action, Field, MAX_METERED_BYTES, Rule, RuleSet};
 
 pub use meter::MeterState;
+pub use rewrite::{Rewritten, rewritten};
 pub use state::State;
 
 /// What becomes of one packet.
@@ -125,21 +129,67 @@ fn decide(rule: usize, action: &Action, colour: Option<Colour>, fields: &Fields)
     }
 }
 
-impl Decision {
-    /// What the packet adds to its filter's counters and to its policy's.
-    pub fn counts(&self, metadata: &Metadata) -> Counters {
-        let packets = u64::from(metadata.gso_segments.max(1));
-        let bytes = u64::from(metadata.wire_length);
-        let mut counts = Counters {
+/// What a policy or a filter counted since it was first applied, or since `stats --reset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CounterReport {
+    /// Packets on the wire, segments of an offloaded one each.
+    pub packets: u64,
+    /// Bytes on the wire, with layer-2 headers.
+    pub bytes: u64,
+    /// Packets dropped by the policy or its meter.
+    pub dropped_packets: u64,
+    /// Bytes of them.
+    pub dropped_bytes: u64,
+    /// Packets that a meter coloured green.
+    pub green: u64,
+    /// Yellow.
+    pub yellow: u64,
+    /// Red.
+    pub red: u64,
+}
+
+impl From<[u64; 7]> for CounterReport {
+    /// As they stand in a value of the per-CPU map `counters`, native byte order.
+    fn from(counted: [u64; 7]) -> Self {
+        let [
             packets,
             bytes,
-            ..Counters::default()
+            dropped_packets,
+            dropped_bytes,
+            green,
+            yellow,
+            red,
+        ] = counted;
+        Self {
+            packets,
+            bytes,
+            dropped_packets,
+            dropped_bytes,
+            green,
+            yellow,
+            red,
+        }
+    }
+}
+
+impl Decision {
+    /// What the packet adds to its filter's counters and to its policy's.
+    pub fn counts(&self, metadata: &Metadata) -> CounterReport {
+        let packets = u64::from(metadata.gso_segments.max(1));
+        let bytes = u64::from(metadata.wire_length);
+        let mut counts = CounterReport {
+            packets,
+            bytes,
+            ..CounterReport::default()
         };
         if self.dropped {
             (counts.dropped_packets, counts.dropped_bytes) = (packets, bytes);
         }
-        if let Some(colour) = self.colour {
-            counts.coloured[colour as usize] = packets;
+        match self.colour {
+            Some(Colour::Green) => counts.green = packets,
+            Some(Colour::Yellow) => counts.yellow = packets,
+            Some(Colour::Red) => counts.red = packets,
+            None => {}
         }
         counts
     }

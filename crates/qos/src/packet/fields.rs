@@ -2,9 +2,62 @@
 
 use crate::policy::Family;
 use crate::policy::words::{ICMP, ICMPV6, PROTOCOLS_WITH_PORTS, TCP, UDP};
-use crate::rules::{Field, NO_UID};
 
 use super::layers::{ETHERTYPE_AT, LinkLayer, NetworkLayer, be16, number};
+
+/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`).
+/// Nobody else can be told by it, so no set of [`Field::Uid`] has it and no packet.
+pub const NO_UID: u32 = 65_534;
+
+/// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow
+/// label of IPv4) is in no set of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// Source address: 32 or 128 bits.
+    Source,
+    /// Destination address.
+    Destination,
+    /// IP protocol; IPv6: of the upper-layer header.
+    Protocol,
+    /// Source port.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// DSCP as it came.
+    Dscp,
+    /// ECN field.
+    Ecn,
+    /// ICMP or ICMPv6 type.
+    IcmpType,
+    /// ICMP or ICMPv6 code.
+    IcmpCode,
+    /// The eight TCP flags as a number.
+    TcpFlags,
+    /// IPv6 flow label.
+    FlowLabel,
+    /// VLAN id of the outermost tag.
+    Vlan,
+    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other
+    /// families.
+    EtherType,
+    /// Bytes of the IP packet on the wire.
+    Length,
+    /// Owner of the socket; never [`NO_UID`].
+    Uid,
+    /// Id of the control group at this level (the root is 0) among the socket's own and those above
+    /// it, as
+    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one
+    /// comparison.
+    Cgroup(u8),
+    /// Index of the interface by which it came in.
+    Incoming,
+    /// These bits of its mark (`skb->mark`); 0 where nobody gave one.
+    Mark(u32),
+    /// Source address of its Ethernet header.
+    SourceMac,
+    /// Destination address of its Ethernet header.
+    DestinationMac,
+}
 
 /// How frames of an interface begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,36 +8,36 @@ use super::fields::{Fragment, LinkType, Metadata};
 
 /// The link layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LinkLayer {
+pub(crate) struct LinkLayer {
     /// Tag control information of the outermost VLAN tag.
-    pub(super) tci: Option<u16>,
+    pub(crate) tci: Option<u16>,
     /// Whether that tag stands in the bytes (at 12), not in the metadata.
-    pub(super) tag_in_bytes: bool,
+    pub(crate) tag_in_bytes: bool,
     /// EtherType behind the tags.
-    pub(super) ethertype: Option<u16>,
+    pub(crate) ethertype: Option<u16>,
     /// Where the network layer begins.
-    pub(super) network: usize,
+    pub(crate) network: usize,
 }
 
 /// The network layer of a packet of IPv4 or IPv6, whose fixed header is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NetworkLayer {
-    pub(super) source: u128,
-    pub(super) destination: u128,
+pub(crate) struct NetworkLayer {
+    pub(crate) source: u128,
+    pub(crate) destination: u128,
     /// The octet of DSCP and ECN.
-    pub(super) traffic_class: u8,
-    pub(super) flow_label: Option<u32>,
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: Option<u32>,
     /// Bytes of the packet as the header says.
-    pub(super) length: u32,
+    pub(crate) length: u32,
     /// What is above it; `None` behind too many or cut extension headers.
-    pub(super) protocol: Option<u8>,
+    pub(crate) protocol: Option<u8>,
     /// Where the transport header begins; `None` where there is none, as in later fragments.
-    pub(super) transport: Option<usize>,
-    pub(super) fragment: Option<Fragment>,
+    pub(crate) transport: Option<usize>,
+    pub(crate) fragment: Option<Fragment>,
 }
 
 impl LinkLayer {
-    pub(super) fn new(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
+    pub(crate) fn new(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
         match link {
             LinkType::RawIp => Self {
                 tci: None,
@@ -75,7 +75,7 @@ impl LinkLayer {
         layer
     }
 
-    pub(super) fn family(&self) -> Family {
+    pub(crate) fn family(&self) -> Family {
         match self.ethertype {
             Some(ETHERTYPE_IPV4) => Family::V4,
             Some(ETHERTYPE_IPV6) => Family::V6,
@@ -87,7 +87,7 @@ impl LinkLayer {
 impl NetworkLayer {
     /// `None` for other families, for another version than the EtherType's, and where the fixed
     /// header is cut.
-    pub(super) fn new(frame: &[u8], at: usize, family: Family) -> Option<Self> {
+    pub(crate) fn new(frame: &[u8], at: usize, family: Family) -> Option<Self> {
         match family {
             Family::V4 => Self::v4(frame, at),
             Family::V6 => Self::v6(frame, at),
@@ -211,7 +211,7 @@ pub(super) fn be16(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-pub(super) const ETHERTYPE_AT: usize = 12;
+pub(crate) const ETHERTYPE_AT: usize = 12;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 

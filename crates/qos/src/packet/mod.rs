@@ -1,11 +1,9 @@
 //! What rules see of a packet: [`Fields`], from its bytes and from what the kernel knows beside
-//! them; and what a decision leaves of it: [`rewritten`].
+//! them.
 
 mod fields;
 mod layers;
-mod rewrite;
 
 pub(crate) use fields::icmp;
-pub use fields::{CGROUP_LEVELS, Fields, Fragment, LinkType, Metadata};
-pub(crate) use layers::EXTENSIONS;
-pub use rewrite::{Rewritten, rewritten};
+pub use fields::{CGROUP_LEVELS, Field, Fields, Fragment, LinkType, Metadata, NO_UID};
+pub(crate) use layers::{ETHERTYPE_AT, EXTENSIONS, LinkLayer, NetworkLayer};

@@ -1,7 +1,5 @@
 //! What does not go together, in whichever syntax it was written.
 
-use linerate_core::units::Dscp;
-
 use super::words::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP,
 };
@@ -254,14 +252,15 @@ pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
         }
         _ => {}
     }
+    let [_, yellow, red] = meter.colours;
     if !meter.colour_aware {
-        if meter.drop_red && meter.red.is_some() {
+        if meter.drop_red && red.is_some() {
             let hint = "a dropped packet has no code point";
             return Conflict::of("red", "`red` with `drop_red`", hint);
         }
         return Ok(());
     }
-    if meter.yellow.is_none() && meter.red.is_none() {
+    if yellow.is_none() && red.is_none() {
         let hint = "give the code points with which yellow or red packets come";
         return Conflict::of(
             "colour",
@@ -269,14 +268,7 @@ pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
             hint,
         );
     }
-    let colours: Vec<(&'static str, Dscp)> = [
-        ("green", meter.green),
-        ("yellow", meter.yellow),
-        ("red", meter.red),
-    ]
-    .into_iter()
-    .filter_map(|(key, dscp)| Some((key, dscp?)))
-    .collect();
+    let colours: Vec<_> = meter.code_points().collect();
     for (index, (key, dscp)) in colours.iter().enumerate() {
         if let Some((other, _)) = colours[..index].iter().find(|(_, taken)| taken == dscp) {
             let what = format!("`{key}` and `{other}` are both {dscp}");

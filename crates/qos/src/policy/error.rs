@@ -128,6 +128,19 @@ impl Fault {
         Self { offset, problem }
     }
 
+    pub(super) fn value(
+        offset: usize,
+        what: &'static str,
+        text: &str,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::new(offset, PolicyProblem::value(what, text, hint))
+    }
+
+    pub(super) fn conflict(offset: usize, what: impl Into<String>, hint: &'static str) -> Self {
+        Self::new(offset, PolicyProblem::conflict(what, hint))
+    }
+
     pub(super) fn located(self, lines: &Lines<'_>) -> PolicyError {
         PolicyError {
             place: lines.place(self.offset),

@@ -294,20 +294,28 @@ pub enum Share {
 }
 
 /// A meter marks packets by how much came before them (RFC 2697, RFC 2698).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
     /// Which, with its rates and bursts.
     pub kind: MeterKind,
     /// Whether packets that come with the code points of yellow or red keep at least that colour.
     pub colour_aware: bool,
-    /// The code point of green packets; `None` leaves what the policy's `dscp` gives.
-    pub green: Option<Dscp>,
-    /// Of yellow ones.
-    pub yellow: Option<Dscp>,
-    /// Of red ones.
-    pub red: Option<Dscp>,
+    /// The code points of green, yellow and red packets; `None` leaves what the policy's `dscp`
+    /// gives.
+    pub colours: [Option<Dscp>; 3],
     /// Red packets are dropped instead.
     pub drop_red: bool,
+}
+
+impl Meter {
+    /// The names of [`Meter::colours`].
+    pub(crate) const COLOURS: [&str; 3] = ["green", "yellow", "red"];
+
+    /// The colours that have a code point, by name.
+    pub(crate) fn code_points(&self) -> impl Iterator<Item = (&'static str, Dscp)> {
+        let named = Self::COLOURS.into_iter().zip(self.colours);
+        named.filter_map(|(name, dscp)| Some((name, dscp?)))
+    }
 }
 
 /// The two meters.

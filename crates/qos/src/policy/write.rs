@@ -155,13 +155,8 @@ fn meter(meter: &Meter) -> String {
     if meter.colour_aware {
         keys.push(("colour", quoted("aware")));
     }
-    let colours = [
-        ("green", meter.green),
-        ("yellow", meter.yellow),
-        ("red", meter.red),
-    ];
-    let colours = colours.into_iter();
-    keys.extend(colours.filter_map(|(key, colour)| Some((key, dscp(colour?)))));
+    let colours = meter.code_points();
+    keys.extend(colours.map(|(key, colour)| (key, dscp(colour))));
     if meter.drop_red {
         keys.push(("drop_red", "true".to_owned()));
     }

@@ -310,7 +310,7 @@ fn spec(name: &'static str, kind: MapKind, key: u32, value: u32, entries: u32) -
     }
 }
 
-/// [`Counters`](super::Counters) by slot.
+/// [`CounterReport`](crate::interpret::CounterReport) by slot: seven `u64`.
 pub(super) const COUNTERS: &str = "counters";
 /// Meters by their policy's slot.
 pub(super) const METERS: &str = "meters";

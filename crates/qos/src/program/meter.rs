@@ -5,7 +5,8 @@
 //! nothing between that could sleep or send; a packet that does not get it in [`TRIES`] is green
 //! and costs nothing.
 
-use crate::rules::{Buckets, MAX_METERED_BYTES, Meter, UNITS_PER_BYTE};
+use crate::policy::Meter;
+use crate::rules::{Buckets, MAX_METERED_BYTES, UNITS_PER_BYTE};
 
 use super::action::{Effect, Value};
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};

@@ -13,14 +13,13 @@ mod chain;
 mod frame;
 mod generator;
 mod link;
-mod listing;
 mod meter;
 mod network;
 mod output;
 mod tables;
 mod transport;
 
-pub use output::{CompileError, Counters, Lifetime, MapKind, MapSpec, Program, Reference, Target};
+pub use output::{CompileError, Lifetime, MapKind, MapSpec, Program, Reference, Target};
 
 use crate::packet::LinkType;
 use crate::policy::Family;

@@ -80,22 +80,6 @@ pub struct Reference {
     pub value_offset: Option<u32>,
 }
 
-/// The counters of a slot, as they stand in a value of the per-CPU map `counters` (seven `u64`,
-/// native byte order).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Packets on the wire (segments of an offloaded packet).
-    pub packets: u64,
-    /// Bytes on the wire, with layer-2 headers.
-    pub bytes: u64,
-    /// Packets dropped.
-    pub dropped_packets: u64,
-    /// Bytes dropped.
-    pub dropped_bytes: u64,
-    /// Packets that a meter coloured green, yellow, red.
-    pub coloured: [u64; 3],
-}
-
 /// Why there is no program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {

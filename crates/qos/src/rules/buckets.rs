@@ -5,9 +5,7 @@
 
 use linerate_core::units::{BitRate, ByteCount};
 
-use crate::policy::MeterKind;
-
-use super::form::Meter;
+use crate::policy::{Meter, MeterKind};
 
 /// Tokens of one byte.
 pub const UNITS_PER_BYTE: u64 = 8_000_000_000;

@@ -4,63 +4,11 @@ use std::collections::BTreeMap;
 
 use linerate_core::units::Dscp;
 
-use crate::policy::{CgroupPath, Family, Fragments, Interface, MeterKind, PolicyFile};
+use crate::policy::{CgroupPath, Family, Fragments, Interface, Meter, PolicyFile};
+
+use crate::packet::Field;
 
 use super::Ranges;
-
-/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`).
-/// Nobody else can be told by it, so no set of [`Field::Uid`] has it and no packet.
-pub const NO_UID: u32 = 65_534;
-
-/// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow
-/// label of IPv4) is in no set of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Field {
-    /// Source address: 32 or 128 bits.
-    Source,
-    /// Destination address.
-    Destination,
-    /// IP protocol; IPv6: of the upper-layer header.
-    Protocol,
-    /// Source port.
-    SourcePort,
-    /// Destination port.
-    DestinationPort,
-    /// DSCP as it came.
-    Dscp,
-    /// ECN field.
-    Ecn,
-    /// ICMP or ICMPv6 type.
-    IcmpType,
-    /// ICMP or ICMPv6 code.
-    IcmpCode,
-    /// The eight TCP flags as a number.
-    TcpFlags,
-    /// IPv6 flow label.
-    FlowLabel,
-    /// VLAN id of the outermost tag.
-    Vlan,
-    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other
-    /// families.
-    EtherType,
-    /// Bytes of the IP packet on the wire.
-    Length,
-    /// Owner of the socket; never [`NO_UID`].
-    Uid,
-    /// Id of the control group at this level (the root is 0) among the socket's own and those above
-    /// it, as
-    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one
-    /// comparison.
-    Cgroup(u8),
-    /// Index of the interface by which it came in.
-    Incoming,
-    /// These bits of its mark (`skb->mark`); 0 where nobody gave one.
-    Mark(u32),
-    /// Source address of its Ethernet header.
-    SourceMac,
-    /// Destination address of its Ethernet header.
-    DestinationMac,
-}
 
 /// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that
 /// its counters do.
@@ -96,19 +44,6 @@ pub struct Action {
     pub meter: Option<Meter>,
     /// They are dropped.
     pub drop: bool,
-}
-
-/// A meter of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meter {
-    /// Which, with its rates and bursts.
-    pub kind: MeterKind,
-    /// Whether the packet's own code point sets a least colour.
-    pub colour_aware: bool,
-    /// Code points of green, yellow and red packets; `None` leaves the action's.
-    pub colours: [Option<Dscp>; 3],
-    /// Red packets are dropped.
-    pub drop_red: bool,
 }
 
 /// The rules of one adapter.

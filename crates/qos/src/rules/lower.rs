@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::packet::{CGROUP_LEVELS, EXTENSIONS, icmp};
+use crate::packet::{CGROUP_LEVELS, EXTENSIONS, Field, NO_UID, icmp};
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS_WITH_PORTS, TCP};
 use crate::policy::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Interface, Policy,
@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 use super::Ranges;
-use super::form::{Action, Bindings, Field, Meter, NO_UID, Rule, RuleSet};
+use super::form::{Action, Bindings, Rule, RuleSet};
 
 /// The most rules of one family.
 pub const MAX_RULES: usize = 16_384;
@@ -138,12 +138,7 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
         dscp: policy.dscp,
         vlan_priority: policy.vlan_priority,
         class: class.or(bindings.default_class),
-        meter: policy.meter.map(|meter| Meter {
-            kind: meter.kind,
-            colour_aware: meter.colour_aware,
-            colours: [meter.green, meter.yellow, meter.red],
-            drop_red: meter.drop_red,
-        }),
+        meter: policy.meter,
         drop: policy.drop,
     }
 }

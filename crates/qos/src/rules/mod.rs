@@ -10,8 +10,9 @@ mod form;
 mod lower;
 mod ranges;
 
+pub use crate::packet::{Field, NO_UID};
 pub use buckets::{Bucket, Buckets, MAX_BURST_BYTES, MAX_METERED_BYTES, UNITS_PER_BYTE};
-pub use form::{Action, Bindings, Cgroup, Field, Meter, NO_UID, Rule, RuleSet, Slot};
+pub use form::{Action, Bindings, Cgroup, Rule, RuleSet, Slot};
 pub(crate) use lower::protocols_with;
 pub use lower::{MAX_RULES, RuleError};
 pub use ranges::Ranges;

@@ -103,9 +103,7 @@ fn meter(dice: &mut Dice) -> Meter {
             }
         },
         colour_aware: dice.one_in(2),
-        green: dice.one_in(2).then(|| dscp(dice)),
-        yellow: dice.one_in(2).then(|| dscp(dice)),
-        red: dice.one_in(2).then(|| dscp(dice)),
+        colours: [(); 3].map(|()| dice.one_in(2).then(|| dscp(dice))),
         drop_red: dice.one_in(3),
     }
 }

@@ -399,9 +399,11 @@ fn meter() -> impl Strategy<Value = Meter> {
             Meter {
                 kind,
                 colour_aware,
-                green: colours[0].filter(|_| others.is_some()),
-                yellow: colours[1].filter(|_| colour_aware || others == Some(true)),
-                red: colours[2].filter(|_| colour_aware || (!drop_red && others == Some(true))),
+                colours: [
+                    colours[0].filter(|_| others.is_some()),
+                    colours[1].filter(|_| colour_aware || others == Some(true)),
+                    colours[2].filter(|_| colour_aware || (!drop_red && others == Some(true))),
+                ],
                 drop_red,
             }
         })

@@ -34,6 +34,7 @@ mod trace;
 mod treatments;
 mod truth;
 
+pub use crate::style::Style;
 pub use comparison::pair_line;
 pub use connections::{
     ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
@@ -47,32 +48,3 @@ pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
 pub use trace::watch;
 pub use treatments::treatments;
-
-/// What the terminal can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// Columns of the terminal. Below 40 it is taken as 40; commands to copy are never broken.
-    pub width: usize,
-    /// Emphasise by ANSI escape sequences.
-    pub colour: bool,
-    /// The evidence after the answer: all there is.
-    pub details: bool,
-}
-
-impl Style {
-    /// Columns to fill; narrower text would be broken at each word.
-    fn columns(self) -> usize {
-        self.width.max(40)
-    }
-}
-
-impl Default for Style {
-    /// The answer in 80 columns without colour: for pipes and files.
-    fn default() -> Self {
-        Self {
-            width: 80,
-            colour: false,
-            details: false,
-        }
-    }
-}

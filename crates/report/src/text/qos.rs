@@ -2,9 +2,10 @@
 
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
-    AdapterReport, CounterReport, ExplanationReport, FileReport, FilterReport, PolicyReport,
-    QosDocument, QosState,
+    AdapterReport, FileReport, FilterReport, PolicyReport, QosDocument, QosState,
 };
+use linerate_qos::explain::ExplanationReport;
+use linerate_qos::interpret::CounterReport;
 
 use super::Style;
 use super::number::{bytes, chosen_bytes, count, plural, rate};

@@ -106,13 +106,7 @@ fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
         "tcp 198.18.0.1:9 > 198.18.0.2:80",
     ] {
         let packet: Packet = packet.parse().unwrap();
-        let explanation = explain(&file, &file.adapters[0], &packet).unwrap();
-        let report = linerate_qos::document::ExplanationReport::new(
-            &file,
-            &file.adapters[0],
-            &packet,
-            &explanation,
-        );
+        let report = explain(&file, &file.adapters[0], &packet).unwrap();
         text += "\n";
         text += &QosDocument::from(report).text(Style::default());
     }

@@ -41,10 +41,18 @@ struct Draft {
     end: LimitEnd,
     value: u64,
     used: Option<u64>,
-    unit: &'static str,
 }
 
 impl Draft {
+    fn new(limit: LimitKind, end: LimitEnd, value: u64, used: Option<u64>) -> Self {
+        Self {
+            limit,
+            end,
+            value,
+            used,
+        }
+    }
+
     /// A limit of which each further connection takes `each`.
     fn bounding(self, view: &View<'_>, each: f64, formula: impl Into<String>) -> LimitRow {
         let used = self.used.unwrap_or(0);
@@ -67,10 +75,22 @@ impl Draft {
             end: self.end,
             value: self.value,
             used: self.used,
-            unit: self.unit.to_owned(),
+            unit: unit(self.limit).to_owned(),
             would_stop_at,
             formula,
         }
+    }
+}
+
+/// What a limit counts.
+fn unit(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::ProcessDescriptors | LimitKind::Watches => "descriptors",
+        LimitKind::HostFiles => "files",
+        LimitKind::HostMemory | LimitKind::GroupMemory => "bytes",
+        LimitKind::TcpMemory | LimitKind::UdpMemory => "pages",
+        LimitKind::Ports => "ports",
+        _ => "connections",
     }
 }
 
@@ -85,13 +105,12 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
         LimitEnd::Server => view.held,
         _ => view.all_held(),
     };
-    let draft = Draft {
-        limit: LimitKind::ProcessDescriptors,
+    let draft = Draft::new(
+        LimitKind::ProcessDescriptors,
         end,
-        value: each.saturating_mul(workers),
-        used: Some(used),
-        unit: "descriptors",
-    };
+        each.saturating_mul(workers),
+        Some(used),
+    );
     let for_all = each
         .saturating_sub(DESCRIPTOR_RESERVE)
         .saturating_mul(workers);
@@ -108,13 +127,12 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
         return None;
     }
     let each = if view.is_tcp { view.ends_each() } else { 1 };
-    let draft = Draft {
-        limit: LimitKind::HostFiles,
+    let draft = Draft::new(
+        LimitKind::HostFiles,
         end,
-        value: half.limits.files?,
-        used: half.memory.height.files,
-        unit: "files",
-    };
+        half.limits.files?,
+        half.memory.height.files,
+    );
     // fs/file_table.c, alloc_empty_file
     let formula = format!("fs.file-max; {each} for each; root may exceed it");
     Some(draft.bounding(view, each as f64, formula))
@@ -122,13 +140,12 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
 
 fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let each = view.ends_each();
-    let draft = Draft {
-        limit: LimitKind::Watches,
+    let draft = Draft::new(
+        LimitKind::Watches,
         end,
-        value: half.limits.epoll_watches?,
-        used: Some(view.all_held().saturating_mul(each)),
-        unit: "descriptors",
-    };
+        half.limits.epoll_watches?,
+        Some(view.all_held().saturating_mul(each)),
+    );
     let formula = format!("fs.epoll.max_user_watches; {each} for each");
     Some(draft.bounding(view, each as f64, formula))
 }
@@ -145,13 +162,7 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
     };
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
-    let draft = Draft {
-        limit: LimitKind::HostMemory,
-        end,
-        value: available,
-        used: Some(used),
-        unit: "bytes",
-    };
+    let draft = Draft::new(LimitKind::HostMemory, end, available, Some(used));
     let formula = format!("MemAvailable before ÷ {each:.0} B for each");
     Some(draft.bounding(view, each, formula))
 }
@@ -159,13 +170,7 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
 fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let value = half.limits.cgroup_bytes?;
     let used = half.memory.height.cgroup_bytes?;
-    let draft = Draft {
-        limit: LimitKind::GroupMemory,
-        end,
-        value,
-        used: Some(used),
-        unit: "bytes",
-    };
+    let draft = Draft::new(LimitKind::GroupMemory, end, value, Some(used));
     let grown = growth(half.memory.before.cgroup_bytes, Some(used));
     match grown.and_then(|grown| each_of(view, grown)) {
         Some(each) => {
@@ -184,13 +189,7 @@ fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
         before,
         height,
     } = view.buffers(half)?;
-    let draft = Draft {
-        limit,
-        end,
-        value: most,
-        used: height,
-        unit: "pages",
-    };
+    let draft = Draft::new(limit, end, most, height);
     match growth(before, height).and_then(|grown| each_of(view, grown)) {
         Some(each) => {
             let formula = format!("net.ipv4.{key}; {each:.2} pages for each");
@@ -203,13 +202,12 @@ fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
 
 fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let used = half.memory.height.conntrack?;
-    let draft = Draft {
-        limit: LimitKind::Conntrack,
+    let draft = Draft::new(
+        LimitKind::Conntrack,
         end,
-        value: half.limits.conntrack?,
-        used: Some(used),
-        unit: "connections",
-    };
+        half.limits.conntrack?,
+        Some(used),
+    );
     let grown = growth(half.memory.before.conntrack, Some(used)).unwrap_or(0);
     // Where no rule asks for it, nothing is tracked; entries of others come and go.
     Some(if grown >= view.held / 2 && view.held > 0 && grown > 0 {
@@ -246,13 +244,7 @@ fn beside(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> 
     ]
     .into_iter()
     .filter_map(|(limit, value, used, why)| {
-        let draft = Draft {
-            limit,
-            end,
-            value: value?,
-            used,
-            unit: "connections",
-        };
+        let draft = Draft::new(limit, end, value?, used);
         Some(draft.beside(view, why))
     })
     .collect()
@@ -271,13 +263,12 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
     } else {
         1
     };
-    let draft = Draft {
-        limit: LimitKind::Ports,
-        end: LimitEnd::Client,
-        value: near.saturating_mul(far),
-        used: Some(view.held),
-        unit: "ports",
-    };
+    let draft = Draft::new(
+        LimitKind::Ports,
+        LimitEnd::Client,
+        near.saturating_mul(far),
+        Some(view.held),
+    );
     let addresses = match sources {
         1 => "1 address".to_owned(),
         several => format!("{several} addresses"),
@@ -288,13 +279,12 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
 
 fn owner(view: &View<'_>) -> Option<LimitRow> {
     let server = view.document.server.as_ref()?;
-    let draft = Draft {
-        limit: LimitKind::Owner,
-        end: LimitEnd::Server,
-        value: server.limits.owner_connections?,
-        used: Some(view.held),
-        unit: "connections",
-    };
+    let draft = Draft::new(
+        LimitKind::Owner,
+        LimitEnd::Server,
+        server.limits.owner_connections?,
+        Some(view.held),
+    );
     Some(draft.bounding(view, 1.0, "what the endpoint's owner allows"))
 }
 

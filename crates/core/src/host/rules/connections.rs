@@ -6,40 +6,28 @@ use super::{
     CONNECTIONS, at_least, at_most, change, fine, numbers, open, power_of_two, unreadable,
 };
 
-/// `fs.file-max`.
-pub(in super::super) fn files(q: &Question<'_>) -> Advice {
+/// At least what `needed` makes of the number of connections.
+fn enough(q: &Question<'_>, needed: fn(u64) -> u64, why: &str) -> Advice {
     let Some(count) = q.need.connections else {
         return open(CONNECTIONS);
     };
-    let needed = 2 * count + 65_536;
-    at_least(
-        q,
-        needed as f64,
-        needed,
-        "open() and socket() fail with ENFILE for every process",
-    )
-    .with(vec![
+    let needed = needed(count);
+    at_least(q, needed as f64, needed, why).with(vec![
         ("connections", count as f64),
         ("needed", needed as f64),
     ])
 }
 
+/// `fs.file-max`.
+pub(in super::super) fn files(q: &Question<'_>) -> Advice {
+    let why = "open() and socket() fail with ENFILE for every process";
+    enough(q, |count| 2 * count + 65_536, why)
+}
+
 /// `fs.nr_open`: what RLIMIT_NOFILE can be raised to.
 pub(in super::super) fn files_of_process(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    let needed = count + SPARE_FILES;
-    at_least(
-        q,
-        needed as f64,
-        needed,
-        "no process may raise its limit of descriptors to what the connections take",
-    )
-    .with(vec![
-        ("connections", count as f64),
-        ("needed", needed as f64),
-    ])
+    let why = "no process may raise its limit of descriptors to what the connections take";
+    enough(q, |count| count + SPARE_FILES, why)
 }
 
 /// RLIMIT_NOFILE, `SOFT HARD`.
@@ -96,20 +84,9 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
 /// `somaxconn`: connections that arrive while the program does not accept for a tenth of a second,
 /// all in ten seconds.
 pub(in super::super) fn accept_queue(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    let needed = (count / 100).clamp(MIN_QUEUE, 65_535);
-    at_least(
-        q,
-        needed as f64,
-        needed,
-        "SYNs are dropped, and retransmitted after a second, when the program accepts too late",
-    )
-    .with(vec![
-        ("connections", count as f64),
-        ("needed", needed as f64),
-    ])
+    let why =
+        "SYNs are dropped, and retransmitted after a second, when the program accepts too late";
+    enough(q, |count| (count / 100).clamp(MIN_QUEUE, 65_535), why)
 }
 
 /// `tcp_max_syn_backlog`: with cookies the length of the accept queue bounds half-open connections,
@@ -146,20 +123,8 @@ pub(in super::super) fn fin_timeout(q: &Question<'_>) -> Advice {
 
 /// `nf_conntrack_max`.
 pub(in super::super) fn tracked(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    let needed = count + count / 4;
-    at_least(
-        q,
-        needed as f64,
-        needed,
-        "packets of new connections are dropped when the table is full",
-    )
-    .with(vec![
-        ("connections", count as f64),
-        ("needed", needed as f64),
-    ])
+    let why = "packets of new connections are dropped when the table is full";
+    enough(q, |count| count + count / 4, why)
 }
 
 /// `nf_conntrack_buckets`.

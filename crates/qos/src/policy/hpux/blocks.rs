@@ -37,8 +37,8 @@ impl<'a> Block<'a> {
         };
         if let Some(again) = found.next() {
             let what = format!("`{word}` is there twice");
-            let problem = PolicyProblem::conflict(what, "each attribute stands in a block once");
-            return Err(Fault::new(again.word.offset, problem));
+            let hint = "each attribute stands in a block once";
+            return Err(Fault::conflict(again.word.offset, what, hint));
         }
         match attribute.values.as_slice() {
             [value] => Ok(Some(*value)),

@@ -16,8 +16,8 @@ type Result<T> = std::result::Result<T, Fault>;
 pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Conditions> {
     if block.count_without(&["pri"]) == 0 {
         let what = format!("filter `{}` asks nothing", block.name.value);
-        let problem = PolicyProblem::conflict(what, "give at least one attribute");
-        return Err(Fault::new(block.name.offset, problem));
+        let hint = "give at least one attribute";
+        return Err(Fault::conflict(block.name.offset, what, hint));
     }
     let mut conditions = Conditions {
         dscp: numbers(block, ["dscp", "dscplo", "dscphi"], &values::DSCP)?,
@@ -78,8 +78,8 @@ fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Nam
         if list.is_empty() {
             let at = block.value(words[0])?.map_or("", |at| at.value);
             let what = format!("host `{at}` has no address of the filter's family");
-            let problem = PolicyProblem::conflict(what, "write a filter for each family");
-            return Err(Fault::new(block.offset(words[0]), problem));
+            let hint = "write a filter for each family";
+            return Err(Fault::conflict(block.offset(words[0]), what, hint));
         }
     }
     [
@@ -116,8 +116,7 @@ fn address_list(
             if !is_name && at.value.parse::<IpAddr>().is_err() {
                 let hint =
                     "write one address or a host's name; a range has its ends behind …lo and …hi";
-                let problem = PolicyProblem::value("address", at.value, hint);
-                return Err(Fault::new(at.offset, problem));
+                return Err(Fault::value(at.offset, "address", at.value, hint));
             }
             located(at, values::addresses(at.value, names))
         }
@@ -125,9 +124,7 @@ fn address_list(
             let address = |at: At<&str>| {
                 let hint = "the end of a range is written as an address";
                 let address = at.value.parse::<IpAddr>();
-                address.map_err(|_| {
-                    Fault::new(at.offset, PolicyProblem::value("address", at.value, hint))
-                })
+                address.map_err(|_| Fault::value(at.offset, "address", at.value, hint))
             };
             let text = format!("{}-{}", low.value, high.value);
             let range = values::address_range(&text, address(low)?, address(high)?);
@@ -149,8 +146,8 @@ fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<End
         (None, (Some(at), None) | (None, Some(at))) => Ok(Some((at, Some(at)))),
         (Some(_), _) => {
             let what = format!("`{one}` with `{low}` or `{high}`");
-            let problem = PolicyProblem::conflict(what, "write the one value, or the range");
-            Err(Fault::new(block.offset(one), problem))
+            let hint = "write the one value, or the range";
+            Err(Fault::conflict(block.offset(one), what, hint))
         }
     }
 }
@@ -169,10 +166,7 @@ fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
             if first > last {
                 let text = format!("{}-{}", low.value, high.value);
                 let hint = "its low end is above its high end";
-                return Err(Fault::new(
-                    low.offset,
-                    PolicyProblem::value("range", &text, hint),
-                ));
+                return Err(Fault::value(low.offset, "range", &text, hint));
             }
             Ok(vec![Range { first, last }])
         }
@@ -233,9 +227,8 @@ fn service_ports(
     };
     if found.iter().any(|(_, others)| others != ports) {
         let what = format!("`{service}` has other ports with other protocols");
-        let problem =
-            PolicyProblem::conflict(what, "write a filter for each, such as `domain/udp`");
-        return Err(Fault::new(at.offset, problem));
+        let hint = "write a filter for each, such as `domain/udp`";
+        return Err(Fault::conflict(at.offset, what, hint));
     }
     let single = |protocol| Range {
         first: protocol,
@@ -261,8 +254,7 @@ fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
         Some(protocol) => Ok((service, vec![protocol])),
         None => {
             let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
-            let problem = PolicyProblem::value("protocol", transport, hint);
-            Err(Fault::new(at.offset, problem))
+            Err(Fault::value(at.offset, "protocol", transport, hint))
         }
     }
 }
@@ -296,7 +288,7 @@ impl check::Conflict {
                 offset = block.offset(spelling);
             }
         }
-        Fault::new(offset, PolicyProblem::conflict(what, self.hint))
+        Fault::conflict(offset, what, self.hint)
     }
 }
 

@@ -129,8 +129,8 @@ impl<'a> Reader<'a, '_> {
         let policies = indices(&names, what, &self.policy_index)?;
         if policies.is_empty() {
             let what = format!("adapter `{name}` has no policy");
-            let problem = PolicyProblem::conflict(what, "name policies behind `uses`");
-            return Err(Fault::new(block.name.offset, problem));
+            let hint = "name policies behind `uses`";
+            return Err(Fault::conflict(block.name.offset, what, hint));
         }
         let mut taken = BTreeMap::new();
         for (policy, at) in policies.iter().zip(&names) {
@@ -144,7 +144,7 @@ impl<'a> Reader<'a, '_> {
                     at.value
                 );
                 let hint = "on one adapter a filter has one policy";
-                return Err(Fault::new(at.offset, PolicyProblem::conflict(what, hint)));
+                return Err(Fault::conflict(at.offset, what, hint));
             }
         }
         most(
@@ -172,8 +172,7 @@ impl<'a> Reader<'a, '_> {
     fn finish(mut self) -> Result<PolicyFile> {
         if self.file.adapters.is_empty() {
             let what = "there is no adapter";
-            let problem = PolicyProblem::conflict(what, "write `adapter NAME` with `uses`");
-            return Err(Fault::new(0, problem));
+            return Err(Fault::conflict(0, what, "write `adapter NAME` with `uses`"));
         }
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.drafts.len()];
         for (policy, filters) in self.uses.iter().enumerate() {
@@ -190,10 +189,7 @@ impl<'a> Reader<'a, '_> {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
                 let hint = "name it behind a policy's `uses`, or leave it away";
-                return Err(Fault::new(
-                    draft.name.offset,
-                    PolicyProblem::conflict(what, hint),
-                ));
+                return Err(Fault::conflict(draft.name.offset, what, hint));
             }
             for (number, policy) in policies.into_iter().enumerate() {
                 let what = "filters with their copies";
@@ -241,8 +237,8 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     };
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
-        let problem = PolicyProblem::conflict(what, "give `res` too, or leave `max` away");
-        return Err(Fault::new(block.offset("max"), problem));
+        let hint = "give `res` too, or leave `max` away";
+        return Err(Fault::conflict(block.offset("max"), what, hint));
     }
     let marks = ["dscp", "vpr", "max"]
         .into_iter()
@@ -250,8 +246,8 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     let drop = reserve.is_none() && (block.has("res") || marks.is_none());
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
-        let problem = PolicyProblem::conflict(what, "give a reservation, or leave the rest away");
-        return Err(Fault::new(block.offset("res"), problem));
+        let hint = "give a reservation, or leave the rest away";
+        return Err(Fault::conflict(block.offset("res"), what, hint));
     }
     let policy = Policy {
         parent: None,
@@ -276,10 +272,7 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
 fn no_share(block: &Block<'_>, word: &str) -> Result<Fault> {
     let at = block.value(word)?.map_or("", |at| at.value);
     let hint = "it is above 0, in bit/s, k, m or %";
-    Ok(Fault::new(
-        block.offset(word),
-        PolicyProblem::value("share", at, hint),
-    ))
+    Ok(Fault::value(block.offset(word), "share", at, hint))
 }
 
 /// `20%`, `30m`, `64k`, `5000`; 0 is none.
@@ -294,10 +287,7 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
     let (Some(number), true) = (number, is_plain) else {
         let hint = "write 20%, 30m, 64k or a number of bit/s";
-        return Err(Fault::new(
-            at.offset,
-            PolicyProblem::value("share", at.value, hint),
-        ));
+        return Err(Fault::value(at.offset, "share", at.value, hint));
     };
     let scale = match &at.value[digits.len()..] {
         "%" if number == 0.0 => return Ok(None),
@@ -336,8 +326,7 @@ fn indices(
         };
         if !taken.insert(*found) {
             let what = format!("{what} `{}` is there twice", at.value);
-            let problem = PolicyProblem::conflict(what, "each is used once");
-            return Err(Fault::new(at.offset, problem));
+            return Err(Fault::conflict(at.offset, what, "each is used once"));
         }
         indices.push(*found);
     }
@@ -350,10 +339,7 @@ fn check_name(at: At<&str>) -> Result<String> {
         Ok(name) if begins && !name.contains('-') => Ok(name),
         _ => {
             let hint = "it has 1 to 32 letters, digits and `_`, the first a letter";
-            Err(Fault::new(
-                at.offset,
-                PolicyProblem::value("name", at.value, hint),
-            ))
+            Err(Fault::value(at.offset, "name", at.value, hint))
         }
     }
 }

@@ -116,11 +116,11 @@ fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
     let offset = section
         .value(key)
         .map_or(section.offset, |value| value.span().start);
-    let problem = PolicyProblem::conflict(
+    Fault::conflict(
+        offset,
         format!("`{key}` leaves nothing"),
         "what stands behind `!` is taken from the rest",
-    );
-    Fault::new(offset, problem)
+    )
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(

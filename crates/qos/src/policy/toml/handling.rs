@@ -88,12 +88,14 @@ fn meter(policy: &Section<'_>) -> Result<Option<Meter>, Fault> {
     let Some(section) = policy.section("meter", METER, METER_KEYS)? else {
         return Ok(None);
     };
+    let mut colours = [None; 3];
+    for (dscp, name) in colours.iter_mut().zip(Meter::COLOURS) {
+        *dscp = one(&section, name, values::dscp)?;
+    }
     let meter = Meter {
         kind: kind(&section)?,
         colour_aware: one(&section, "colour", colour)?.unwrap_or(false),
-        green: one(&section, "green", values::dscp)?,
-        yellow: one(&section, "yellow", values::dscp)?,
-        red: one(&section, "red", values::dscp)?,
+        colours,
         drop_red: section.boolean("drop_red")?.unwrap_or(false),
     };
     check::meter(&meter).map_err(|conflict| conflict.at(&section))?;
@@ -107,8 +109,7 @@ fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
         "trtcm" => false,
         other => {
             let hint = "write \"srtcm\" (RFC 2697) or \"trtcm\" (RFC 2698)";
-            let problem = PolicyProblem::value("kind of meter", other, hint);
-            return Err(Fault::new(word.offset, problem));
+            return Err(Fault::value(word.offset, "kind of meter", other, hint));
         }
     };
     let foreign: &[_] = if is_single {
@@ -193,8 +194,8 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
     let items = match value.get_ref() {
         DeValue::Array(items) if items.is_empty() => {
             let what = "`policies` is an empty list";
-            let problem = PolicyProblem::conflict(what, "name one at least");
-            return Err(Fault::new(value.span().start, problem));
+            let hint = "name one at least";
+            return Err(Fault::conflict(value.span().start, what, hint));
         }
         DeValue::Array(items) => items,
         _ => return Err(wrong_type("policies", value, hint).into()),
@@ -205,8 +206,8 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
         let index = policy_of(&name, policies)?;
         if indices.contains(&index) {
             let what = format!("policy `{}` is there twice", name.value);
-            let problem = PolicyProblem::conflict(what, "an adapter has each policy once");
-            return Err(Fault::new(name.offset, problem));
+            let hint = "an adapter has each policy once";
+            return Err(Fault::conflict(name.offset, what, hint));
         }
         indices.push(index);
     }
@@ -218,7 +219,7 @@ impl check::Conflict {
     pub(super) fn at(self, section: &Section<'_>) -> Fault {
         let value = section.value(self.key);
         let offset = value.map_or(section.offset, |value| value.span().start);
-        Fault::new(offset, PolicyProblem::conflict(self.what, self.hint))
+        Fault::conflict(offset, self.what, self.hint)
     }
 }
 

@@ -18,11 +18,11 @@ pub(super) fn list<T>(
     };
     let values = match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => {
-            let problem = PolicyProblem::conflict(
+            return Err(Fault::conflict(
+                value.span().start,
                 format!("`{key}` is an empty list"),
                 "leave the key away where every packet matches",
-            );
-            return Err(Fault::new(value.span().start, problem));
+            ));
         }
         DeValue::Array(values) => values.iter().collect(),
         _ => vec![value],

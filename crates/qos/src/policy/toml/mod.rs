@@ -81,16 +81,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         index.insert(named.0.clone(), file.policies.len());
         file.policies.push(handling::policy(section, named)?);
     }
-    for (at, (_, section)) in policies.iter().enumerate() {
-        let parent = section.string("parent")?;
-        let parent = parent
-            .map(|parent| policy_of(&parent, &index))
-            .transpose()?;
-        file.policies[at].parent = parent;
-    }
-    for (at, (_, section)) in policies.iter().enumerate() {
-        handling::nested(&file, at, section)?;
-    }
+    nest(&mut file, &policies, &index)?;
     let mut sets = filter::Sets::new();
     for (name, section) in root.named_sections("set", filter::SET, filter::SET_KEYS)? {
         let (name, _) = named(&name, lines)?;
@@ -112,6 +103,22 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     let offsets: Vec<usize> = policies.iter().map(|(name, _)| name.offset).collect();
     unused(&file, &offsets)?;
     Ok(file)
+}
+
+/// Policies inside others.
+fn nest(
+    file: &mut PolicyFile,
+    policies: &[(At<&str>, Section<'_>)],
+    index: &Index,
+) -> Result<(), Fault> {
+    for (policy, (_, section)) in file.policies.iter_mut().zip(policies) {
+        let parent = section.string("parent")?;
+        policy.parent = parent.map(|parent| policy_of(&parent, index)).transpose()?;
+    }
+    for (at, (_, section)) in policies.iter().enumerate() {
+        handling::nested(file, at, section)?;
+    }
+    Ok(())
 }
 
 /// The policy of that name.
@@ -220,8 +227,7 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
         if let Some((inner, _)) = inner {
             let dotted = format!("{}.{}", name.value, inner.get_ref());
             let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
-            let problem = PolicyProblem::value("adapter", &dotted, hint);
-            return Err(Fault::new(inner.span().start, problem));
+            return Err(Fault::value(inner.span().start, "adapter", &dotted, hint));
         }
     }
     Ok(())
@@ -244,8 +250,12 @@ fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
         "track" => Ok(Fragments::Track),
         other => {
             let hint = "write \"plain\" or \"track\"";
-            let problem = PolicyProblem::value("treatment of fragments", other, hint);
-            Err(Fault::new(word.offset, problem))
+            Err(Fault::value(
+                word.offset,
+                "treatment of fragments",
+                other,
+                hint,
+            ))
         }
     }
 }

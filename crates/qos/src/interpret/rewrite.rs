@@ -1,10 +1,9 @@
 //! What a decision leaves of a packet: the definition of the program's writing.
 
-use crate::interpret::Decision;
+use crate::packet::{ETHERTYPE_AT, LinkLayer, LinkType, Metadata, NetworkLayer};
 use crate::policy::Family;
 
-use super::fields::{LinkType, Metadata};
-use super::layers::{ETHERTYPE_AT, LinkLayer, NetworkLayer};
+use super::Decision;
 
 /// A packet as it goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,47 +1,40 @@
-//! Programs as text, for people and for tests that compare them.
+//! A program as text, for people.
 
 use std::fmt::Write;
 
-use super::Program;
+use linerate_qos::program::Program;
 
-impl Program {
-    /// One line for each instruction, with numbers for jumps.
-    pub fn listing(&self) -> String {
-        let mut text = String::new();
-        let mut at = 0;
-        while at < self.instructions.len() {
-            let pair = self.instructions[at][0] == 0x18;
-            let line = if pair {
-                self.pair(at)
-            } else {
-                line(at, self.instructions[at])
-            };
-            let written = writeln!(text, "{at:5}: {line}");
-            written.expect("a string takes any text");
-            at += if pair { 2 } else { 1 };
-        }
-        text
+/// One line for each instruction, with numbers for jumps.
+pub(crate) fn listing(program: &Program) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < program.instructions.len() {
+        let is_pair = program.instructions[at][0] == 0x18;
+        let line = if is_pair {
+            pair(program, at)
+        } else {
+            line(at, program.instructions[at])
+        };
+        let written = writeln!(text, "{at:5}: {line}");
+        written.expect("a string takes any text");
+        at += if is_pair { 2 } else { 1 };
     }
+    text
+}
 
-    /// A load of 64 bits.
-    fn pair(&self, at: usize) -> String {
-        let (low, high) = (self.instructions[at], self.instructions[at + 1]);
-        let to = registers(low).0;
-        let reference = (self.references.iter()).find(|reference| reference.instruction == at);
-        match reference {
-            None => {
-                let value =
-                    u64::from(immediate(high) as u32) << 32 | u64::from(immediate(low) as u32);
-                format!("r{to} = {value:#x}")
-            }
-            Some(reference) => {
-                let name = self.maps[reference.map].name;
-                match reference.value_offset {
-                    None => format!("r{to} = map {name}"),
-                    Some(offset) => format!("r{to} = {name} + {offset}"),
-                }
-            }
-        }
+/// A load of 64 bits.
+fn pair(program: &Program, at: usize) -> String {
+    let (low, high) = (program.instructions[at], program.instructions[at + 1]);
+    let to = registers(low).0;
+    let mut references = program.references.iter();
+    let Some(reference) = references.find(|reference| reference.instruction == at) else {
+        let [low, high] = [low, high].map(|half| u64::from(immediate(half) as u32));
+        return format!("r{to} = {:#x}", high << 32 | low);
+    };
+    let name = program.maps[reference.map].name;
+    match reference.value_offset {
+        None => format!("r{to} = map {name}"),
+        Some(offset) => format!("r{to} = {name} + {offset}"),
     }
 }
 
