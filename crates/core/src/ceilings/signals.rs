@@ -200,6 +200,9 @@ impl View<'_> {
     /// Times that losses made the senders slow down, as their kernel counted them; `None` where its
     /// counters have other connections in them, too.
     pub(super) fn recoveries(&self) -> Option<f64> {
+        if self.is_of_packets() {
+            return self.sum(|flow| Some(flow.tcp.loss_events as f64)).and_then(positive);
+        }
         let counters = &self.sender()?.counters;
         let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);
         let own = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64))?;

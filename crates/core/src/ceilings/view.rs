@@ -96,6 +96,13 @@ impl<'a> View<'a> {
         self.record.environment.shared_kernel
     }
 
+    /// Only its packets were seen: what no packet has is not known of the sender.
+    pub(super) fn is_of_packets(&self) -> bool {
+        let unread = self.sender().is_none() && self.receiver().is_none();
+        let packets = |flow: &TcpFlow<'_>| flow.tcp.pmtu_bytes == 0 && flow.tcp.samples.is_none();
+        unread && !self.tcp.is_empty() && self.tcp.iter().all(packets)
+    }
+
     /// What a packet train found of the path.
     pub(super) fn train(&self) -> Option<PathTrain> {
         self.record.path_train.filter(|_| !self.is_both())

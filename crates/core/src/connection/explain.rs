@@ -30,7 +30,7 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
         return;
     };
     let held = views(&record).iter().any(ceilings::is_held_by_receiver);
-    let verdict = if knows(connection.vantage).is_none_or(|known| known.contains(&verdict.cause)) {
+    let verdict = if knows(connection).is_none_or(|known| known.contains(&verdict.cause)) {
         verdict
     } else {
         unexplained(connection, verdict)
@@ -46,8 +46,11 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
 }
 
 /// The causes that an end can know; `None`: whatever its evidence shows.
-fn knows(vantage: Vantage) -> Option<&'static [Cause]> {
-    match vantage {
+fn knows(connection: &Connection) -> Option<&'static [Cause]> {
+    // What a sender knew, its packets tell at the receiver, too.
+    let of_packets = connection.end.is_none() && connection.leg().tcp_sender().is_some();
+    match connection.vantage {
+        _ if of_packets => None,
         Vantage::Sender => Some(&[
             Cause::ReceiveWindow,
             Cause::SendBuffer,

@@ -8,10 +8,12 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `document` | the document and its parts |
+//! | `capture` | what the packets of a capture are evidence of |
 //! | `half` | a connection as a record of one end |
 //! | `explain` | its verdict; which causes that end can know |
 //! | `remedy` | what its own program, or its host, has to change |
 
+mod capture;
 mod document;
 mod explain;
 mod half;

@@ -162,7 +162,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         loss > 0.0
             && !queue
             && network.is_none_or(|share| share >= USUAL_STATE)
-            && window_use.is_none_or(|share| share >= WINDOW_USED),
+            && window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED),
         say,
     )
 }

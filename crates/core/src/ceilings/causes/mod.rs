@@ -5,6 +5,7 @@ mod as_asked;
 mod congestion;
 mod cpu;
 mod pacing;
+mod packets;
 mod path_rate;
 mod policer;
 mod qos_class;
@@ -50,7 +51,7 @@ pub(super) struct Signs {
 /// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
 /// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
 /// of losses.
-pub(super) const RULES: [Rule; 21] = [
+pub(super) const RULES: [Rule; 23] = [
     startup::RULE,
     qos_class::SHAPER,
     segment_size::RULE,
@@ -63,6 +64,8 @@ pub(super) const RULES: [Rule; 21] = [
     qos_class::CLASS,
     pacing::RULE,
     send_buffer::RULE,
+    packets::READER,
+    packets::WRITER,
     receive_window::RULE,
     receive_window::OWN,
     cpu::HOST,

@@ -1,0 +1,61 @@
+//! Applications as packets show them, where nobody has looked at their threads.
+
+use super::super::signals::positive;
+use super::super::text::percent;
+use super::super::thresholds::{BACKLOG, MODEL_TOLERANCE, USUAL_STATE};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+
+/// A writer that had nothing to send for most of the time.
+pub(super) const WRITER: Rule = Rule {
+    cause: Cause::ApplicationSend,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: |view| written(view, Cause::ApplicationSend, writer_signs(view)),
+    signs: writer_signs,
+    remedy: |_, _| None,
+};
+
+/// A reader that lets its window close.
+pub(super) const READER: Rule = Rule {
+    cause: Cause::ApplicationReceive,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: |view| written(view, Cause::ApplicationReceive, reader_signs(view)),
+    signs: reader_signs,
+    remedy: |_, _| None,
+};
+
+/// Shown only where it holds: the rate that it came to is all that is known of an application.
+fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceiling> {
+    let formula = "rate that the application kept to";
+    let holds = signs.is_some_and(|signs| signs.hold);
+    holds.then(|| {
+        Ceiling::new(cause, view.throughput_bps, formula)
+            .input("throughput_bps", Some(view.throughput_bps))
+            .dependent()
+    })
+}
+
+fn writer_signs(view: &View<'_>) -> Option<Signs> {
+    let idle = view.mean(|tcp| tcp.app_limited_share).filter(|_| view.is_of_packets())?;
+    let busy = view.busy().unwrap_or(1.0 - idle);
+    Signs::new(
+        busy < USUAL_STATE,
+        [format!("nothing was outstanding, and the window open, for {} of the time", percent(1.0 - busy))],
+    )
+}
+
+fn reader_signs(view: &View<'_>) -> Option<Signs> {
+    let closed = view.rwnd_share().filter(|_| view.is_of_packets())?;
+    let share = view.sum(|flow| {
+        let receiver = flow.receiver?;
+        Some(receiver.unread_bytes? as f64 / positive(receiver.window_bytes? as f64)?)
+    });
+    let unread = share? / view.tcp.len() as f64;
+    Signs::new(
+        closed >= USUAL_STATE && unread >= BACKLOG,
+        [
+            format!("the receiver's window held the sender for {} of its busy time", percent(closed)),
+            format!("data that waited unread took {} of the largest window", percent(unread)),
+        ],
+    )
+}
