@@ -78,6 +78,8 @@ impl Rtt {
 pub(crate) struct Echo {
     waiting: VecDeque<(u32, Nanos)>,
     step_min: Option<Nanos>,
+    step_sum: u64,
+    step_count: u64,
     last: Option<Nanos>,
     pub(crate) smallest: Option<Nanos>,
     pub(crate) samples: u64,
@@ -106,7 +108,13 @@ impl Echo {
             if value == echo {
                 let way = segment.at - at;
                 self.samples += 1;
-                self.step_min = Some(self.step_min.map_or(way, |least| least.min(way)));
+                let least = self.step_min.map_or(way, |least| least.min(way));
+                self.step_min = Some(least);
+                // What takes much longer than the shortest was not let go by this.
+                if way.0 <= 2 * least.0 {
+                    self.step_sum = self.step_sum.saturating_add(way.0);
+                    self.step_count += 1;
+                }
                 self.smallest = Some(self.smallest.map_or(way, |least| least.min(way)));
             }
         }
@@ -117,7 +125,8 @@ impl Echo {
         if facts.is_at_sender {
             return Nanos::ZERO;
         }
-        let measured = self.step_min.or(self.last);
+        let mean = self.step_sum.checked_div(self.step_count).map(Nanos);
+        let measured = mean.or(self.last);
         measured.or(facts.to_sender).unwrap_or(Nanos::ZERO)
     }
 
@@ -127,10 +136,13 @@ impl Echo {
         least.unwrap_or(Nanos::ZERO)
     }
 
-    /// The smallest of this step, or of the last that had one.
-    pub(crate) fn take_smallest(&mut self, facts: &Facts) -> Nanos {
+    /// The mean of this step, or of the last that had one.
+    pub(crate) fn take_step(&mut self, facts: &Facts) -> Nanos {
         let now = self.now(facts);
-        self.last = self.step_min.take().or(self.last);
+        if self.step_min.take().is_some() {
+            self.last = Some(now);
+        }
+        (self.step_sum, self.step_count) = (0, 0);
         now
     }
 }

@@ -333,7 +333,7 @@ impl Stream {
         if round.is_full {
             self.window_limited = self.window_limited + round.busy;
         }
-        let echo = self.echo.take_smallest(facts);
+        let echo = self.echo.take_step(facts);
         self.readings.add(
             &round,
             at,

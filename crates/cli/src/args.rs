@@ -23,6 +23,7 @@ mod traffic;
 mod truth;
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -172,13 +173,30 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A document as --json or --output wrote it; at most 64 MiB
+    /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng); - is stdin
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) capture: CaptureOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
     /// Print comma-separated values, a row for each of runs (default) or intervals
     #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true)]
     pub(crate) csv: Option<CsvRows>,
+}
+
+/// Which connections of a packet capture.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Of a capture")]
+pub(crate) struct CaptureOptions {
+    /// Those with this port; several as 80,443
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Vec<u16>,
+    /// Those of this address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) peer: Option<IpAddr>,
+    /// List all connections, instead of explaining the largest
+    #[arg(long)]
+    pub(crate) flows: bool,
 }
 
 /// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.

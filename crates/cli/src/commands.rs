@@ -18,6 +18,7 @@ use crate::args::{
     CheckArgs, Choice, Command, Count, ExplainArgs, LimitOptions, ListenOptions, OtherOptions,
     PathOptions, RunOptions, ServeArgs, TestOptions,
 };
+use crate::capture::{self, Opened};
 use crate::failure::Failure;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
@@ -206,17 +207,33 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         (_, Some(rows)) => Format::Csv(rows),
         _ => Format::Text,
     };
-    let mut document = stored(&args.file)?;
+    let opened = Opened::new(&args.file).map_err(Failure::usage)?;
+    if opened.is_capture() {
+        return capture::execute(&args, format, opened);
+    }
+    let mut document = stored(&args, opened)?;
     document.annotate();
     Output::open(&args.document, format)?.write(&*document)
 }
 
 /// The document that a file holds.
-fn stored(path: &Path) -> Result<Box<dyn Document>, Failure> {
-    let bytes = files::read_at_most(path, MAX_DOCUMENT).map_err(Failure::usage)?;
-    linerate_report::document::read(&bytes)
-        .with_context(|| path.display().to_string())
-        .map_err(Failure::usage)
+fn stored(args: &ExplainArgs, opened: Opened) -> Result<Box<dyn Document>, Failure> {
+    let name = opened.name.clone();
+    let read = || {
+        if let Some(command) = opened.unpacked_by() {
+            return Err(anyhow!(
+                "it is compressed: {command} FILE | linerate explain -"
+            ));
+        }
+        let asked = args.capture.asked().is_some() || args.capture.flows;
+        ensure!(
+            !asked,
+            "--port, --peer and --flows are for packet captures, and it is none"
+        );
+        let bytes = files::read_open(opened.bytes, Path::new(&opened.name), MAX_DOCUMENT)?;
+        Ok(linerate_report::document::read(&bytes)?)
+    };
+    read().context(name).map_err(Failure::usage)
 }
 
 /// Largest document that is read, bytes: a thousand records with their intervals and samples.

@@ -30,7 +30,7 @@ pub(crate) fn read_at_most(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     read_open(file, path, limit)
 }
 
-fn read_open(file: File, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read_open(file: impl Read, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit + 1)
         .read_to_end(&mut bytes)

@@ -39,6 +39,7 @@ mod analyze;
 mod args;
 mod baseline;
 mod capacity;
+mod capture;
 mod commands;
 mod compare;
 mod experiment;

@@ -17,6 +17,7 @@ fn every_file_is_a_module() {
 }
 
 mod capacity;
+mod captures;
 mod compare;
 mod compare_undone;
 mod experiment;

@@ -105,6 +105,7 @@ pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_ho
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::LAB_PROCESS;
+pub use linerate_sys::clock::format_rfc3339;
 pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
 pub use measure::live::{LiveFlow, LiveTcp};
 pub use partner::{Accounts, Foreign, Partner};

@@ -201,7 +201,12 @@ impl View<'_> {
     /// counters have other connections in them, too.
     pub(super) fn recoveries(&self) -> Option<f64> {
         if self.is_of_packets() {
-            return self.sum(|flow| Some(flow.tcp.loss_events as f64)).and_then(positive);
+            // Where something is always being repaired, events run together.
+            let counted = |flow: &TcpFlow<'_>| match flow.tcp.samples {
+                None => Some(flow.tcp.loss_events as f64),
+                Some(_) => None,
+            };
+            return self.sum(counted).and_then(positive);
         }
         let counters = &self.sender()?.counters;
         let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);

@@ -87,17 +87,38 @@ fn evidence(flow: &Flow, side: Side) -> TcpEvidence {
 fn sender(flow: &Flow, side: Side) -> TcpSender {
     let sent = flow.sent_by(side);
     let again = sent.retransmitted;
-    let rtts: Vec<u64> = sent.readings.iter().filter_map(|r| Some(r.rtt?.0 / 1000)).collect();
-    let flights = || sent.readings.iter().filter(|r| r.in_flight > 0).map(|r| r.in_flight);
-    let windows: Vec<u64> = if follows_losses(sent) { flights().collect() } else { Vec::new() };
+    let rtts: Vec<u64> = sent
+        .readings
+        .iter()
+        .filter_map(|r| Some(r.rtt?.0 / 1000))
+        .collect();
+    let flights = || {
+        sent.readings
+            .iter()
+            .filter(|r| r.in_flight > 0)
+            .map(|r| r.in_flight)
+    };
+    let windows: Vec<u64> = if follows_losses(sent) {
+        flights().collect()
+    } else {
+        Vec::new()
+    };
     let rounds: u64 = sent.readings.iter().map(|r| u64::from(r.rounds)).sum();
     let full: u64 = sent.readings.iter().map(|r| u64::from(r.full)).sum();
+    let readings = sent.readings.len() as u64;
     let is_told = sent.window_largest.is_some();
     let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
-    let idle = sent.readings.iter().filter(|r| r.idle.0 * 2 >= r.length.0).count() as u64;
+    let idle = sent
+        .readings
+        .iter()
+        .filter(|r| r.idle.0 * 2 >= r.length.0)
+        .count() as u64;
     TcpSender {
         mss_bytes: sent.mss,
-        advmss_bytes: flow.offer_of(side).and_then(|offer| offer.mss).map_or(0, u32::from),
+        advmss_bytes: flow
+            .offer_of(side)
+            .and_then(|offer| offer.mss)
+            .map_or(0, u32::from),
         effective_segment_bytes: share(sent.bytes + again.bytes, sent.counts.segments),
         rtt_min_us: sent.rtt_min.map(|rtt| micros(rtt.0 / 1000)),
         rtt_mean_us: micros(rtts.iter().sum::<u64>() / (rtts.len() as u64).max(1)),
@@ -106,7 +127,12 @@ fn sender(flow: &Flow, side: Side) -> TcpSender {
         retransmitted_segments: again.segments,
         retransmitted_bytes: Some(again.bytes),
         dsack_duplicates: Some(again.spurious),
-        loss_events: again.episodes,
+        loss_events: if is_always_repairing(sent) {
+            readings
+        } else {
+            again.episodes
+        },
+        samples: is_always_repairing(sent).then_some(readings),
         loss_window_variation: variation(&sent.loss_flights),
         timeouts: Some(again.timeouts),
         reordering_seen: Some(sent.counts.reordered),
@@ -115,7 +141,10 @@ fn sender(flow: &Flow, side: Side) -> TcpSender {
         segments_in: Some(sent.counts.acks),
         send_window_bytes: sent.window_largest,
         send_window_full_share: share(full, rounds).filter(|_| is_told),
-        cwnd_mean_bytes: windows.iter().sum::<u64>().checked_div(windows.len() as u64),
+        cwnd_mean_bytes: windows
+            .iter()
+            .sum::<u64>()
+            .checked_div(windows.len() as u64),
         cwnd_bytes: median(windows).unwrap_or(0),
         ssthresh_bytes: sent.loss_flights.last().copied(),
         unacked_bytes: median(flights().collect()).unwrap_or(0),
@@ -126,7 +155,7 @@ fn sender(flow: &Flow, side: Side) -> TcpSender {
             .into_iter()
             .max_by(f64::total_cmp)
             .map(|bps| bps as u64),
-        app_limited_share: share(idle, sent.readings.len() as u64),
+        app_limited_share: share(idle, readings),
         options: options(flow),
         ..TcpSender::default()
     }
@@ -140,7 +169,10 @@ fn options(flow: &Flow) -> Vec<String> {
     let options = [
         (a.timestamps && b.timestamps, "timestamps"),
         (a.sack && b.sack, "sack"),
-        (a.window_scale.is_some() && b.window_scale.is_some(), "wscale"),
+        (
+            a.window_scale.is_some() && b.window_scale.is_some(),
+            "wscale",
+        ),
     ];
     let on = options.into_iter().filter(|(on, _)| *on);
     on.map(|(_, name)| name.to_owned()).collect()
@@ -149,17 +181,36 @@ fn options(flow: &Flow) -> Vec<String> {
 /// The bytes in flight come down with losses and grow again: it is the congestion window that holds
 /// them. A flight that stays the same is held by something else, which packets do not tell.
 fn follows_losses(sent: &Sent) -> bool {
-    let flights = || sent.readings.iter().filter(|r| r.in_flight > 0).map(|r| r.in_flight);
+    let flights = || {
+        sent.readings
+            .iter()
+            .filter(|r| r.in_flight > 0)
+            .map(|r| r.in_flight)
+    };
     let low = quantile(flights().collect(), 0.25);
     let high = quantile(flights().collect(), 0.9);
-    let varies = low.zip(high).is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
+    let varies = low
+        .zip(high)
+        .is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
     sent.retransmitted.episodes > 0 && varies
+}
+
+/// Losses come in each round trip, and the sender goes on: none of them is an event of its own.
+fn is_always_repairing(sent: &Sent) -> bool {
+    let time = |is_counted: fn(&Reading) -> bool| -> u64 {
+        let counted = sent.readings.iter().filter(|reading| is_counted(reading));
+        counted.map(|reading| reading.length.0).sum()
+    };
+    2 * time(|reading| reading.is_repairing) > time(|_| true)
 }
 
 /// What the window lacks to the largest offered so far: data that nobody has read.
 fn unread(sent: &Sent) -> Vec<u64> {
     let mut largest = 0;
-    let readings = sent.readings.iter().filter(|_| sent.window_largest.is_some());
+    let readings = sent
+        .readings
+        .iter()
+        .filter(|_| sent.window_largest.is_some());
     let unread = readings.map(|reading| {
         largest = largest.max(reading.window);
         largest - reading.window
@@ -170,19 +221,33 @@ fn unread(sent: &Sent) -> Vec<u64> {
 /// Payload bits per second of each step.
 fn rates(sent: &Sent, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
     let before = std::iter::once(0).chain(sent.readings.iter().map(|reading| reading.bytes));
-    let steps = before.zip(&sent.readings).filter(|(_, reading)| counts(reading));
+    let steps = before
+        .zip(&sent.readings)
+        .filter(|(_, reading)| counts(reading));
     let rates = steps.map(|(before, r)| rate(r.bytes.saturating_sub(before), seconds(r.length)));
     rates.filter(|bps| *bps > 0.0).collect()
 }
 
 fn steps(sent: &Sent) -> Option<StepRates> {
     let grouped = grouped(sent, STEP_S);
-    StepRates::new(grouped.iter().map(|interval| interval.throughput_bps).collect(), STEP_S)
+    StepRates::new(
+        grouped
+            .iter()
+            .map(|interval| interval.throughput_bps)
+            .collect(),
+        STEP_S,
+    )
 }
 
 fn intervals(sent: &Sent) -> Vec<Interval> {
     let least = seconds(sent.lasted) / MOST_INTERVALS;
-    grouped(sent, [0.1, 1.0, 10.0, 60.0].into_iter().find(|s| *s >= least).unwrap_or(least))
+    grouped(
+        sent,
+        [0.1, 1.0, 10.0, 60.0]
+            .into_iter()
+            .find(|s| *s >= least)
+            .unwrap_or(least),
+    )
 }
 
 /// Readings put together to intervals of at least so many seconds.
@@ -205,13 +270,23 @@ fn grouped(sent: &Sent, least_s: f64) -> Vec<Interval> {
         open.retransmitted_segments = Some(reading.retransmitted.saturating_sub(again));
         (bytes, again) = (reading.bytes, reading.retransmitted);
         rtts.clear();
-        all.push(std::mem::replace(&mut open, Interval { start_s: end, ..Interval::default() }));
+        all.push(std::mem::replace(
+            &mut open,
+            Interval {
+                start_s: end,
+                ..Interval::default()
+            },
+        ));
     }
     all
 }
 
 fn missing_segments(flow: &Flow) -> u64 {
-    let missing = |sent: &Sent| sent.counts.missing_bytes.div_ceil(u64::from(sent.mss.max(1)));
+    let missing = |sent: &Sent| {
+        sent.counts
+            .missing_bytes
+            .div_ceil(u64::from(sent.mss.max(1)))
+    };
     flow.sent.iter().map(missing).sum()
 }
 
@@ -221,11 +296,22 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
         caveats.push(Caveat::new(kind, message, remedy));
     };
     if capture.truncated {
-        let message = format!("the file ends within a packet, after {} whole ones", capture.packets);
-        say(CaveatKind::Partial, message, "copy it again, or let the capture end by itself");
+        let message = format!(
+            "the file ends within a packet, after {} whole ones",
+            capture.packets
+        );
+        say(
+            CaveatKind::Partial,
+            message,
+            "copy it again, or let the capture end by itself",
+        );
     }
     if capture.stopped {
-        say(CaveatKind::Partial, "reading was stopped before the end of the file".to_owned(), "");
+        say(
+            CaveatKind::Partial,
+            "reading was stopped before the end of the file".to_owned(),
+            "",
+        );
     }
     let left = capture.left_out;
     if left.flows > 0 {
@@ -233,28 +319,47 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
             "{} more connections, with {} bytes, are left out: the smallest of those that were over",
             left.flows, left.flow_bytes
         );
-        say(CaveatKind::Partial, message, "filter the capture by port or host");
+        say(
+            CaveatKind::Partial,
+            message,
+            "filter the capture by port or host",
+        );
     }
     if left.cut + left.fragments > 0 {
         let message = format!(
             "{} TCP segments were cut within their header, {} packets are fragments: neither counts",
             left.cut, left.fragments
         );
-        say(CaveatKind::NotReadable, message, "capture with a snap length of 96 bytes or more");
+        say(
+            CaveatKind::NotReadable,
+            message,
+            "capture with a snap length of 96 bytes or more",
+        );
     }
     let missing: u64 = capture.flows.iter().map(missing_segments).sum();
     if missing > 0 {
         let message = format!("{missing} segments were acknowledged that are not in the capture");
-        say(CaveatKind::NotReadable, message, "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)");
+        say(
+            CaveatKind::NotReadable,
+            message,
+            "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)",
+        );
     }
-    let cold = capture.flows.iter().filter(|flow| flow.sent.iter().any(|s| s.window_largest.is_none()));
+    let cold = capture
+        .flows
+        .iter()
+        .filter(|flow| flow.sent.iter().any(|s| s.window_largest.is_none()));
     let cold = cold.filter(|flow| flow.bytes() > 0).count();
     if cold > 0 {
         let message = format!(
             "{cold} connections began before the capture: the scale of their windows is not known, \
              so that a receive window cannot be told"
         );
-        say(CaveatKind::NotReadable, message, "begin the capture before the connection");
+        say(
+            CaveatKind::NotReadable,
+            message,
+            "begin the capture before the connection",
+        );
     }
     caveats
 }
@@ -276,7 +381,11 @@ fn seconds(time: crate::units::Nanos) -> f64 {
 }
 
 fn rate(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
 }
 
 fn micros(us: u64) -> u32 {
@@ -298,7 +407,11 @@ fn quantile<T: Copy + PartialOrd>(mut values: Vec<T>, share: f64) -> Option<T> {
 fn variation(values: &[u64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<u64>() as f64 / n;
-    let square = values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let square = values
+        .iter()
+        .map(|v| (*v as f64 - mean).powi(2))
+        .sum::<f64>()
+        / (n - 1.0);
     let variation = square.sqrt() / mean;
     (values.len() >= 4 && variation.is_finite()).then_some(variation)
 }

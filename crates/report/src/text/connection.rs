@@ -111,7 +111,9 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         Direction::Down => format!("receives {local} ← {remote}"),
         Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
     };
-    let ended = match (connection.ended, document.status) {
+    // A capture has connections from end to end.
+    let watched = matches!(document.source, Source::Host { .. });
+    let ended = match (connection.ended && watched, document.status) {
         (true, _) => ", IT ENDED MEANWHILE",
         (false, Status::Partial) => ", STOPPED EARLY",
         (false, Status::Complete) => "",

@@ -36,11 +36,16 @@ fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceilin
 }
 
 fn writer_signs(view: &View<'_>) -> Option<Signs> {
-    let idle = view.mean(|tcp| tcp.app_limited_share).filter(|_| view.is_of_packets())?;
+    let idle = view
+        .mean(|tcp| tcp.app_limited_share)
+        .filter(|_| view.is_of_packets())?;
     let busy = view.busy().unwrap_or(1.0 - idle);
     Signs::new(
         busy < USUAL_STATE,
-        [format!("nothing was outstanding, and the window open, for {} of the time", percent(1.0 - busy))],
+        [format!(
+            "nothing was outstanding, and the window open, for {} of the time",
+            percent(1.0 - busy)
+        )],
     )
 }
 
@@ -54,8 +59,14 @@ fn reader_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(
         closed >= USUAL_STATE && unread >= BACKLOG,
         [
-            format!("the receiver's window held the sender for {} of its busy time", percent(closed)),
-            format!("data that waited unread took {} of the largest window", percent(unread)),
+            format!(
+                "the receiver's window held the sender for {} of its busy time",
+                percent(closed)
+            ),
+            format!(
+                "data that waited unread took {} of the largest window",
+                percent(unread)
+            ),
         ],
     )
 }

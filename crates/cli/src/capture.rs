@@ -1,0 +1,147 @@
+//! `explain FILE` of a packet capture.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow};
+use linerate_core::capture::{Capture, CaptureError, follow};
+use linerate_core::connection::ConnectionsDocument;
+use linerate_engine::{format_rfc3339, stop_on_signal};
+
+use crate::args::{CaptureOptions, ExplainArgs};
+use crate::failure::Failure;
+use crate::output::{Format, Output};
+use crate::progress::Progress;
+
+/// A file, or standard input, of which the beginning was looked at.
+pub(crate) struct Opened {
+    /// As the user named it.
+    pub(crate) name: String,
+    size: Option<u64>,
+    head: [u8; 4],
+    /// From its beginning.
+    pub(crate) bytes: Box<dyn Read + Send>,
+}
+
+impl Opened {
+    /// Opens `path`; `-` is standard input.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let is_stdin = name == "-";
+        let name = if is_stdin {
+            "standard input".to_owned()
+        } else {
+            name
+        };
+        let (size, mut bytes): (_, Box<dyn Read + Send>) = if is_stdin {
+            (None, Box::new(io::stdin()))
+        } else {
+            let file = File::open(path).with_context(|| name.clone())?;
+            let size = file.metadata().ok().filter(|file| file.is_file());
+            (size.map(|file| file.len()), Box::new(file))
+        };
+        let mut head = Vec::new();
+        let begin = (&mut bytes).take(4);
+        { begin }
+            .read_to_end(&mut head)
+            .with_context(|| name.clone())?;
+        let mut four = [0; 4];
+        four[..head.len()].copy_from_slice(&head);
+        Ok(Self {
+            name,
+            size,
+            head: four,
+            bytes: Box::new(Cursor::new(head).chain(bytes)),
+        })
+    }
+
+    /// By its first bytes: pcap in both orders, with microseconds or nanoseconds, or pcapng.
+    pub(crate) fn is_capture(&self) -> bool {
+        let magic = u32::from_be_bytes(self.head);
+        let either = [magic, magic.swap_bytes()];
+        let pcap = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
+        magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
+    }
+
+    /// The command that unpacks it, if it is compressed.
+    pub(crate) fn unpacked_by(&self) -> Option<&'static str> {
+        match self.head {
+            [0x1f, 0x8b, ..] => Some("gzip -dc"),
+            [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd -dc"),
+            [0xfd, b'7', b'z', b'X'] => Some("xz -dc"),
+            _ => None,
+        }
+    }
+}
+
+/// Explains the connections of a capture.
+///
+/// # Errors
+/// It is no capture of TCP, cannot be read, or has no connection that was asked for.
+pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Result<(), Failure> {
+    let output = Output::open(&args.document, format)?;
+    let Opened {
+        name, size, bytes, ..
+    } = opened;
+    let stop = stop_on_signal().map_err(Failure::failed)?;
+    let mut progress = Progress::new(format, args.document.quiet);
+    let found = follow(bytes, MOST_CONNECTIONS, |read| {
+        let share = size.map_or_else(String::new, |size| {
+            format!("{} %, ", read * 100 / size.max(1))
+        });
+        progress.live(&format!("{name}: {share}{} MB read", read / 1_000_000));
+        !stop.is_requested()
+    });
+    drop(progress);
+    let mut capture = found.map_err(|error| failure(&name, error))?;
+    keep_asked(args, &name, &mut capture)?;
+    let mut document = ConnectionsDocument::from_capture(&name, &capture);
+    document.started_at =
+        format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_nanos(capture.began.0));
+    document.asked = args.capture.asked();
+    document.explained = !args.capture.flows;
+    document.explain();
+    output.write(&document)
+}
+
+fn failure(name: &str, error: CaptureError) -> Failure {
+    Failure::usage(anyhow!(error).context(name.to_owned()))
+}
+
+/// Leaves the connections that were asked for.
+fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(), Failure> {
+    let CaptureOptions { port, peer, .. } = &args.capture;
+    let all = capture.flows.len();
+    capture.flows.retain(|flow| {
+        let mut ends = flow.ends.iter();
+        let has_port = ends.clone().any(|end| port.contains(&end.port()));
+        let has_peer = ends.any(|end| *peer == Some(end.ip()));
+        (port.is_empty() || has_port) && (peer.is_none() || has_peer)
+    });
+    if capture.flows.is_empty() {
+        let asked = args.capture.asked().unwrap_or_default();
+        return Err(Failure::usage(anyhow!(
+            "{name}: none of its {all} TCP connections is one {asked}; --flows lists them"
+        )));
+    }
+    Ok(())
+}
+
+impl CaptureOptions {
+    /// In words: `with port 80 or 443`; `None` for all.
+    pub(crate) fn asked(&self) -> Option<String> {
+        let ports: Vec<String> = self.port.iter().map(ToString::to_string).collect();
+        let ports = (!ports.is_empty()).then(|| format!("with port {}", ports.join(" or ")));
+        let peer = self.peer.map(|peer| format!("of {peer}"));
+        let parts: Vec<String> = ports.into_iter().chain(peer).collect();
+        (!parts.is_empty()).then(|| parts.join(" and "))
+    }
+}
+
+/// Connections that are kept at most.
+const MOST_CONNECTIONS: usize = 10_000;
