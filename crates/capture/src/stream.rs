@@ -338,7 +338,7 @@ impl Stream {
             &round,
             at,
             crate::readings::Now {
-                bytes: self.bytes(),
+                bytes: self.delivered(),
                 rtt: self.rtt.take_step(echo),
                 window: self.window.now,
                 retransmitted: self.recovery.counts.segments,
@@ -406,6 +406,15 @@ impl Stream {
         }
         if let Some(until) = self.until {
             self.close_round(until, facts);
+        }
+    }
+
+    /// Payload that the peer has acknowledged so far, bytes; where no acknowledgement is seen, what
+    /// was sent.
+    fn delivered(&self) -> u64 {
+        match (self.first, self.first_ack) {
+            (Some(first), Some(_)) => self.seen_ack.saturating_sub(first).min(self.bytes()),
+            _ => self.bytes(),
         }
     }
 

@@ -95,7 +95,7 @@ fn a_queue_shows_in_the_round_trip_wherever_it_is_captured() {
         let transfer = Transfer {
             place,
             bytes: 15_000_000,
-            window: 8 << 20,
+            window: 4 << 20,
             congestion_window: 500_000,
             link_bps: 50_000_000,
             ..Transfer::default()

@@ -66,7 +66,7 @@ fn the_verdict_of_a_capture_is_the_same_at_either_end() {
         assert_eq!(cause(&document), "receive_window", "{document:#}");
 
         let queue = Transfer {
-            window: 8 << 20,
+            window: 4 << 20,
             congestion_window: 500_000,
             link_bps: 50_000_000,
             ..usual.clone()

@@ -47,7 +47,7 @@ pub(crate) struct Transfer {
     pub(crate) rtt_us: u64,
     /// Where it is captured, per cent of the way from the sender.
     pub(crate) place: u64,
-    /// The receiver's window, bytes (a multiple of 128).
+    /// The receiver's window, bytes: a multiple of 128, below 8 MiB.
     pub(crate) window: u64,
     pub(crate) congestion_window: u64,
     /// Bits per second of the slowest link, with an endless queue.
