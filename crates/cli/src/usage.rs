@@ -193,7 +193,7 @@ fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> Stri
         return format!("{option:?} is one word too many");
     }
     if let Some((name, value)) = negative(option, words) {
-        return format!("{name} {value:?}: it cannot be negative");
+        return format!("{name} {value:?}: it must not be negative");
     }
     let (_, path) = command_of(words);
     let hint = elsewhere::hint(&path, option).map_or_else(

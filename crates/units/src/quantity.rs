@@ -90,7 +90,7 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
     let (digits, unit) = text.split_at(end);
     let number: f64 = digits.replace('_', "").parse().map_err(|_| {
         let why = if text.starts_with('-') {
-            "it cannot be negative"
+            "it must not be negative"
         } else {
             "it must begin with a number"
         };
@@ -246,7 +246,7 @@ impl BitRate {
             (1_000, "kbit"),
         ];
         let mut units = units.into_iter();
-        match units.find(|(scale, _)| self.0 >= *scale && self.0 % (scale / 10) == 0) {
+        match units.find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(scale / 10)) {
             Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
             None => format!("{}bit", self.0),
         }
