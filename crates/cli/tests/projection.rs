@@ -68,7 +68,7 @@ fn a_design_over_veth_gives_a_model_and_projections() {
             test: stream(),
             path_mtu_bytes: Some(ETHERNET_MTU),
             runs: 1,
-            time: milliseconds(200),
+            time: milliseconds(500),
             seed: SEED,
         };
         let designed = run_design(client, &options, &mut ()).unwrap();

@@ -93,9 +93,13 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         let whole = sleep_until(next.min(end_ns), shared);
         let now = now_ns();
         if now >= end_ns || shared.all_done() || !whole {
-            profiler.iter().for_each(|profiler| profiler.end());
-            course.end(shared, begin_ns, now);
             course.cut_short = now < end_ns && !shared.all_done();
+            if !whole && !matches!(test.extent, Extent::Time(_)) {
+                // A peer that has all may say so before the worker has counted its last message.
+                wait_briefly(|| shared.all_done());
+            }
+            profiler.iter().for_each(|profiler| profiler.end());
+            course.end(shared, begin_ns, now_ns());
             return course;
         }
         course.step(shared, begin_ns, now);
@@ -124,15 +128,17 @@ fn settle(shared: &Shared, probes: &mut [Option<TcpProbe>], warm_ns: u64) -> u64
     warm_ns.min(now_ns())
 }
 
-/// The workers' threads, once all have begun; they do at once, unless the host is very busy.
+/// The workers' threads, once all have begun.
 fn threads_begun(shared: &Shared) -> Vec<u32> {
+    wait_briefly(|| threads(shared).len() == shared.flows.len());
+    threads(shared)
+}
+
+/// Waits for what threads do at once, unless the host is very busy.
+fn wait_briefly(happened: impl Fn() -> bool) {
     const LONGEST: Duration = Duration::from_millis(50);
     let until = now_ns() + nanos(LONGEST);
-    loop {
-        let begun = threads(shared);
-        if begun.len() == shared.flows.len() || now_ns() >= until {
-            return begun;
-        }
+    while !happened() && now_ns() < until {
         thread::yield_now();
     }
 }

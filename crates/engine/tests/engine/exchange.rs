@@ -126,6 +126,7 @@ fn a_whole_transfer_ends_by_time_too() {
             ..test(Traffic::Stream(whole()), time)
         });
         assert!(record.bytes() > 0);
-        assert!(record.seconds >= 0.3, "{}", record.seconds);
+        // From its first byte to its last: on a busy host a little less than the time asked for.
+        assert!((0.25..5.0).contains(&record.seconds), "{}", record.seconds);
     }
 }

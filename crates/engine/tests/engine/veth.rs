@@ -55,7 +55,8 @@ fn streams_and_datagrams_cross_a_link_in_both_families() {
     let tests = [
         stream(),
         down(stream()),
-        datagrams(true, None),
+        // At full speed the receiver of a busy host may get none.
+        datagrams(true, Some(5000)),
         down(datagrams(false, Some(1000))),
     ];
     for address in pair.b.addresses() {
