@@ -53,6 +53,12 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     fs::write(&document, &output.stdout).unwrap();
     let explained = linerate(&["explain", "--json", document.to_str().unwrap()]);
     assert_eq!(text(&explained.stdout), text(&output.stdout));
+    // The same rules on what was kept say the same.
+    let again = linerate(&["lab", "truth", "--again", directory, "--json"]);
+    let judged: Value = serde_json::from_slice(&again.stdout).unwrap();
+    for key in ["seed", "all", "matrix", "causes"] {
+        assert_eq!(judged[key], score[key], "{again:?}");
+    }
 }
 
 /// One whose remedy is a setting of a host and promises a rate, and one whose verdict promises

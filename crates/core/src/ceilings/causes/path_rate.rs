@@ -200,11 +200,14 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
 /// those that a test asked for do. The window has room, and the reader waits.
 fn received_signs(view: &View<'_>) -> Option<Signs> {
     let receivers = view.receivers_alone();
+    if receivers.is_empty() {
+        return None;
+    }
     let Traffic::Stream(plan) = &view.record.plan.traffic else {
         return None;
     };
     let (reader, _) = (view.reader()?, view.sender()?);
-    let each = view.throughput_bps / 8.0 / receivers.len().max(1) as f64;
+    let each = view.throughput_bps / 8.0 / receivers.len() as f64;
     let (mut shortest, mut mean, mut room) = (f64::INFINITY, 0.0, true);
     for receiver in &receivers {
         let rtt_us = f64::from(receiver.rtt_mean_us?);
