@@ -1,21 +1,24 @@
 //! Sockets: making them, their options with read-back, their memory and queues.
 
+mod brief;
 mod destination;
 mod many;
 mod open;
 mod option;
 
+pub use brief::{join_first_data_to_handshake, send_before_close};
 pub use destination::{note_destinations, receive_from, send_from};
 pub use many::{BeginError, Begun, accept, begin_connect, is_established};
 pub use open::{
-    Connecting, ListenOptions, Mptcp, connect, listen, mptcp_supported, tcp_socket, udp_socket,
+    Connecting, ListenOptions, Mptcp, connect, connect_bounded, listen, mptcp_supported,
+    tcp_socket, udp_socket,
 };
 pub(crate) use option::read_bytes;
 pub use option::{
-    BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, buffer_locks, busy_poll,
-    congestion, defer_accept, end_without_sign_of_life, max_pacing_rate, memory, mptcp_info,
-    namespace_cookie, nodelay, notsent, path_mtu, quickack, receive_buffer, receive_timeout,
-    reset_on_close, send_buffer, set_busy_poll, set_congestion, set_defer_accept,
+    BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, bound_waits, buffer_locks,
+    busy_poll, congestion, defer_accept, end_without_sign_of_life, max_pacing_rate, memory,
+    mptcp_info, namespace_cookie, nodelay, notsent, path_mtu, quickack, receive_buffer,
+    receive_timeout, reset_on_close, send_buffer, set_busy_poll, set_congestion, set_defer_accept,
     set_max_pacing_rate, set_mss, set_nodelay, set_quickack, set_receive_buffer, set_send_buffer,
     set_thin_linear_timeouts, set_traffic_class, set_user_timeout, set_window_clamp,
     thin_linear_timeouts, unread,

@@ -74,9 +74,15 @@ impl Client {
             prepare(&socket, &target)?;
             options::apply_tcp(&socket, &test.options, End::Client, sends)
                 .map_err(std::io::Error::other)?;
-            let stream = connect_unless(socket, peer, target.connect_timeout, || {
-                stop.is_requested() || run_over.is_requested()
-            })?;
+            let given_up = || stop.is_requested() || run_over.is_requested();
+            let stream = if test.connects_within_run() {
+                if test.options.quickack.is_none() {
+                    socket::join_first_data_to_handshake(&socket);
+                }
+                connect_bounded(socket, peer, target.connect_timeout, given_up)?
+            } else {
+                connect_unless(socket, peer, target.connect_timeout, given_up)?
+            };
             let hello = Hello::new(HelloKind::Data { token, flow });
             send_together(&stream, &hello.encode(), first)?;
             Ok(stream)
@@ -131,21 +137,32 @@ pub(crate) fn connect_unless(
     timeout: Duration,
     given_up: impl Fn() -> bool,
 ) -> std::io::Result<TcpStream> {
-    // With a second descriptor the attempt goes on in the kernel when the first look at it is over.
-    let attempt = TcpStream::from(socket.as_fd().try_clone_to_owned()?);
-    let until = now() + timeout;
-    match socket::connect(socket, peer, timeout.min(TICK)) {
-        Err(error) if error.kind() == ErrorKind::TimedOut => {}
-        other => return other,
+    let stream = connect_bounded(socket, peer, timeout, given_up)?;
+    socket::bound_waits(&stream, None).map_err(std::io::Error::other)?;
+    Ok(stream)
+}
+
+/// The same; the connection's own calls do not wait longer than a tick either.
+pub(crate) fn connect_bounded(
+    socket: Connecting,
+    peer: SocketAddr,
+    timeout: Duration,
+    given_up: impl Fn() -> bool,
+) -> std::io::Result<TcpStream> {
+    socket::bound_waits(&socket, Some(TICK.min(timeout))).map_err(std::io::Error::other)?;
+    let began = now();
+    let (stream, connected) = socket::connect_bounded(socket, peer)?;
+    if connected {
+        return Ok(stream);
     }
-    while now() < until {
+    while now() - began < timeout {
         if given_up() {
             return Err(ErrorKind::Interrupted.into());
         }
-        if wait_ready(&attempt, Interest::Writable, TICK)? {
-            return match attempt.take_error()? {
+        if wait_ready(&stream, Interest::Writable, TICK)? {
+            return match stream.take_error()? {
                 Some(error) => Err(error),
-                None => attempt.peer_addr().map(|_| attempt),
+                None => stream.peer_addr().map(|_| stream),
             };
         }
     }

@@ -23,7 +23,7 @@ use linerate_core::wire::Token;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
 
-pub(crate) use self::flows::{connect_first, connect_unless, prepare};
+pub(crate) use self::flows::{connect_bounded, connect_first, connect_unless, prepare};
 pub(crate) use self::udp_flows::udp_socket;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};

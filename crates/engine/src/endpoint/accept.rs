@@ -16,6 +16,7 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_st
 
 use super::budget::{Budget, Cost};
 use super::clients::Clients;
+use super::door::Listeners;
 use super::foreign::iperf3::{self, Caller, Calls};
 use super::foreign::{Guest, Ports};
 use super::log::Repeats;
@@ -67,7 +68,8 @@ impl Acceptor {
     ) -> io::Result<Self> {
         let (registry, calls) = (Registry::default(), Calls::default());
         let repeats = Repeats::default();
-        let mut waiting = Waiting::new(endpoint.listeners)?;
+        let listeners = Arc::new(Listeners::new(endpoint.listeners));
+        let mut waiting = Waiting::new(Arc::clone(&listeners))?;
         let mut challenges = UdpChallenges::new(registry.clone(), calls.clone());
         for datagrams in endpoint.datagrams {
             datagrams.set_nonblocking(true)?;
@@ -77,6 +79,7 @@ impl Acceptor {
             waiting,
             challenges,
             context: Arc::new(Context {
+                listeners,
                 registry,
                 calls,
                 occupancy: Occupancy::new(PATIENCE),
@@ -113,6 +116,11 @@ impl Acceptor {
         while !self.stop.is_requested() && !self.is_over() {
             for number in self.waiting.wait()? {
                 self.look_at(number);
+            }
+            for stream in self.context.listeners.strangers() {
+                if let Ok(peer) = stream.peer_addr() {
+                    self.admit(stream, peer);
+                }
             }
             (self.repeats.sum_up(Instant::now())).for_each(|event| (self.context.log)(event));
         }

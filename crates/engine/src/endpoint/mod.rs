@@ -2,7 +2,8 @@
 //!
 //! The acceptor ([`accept`]) takes every connection, reads no more of it than the hello, and hands
 //! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
-//! flow to the session whose token it carries ([`registry`]). Nobody waits for anybody without a
+//! flow to the session whose token it carries ([`registry`]); the flows of `crr` take theirs
+//! themselves ([`door`]). Nobody waits for anybody without a
 //! deadline. How many may be there, and who of them has proved something, is in [`clients`];
 //! what all their tests may take of the host, in [`budget`].
 //!
@@ -16,6 +17,7 @@
 mod accept;
 mod budget;
 mod clients;
+mod door;
 mod foreign;
 mod lease;
 mod log;

@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test};
+use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
 use linerate_core::session::message::{HalfReport, Limits, RefusalReason, Welcome};
@@ -21,6 +21,7 @@ use linerate_core::wire::{Key, Token};
 
 use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence};
+use super::door::{self, Listeners, Own};
 use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
@@ -43,6 +44,7 @@ use linerate_core::units::End;
 
 /// What all sessions of an endpoint share.
 pub(super) struct Context {
+    pub(super) listeners: Arc<Listeners>,
     pub(super) registry: Registry,
     pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
@@ -332,9 +334,9 @@ impl Session<'_> {
         self.server.reply(now(), Reply::Open(()));
         if test.connects_within_run() {
             self.stage = Stage::Bound {
-                test,
                 flows: Vec::new(),
-                source: FlowSource::Accept(arrivals.into()),
+                source: self.connections(&test, arrivals),
+                test,
             };
             self.server.ready(now());
         } else {
@@ -344,6 +346,19 @@ impl Session<'_> {
                 arrivals,
             };
         }
+    }
+
+    /// Where the workers of a test get connections that are made within the run.
+    fn connections(&self, test: &Test, inbox: Receiver<Flow>) -> FlowSource {
+        if !matches!(test.traffic, Traffic::Crr(_)) {
+            return FlowSource::Accept(inbox.into());
+        }
+        let own = Own {
+            token: self.token,
+            source: test.options.source.unwrap_or(self.peer.ip()),
+            flows: test.flows(),
+        };
+        door::source(&self.context.listeners, &self.context.registry, own, inbox)
     }
 
     /// Who compares wants each run to begin like the first. Where that cannot be, who runs a single

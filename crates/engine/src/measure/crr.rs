@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{Closer, ExchangeTest};
+use linerate_core::wire::HELLO_BYTES;
 use linerate_sys::{clock, socket};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
 use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
+use super::source::Arrival;
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::measure::options;
@@ -155,7 +157,9 @@ impl Requester<'_> {
     /// The rest of the transaction, to the response's last byte; to the end of the connection if
     /// that is the endpoint's.
     fn exchange(&mut self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
+        if self.test.spin {
+            stream.set_nonblocking(true)?;
+        }
         let rest = self.test.request_bytes.saturating_sub(FIRST_BYTES);
         self.mover.send(stream, &self.payload, rest)?;
         self.mover
@@ -192,20 +196,22 @@ fn sleep_until(due_ns: u64, stop: &Stop) -> bool {
 /// come. One that fails or stalls is dropped; the client counts it.
 ///
 /// # Errors
-/// None yet: what a connection meets is the client's to tell.
+/// Out of descriptors.
 pub(crate) fn respond(
     shared: &Shared,
     flow: &FlowState,
     test: &ExchangeTest,
 ) -> io::Result<WorkerEnd> {
     let mover = mover(shared, test);
-    let mut request = buffer(test.request_bytes);
+    let mut arrivals = shared.source.arrivals(test.spin)?;
+    let mut request = buffer(HELLO_BYTES as u64 + test.request_bytes);
     let response = buffer(test.response_bytes);
     let mut answered = 0;
-    while let Some((_, stream)) = shared.source.accept(&shared.stop) {
-        let served = options::apply_tcp(&stream, &shared.test.options, End::Server, flow.sends)
+    while let Some(arrival) = arrivals.next(&shared.stop) {
+        let options = &shared.test.options;
+        let served = options::apply_tcp(&arrival.stream, options, End::Server, flow.sends)
             .map_err(io::Error::other)
-            .and_then(|()| serve(&stream, test, &mover, &mut request, &response));
+            .and_then(|()| serve(&arrival, test, &mover, &mut request, &response));
         if served.is_ok() {
             answered += 1;
             flow.counters.set(answered * test.request_bytes, answered);
@@ -215,19 +221,22 @@ pub(crate) fn respond(
 }
 
 fn serve(
-    stream: &TcpStream,
+    Arrival {
+        stream,
+        known_bytes,
+    }: &Arrival,
     test: &ExchangeTest,
     mover: &Mover<'_>,
     request: &mut [u8],
     response: &[u8],
 ) -> io::Result<()> {
-    stream.set_nonblocking(true)?;
-    mover.receive(stream, request, test.request_bytes)?;
-    mover.send(stream, response, test.response_bytes)?;
-    if test.closer == Closer::Client || test.reset {
-        mover.receive_end(stream)?;
+    mover.receive(stream, request, known_bytes + test.request_bytes)?;
+    if test.closer == Closer::Server && !test.reset {
+        return mover.send_last(stream, response, test.response_bytes);
     }
-    if test.closer == Closer::Server && test.reset {
+    mover.send(stream, response, test.response_bytes)?;
+    mover.receive_end(stream)?;
+    if test.closer == Closer::Server {
         socket::reset_on_close(stream).map_err(io::Error::other)?;
     }
     Ok(())

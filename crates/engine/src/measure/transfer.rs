@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use linerate_sys::poll::{self, Interest};
+use linerate_sys::socket;
 
 use super::quickack::QuickAck;
 use crate::clock::now_ns;
@@ -42,6 +43,19 @@ impl Mover<'_> {
     ) -> io::Result<()> {
         self.all(socket, Interest::Writable, bytes, |left| {
             socket.write(&payload[..payload.len().min(left)])
+        })
+    }
+
+    /// Sends `bytes` bytes, after which the caller closes the connection: the last of them go with
+    /// its end.
+    pub(crate) fn send_last(
+        &self,
+        socket: &TcpStream,
+        payload: &[u8],
+        bytes: u64,
+    ) -> io::Result<()> {
+        self.all(socket, Interest::Writable, bytes, |left| {
+            socket::send_before_close(socket, &payload[..payload.len().min(left)])
         })
     }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_core::plan::{Closer, Direction, ExchangeTest, Protocol, Test, Traffic};
+use linerate_core::plan::{Closer, Direction, ExchangeTest, Extent, Protocol, Test, Traffic};
 use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
 use linerate_core::session::message::{Limits, RefusalReason};
@@ -362,6 +362,36 @@ fn connections_of_the_run_itself_end_with_their_client() {
         }
     }
     bench.assert_serves();
+}
+
+#[test]
+fn flows_that_take_connections_by_themselves_shut_nobody_out() {
+    let bench = Bench::start();
+    let mut stranger = Stranger::at(bench.address, &exchange(true), Stage::Opened);
+    assert_eq!(stranger.event(), ClientEvent::Ready);
+    stranger.write(&frame(br#"{"say":"begin"}"#));
+    let mut client = bench.connect(None).unwrap();
+    let mut others_are_served = || {
+        bench.assert_serves();
+        let test = Test {
+            extent: Extent::Count(20),
+            ..exchange(true)
+        };
+        let record = client.run(&test, &mut |_| true).unwrap().record;
+        assert_eq!(record.transactions, Some(40), "{:?}", record.caveats);
+        let mut rubbish = TcpStream::connect(bench.address).unwrap();
+        rubbish.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        refusal(&mut rubbish);
+    };
+    others_are_served();
+    // Both flows wait for a request that does not come.
+    stranger.connect_flow(0);
+    stranger.connect_flow(1);
+    others_are_served();
+    stranger.leave(Leave::Close);
+    others_are_served();
+    drop(client);
+    bench.assert_clean_within(SOON, "a test that takes its connections itself");
 }
 
 #[test]

@@ -70,6 +70,22 @@ pub fn connect(socket: Connecting, peer: SocketAddr, timeout: Duration) -> io::R
     Ok(socket.0.into())
 }
 
+/// Begins to connect a socket whose waits are bounded, and waits that long; false if it is still
+/// being connected: it becomes writable when it is, or has failed.
+///
+/// # Errors
+/// Refused, unreachable, no local port, …
+pub fn connect_bounded(socket: Connecting, peer: SocketAddr) -> io::Result<(TcpStream, bool)> {
+    let connected = match socket.0.connect(&peer.into()) {
+        Ok(()) => true,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {
+            false
+        }
+        Err(error) => return Err(error),
+    };
+    Ok((socket.0.into(), connected))
+}
+
 /// Whether this kernel makes MPTCP sockets now.
 ///
 /// # Errors

@@ -529,6 +529,28 @@ pub fn receive_timeout(socket: &impl AsFd, timeout: Option<Duration>) -> Result<
         .map_err(set_error("SO_RCVTIMEO", format!("{timeout:?}")))
 }
 
+/// Ends each blocking call on a socket after `slice`, its connecting too (`SO_SNDTIMEO`,
+/// `SO_RCVTIMEO`); `None` lets them wait for ever.
+///
+/// # Errors
+/// The socket is gone.
+pub fn bound_waits(socket: &impl AsFd, slice: Option<Duration>) -> Result<(), OptionError> {
+    let socket = SockRef::from(socket);
+    let failed = |option| {
+        move |source| OptionError::Set {
+            option,
+            value: format!("{slice:?}"),
+            source,
+        }
+    };
+    socket
+        .set_write_timeout(slice)
+        .map_err(failed("SO_SNDTIMEO"))?;
+    socket
+        .set_read_timeout(slice)
+        .map_err(failed("SO_RCVTIMEO"))
+}
+
 /// The path MTU that the kernel believes in, of a connected socket.
 ///
 /// # Errors

@@ -2,9 +2,11 @@
 //! no thread.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 
 use linerate_core::session::GREETING_TIMEOUT;
 
+use crate::endpoint::door::Listeners;
 use crate::endpoint::waiting::Waiting;
 use crate::stop::Stop;
 
@@ -24,7 +26,7 @@ pub(super) fn accept(
     stop: &Stop,
     mut take: impl FnMut(TcpStream, SocketAddr),
 ) {
-    let Ok(mut waiting) = Waiting::new(listeners) else {
+    let Ok(mut waiting) = Waiting::new(Arc::new(Listeners::new(listeners))) else {
         return;
     };
     while !stop.is_requested() {

@@ -11,7 +11,7 @@ use linerate_core::plan::{Protocol, Test};
 use linerate_sys::socket::{self, Mptcp};
 
 use super::test::own_options;
-use crate::client::{connect_first, connect_unless, prepare, udp_socket};
+use crate::client::{connect_bounded, connect_first, prepare, udp_socket};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
@@ -89,7 +89,12 @@ impl Connection {
             options::apply_udp(&socket, &own_options(test, id), sends)?;
             return Ok(FlowSocket::Udp(socket));
         }
-        match connect(test, id, target, peer, || stop.is_requested()) {
+        let connected =
+            connect(test, id, target, peer, || stop.is_requested()).and_then(|stream| {
+                socket::bound_waits(&stream, None).map_err(io::Error::other)?;
+                Ok(stream)
+            });
+        match connected {
             Ok(stream) => Ok(FlowSocket::Tcp(stream)),
             Err(_) if stop.is_requested() => Err(MeasureError::Interrupted),
             Err(error) => Err(MeasureError::connect(peer)(error)),
@@ -136,6 +141,7 @@ impl Connection {
     }
 }
 
+/// The connection's calls wait for a tick at most.
 fn connect(
     test: &Test,
     id: u32,
@@ -148,7 +154,7 @@ fn connect(
     let sends = sends(End::Client, flow_direction(test, id));
     options::apply_tcp(&socket, &own_options(test, id), End::Client, sends)
         .map_err(io::Error::other)?;
-    connect_unless(socket, peer, target.connect_timeout, given_up)
+    connect_bounded(socket, peer, target.connect_timeout, given_up)
 }
 
 /// Connections that come and go within the run, each with its request.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_core::foreign::netperf::{
@@ -20,7 +21,7 @@ use super::cpu::CpuWatch;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::options;
-use crate::measure::source::{FlowSource, OwnListener};
+use crate::measure::source::{Arrival, Door, FlowSource};
 use crate::measure::udp;
 use linerate_core::units::End;
 
@@ -42,7 +43,7 @@ enum Socket {
 }
 
 /// Where a test's data comes from.
-pub(super) enum Arrival {
+pub(super) enum FirstData {
     /// One flow, bound.
     Flow(Flow),
     /// Connections that come and go.
@@ -156,7 +157,7 @@ impl Data {
     ///
     /// # Errors
     /// The socket cannot be used.
-    pub(super) fn arrived(&mut self, timeout: Duration) -> Result<Option<Arrival>, Refusal> {
+    pub(super) fn arrived(&mut self, timeout: Duration) -> Result<Option<FirstData>, Refusal> {
         let arrived = match &self.socket {
             Socket::Tcp(listener) => self.connection(listener, timeout),
             Socket::Udp(socket) => self.datagram(socket, timeout),
@@ -166,17 +167,29 @@ impl Data {
         })
     }
 
-    fn connection(&self, listener: &TcpListener, timeout: Duration) -> io::Result<Option<Arrival>> {
+    fn connection(
+        &self,
+        listener: &TcpListener,
+        timeout: Duration,
+    ) -> io::Result<Option<FirstData>> {
         if !poll::wait_readable(listener, timeout)? {
             return Ok(None);
         }
         if matches!(self.test.traffic, Traffic::Crr(_)) {
-            let own = OwnListener {
-                listener: listener.try_clone()?,
-                peer: self.peer,
-                flow: 0,
+            let peer = self.peer;
+            let door = Door {
+                listeners: vec![listener.try_clone()?],
+                awaiting: Arc::default(),
+                // Others are turned away.
+                admit: Box::new(move |stream, from| {
+                    (from.to_canonical() == peer).then_some(Arrival {
+                        stream,
+                        known_bytes: 0,
+                    })
+                }),
+                inbox: None,
             };
-            return Ok(Some(Arrival::Connections(FlowSource::Listen(own))));
+            return Ok(Some(FirstData::Connections(FlowSource::Door(door))));
         }
         let stream = match listener.accept() {
             Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,
@@ -187,17 +200,17 @@ impl Data {
         let sends = self.asked.role == Role::Send;
         options::apply_tcp(&stream, &self.test.options, End::Server, sends)
             .map_err(io::Error::other)?;
-        Ok(Some(Arrival::Flow(Flow {
+        Ok(Some(FirstData::Flow(Flow {
             id: 0,
             socket: FlowSocket::Tcp(stream),
         })))
     }
 
-    fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<Arrival>> {
+    fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<FirstData>> {
         if self.asked.role != Role::Send && !self.bind_to_sender(socket, timeout)? {
             return Ok(None);
         }
-        Ok(Some(Arrival::Flow(Flow {
+        Ok(Some(FirstData::Flow(Flow {
             id: 0,
             socket: FlowSocket::Udp(socket.try_clone()?),
         })))

@@ -16,7 +16,7 @@ use linerate_sys::clock::format_rfc3339;
 
 use super::super::Guest;
 use super::cpu::CpuWatch;
-use super::data::{Arrival, Data};
+use super::data::{Data, FirstData};
 use crate::endpoint::terms::owners_limit;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::shared::Marks;
@@ -47,11 +47,11 @@ impl Running {
     ///
     /// # Errors
     /// No threads.
-    pub(super) fn start(data: Data, arrival: Arrival) -> Result<Self, Refusal> {
+    pub(super) fn start(data: Data, arrival: FirstData) -> Result<Self, Refusal> {
         let buffers = data.buffers();
         let (flows, source) = match arrival {
-            Arrival::Flow(flow) => (vec![flow], FlowSource::Bound),
-            Arrival::Connections(source) => (Vec::new(), source),
+            FirstData::Flow(flow) => (vec![flow], FlowSource::Bound),
+            FirstData::Connections(source) => (Vec::new(), source),
         };
         let half = Half::start_marked(End::Server, &data.test, Marks::None, None, flows, source)
             .map_err(|error| {
