@@ -221,19 +221,17 @@ fn stored(args: &ExplainArgs, opened: Opened) -> Result<Box<dyn Document>, Failu
     let name = opened.name.clone();
     let read = || {
         if let Some(command) = opened.unpacked_by() {
-            return Err(anyhow!(
-                "it is compressed: {command} FILE | linerate explain -"
-            ));
+            bail!("{name}: it is compressed: {command} FILE | linerate explain -");
         }
         let asked = args.capture.asked().is_some() || args.capture.flows;
         ensure!(
             !asked,
-            "--port, --peer and --flows are for packet captures, and it is none"
+            "{name}: --port, --peer and --flows are for packet captures, and it is none"
         );
-        let bytes = files::read_open(opened.bytes, Path::new(&opened.name), MAX_DOCUMENT)?;
-        Ok(linerate_report::document::read(&bytes)?)
+        let bytes = files::read_open(opened.bytes, Path::new(&name), MAX_DOCUMENT)?;
+        linerate_report::document::read(&bytes).with_context(|| name.clone())
     };
-    read().context(name).map_err(Failure::usage)
+    read().map_err(Failure::usage)
 }
 
 /// Largest document that is read, bytes: a thousand records with their intervals and samples.
