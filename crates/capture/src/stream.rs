@@ -57,7 +57,8 @@ pub(crate) struct Stream {
     round: Round,
     /// Time up to which it is known what the sender did.
     pub(crate) until: Option<Nanos>,
-    last: Option<(u32, u32, u16, Option<(u32, u32)>)>,
+    /// Sequence number, payload and IP's number of the last frame.
+    last: Option<(u32, u32, u16)>,
     pub(crate) counts: Counts,
     /// Times with something outstanding, and with nothing although the window was open.
     pub(crate) busy: Nanos,
@@ -91,8 +92,6 @@ pub struct Counts {
     pub marked: u64,
     /// Times that the peer closed its window.
     pub zero_windows: u64,
-    /// Segments shorter than the largest possible that were sent although more fitted the window.
-    pub short_segments: u64,
 }
 
 /// The window that the peer offers.
@@ -361,8 +360,6 @@ impl Stream {
         counts.segments += segments(segment.payload.into(), facts.mss);
         counts.largest_bytes = counts.largest_bytes.max(segment.payload);
         counts.marked += u64::from(segment.is_marked);
-        let fits = self.known.edge >= self.next + 2 * u64::from(facts.mss);
-        counts.short_segments += u64::from(fits && segment.payload % facts.mss.max(1) != 0);
     }
 
     /// A sequence number near which all others are; 0 before the first.
@@ -389,12 +386,7 @@ impl Stream {
 
     /// The same frame, captured on another interface as well.
     fn is_copy(&mut self, segment: &Segment) -> bool {
-        let this = (
-            segment.seq,
-            segment.payload,
-            segment.ip_id,
-            segment.options.timestamps,
-        );
+        let this = (segment.seq, segment.payload, segment.ip_id);
         let before = self.last.replace(this);
         before == Some(this) && segment.ip_id != 0
     }
