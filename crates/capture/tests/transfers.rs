@@ -1,4 +1,8 @@
 //! Transfers whose truth is known, captured in all ways.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 
 mod simulation;
 

@@ -161,12 +161,12 @@ impl Transfer {
         run.truth
     }
 
-    fn to_capture(&self) -> u64 {
+    fn before_capture(&self) -> u64 {
         self.rtt_us / 2 * self.place / 100
     }
 
-    fn from_capture(&self) -> u64 {
-        self.rtt_us / 2 - self.to_capture()
+    fn behind_capture(&self) -> u64 {
+        self.rtt_us / 2 - self.before_capture()
     }
 }
 
@@ -174,7 +174,7 @@ impl Run<'_> {
     fn handshake(&mut self) {
         let transfer = self.transfer;
         let (begin, half) = (self.now, transfer.rtt_us / 2);
-        let (near, far) = (transfer.to_capture(), transfer.from_capture());
+        let (near, far) = (transfer.before_capture(), transfer.behind_capture());
         self.now += 2 * half;
         if !transfer.handshake {
             return;
@@ -229,7 +229,7 @@ impl Run<'_> {
         self.ip_id = self.ip_id.wrapping_add(1).max(1);
         let transfer = self.transfer;
         self.truth.packets.push(Packet {
-            at_us: at + transfer.to_capture(),
+            at_us: at + transfer.before_capture(),
             from_sender: true,
             seq: transfer
                 .first_seq
@@ -286,9 +286,9 @@ impl Run<'_> {
         let transfer = self.transfer;
         let own = clock(self.now);
         let mut options = stamps(transfer, own, value);
-        let block = beyond
-            .first()
-            .map_or((0, 0), |first| (first.0, beyond.last().unwrap().1));
+        let block = beyond.first().map_or((0, 0), |first| {
+            (first.0, beyond.last().expect("the first is there").1)
+        });
         if block.1 > 0 {
             let base = transfer.first_seq.wrapping_add(1);
             options.extend([1, 1, 5, 10]);
@@ -296,7 +296,7 @@ impl Run<'_> {
             options.extend(base.wrapping_add(block.1 as u32).to_be_bytes());
         }
         self.truth.packets.push(Packet {
-            at_us: self.now + transfer.from_capture(),
+            at_us: self.now + transfer.behind_capture(),
             from_sender: false,
             seq: ISN_OF_PEER.wrapping_add(1),
             ack: transfer
