@@ -5,7 +5,8 @@ use std::ffi::CString;
 use std::io;
 use std::time::Duration;
 
-use crate::proc::{Malformed, ProcError, SampledFile, field};
+pub use crate::proc::threads::SchedTimes;
+use crate::proc::{ProcError, SampledFile};
 
 /// A thread's scheduling that could not be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -52,43 +53,6 @@ impl CpuUsage {
                 .involuntary_switches
                 .saturating_sub(earlier.involuntary_switches),
         }
-    }
-}
-
-/// Where a thread's time went. What is left of the wall clock is time that it was blocked.
-///
-/// The kernel brings the figures of a *running* thread up to date only at its timer tick or when it
-/// stops running, so that a reading may be a tick (1 to 10 ms) old; over an interval the error does
-/// not add up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SchedTimes {
-    /// Time on a CPU.
-    pub on_cpu: Duration,
-    /// Time that it could have run, but waited for a CPU.
-    pub run_delay: Duration,
-}
-
-impl SchedTimes {
-    /// What passed from `earlier` to this reading.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            on_cpu: self.on_cpu.saturating_sub(earlier.on_cpu),
-            run_delay: self.run_delay.saturating_sub(earlier.run_delay),
-        }
-    }
-
-    /// Parses the text of a `schedstat` file: nanoseconds on a CPU, nanoseconds waiting for one,
-    /// and time slices.
-    ///
-    /// # Errors
-    /// One of the two times is missing or not a number.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let mut words = text.split_ascii_whitespace();
-        let mut time = || field(words.next(), "a number of nanoseconds").map(Duration::from_nanos);
-        Ok(Self {
-            on_cpu: time()?,
-            run_delay: time()?,
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::samples;
 /// A server's connection that the receiver's window holds, and one that only the receiver sees.
 pub(crate) fn document() -> ConnectionsDocument {
     let record = samples::stream();
-    let leg = record.leg().unwrap();
+    let leg = record.leg().expect("one direction");
     let mut document = ConnectionsDocument {
         asked: Some("port 443".to_owned()),
         explained: true,
@@ -31,12 +31,12 @@ pub(crate) fn document() -> ConnectionsDocument {
         cpus: 4,
         ..EndReport::default()
     };
-    let mut tcp = leg.tcp.clone().unwrap();
+    let mut tcp = leg.tcp.clone().expect("it is TCP");
     tcp.receiver = None;
     document.connections.push(Connection {
         process: process("nginx"),
         bytes_sent: leg.bytes,
-        throughput_bps: leg.throughput_bps.unwrap(),
+        throughput_bps: leg.throughput_bps.expect("a stream has one"),
         seconds: record.seconds,
         tcp: Some(tcp),
         end: Some(end.clone()),

@@ -6,8 +6,46 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
-use crate::thread::SchedTimes;
+use super::{Malformed, field};
+
+/// Where a thread's time went. What is left of the wall clock is time that it was blocked.
+///
+/// The kernel brings the figures of a *running* thread up to date only at its timer tick or when it
+/// stops running, so that a reading may be a tick (1 to 10 ms) old; over an interval the error does
+/// not add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SchedTimes {
+    /// Time on a CPU.
+    pub on_cpu: Duration,
+    /// Time that it could have run, but waited for a CPU.
+    pub run_delay: Duration,
+}
+
+impl SchedTimes {
+    /// What passed from `earlier` to this reading.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            on_cpu: self.on_cpu.saturating_sub(earlier.on_cpu),
+            run_delay: self.run_delay.saturating_sub(earlier.run_delay),
+        }
+    }
+
+    /// Parses the text of a `schedstat` file: nanoseconds on a CPU, nanoseconds waiting for one,
+    /// and time slices.
+    ///
+    /// # Errors
+    /// One of the two times is missing or not a number.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let mut words = text.split_ascii_whitespace();
+        let mut time = || field(words.next(), "a number of nanoseconds").map(Duration::from_nanos);
+        Ok(Self {
+            on_cpu: time()?,
+            run_delay: time()?,
+        })
+    }
+}
 
 /// The times of threads by their numbers.
 pub type ThreadTimes = HashMap<u32, SchedTimes>;
