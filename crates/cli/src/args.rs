@@ -7,6 +7,7 @@
 mod analyze;
 mod capacity;
 mod compare;
+mod connections;
 mod host;
 mod lab;
 mod options;
@@ -34,6 +35,7 @@ use linerate_core::units::{BitRate, EndpointName, Span};
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
 pub(crate) use compare::{CompareArgs, Load, LoadLine};
+pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
@@ -87,6 +89,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// The route to a host, its delays, and what happens to packets on it
     Trace(TraceArgs),
+    /// Every TCP connection of this host, whoever's: rate, RTT, bottleneck
+    Connections(ConnectionsArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Run again what a stored document says was run

@@ -26,7 +26,7 @@ use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{
-    analyze, baseline, capacity, compare, experiment, files, gate, host, iperf3, lab, manual, plan,
+    analyze, baseline, capacity, compare, connections, experiment, files, gate, host, iperf3, lab, manual, plan,
     profile, qos, rerun, trace, watch,
 };
 
@@ -46,6 +46,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Run(args) => experiment::execute(&args),
         Command::Profile(args) => profile::execute(args),
         Command::Trace(args) => trace::execute(&args),
+        Command::Connections(args) => connections::execute(&args),
         Command::Explain(args) => explain(args),
         Command::Rerun(args) => rerun::execute(&args),
         Command::Analyze(args) => analyze::execute(&args),

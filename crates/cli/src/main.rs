@@ -14,6 +14,7 @@
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`capacity`] | many connections, held; the search for their limit |
+//! | [`connections`] | TCP connections of this host, whoever's they are |
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`run`] | the one door to the engine |
@@ -42,6 +43,7 @@ mod capacity;
 mod capture;
 mod commands;
 mod compare;
+mod connections;
 mod experiment;
 mod failure;
 mod files;

@@ -20,6 +20,7 @@ mod capacity;
 mod captures;
 mod compare;
 mod compare_undone;
+mod connections;
 mod experiment;
 mod fake_routers;
 mod faults;

@@ -29,6 +29,7 @@
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `capacity` | worker processes that hold connections |
+//! | [`connections`] | TCP connections of this host, whoever's, watched from outside |
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
 //! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
@@ -55,6 +56,7 @@ mod check;
 mod client;
 mod clock;
 mod compare;
+pub mod connections;
 mod control;
 mod endpoint;
 mod error;

@@ -1,0 +1,255 @@
+//! `connections`: every TCP connection of this host, whoever's it is.
+
+mod screen;
+
+use std::io::{self, IsTerminal};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, ensure};
+use linerate_core::connection::{Connection, ConnectionsDocument};
+use linerate_core::record::{Caveat, CaveatKind, Status};
+use linerate_engine::connections::{ConnectionsError, Place, Selection, Watch, listeners};
+use linerate_engine::{Stop, stop_on_signal};
+use linerate_report::{Document, text};
+
+use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::run;
+use screen::{Next, Screen, View};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// With the kind that decides the exit status.
+pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
+    let interval = args.show.interval.map_or(SECOND, |span| span.0);
+    let selection = selection(args, interval).map_err(Failure::usage)?;
+    let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
+    if args.show.listen {
+        let document = listeners(&selection).map_err(failure)?;
+        found(
+            !document.listeners.is_empty(),
+            "listening TCP socket",
+            &args.which,
+        )?;
+        return output.write(&document);
+    }
+    let mut watch = Watch::open(&selection).map_err(failure)?;
+    let stop = stop_on_signal().map_err(Failure::failed)?;
+    if args.show.watch {
+        return again_and_again(args, &mut watch, interval, &stop);
+    }
+    let mut document = once(&mut watch, interval, &stop).map_err(failure)?;
+    found(
+        !document.connections.is_empty(),
+        "TCP connection",
+        &args.which,
+    )?;
+    sort(
+        &mut document.connections,
+        args.show.sort.unwrap_or_default(),
+    );
+    match args.show.by {
+        Some(by) => output::print(&text::connections_by(&document, by, output::style())),
+        None => output.write(&document),
+    }
+}
+
+/// Where something was asked for that is not there, that is an answer for scripts too.
+fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure> {
+    if is_there {
+        return Ok(());
+    }
+    match asked(which) {
+        Some(asked) => Err(Failure::usage(anyhow!("no {what} {asked}"))),
+        None => Ok(()),
+    }
+}
+
+/// What was asked for, in words.
+fn asked(which: &WhichOptions) -> Option<String> {
+    let ports: Vec<String> = which.port.iter().map(ToString::to_string).collect();
+    let parts = [
+        (!ports.is_empty()).then(|| format!("with port {}", ports.join(" or "))),
+        which.peer.as_ref().map(|peer| format!("to {peer}")),
+        which
+            .process
+            .as_ref()
+            .map(|name| format!("of process {name}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+/// What the options ask for.
+fn selection(args: &ConnectionsArgs, interval: Duration) -> anyhow::Result<Selection> {
+    ensure!(
+        INTERVALS.contains(&interval),
+        "--interval is {}: it must be 100 ms to 1 h",
+        linerate_core::units::Span(interval)
+    );
+    let mut selection = which(&args.which)?;
+    selection.states = args.show.state.map(|state| 1 << state as u32);
+    Ok(selection)
+}
+
+/// Which connections, and where.
+///
+/// # Errors
+/// A peer is no address, network or known name.
+pub(crate) fn which(options: &WhichOptions) -> anyhow::Result<Selection> {
+    Ok(Selection {
+        ports: options.port.clone(),
+        peers: options.peer.as_deref().map_or(Ok(Vec::new()), peers)?,
+        process: options.process.clone(),
+        states: None,
+        place: match (&options.netns, options.container) {
+            (Some(name), _) => Place::Named(name.clone()),
+            (None, Some(pid)) => Place::OfProcess(pid),
+            (None, None) => Place::Here,
+        },
+    })
+}
+
+/// An address, a network, or all addresses of a name.
+fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
+    let host = |address: IpAddr| (address, if address.is_ipv4() { 32 } else { 128 });
+    if let Ok(address) = text.parse() {
+        return Ok(vec![host(address)]);
+    }
+    if let Some((address, length)) = text.split_once('/') {
+        let network = || {
+            let (address, most) = host(address.parse().ok()?);
+            let length = length.parse().ok().filter(|length| *length <= most)?;
+            Some((address, length))
+        };
+        let network = network();
+        let network = network.with_context(|| {
+            format!("--peer {text}: not a network, such as 198.18.0.0/15 or 2001:2::/48")
+        })?;
+        return Ok(vec![network]);
+    }
+    let found = (text, 0).to_socket_addrs();
+    let found = found.with_context(|| format!("--peer {text}: unknown host"))?;
+    Ok(found.map(|address| host(address.ip())).collect())
+}
+
+/// Watches for one interval, or until somebody asks to stop.
+fn once(
+    watch: &mut Watch,
+    interval: Duration,
+    stop: &Stop,
+) -> Result<ConnectionsDocument, ConnectionsError> {
+    let looks = watch.looks_within(interval);
+    let began = Instant::now();
+    for look in 1..=looks {
+        let due = began + interval * look / looks;
+        while Instant::now() < due && !stop.is_requested() {
+            thread::sleep(due.saturating_duration_since(Instant::now()).min(PATIENCE));
+        }
+        watch.look()?;
+        if stop.is_requested() {
+            break;
+        }
+    }
+    let mut document = watch.document()?;
+    if stop.is_requested() {
+        document.status = Status::Partial;
+        let caveat = Caveat::new(CaveatKind::Partial, "interrupted", "");
+        document.caveats.push(caveat);
+    }
+    Ok(document)
+}
+
+/// The whole screen of a terminal; anywhere else a page for each interval.
+fn again_and_again(
+    args: &ConnectionsArgs,
+    watch: &mut Watch,
+    interval: Duration,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let sort_key = args.show.sort.unwrap_or_default();
+    if io::stdout().is_terminal() && io::stdin().is_terminal() {
+        return on_screen(watch, interval, sort_key, stop);
+    }
+    while !stop.is_requested() {
+        let mut document = once(watch, interval, stop).map_err(failure)?;
+        sort(&mut document.connections, sort_key);
+        let page = document.text(output::style());
+        output::print(&format!("{page}\n"))?;
+        watch.begin_again();
+    }
+    Ok(())
+}
+
+fn on_screen(
+    watch: &mut Watch,
+    interval: Duration,
+    sort: SortKey,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let first = once(watch, SECOND.min(interval), stop).map_err(failure)?;
+    let mut view = View::new(first, sort);
+    let mut screen = Screen::open()?;
+    loop {
+        watch.begin_again();
+        let (began, looks) = (Instant::now(), watch.looks_within(interval));
+        for look in 1..=looks {
+            let due = began + interval * look / looks;
+            while Instant::now() < due {
+                screen.draw(&mut view)?;
+                if let Some(Next::Quit) = Screen::key(due)?.map(|key| view.handle(key)) {
+                    return Ok(());
+                }
+                if stop.is_requested() {
+                    return Ok(());
+                }
+            }
+            watch.look().map_err(failure)?;
+        }
+        if !view.is_paused {
+            view.show(watch.document().map_err(failure)?);
+        }
+    }
+}
+
+/// The largest first, names in their order.
+fn sort(connections: &mut [Connection], key: SortKey) {
+    let sender = |one: &Connection| one.tcp.as_ref().and_then(|tcp| tcp.sender()).cloned();
+    match key {
+        SortKey::Rate => connections.sort_by(|a, b| b.throughput_bps.total_cmp(&a.throughput_bps)),
+        SortKey::Rtt => {
+            connections.sort_by_cached_key(|one| {
+                std::cmp::Reverse(sender(one).map(|sender| sender.rtt_mean_us))
+            });
+        }
+        SortKey::Retransmitted => connections.sort_by_cached_key(|one| {
+            std::cmp::Reverse(sender(one).map(|sender| sender.retransmitted_segments))
+        }),
+        SortKey::Cwnd => {
+            connections
+                .sort_by_cached_key(|one| std::cmp::Reverse(sender(one).map(|s| s.cwnd_bytes)));
+        }
+        SortKey::Process => connections.sort_by_cached_key(|one| {
+            let process = one.process.as_ref();
+            (
+                process.is_none(),
+                process.map(|process| (process.name.clone(), process.pid)),
+            )
+        }),
+        SortKey::Peer => connections.sort_by_cached_key(|one| one.remote.clone()),
+    }
+}
+
+fn failure(error: ConnectionsError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+/// A signal to end is looked at so often.
+const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,0 +1,428 @@
+//! The whole screen of `connections --watch`: a table that is sorted and filtered by keys.
+//!
+//! What is shown is [`View`], which knows no terminal; [`Screen`] is the terminal, which gets back
+//! what it was, also after a panic.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use linerate_core::connection::{Connection, ConnectionsDocument};
+use linerate_core::record::Cause;
+use linerate_report::text::{self, ConnectionRow, GroupBy, Style};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Style as Look, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+use ratatui::{DefaultTerminal, Frame};
+
+use super::sort;
+use crate::args::SortKey;
+use crate::failure::Failure;
+
+/// The terminal, until this is dropped.
+pub(super) struct Screen(DefaultTerminal);
+
+impl Screen {
+    /// Takes the whole screen.
+    ///
+    /// # Errors
+    /// The terminal does not do what is asked of it.
+    pub(super) fn open() -> Result<Self, Failure> {
+        match ratatui::try_init() {
+            Ok(terminal) => Ok(Self(terminal)),
+            Err(error) => {
+                // As far as it had come.
+                let _ = ratatui::try_restore();
+                Err(failure(error))
+            }
+        }
+    }
+
+    pub(super) fn draw(&mut self, view: &mut View) -> Result<(), Failure> {
+        let drawn = self.0.draw(|frame| view.draw(frame));
+        drawn.map(drop).map_err(failure)
+    }
+
+    /// Waits until then for a key; `None` if none came, or the screen was only resized.
+    pub(super) fn key(until: Instant) -> Result<Option<KeyEvent>, Failure> {
+        let time = until.saturating_duration_since(Instant::now());
+        if !event::poll(time.min(PATIENCE)).map_err(failure)? {
+            return Ok(None);
+        }
+        Ok(match event::read().map_err(failure)? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => Some(key),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn failure(error: io::Error) -> Failure {
+    let error = Err::<(), _>(error).context("the terminal");
+    Failure::failed(error.expect_err("it is one"))
+}
+
+/// A signal to end is looked at so often.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether to go on after a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Stay,
+    Quit,
+}
+
+/// What is shown, and how.
+pub(super) struct View {
+    page: ConnectionsDocument,
+    sort: SortKey,
+    by: Option<GroupBy>,
+    filter: String,
+    is_typing: bool,
+    pub(super) is_paused: bool,
+    /// First row that is shown.
+    top: usize,
+    /// Rows that fit.
+    height: usize,
+    past: HashMap<Ends, Past>,
+}
+
+/// What tells connections apart.
+type Ends = (String, String);
+
+#[derive(Default)]
+struct Past {
+    rates_bps: VecDeque<f64>,
+    cause: Option<Cause>,
+    /// Its cause is another than in the page before, or it was not there.
+    has_changed: bool,
+}
+
+impl View {
+    pub(super) fn new(page: ConnectionsDocument, sort: SortKey) -> Self {
+        let mut view = Self {
+            page: page.clone(),
+            sort,
+            by: None,
+            filter: String::new(),
+            is_typing: false,
+            is_paused: false,
+            top: 0,
+            height: 1,
+            past: HashMap::new(),
+        };
+        view.show(page);
+        // All are new at first.
+        view.past
+            .values_mut()
+            .for_each(|past| past.has_changed = false);
+        view
+    }
+
+    /// Takes a new page.
+    pub(super) fn show(&mut self, page: ConnectionsDocument) {
+        let there: HashSet<Ends> = page.connections.iter().map(ends).collect();
+        self.past.retain(|ends, _| there.contains(ends));
+        for connection in &page.connections {
+            let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
+            let past = self.past.entry(ends(connection)).or_default();
+            past.has_changed = past.rates_bps.is_empty() || past.cause != cause;
+            past.cause = cause;
+            if past.rates_bps.len() == MOST_RATES {
+                past.rates_bps.pop_front();
+            }
+            past.rates_bps.push_back(connection.throughput_bps);
+        }
+        self.page = page;
+        sort(&mut self.page.connections, self.sort);
+    }
+
+    pub(super) fn handle(&mut self, key: KeyEvent) -> Next {
+        let is_interrupt =
+            key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+        if is_interrupt {
+            return Next::Quit;
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return Next::Stay;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('g') => self.by = after(self.by),
+            KeyCode::Char(letter) => {
+                if let Some((_, key, _)) = SORTS.iter().find(|(key, _, _)| *key == letter) {
+                    self.sort = *key;
+                    sort(&mut self.page.connections, *key);
+                }
+            }
+            code => self.scroll(code),
+        }
+        Next::Stay
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+        self.top = 0;
+    }
+
+    fn scroll(&mut self, code: KeyCode) {
+        self.top = match code {
+            KeyCode::Up => self.top.saturating_sub(1),
+            KeyCode::Down => self.top + 1,
+            KeyCode::PageUp => self.top.saturating_sub(self.height),
+            KeyCode::PageDown => self.top + self.height,
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            _ => self.top,
+        };
+    }
+
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let rows = [
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ];
+        let [title, table, foot] = Layout::vertical(rows).areas(frame.area());
+        let style = Style {
+            width: usize::from(frame.area().width),
+            ..Style::default()
+        };
+        self.height = usize::from(table.height.saturating_sub(1)).max(1);
+        let lines = match self.by {
+            Some(by) => self.grouped(by, style),
+            None => self.table(style),
+        };
+        frame.render_widget(
+            Line::from(text::connections_headline(&self.page)).bold(),
+            title,
+        );
+        frame.render_widget(Paragraph::new(lines), table);
+        frame.render_widget(Line::from(self.foot()).dim(), foot);
+    }
+
+    fn table(&mut self, style: Style) -> Vec<Line<'static>> {
+        let all = self.page.connections.iter();
+        let wanted: Vec<&Connection> = all.filter(|one| self.is_wanted(one)).collect();
+        self.top = self.top.min(wanted.len().saturating_sub(self.height));
+        let rows = wanted.into_iter().skip(self.top).take(self.height);
+        let rows: Vec<ConnectionRow<'_>> = rows
+            .map(|connection| ConnectionRow {
+                connection,
+                recent_bps: self.past[&ends(connection)]
+                    .rates_bps
+                    .iter()
+                    .copied()
+                    .collect(),
+            })
+            .collect();
+        let (heads, lines) = text::connection_lines(&rows, style);
+        let heads = heads.into_iter().map(|head| Line::from(head).bold());
+        let lines = rows.iter().zip(lines).map(|(row, line)| {
+            let past = &self.past[&ends(row.connection)];
+            Line::from(line).style(look(row.connection, past.has_changed))
+        });
+        heads.chain(lines).collect()
+    }
+
+    fn grouped(&mut self, by: GroupBy, style: Style) -> Vec<Line<'static>> {
+        let page = text::connections_by(&self.page, by, style);
+        // Below the headline, which stands there already.
+        let lines: Vec<&str> = page.lines().skip(2).collect();
+        self.top = self.top.min(lines.len().saturating_sub(self.height));
+        let lines = lines.into_iter().skip(self.top);
+        lines.map(|line| Line::from(line.to_owned())).collect()
+    }
+
+    fn is_wanted(&self, connection: &Connection) -> bool {
+        self.filter.is_empty() || text::connection_words(connection).contains(&self.filter)
+    }
+
+    fn foot(&self) -> String {
+        if self.is_typing {
+            return format!("show those with: {}_  (Enter, Esc)", self.filter);
+        }
+        let keys = SORTS.iter().map(|(key, sort, name)| {
+            let mark = if *sort == self.sort { "*" } else { "" };
+            format!("{key} {name}{mark}")
+        });
+        let filter = match self.filter.as_str() {
+            "" => "/ filter".to_owned(),
+            filter => format!("/ {filter}"),
+        };
+        let pause = if self.is_paused {
+            "PAUSED"
+        } else {
+            "space pause"
+        };
+        let keys: Vec<String> = keys.collect();
+        format!(
+            "q quit  sort: {}  {filter}  g group  {pause}",
+            keys.join(" ")
+        )
+    }
+}
+
+fn ends(connection: &Connection) -> Ends {
+    (connection.local.clone(), connection.remote.clone())
+}
+
+fn look(connection: &Connection, has_changed: bool) -> Look {
+    match (connection.ended, has_changed) {
+        (true, _) => Look::new().dim(),
+        (_, true) => Look::new().yellow(),
+        _ => Look::new(),
+    }
+}
+
+fn after(by: Option<GroupBy>) -> Option<GroupBy> {
+    match by {
+        None => Some(GroupBy::Cause),
+        Some(GroupBy::Cause) => Some(GroupBy::Process),
+        Some(GroupBy::Process) => Some(GroupBy::Peer),
+        Some(GroupBy::Peer) => None,
+    }
+}
+
+/// Keys that sort.
+const SORTS: [(char, SortKey, &str); 6] = [
+    ('r', SortKey::Rate, "rate"),
+    ('t', SortKey::Rtt, "rtt"),
+    ('x', SortKey::Retransmitted, "retr"),
+    ('c', SortKey::Cwnd, "cwnd"),
+    ('n', SortKey::Process, "name"),
+    ('p', SortKey::Peer, "peer"),
+];
+/// Of a sparkline.
+const MOST_RATES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::connection::{Process, Source, Vantage};
+    use linerate_core::record::Verdict;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::style::Color;
+
+    use super::*;
+
+    fn page(rates: [f64; 2], cause: Cause) -> ConnectionsDocument {
+        let mut page = ConnectionsDocument::new(Source::Host { namespace: None });
+        page.seconds = 1.0;
+        let names = ["backup", "nginx"];
+        page.connections = (names.iter().zip(rates).enumerate())
+            .map(|(number, (name, rate))| {
+                let remote = format!("198.18.0.{}:50000", 2 - number);
+                let mut one = Connection::new("198.18.0.9:443", remote, Vantage::Sender);
+                one.process = Some(Process {
+                    pid: 7,
+                    name: (*name).to_owned(),
+                });
+                (one.seconds, one.throughput_bps) = (1.0, rate);
+                one.bytes_sent = (rate / 8.0) as u64;
+                one.verdict = Some(Verdict {
+                    cause,
+                    ..Verdict::default()
+                });
+                one
+            })
+            .collect();
+        page
+    }
+
+    /// The lines of a small terminal.
+    fn lines(view: &mut View) -> (Vec<String>, Terminal<TestBackend>) {
+        let mut terminal = Terminal::new(TestBackend::new(90, 8)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let cells = buffer.content().chunks(90);
+        let lines = cells.map(|line| line.iter().map(|cell| cell.symbol()).collect());
+        (lines.collect(), terminal)
+    }
+
+    fn press(view: &mut View, keys: &str) {
+        for key in keys.chars() {
+            assert_eq!(view.handle(KeyEvent::from(KeyCode::Char(key))), Next::Stay);
+        }
+    }
+
+    #[test]
+    fn keys_sort_and_filter_and_the_rest_stays_readable() {
+        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let (shown, _) = lines(&mut view);
+        assert!(
+            shown[0].starts_with("2 TCP connections, 2 active: 9.00 Mbit/s out"),
+            "{shown:#?}"
+        );
+        assert!(
+            shown[3].contains("nginx/7") && shown[4].contains("backup/7"),
+            "{shown:#?}"
+        );
+        assert!(
+            shown[3].contains("8.00M") && shown[3].contains("congestion"),
+            "{shown:#?}"
+        );
+        press(&mut view, "n");
+        assert!(lines(&mut view).0[3].contains("backup/7"));
+        // A letter of a filter is no command.
+        press(&mut view, "/nginx q");
+        view.handle(KeyEvent::from(KeyCode::Backspace));
+        view.handle(KeyEvent::from(KeyCode::Backspace));
+        view.handle(KeyEvent::from(KeyCode::Enter));
+        let (shown, _) = lines(&mut view);
+        assert!(
+            shown[3].contains("nginx/7") && shown[4].trim().is_empty(),
+            "{shown:#?}"
+        );
+        press(&mut view, "g");
+        assert!(lines(&mut view).0.concat().contains("connections  active"));
+    }
+
+    #[test]
+    fn a_new_bottleneck_is_marked_until_the_next_page() {
+        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let colour = |view: &mut View| {
+            let (_, terminal) = lines(view);
+            let cell = terminal.backend().buffer().cell((4, 3));
+            cell.map(|cell| cell.fg)
+        };
+        assert_eq!(colour(&mut view), Some(Color::Reset));
+        view.show(page([1e6, 9e6], Cause::ReceiveWindow));
+        assert_eq!(colour(&mut view), Some(Color::Yellow));
+        view.show(page([1e6, 9e6], Cause::ReceiveWindow));
+        assert_eq!(colour(&mut view), Some(Color::Reset));
+    }
+
+    #[test]
+    fn q_escape_and_interrupt_end_it_also_from_a_filter() {
+        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Char('q'))), Next::Quit);
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), Next::Quit);
+        press(&mut view, "/q");
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), Next::Stay);
+        press(&mut view, "/");
+        assert_eq!(view.handle(interrupt), Next::Quit);
+    }
+}

@@ -1,0 +1,133 @@
+//! From looks at sockets to a document.
+
+use std::collections::HashSet;
+use std::time::SystemTime;
+
+use linerate_core::connection::{Connection, ConnectionsDocument, Process, State, Vantage};
+use linerate_core::record::{Caveat, CaveatKind, Environment, TcpEvidence};
+use linerate_sys::clock::format_rfc3339;
+use linerate_sys::proc::owner::Owner;
+
+use super::listen::hidden_caveat;
+use super::watch::Seen;
+use super::{ConnectionsError, Watch};
+use crate::measure::tcp_readings::{ReceiverFacts, SenderFacts, TcpReadings};
+
+impl Watch {
+    /// What moved since the watch began, or [began again](Watch::begin_again); the largest rate
+    /// first.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn document(&mut self) -> Result<ConnectionsDocument, ConnectionsError> {
+        let inodes: HashSet<u32> = self.seen().map(|one| one.inode).collect();
+        self.find_owners(inodes)?;
+        let mut document = ConnectionsDocument::new(self.source.clone());
+        document.started_at = format_rfc3339(SystemTime::now());
+        document.seconds = self.seconds();
+        document.environment = Environment::new(self.facts.clone(), None);
+        document.connections = self.seen().map(|one| self.connection(one)).collect();
+        document.caveats = self.caveats();
+        document.explain();
+        document.connections.sort_by(|a, b| {
+            let by_rate = b.throughput_bps.total_cmp(&a.throughput_bps);
+            by_rate.then_with(|| (&a.local, &a.remote).cmp(&(&b.local, &b.remote)))
+        });
+        Ok(document)
+    }
+
+    fn connection(&self, seen: &Seen) -> Connection {
+        let seconds = self.seconds();
+        let (sent, received) = seen.bytes();
+        let sends = sent >= received;
+        let vantage = if sends {
+            Vantage::Sender
+        } else {
+            Vantage::Receiver
+        };
+        let mut connection =
+            Connection::new(seen.local.to_string(), seen.remote.to_string(), vantage);
+        connection.state = State::from_number(seen.state);
+        connection.process = self.owner(seen.inode).map(process);
+        (connection.bytes_sent, connection.bytes_received) = (sent, received);
+        connection.seconds = seconds;
+        if seconds > 0.0 {
+            connection.throughput_bps = connection.bytes() as f64 * 8.0 / seconds;
+        }
+        connection.ended = seen.has_ended;
+        if sent + received > 0 {
+            connection.tcp = seen.evidence(sends, self.began_ns);
+        }
+        connection
+    }
+
+    fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        if self.hidden > 0 && !self.unowned.is_empty() {
+            caveats.push(hidden_caveat(self.unowned.len(), "connections"));
+        }
+        if self.has_lost {
+            let message = "more connections closed at once than could be noted";
+            let remedy = "a shorter --interval";
+            caveats.push(Caveat::new(CaveatKind::NotReadable, message, remedy));
+        }
+        caveats
+    }
+}
+
+impl Seen {
+    /// Payload acknowledged and payload received since the first reading.
+    fn bytes(&self) -> (u64, u64) {
+        let ends = self.readings.first().zip(self.readings.last());
+        ends.map_or((0, 0), |(first, last)| {
+            let grown = |now: u64, before: u64| now.saturating_sub(before);
+            (
+                grown(last.info.bytes_acked, first.info.bytes_acked),
+                grown(last.info.bytes_received, first.info.bytes_received),
+            )
+        })
+    }
+}
+
+impl Seen {
+    /// Of one that moved data, as its sender or as its receiver.
+    fn evidence(&self, sends: bool, began_ns: u64) -> Option<TcpEvidence> {
+        let (first, rest) = self.readings.split_first()?;
+        let last = rest.last()?;
+        let mut readings = TcpReadings::default();
+        readings.begin(Some(first.info));
+        for one in rest {
+            if sends {
+                let at_ns = one.at_ns.saturating_sub(began_ns);
+                readings.sender(at_ns, one.info, Some(one.memory.send_queue));
+            } else {
+                readings.receiver(one.info, Some(one.unread));
+            }
+        }
+        let congestion = self.congestion.clone();
+        if sends {
+            let facts = SenderFacts {
+                congestion,
+                buffer_bytes: last.memory.send_buffer.into(),
+                subflows: self.is_mptcp.then_some(1),
+                ..SenderFacts::default()
+            };
+            return readings
+                .sender_evidence(facts, self.bytes().0)
+                .map(Into::into);
+        }
+        let facts = ReceiverFacts {
+            congestion,
+            buffer_bytes: Some(last.memory.receive_buffer.into()),
+            ..ReceiverFacts::default()
+        };
+        readings.receiver_evidence(facts).map(Into::into)
+    }
+}
+
+pub(super) fn process(owner: &Owner) -> Process {
+    Process {
+        pid: owner.pid,
+        name: owner.name.clone(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Which connections are watched, and where.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use linerate_sys::netlink::Prefix;
+use linerate_sys::netlink::sock_diag::Filter;
+use linerate_sys::netns::Namespace;
+use linerate_sys::proc::owner;
+
+use super::ConnectionsError;
+
+/// Which connections are watched: those that all of this holds for.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// The local or the remote port is one of these; none: any.
+    pub ports: Vec<u16>,
+    /// The remote address is in one of these networks, by their length in bits; none: any.
+    pub peers: Vec<(IpAddr, u8)>,
+    /// A process of this name or number holds it.
+    pub process: Option<String>,
+    /// It is in one of these states, a bit for each number of the kernel's; `None`: any but
+    /// waited out (TIME_WAIT).
+    pub states: Option<u32>,
+    /// Where.
+    pub place: Place,
+}
+
+/// The network namespace whose connections are watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Place {
+    /// This process's.
+    #[default]
+    Here,
+    /// By its name (`ip netns`) or the path of its file.
+    Named(String),
+    /// Of a process, such as the first of a container.
+    OfProcess(u32),
+}
+
+impl Selection {
+    pub(super) fn filter(&self) -> Filter {
+        let prefix = |(address, length): &(IpAddr, u8)| Prefix::new(*address, *length);
+        Filter {
+            states: self.states.unwrap_or(Filter::CONNECTIONS),
+            ports: self.ports.clone(),
+            peers: self.peers.iter().map(prefix).collect(),
+        }
+    }
+
+    /// The processes that are meant; `None` for all.
+    pub(super) fn pids(&self) -> Result<Option<Vec<u32>>, ConnectionsError> {
+        let Some(name) = &self.process else {
+            return Ok(None);
+        };
+        let mut pids = owner::called(name).map_err(ConnectionsError::Proc)?;
+        if let Ok(pid) = name.parse::<u32>()
+            && Path::new(&format!("/proc/{pid}")).exists()
+        {
+            pids.push(pid);
+        }
+        if pids.is_empty() {
+            return Err(ConnectionsError::NoProcessCalled { name: name.clone() });
+        }
+        Ok(Some(pids))
+    }
+}
+
+/// The inodes of the sockets that these processes hold now.
+///
+/// # Errors
+/// All of them are somebody else's.
+pub(super) fn sockets_of(pids: &[u32]) -> Result<HashSet<u32>, ConnectionsError> {
+    let mut inodes = HashSet::new();
+    let mut refused = None;
+    for pid in pids {
+        match owner::sockets_of(*pid) {
+            Ok(found) => inodes.extend(found),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = Some(*pid),
+            // It has ended.
+            Err(_) => {}
+        }
+    }
+    match refused {
+        Some(pid) if inodes.is_empty() => Err(ConnectionsError::NotPermitted {
+            what: format!("process {pid}"),
+        }),
+        _ => Ok(inodes),
+    }
+}
+
+impl Place {
+    /// As a document names it.
+    pub(super) fn name(&self) -> Option<String> {
+        match self {
+            Self::Here => None,
+            Self::Named(name) => Some(name.clone()),
+            Self::OfProcess(pid) => Some(format!("of process {pid}")),
+        }
+    }
+
+    fn namespace(&self) -> Result<Option<Namespace>, ConnectionsError> {
+        let path = match self {
+            Self::Here => return Ok(None),
+            Self::Named(name) if name.contains('/') => PathBuf::from(name),
+            Self::Named(name) => Path::new(NAMED).join(name),
+            Self::OfProcess(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+        };
+        Namespace::open(path).map(Some).map_err(|error| {
+            let source = error.errno().map(io::Error::from_raw_os_error);
+            match (source.map(|source| source.kind()), self) {
+                (Some(io::ErrorKind::NotFound), Self::OfProcess(pid)) => {
+                    ConnectionsError::NoProcess { pid: *pid }
+                }
+                (Some(io::ErrorKind::NotFound), Self::Named(name)) => {
+                    ConnectionsError::NoNamespace {
+                        name: name.clone(),
+                        known: names(),
+                    }
+                }
+                (Some(io::ErrorKind::PermissionDenied), _) => self.not_permitted(),
+                _ => ConnectionsError::Namespace(error),
+            }
+        })
+    }
+
+    fn not_permitted(&self) -> ConnectionsError {
+        let what = match self {
+            Self::OfProcess(pid) => format!("the network namespace of process {pid}"),
+            Self::Here | Self::Named(_) => {
+                format!("network namespace {}", self.name().unwrap_or_default())
+            }
+        };
+        ConnectionsError::NotPermitted { what }
+    }
+
+    /// Runs `work` on a thread of the namespace; what it opens stays in there.
+    pub(super) fn run<T: Send>(
+        &self,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, ConnectionsError> {
+        match self.namespace()? {
+            None => Ok(work()),
+            Some(namespace) => namespace.run(work).map_err(|error| {
+                let source = error.errno().map(io::Error::from_raw_os_error);
+                match source.map(|source| source.kind()) {
+                    Some(io::ErrorKind::PermissionDenied) => self.not_permitted(),
+                    Some(io::ErrorKind::InvalidInput) => ConnectionsError::NotANamespace {
+                        name: self.name().unwrap_or_default(),
+                    },
+                    _ => ConnectionsError::Namespace(error),
+                }
+            }),
+        }
+    }
+}
+
+/// Namespaces with a name, as `ip netns list` finds them.
+fn names() -> Vec<String> {
+    let entries = fs::read_dir(NAMED).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.take(MOST_NAMES).collect();
+    names.sort();
+    names
+}
+
+/// Where iproute2 keeps them.
+const NAMED: &str = "/run/netns";
+/// In a message.
+const MOST_NAMES: usize = 8;

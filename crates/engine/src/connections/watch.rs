@@ -1,0 +1,277 @@
+//! Looking at sockets again and again: what moved between two looks.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_core::connection::Source;
+use linerate_core::record::HostFacts;
+use linerate_sys::netlink::NetlinkError;
+use linerate_sys::netlink::sock_diag::{ClosedSockets, Filter, SockDiag, Socket};
+use linerate_sys::proc::owner::{self, Owner};
+use linerate_sys::socket::SocketMemory;
+use linerate_sys::tcp_info::TcpInfo;
+
+use super::select::sockets_of;
+use super::{ConnectionsError, Selection};
+use crate::clock::now_ns;
+use crate::host;
+
+/// What the kernel said of one socket at one look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// On this process's monotonic clock.
+    pub(crate) at_ns: u64,
+    pub(crate) info: TcpInfo,
+    pub(crate) memory: SocketMemory,
+    /// Bytes that wait to be read.
+    pub(crate) unread: u32,
+}
+
+/// One socket, as far as it was seen.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) state: u8,
+    pub(crate) inode: u32,
+    pub(crate) is_mptcp: bool,
+    pub(crate) congestion: Option<String>,
+    /// The first, and all from that on at which something had moved since.
+    pub(crate) readings: Vec<Reading>,
+    /// When it was seen last.
+    pub(crate) last_ns: u64,
+    pub(crate) has_ended: bool,
+    look: u64,
+}
+
+/// The sockets of one network namespace that a selection means.
+pub struct Watch {
+    diag: SockDiag,
+    closed: Option<ClosedSockets>,
+    filter: Filter,
+    pids: Option<Vec<u32>>,
+    /// The sockets of those processes, those that have ended included.
+    of_pids: HashSet<u32>,
+    seen: HashMap<u64, Seen>,
+    looks: u64,
+    pub(super) began_ns: u64,
+    pub(super) last_ns: u64,
+    pub(super) source: Source,
+    pub(super) facts: HostFacts,
+    owners: HashMap<u32, Owner>,
+    /// Of the last search: inodes that nobody was found for, and processes that could not be looked
+    /// at.
+    pub(super) unowned: HashSet<u32>,
+    pub(super) hidden: usize,
+    /// More sockets closed than could be noted.
+    pub(super) has_lost: bool,
+}
+
+impl Watch {
+    /// Opens what is needed and looks for the first time.
+    ///
+    /// # Errors
+    /// No such namespace or process, not permitted, or the kernel shows no sockets.
+    pub fn open(selection: &Selection) -> Result<Self, ConnectionsError> {
+        let pids = selection.pids()?;
+        // What closes is told where that is permitted; it is no reason to fail where not.
+        let opened = selection.place.run(|| {
+            let diag = SockDiag::open()?;
+            Ok::<_, NetlinkError>((diag, ClosedSockets::open().ok(), host::facts(None)))
+        });
+        let (diag, closed, facts) = opened??;
+        let mut watch = Self {
+            diag,
+            closed,
+            filter: selection.filter(),
+            pids,
+            of_pids: HashSet::new(),
+            seen: HashMap::new(),
+            looks: 0,
+            began_ns: now_ns(),
+            last_ns: now_ns(),
+            source: Source::Host {
+                namespace: selection.place.name(),
+            },
+            facts,
+            owners: HashMap::new(),
+            unowned: HashSet::new(),
+            hidden: 0,
+            has_lost: false,
+        };
+        watch.look()?;
+        watch.began_ns = watch.last_ns;
+        Ok(watch)
+    }
+
+    /// Looks at all sockets once.
+    ///
+    /// # Errors
+    /// The kernel does not tell, or the processes asked for are somebody else's.
+    pub fn look(&mut self) -> Result<(), ConnectionsError> {
+        if let Some(pids) = &self.pids {
+            self.of_pids.extend(sockets_of(pids)?);
+        }
+        self.looks += 1;
+        let (at_ns, look) = (now_ns(), self.looks);
+        let (seen, of_pids) = (&mut self.seen, self.pids.as_ref().map(|_| &self.of_pids));
+        let is_wanted = |inode: u32| of_pids.is_none_or(|inodes| inodes.contains(&inode));
+        self.diag.sockets(&self.filter, |socket| {
+            if is_wanted(socket.inode) {
+                let entry = seen.entry(socket.cookie);
+                let one = entry.or_insert_with(|| Seen::new(socket));
+                one.look = look;
+                one.note(socket, at_ns);
+            }
+        })?;
+        // What is not shown any more has ended; its last figures may have been told meanwhile.
+        for one in seen.values_mut().filter(|one| one.look < look) {
+            one.has_ended = true;
+        }
+        if let Some(closed) = &mut self.closed {
+            let (filter, before_ns) = (&self.filter, self.last_ns);
+            self.has_lost |= closed.take(|socket| {
+                let is_new = of_pids.is_none() && look > 1 && filter.is_of_ends(socket);
+                let room = seen.len() < MAX_SEEN;
+                let one = match seen.entry(socket.cookie) {
+                    Entry::Occupied(one) => one.into_mut(),
+                    Entry::Vacant(one) if is_new && room => {
+                        one.insert(Seen::opened_and_closed(socket, before_ns))
+                    }
+                    Entry::Vacant(_) => return,
+                };
+                one.note(socket, at_ns);
+                one.has_ended = true;
+            });
+        }
+        self.last_ns = at_ns;
+        Ok(())
+    }
+
+    /// Forgets what has ended, and all but the last reading of what has not: the next look is the
+    /// second.
+    pub fn begin_again(&mut self) {
+        self.began_ns = self.last_ns;
+        self.seen.retain(|_, one| !one.has_ended);
+        for one in self.seen.values_mut() {
+            let newest = one.readings.len().saturating_sub(1);
+            one.readings.drain(..newest);
+            // Nothing has moved since.
+            one.readings.iter_mut().for_each(|r| r.at_ns = self.last_ns);
+        }
+    }
+
+    /// How many more looks than the first and the last there may be in that time, 50 ms apart at
+    /// least: looking at many sockets is work.
+    pub fn looks_within(&self, time: Duration) -> u32 {
+        let affordable = LOOKED_AT_PER_S / (self.seen.len() as u64).max(1);
+        let rate = affordable.clamp(1, MAX_RATE) as f64;
+        (time.as_secs_f64() * rate).clamp(1.0, f64::from(u32::MAX)) as u32
+    }
+
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.values()
+    }
+
+    /// How long it was watched.
+    pub(super) fn seconds(&self) -> f64 {
+        self.last_ns.saturating_sub(self.began_ns) as f64 / 1e9
+    }
+
+    /// Finds the processes of these sockets, as far as they are not known already.
+    pub(super) fn find_owners(&mut self, inodes: HashSet<u32>) -> Result<(), ConnectionsError> {
+        let known = |inode: &u32| self.owners.contains_key(inode) || self.unowned.contains(inode);
+        let wanted: HashSet<u32> = inodes
+            .into_iter()
+            .filter(|inode| *inode != 0 && !known(inode))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let found = owner::owners(&wanted).map_err(ConnectionsError::Proc)?;
+        let missing = |inode: &&u32| !found.by_inode.contains_key(*inode);
+        self.unowned.extend(wanted.iter().filter(missing));
+        self.hidden = found.hidden;
+        self.owners.extend(found.by_inode);
+        Ok(())
+    }
+
+    pub(super) fn owner(&self, inode: u32) -> Option<&Owner> {
+        self.owners.get(&inode)
+    }
+}
+
+impl Seen {
+    fn new(socket: &Socket<'_>) -> Self {
+        Self {
+            local: socket.local,
+            remote: socket.remote,
+            state: socket.state,
+            inode: socket.inode,
+            is_mptcp: socket.is_mptcp,
+            congestion: socket.congestion.map(str::to_owned),
+            readings: Vec::new(),
+            last_ns: 0,
+            has_ended: false,
+            look: 0,
+        }
+    }
+
+    /// Between two looks: all that it carried, it carried since `before_ns`.
+    fn opened_and_closed(socket: &Socket<'_>, before_ns: u64) -> Self {
+        let first = Reading {
+            at_ns: before_ns,
+            info: TcpInfo::default(),
+            memory: SocketMemory::default(),
+            unread: 0,
+        };
+        Self {
+            readings: vec![first],
+            ..Self::new(socket)
+        }
+    }
+
+    fn note(&mut self, socket: &Socket<'_>, at_ns: u64) {
+        self.last_ns = at_ns;
+        // One that closes has neither any more.
+        if socket.inode != 0 {
+            self.inode = socket.inode;
+            self.state = socket.state;
+        }
+        let Some(info) = socket.info else { return };
+        let last = self.readings.last();
+        let reading = Reading {
+            at_ns,
+            info,
+            memory: (socket.memory)
+                .unwrap_or_else(|| last.map_or_else(Default::default, |last| last.memory)),
+            unread: socket.receive_queue,
+        };
+        // One that is idle is not worth remembering.
+        let is_idle =
+            self.readings.len() == 1 && last.is_some_and(|last| !reading.has_moved_since(last));
+        if !is_idle {
+            self.readings.push(reading);
+        }
+    }
+}
+
+impl Reading {
+    /// Payload or a segment went either way, or some is waiting to.
+    fn has_moved_since(&self, before: &Self) -> bool {
+        let counts = |one: &Self| {
+            let info = one.info;
+            (info.segs_out, info.segs_in, info.total_retrans)
+        };
+        counts(self) != counts(before) || self.info.unacked > 0 || self.unread > 0
+    }
+}
+
+/// Sockets looked at in a second, at the most: about 1 % of a core.
+const LOOKED_AT_PER_S: u64 = 10_000;
+/// Sockets of one period: of those that come and go no more are kept.
+const MAX_SEEN: usize = 1 << 20;
+/// Looks in a second.
+const MAX_RATE: u64 = 20;
