@@ -8,6 +8,7 @@ mod analyze;
 mod capacity;
 mod compare;
 mod connections;
+mod explain;
 mod host;
 mod lab;
 mod options;
@@ -36,6 +37,7 @@ pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
 pub(crate) use compare::{CompareArgs, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
+pub(crate) use explain::WatchOptions;
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
@@ -91,7 +93,7 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// Every TCP connection of this host, whoever's: rate, RTT, bottleneck
     Connections(ConnectionsArgs),
-    /// Explain a stored document again
+    /// Explain a stored document again, a capture, or other programs' connections
     Explain(ExplainArgs),
     /// Run again what a stored document says was run
     Rerun(RerunArgs),
@@ -178,9 +180,12 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng); - is stdin
-    pub(crate) file: PathBuf,
+    #[arg(conflicts_with_all = ["process", "netns", "container", "time", "before"])]
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureOptions,
+    #[command(flatten)]
+    pub(crate) watch: WatchOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
     /// Print comma-separated values, a row for each of runs (default) or intervals
@@ -188,9 +193,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: Option<CsvRows>,
 }
 
-/// Which connections of a packet capture.
+/// Which connections of a packet capture, or without a file of this host.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Of a capture")]
+#[command(next_help_heading = "Of a capture, or without FILE of this host")]
 pub(crate) struct CaptureOptions {
     /// Those with this port; several as 80,443
     #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
@@ -198,8 +203,8 @@ pub(crate) struct CaptureOptions {
     /// Those of this address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) peer: Option<IpAddr>,
-    /// List all connections, instead of explaining the largest
-    #[arg(long)]
+    /// List all connections of a capture, instead of explaining the largest
+    #[arg(long, requires = "file")]
     pub(crate) flows: bool,
 }
 

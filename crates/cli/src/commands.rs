@@ -26,8 +26,8 @@ use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{
-    analyze, baseline, capacity, compare, connections, experiment, files, gate, host, iperf3, lab, manual, plan,
-    profile, qos, rerun, trace, watch,
+    analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, host,
+    iperf3, lab, manual, plan, profile, qos, rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -208,7 +208,10 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         (_, Some(rows)) => Format::Csv(rows),
         _ => Format::Text,
     };
-    let opened = Opened::new(&args.file).map_err(Failure::usage)?;
+    let Some(file) = &args.file else {
+        return explain::execute(&args, format);
+    };
+    let opened = Opened::new(file).map_err(Failure::usage)?;
     if opened.is_capture() {
         return capture::execute(&args, format, opened);
     }

@@ -45,6 +45,7 @@ mod commands;
 mod compare;
 mod connections;
 mod experiment;
+mod explain;
 mod failure;
 mod files;
 mod gate;

@@ -22,6 +22,7 @@ mod compare;
 mod compare_undone;
 mod connections;
 mod experiment;
+mod explain_connections;
 mod fake_routers;
 mod faults;
 mod foreign;

@@ -29,7 +29,7 @@ pub(crate) struct WhichOptions {
     #[arg(long, value_name = "PEER")]
     pub(crate) peer: Option<String>,
     /// Of the processes of this name, or the one of this number
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(long, visible_alias = "pid", value_name = "NAME|PID")]
     pub(crate) process: Option<String>,
     /// In this network namespace: its name (ip netns) or its file
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "container")]

@@ -71,7 +71,7 @@ fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure
 }
 
 /// What was asked for, in words.
-fn asked(which: &WhichOptions) -> Option<String> {
+pub(crate) fn asked(which: &WhichOptions) -> Option<String> {
     let ports: Vec<String> = which.port.iter().map(ToString::to_string).collect();
     let parts = [
         (!ports.is_empty()).then(|| format!("with port {}", ports.join(" or "))),
@@ -245,7 +245,7 @@ fn sort(connections: &mut [Connection], key: SortKey) {
     }
 }
 
-fn failure(error: ConnectionsError) -> Failure {
+pub(crate) fn failure(error: ConnectionsError) -> Failure {
     run::failure_of(error.category(), anyhow!(error))
 }
 

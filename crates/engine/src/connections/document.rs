@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::time::SystemTime;
 
 use linerate_core::connection::{Connection, ConnectionsDocument, Process, State, Vantage};
-use linerate_core::record::{Caveat, CaveatKind, Environment, TcpEvidence};
+use linerate_core::record::{Caveat, CaveatKind, Environment};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::owner::Owner;
 
 use super::listen::hidden_caveat;
 use super::watch::Seen;
-use super::{ConnectionsError, Watch};
-use crate::measure::tcp_readings::{ReceiverFacts, SenderFacts, TcpReadings};
+use super::{ConnectionsError, Watch, evidence};
 
 impl Watch {
     /// What moved since the watch began, or [began again](Watch::begin_again); the largest rate
@@ -56,7 +55,7 @@ impl Watch {
         }
         connection.ended = seen.has_ended;
         if sent + received > 0 {
-            connection.tcp = seen.evidence(sends, self.began_ns);
+            evidence::fill(&mut connection, seen, &self.facts.sysctls);
         }
         connection
     }
@@ -86,42 +85,6 @@ impl Seen {
                 grown(last.info.bytes_received, first.info.bytes_received),
             )
         })
-    }
-}
-
-impl Seen {
-    /// Of one that moved data, as its sender or as its receiver.
-    fn evidence(&self, sends: bool, began_ns: u64) -> Option<TcpEvidence> {
-        let (first, rest) = self.readings.split_first()?;
-        let last = rest.last()?;
-        let mut readings = TcpReadings::default();
-        readings.begin(Some(first.info));
-        for one in rest {
-            if sends {
-                let at_ns = one.at_ns.saturating_sub(began_ns);
-                readings.sender(at_ns, one.info, Some(one.memory.send_queue));
-            } else {
-                readings.receiver(one.info, Some(one.unread));
-            }
-        }
-        let congestion = self.congestion.clone();
-        if sends {
-            let facts = SenderFacts {
-                congestion,
-                buffer_bytes: last.memory.send_buffer.into(),
-                subflows: self.is_mptcp.then_some(1),
-                ..SenderFacts::default()
-            };
-            return readings
-                .sender_evidence(facts, self.bytes().0)
-                .map(Into::into);
-        }
-        let facts = ReceiverFacts {
-            congestion,
-            buffer_bytes: Some(last.memory.receive_buffer.into()),
-            ..ReceiverFacts::default()
-        };
-        readings.receiver_evidence(facts).map(Into::into)
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) struct Seen {
     pub(crate) remote: SocketAddr,
     pub(crate) state: u8,
     pub(crate) inode: u32,
+    pub(crate) uid: u32,
     pub(crate) is_mptcp: bool,
     pub(crate) congestion: Option<String>,
     /// The first, and all from that on at which something had moved since.
@@ -210,6 +211,7 @@ impl Seen {
             remote: socket.remote,
             state: socket.state,
             inode: socket.inode,
+            uid: socket.uid,
             is_mptcp: socket.is_mptcp,
             congestion: socket.congestion.map(str::to_owned),
             readings: Vec::new(),

@@ -6,7 +6,7 @@ mod exchange;
 pub(crate) mod flow;
 pub(crate) mod half;
 pub(crate) mod live;
-mod meter;
+pub(crate) mod meter;
 pub(crate) mod options;
 mod outcome;
 mod pause;

@@ -1,0 +1,127 @@
+//! `explain --port` as a program: a connection of another process, on paths of the lab.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::process::{Child, Stdio};
+
+use linerate_engine::{LabOptions, LabPath};
+use linerate_testkit::{Need, made_or_skip};
+use serde_json::Value;
+
+use crate::support::{PROGRAM, stderr};
+
+/// A path with a server at its far end.
+struct Path(LabPath);
+
+/// Another process that sends or receives, ended with the test.
+struct Stranger(Child);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Path {
+    fn new(spec: &str) -> Option<Self> {
+        let path = LabPath::build(&spec.parse().unwrap(), None, &LabOptions::default());
+        made_or_skip(Need::Lab, path).map(Self)
+    }
+
+    fn address(&self) -> String {
+        self.0.lab().address("server", None).unwrap().to_string()
+    }
+
+    fn stranger(&self, arguments: &str) -> Stranger {
+        let mut command = self.0.lab().namespace("client").unwrap().command(PROGRAM);
+        command.args(["stream", &self.address(), "--time", "60s", "--quiet"]);
+        command.args(arguments.split_whitespace());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Stranger(command.spawn().unwrap())
+    }
+
+    /// What the client's host has to say of it, once it sends.
+    fn explained(&self, arguments: &str) -> Value {
+        let _stranger = self.stranger(arguments);
+        loop {
+            let mut command = self.0.lab().namespace("client").unwrap().command(PROGRAM);
+            command.args(["explain", "--peer", &self.address(), "--time", "2s"]);
+            command.args(["--json", "--quiet"]).stdin(Stdio::null());
+            let output = command.output().unwrap();
+            if stderr(&output).contains("no TCP connection to") {
+                assert_eq!(output.status.code(), Some(2));
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let largest = &document["connections"][0];
+            let bytes = [&largest["bytes_sent"], &largest["bytes_received"]];
+            // It has only just begun.
+            if bytes.iter().any(|bytes| bytes.as_u64() > Some(200_000)) {
+                return largest.clone();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_holds_another_programs_connection_back_is_named() {
+    let Some(path) = Path::new("rate=100mbit,rtt=20ms") else {
+        return;
+    };
+    for (arguments, cause) in [
+        ("--write-rate 5mbit", "application_send"),
+        ("--send-buffer 32KiB", "send_buffer"),
+        ("--receive-window 48KiB", "receive_window"),
+        ("--pacing 8mbit", "pacing"),
+        ("-R --read-rate 4mbit", "application_receive"),
+    ] {
+        let found = path.explained(arguments);
+        let verdict = &found["verdict"];
+        assert_eq!(verdict["cause"], cause, "{arguments}: {found:#}");
+        let elsewhere = &found["needs_other_end"]["command"];
+        let is_known_here = elsewhere.is_null();
+        assert_eq!(is_known_here, cause != "receive_window", "{elsewhere}");
+        assert_eq!(found["process"]["name"], "linerate");
+    }
+}
+
+#[test]
+fn a_full_link_is_named_at_the_sender_and_never_at_the_receiver() {
+    let Some(path) = Path::new("rate=10mbit,rtt=20ms,queue=128KiB") else {
+        return;
+    };
+    let found = path.explained("");
+    assert_eq!(found["verdict"]["cause"], "path_rate", "{found:#}");
+    let found = path.explained("-R");
+    assert_eq!(found["verdict"]["cause"], "unexplained", "{found:#}");
+    let command = found["needs_other_end"]["command"].as_str().unwrap();
+    assert!(command.starts_with("linerate explain --port "), "{command}");
+}
+
+#[test]
+fn what_is_not_there_is_said_at_once() {
+    for (arguments, words) in [
+        (["--port", "1"], "no TCP connection with port 1"),
+        (["--process", "no such program"], "no process has that name"),
+        (
+            ["--time", "1s"],
+            "explain what? A FILE, or connections by --port",
+        ),
+        (["--time", "1ms"], "500ms to 1h"),
+    ] {
+        let output = std::process::Command::new(PROGRAM)
+            .arg("explain")
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}

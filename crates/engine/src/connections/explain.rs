@@ -1,0 +1,191 @@
+//! A few connections, watched for a while to be explained.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::connection::{Connection, ConnectionsDocument, Vantage};
+use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Status};
+use linerate_sys::proc::threads::{self, ThreadTimes};
+use linerate_sys::thread::SchedTimes;
+
+use super::evidence::waiting_share;
+use super::watch::Seen;
+use super::{ConnectionsError, Selection, Watch};
+use crate::clock::now_ns;
+use crate::measure::meter::Meter;
+use crate::stop::Stop;
+
+/// Watches the connections of a selection for `time`, or until all have ended or `stop` is requested,
+/// and explains each; `None` where there is none.
+///
+/// # Errors
+/// As of [`Watch::open`].
+pub fn explain_connections(
+    selection: &Selection,
+    time: Duration,
+    stop: &Stop,
+) -> Result<Option<ConnectionsDocument>, ConnectionsError> {
+    let mut watch = Watch::open(selection)?;
+    if watch.seen().next().is_none() {
+        return Ok(None);
+    }
+    let mut meter = Meter::new(0);
+    selection.place.run(|| meter.begin(now_ns(), &[]))?;
+    let mut owners = Owners::default();
+    let begin = Instant::now();
+    let mut looks = 0;
+    while !stop.is_requested() && begin.elapsed() < time {
+        looks += 1;
+        let due = (LOOK * looks).min(time);
+        thread::sleep(due.saturating_sub(begin.elapsed()));
+        watch.look()?;
+        let inodes = watch.seen().map(|one| one.inode).collect();
+        watch.find_owners(inodes)?;
+        owners.begin(&watch);
+        if watch.seen().all(|seen| seen.has_ended) {
+            break;
+        }
+    }
+    selection.place.run(|| meter.end(now_ns(), &[]))?;
+    let mut document = watch.document()?;
+    document.explained = true;
+    document.status = Status::new(!stop.is_requested());
+    let host = meter.report(&[]);
+    for connection in &mut document.connections {
+        let is_it = |seen: &&Seen| {
+            seen.local.to_string() == connection.local
+                && seen.remote.to_string() == connection.remote
+        };
+        if let Some(seen) = watch.seen().find(is_it) {
+            connection.end = Some(owners.report(&watch, seen, connection, &host));
+        }
+    }
+    document.caveats.extend(caveats(&document, stop));
+    document.explain();
+    Ok(Some(document))
+}
+
+fn caveats(document: &ConnectionsDocument, stop: &Stop) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    if stop.is_requested() {
+        let message = "it was interrupted: the figures are of a shorter time than asked";
+        caveats.push(Caveat::new(CaveatKind::Partial, message, ""));
+    }
+    let ended = document.connections.iter().filter(|one| one.ended).count();
+    if ended > 0 {
+        let message = format!("{ended} of the connections ended meanwhile: what there is of them");
+        caveats.push(Caveat::new(CaveatKind::Partial, message, ""));
+    }
+    let unknown = |one: &&Connection| {
+        let end = one.end.as_ref();
+        one.bytes() > 0 && end.is_some_and(|end| end.busiest_thread_percent.is_none())
+    };
+    if document.connections.iter().any(|one| unknown(&one)) {
+        let message = "whether the program lacks CPU time is not known: its process is not to be \
+                       seen, and another of the same user is busy";
+        caveats.push(Caveat::new(CaveatKind::NotReadable, message, "run as root"));
+    }
+    caveats
+}
+
+/// Whose threads a connection's are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whose {
+    Process(u32),
+    /// The process is not to be seen: no thread of its user can have done more than the busiest of
+    /// them.
+    User(u32),
+}
+
+impl Whose {
+    fn of(watch: &Watch, seen: &Seen) -> Self {
+        let owner = watch.owner(seen.inode);
+        owner.map_or(Self::User(seen.uid), |owner| Self::Process(owner.pid))
+    }
+
+    fn times(self) -> ThreadTimes {
+        // A process that has ended has no threads any more.
+        match self {
+            Self::Process(pid) => threads::of_process(pid),
+            Self::User(uid) => threads::of_user(uid),
+        }
+        .unwrap_or_default()
+    }
+}
+
+/// CPU time of the threads that own connections, since they were seen first.
+#[derive(Debug, Default)]
+struct Owners(HashMap<Whose, (Instant, ThreadTimes)>);
+
+impl Owners {
+    fn begin(&mut self, watch: &Watch) {
+        for seen in watch.seen().filter(|seen| !seen.has_ended) {
+            let whose = Whose::of(watch, seen);
+            self.0
+                .entry(whose)
+                .or_insert_with(|| (Instant::now(), whose.times()));
+        }
+    }
+
+    fn report(
+        &self,
+        watch: &Watch,
+        seen: &Seen,
+        connection: &Connection,
+        host: &EndReport,
+    ) -> EndReport {
+        let sends = connection.vantage == Vantage::Sender;
+        let micros = |share: f64| (share * connection.seconds * 1e6) as u64;
+        let mut end = EndReport {
+            blocked_us: waiting_share(seen, sends).map(micros),
+            ..host.clone()
+        };
+        let whose = Whose::of(watch, seen);
+        let Some((since, before)) = self.0.get(&whose) else {
+            return end;
+        };
+        let wall = since.elapsed().as_secs_f64();
+        let passed: Vec<SchedTimes> = whose
+            .times()
+            .into_iter()
+            .map(|(tid, now)| now.since(&before.get(&tid).copied().unwrap_or_default()))
+            .collect();
+        let share = |time: Duration| (time.as_secs_f64() / wall).min(1.0);
+        match whose {
+            Whose::Process(_) => {
+                let Some(busiest) = passed
+                    .iter()
+                    .max_by_key(|times| times.on_cpu + times.run_delay)
+                else {
+                    return end;
+                };
+                let total: Duration = passed.iter().map(|times| times.on_cpu).sum();
+                end.cpu_seconds = CpuSeconds {
+                    user: 0.0,
+                    system: total.as_secs_f64() * connection.seconds / wall,
+                };
+                end.run_delay_us = Some(micros(share(busiest.run_delay)));
+                end.busiest_thread_percent = Some(100.0 * share(busiest.on_cpu));
+            }
+            Whose::User(_) => {
+                let most = |pick: fn(&SchedTimes) -> Duration| {
+                    share(passed.iter().map(pick).max().unwrap_or_default())
+                };
+                let [running, delayed] =
+                    [most(|times| times.on_cpu), most(|times| times.run_delay)];
+                if running + delayed < BUSY && delayed < WAITS {
+                    end.run_delay_us = Some(micros(delayed));
+                    end.busiest_thread_percent = Some(100.0 * running);
+                }
+            }
+        }
+        end
+    }
+}
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_millis(50);
+/// Shares of the time below which a thread is not short of CPU, with room for errors.
+const BUSY: f64 = 0.7;
+const WAITS: f64 = 0.1;
