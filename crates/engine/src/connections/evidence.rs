@@ -87,8 +87,10 @@ fn sender_facts(seen: &Seen, last: &Reading, settings: &Settings) -> SenderFacts
 fn is_tuned(buffer: u32, info: &TcpInfo, settings: &Settings) -> bool {
     let [_, default, most] = triple(settings, "net.ipv4.tcp_wmem");
     let segment = info.advmss.max(info.snd_mss) + OPTIONS;
-    let piece = (segment + SEGMENT_OVERHEAD).next_power_of_two() + SK_BUFF;
-    let is_multiple = buffer.is_multiple_of(piece) && buffer / piece >= 2 * INITIAL_WINDOW;
+    let is_multiple = SEGMENT_OVERHEADS.iter().any(|overhead| {
+        let piece = (segment + overhead).next_power_of_two() + SK_BUFF;
+        buffer.is_multiple_of(piece) && buffer / piece >= 2 * INITIAL_WINDOW
+    });
     is_multiple || [default, most].contains(&buffer.into())
 }
 
@@ -217,8 +219,9 @@ const STEP_S: f64 = 0.1;
 const INTERVAL_S: f64 = 1.0;
 /// Timestamps in each segment, bytes.
 const OPTIONS: u32 = 12;
-/// `MAX_TCP_HEADER` and `struct skb_shared_info`, bytes.
-const SEGMENT_OVERHEAD: u32 = 640;
+/// `struct skb_shared_info` and `MAX_TCP_HEADER`, bytes: kernels are built with a short one and with a
+/// long one.
+const SEGMENT_OVERHEADS: [u32; 2] = [576, 640];
 /// `struct sk_buff` with its alignment, bytes.
 const SK_BUFF: u32 = 256;
 /// `TCP_INIT_CWND`, segments.
@@ -241,7 +244,9 @@ mod tests {
         let settings = Settings::new();
         // Read of sockets on Linux 6.18: Ethernet's, loopback's, grown ones, the most.
         for (buffer, mss) in [
+            (46_080, 1448),
             (87_040, 1448),
+            (165_888, 1448),
             (2_626_560, 65_483),
             (348_160, 1448),
             (4_194_304, 1448),

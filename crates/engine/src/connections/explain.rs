@@ -168,16 +168,13 @@ impl Owners {
                 end.run_delay_us = Some(micros(share(busiest.run_delay)));
                 end.busiest_thread_percent = Some(100.0 * share(busiest.on_cpu));
             }
+            Whose::User(_) if passed.iter().any(|times| is_short(times, wall)) => {}
             Whose::User(_) => {
                 let most = |pick: fn(&SchedTimes) -> Duration| {
                     share(passed.iter().map(pick).max().unwrap_or_default())
                 };
-                let [running, delayed] =
-                    [most(|times| times.on_cpu), most(|times| times.run_delay)];
-                if running + delayed < BUSY && delayed < WAITS {
-                    end.run_delay_us = Some(micros(delayed));
-                    end.busiest_thread_percent = Some(100.0 * running);
-                }
+                end.run_delay_us = Some(0);
+                end.busiest_thread_percent = Some(100.0 * most(|times| times.on_cpu));
             }
         }
         end
@@ -186,6 +183,15 @@ impl Owners {
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(50);
-/// Shares of the time below which a thread is not short of CPU, with room for errors.
+
+/// Whether a thread may lack CPU: it wants one most of the time, or has work and waits.
+fn is_short(times: &SchedTimes, wall: f64) -> bool {
+    let running = times.on_cpu.as_secs_f64() / wall;
+    let delayed = times.run_delay.as_secs_f64() / wall;
+    running + delayed >= BUSY || (running >= WORKS && delayed >= WAITS)
+}
+
+/// Shares of the time, with room for errors below what the rules take for a lack.
 const BUSY: f64 = 0.7;
-const WAITS: f64 = 0.1;
+const WORKS: f64 = 0.02;
+const WAITS: f64 = 0.15;
