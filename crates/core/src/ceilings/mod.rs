@@ -60,6 +60,11 @@ pub fn is_held_by_receiver(view: &View<'_>) -> bool {
     causes::is_held_by_receiver(view)
 }
 
+/// Whether that window closes and opens, as behind a reader that is late.
+pub fn is_window_closing(view: &View<'_>) -> bool {
+    causes::is_closing(view)
+}
+
 /// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
 /// that are small for their interface.
 pub fn annotate(record: &mut Record) {

@@ -29,11 +29,25 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     else {
         return;
     };
-    let held = views(&record).iter().any(ceilings::is_held_by_receiver);
-    let verdict = if knows(connection).is_none_or(|known| known.contains(&verdict.cause)) {
+    let views = views(&record);
+    let held = views.iter().any(ceilings::is_held_by_receiver);
+    let closing = views.iter().any(ceilings::is_window_closing);
+    let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
+    let verdict = if closing
+        && ![Cause::ReceiveWindow, Cause::ApplicationReceive].contains(&verdict.cause)
+    {
+        let evidence = "the receiver's window closes and opens: its program or CPU is late, or its \
+                        window is small";
+        unexplained(evidence.to_owned(), verdict)
+    } else if is_known {
         verdict
     } else {
-        unexplained(connection, verdict)
+        let end = match connection.vantage {
+            Vantage::Receiver => "receiver",
+            Vantage::Sender | Vantage::Between => "sender",
+        };
+        let evidence = format!("what holds it back is not known at the {end}'s end");
+        unexplained(evidence, verdict)
     };
     let elsewhere = match connection.vantage {
         Vantage::Receiver => verdict.cause == Cause::Unexplained,
@@ -76,12 +90,7 @@ fn knows(connection: &Connection) -> Option<&'static [Cause]> {
 }
 
 /// What this end has seen, without a cause.
-fn unexplained(connection: &Connection, verdict: Verdict) -> Verdict {
-    let end = match connection.vantage {
-        Vantage::Receiver => "receiver",
-        Vantage::Sender | Vantage::Between => "sender",
-    };
-    let evidence = format!("what holds it back is not known at the {end}'s end");
+fn unexplained(evidence: String, verdict: Verdict) -> Verdict {
     Verdict {
         evidence: vec![evidence],
         runner_up: verdict.runner_up,

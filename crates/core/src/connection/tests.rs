@@ -187,6 +187,21 @@ fn a_window_that_holds_the_sender_is_named_and_asked_for_at_the_other_end() {
 }
 
 #[test]
+fn a_window_that_closes_behind_a_late_reader_is_no_queue_of_the_path() {
+    // Figures of a Python reader of 2 Mbit/s over 33 ms.
+    let (cause, found) = explained(sender(2e6, |tcp, _| {
+        (tcp.rtt_min_us, tcp.rtt_mean_us, tcp.rtt_var_us) = (Some(33_000), 58_000, 5_400);
+        tcp.send_window_bytes = Some(25_600);
+        tcp.send_window_full_share = Some(0.65);
+        tcp.rwnd_limited_us = Some((SECONDS * 0.41e6) as u64);
+        tcp.unacked_bytes = 14_480;
+        tcp.delivery_rate_max_bps = Some(3_000_000);
+    }));
+    assert_eq!(cause, Cause::Unexplained);
+    assert!(found.needs_other_end.is_some());
+}
+
+#[test]
 fn a_reader_that_leaves_data_unread_is_the_receivers_application() {
     let (cause, found) = explained(receiver(4e6, |tcp, end| {
         tcp.unread_bytes = Some(3_000_000);

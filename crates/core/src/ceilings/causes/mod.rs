@@ -15,7 +15,7 @@ mod send_buffer;
 mod startup;
 
 pub(super) use congestion::with_cubic;
-pub(super) use receive_window::is_held_by_receiver;
+pub(super) use receive_window::{is_closing, is_held_by_receiver};
 
 use super::view::View;
 use super::{Cause, Ceiling};

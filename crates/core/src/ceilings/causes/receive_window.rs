@@ -6,6 +6,7 @@ use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
     EXACT_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
+    WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
@@ -109,6 +110,19 @@ fn usable(window: f64, tcp: &TcpSender) -> f64 {
 /// Whether the window is what keeps the sender waiting, whyever it is small.
 pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
     is_held(view).unwrap_or(false)
+}
+
+/// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes behind
+/// a reader that is late, and acknowledgements that come when it reads look like a queue.
+pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
+    let is_open = |flow: &TcpFlow<'_>| {
+        let most = flow
+            .tcp
+            .send_window_bytes
+            .map_or(0.0, |window| window as f64);
+        flow.tcp.unacked_bytes as f64 > WINDOW_USED * most
+    };
+    is_held_by_receiver(view) && !view.tcp.iter().any(is_open)
 }
 
 /// Whether the window is the sender's usual limit; `None` where the kernel does not count.
