@@ -190,15 +190,14 @@ fn a_connection_that_ends_meanwhile_is_there_and_marked() {
     let target = traffic.idle[0].peer_addr().unwrap();
     // Whenever it begins to watch: some of these come and go in its two seconds.
     let mut made = 0;
-    let mut child = Some(child);
-    let output = loop {
+    // Read while it is written: a pipe holds less than a line for each connection.
+    let watched = thread::spawn(move || child.wait_with_output().unwrap());
+    while !watched.is_finished() {
         let stream = traffic.pair.a.namespace.run(|| TcpStream::connect(target));
         drop((stream.unwrap().unwrap(), traffic.listener.accept().unwrap()));
         made += 1;
-        if child.as_mut().unwrap().try_wait().unwrap().is_some() {
-            break child.take().unwrap().wait_with_output().unwrap();
-        }
-    };
+    }
+    let output = watched.join().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = document["connections"].as_array().unwrap();
     let ended = all.iter().filter(|one| one["ended"] == true).count();

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::connection::{Connection, ConnectionsDocument, Vantage};
 use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Status};
-use linerate_sys::proc::threads::{self, ThreadTimes};
-use linerate_sys::thread::SchedTimes;
+use linerate_sys::proc::threads::{self, SchedTimes, ThreadTimes};
 
 use super::evidence::waiting_share;
 use super::watch::Seen;
