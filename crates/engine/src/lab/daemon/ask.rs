@@ -164,8 +164,9 @@ fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
     }
 }
 
-/// How long the process may take to answer, and to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the process may take to answer, and to end: to take namespaces away takes seconds on a
+/// busy host.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// 512 links take a quarter of it, bytes.
 const MAX_ANSWER: usize = 4 << 20;
