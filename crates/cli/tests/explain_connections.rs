@@ -79,28 +79,30 @@ impl Path {
         let mut stranger = self.stranger(arguments);
         loop {
             assert_eq!(stranger.0.try_wait().unwrap(), None, "{arguments}");
-            let mut command = self
-                .path
-                .lab()
-                .namespace("client")
-                .unwrap()
-                .command(PROGRAM);
-            command.args(["explain", "--peer", &self.server(), "--time", "2s"]);
-            command.args(["--json", "--quiet"]).stdin(Stdio::null());
-            let output = command.output().unwrap();
-            if stderr(&output).contains("no TCP connection to") {
-                assert_eq!(output.status.code(), Some(2));
-                continue;
-            }
-            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let largest = &document["connections"][0];
-            let bytes = [&largest["bytes_sent"], &largest["bytes_received"]];
-            // It has only just begun.
-            if bytes.iter().any(|bytes| bytes.as_u64() > Some(200_000)) {
-                return largest.clone();
+            let has_begun = self.largest("500ms").is_some_and(|connection| {
+                let bytes = [&connection["bytes_sent"], &connection["bytes_received"]];
+                bytes.iter().any(|bytes| bytes.as_u64() > Some(50_000))
+            });
+            if has_begun {
+                return self.largest("2s").expect("it goes on");
             }
         }
+    }
+
+    /// The connection with the most bytes in this time, if there is one.
+    fn largest(&self, time: &str) -> Option<Value> {
+        let client = self.path.lab().namespace("client").unwrap();
+        let mut command = client.command(PROGRAM);
+        command.args(["explain", "--peer", &self.server(), "--time", time]);
+        command.args(["--json", "--quiet"]).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        if stderr(&output).contains("no TCP connection to") {
+            assert_eq!(output.status.code(), Some(2));
+            return None;
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        Some(document["connections"][0].clone())
     }
 }
 
