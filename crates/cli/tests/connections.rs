@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, made_or_skip, skip};
@@ -196,6 +197,8 @@ fn a_connection_that_ends_meanwhile_is_there_and_marked() {
         let stream = traffic.pair.a.namespace.run(|| TcpStream::connect(target));
         drop((stream.unwrap().unwrap(), traffic.listener.accept().unwrap()));
         made += 1;
+        // Some thousand are enough to be explained.
+        thread::sleep(Duration::from_millis(1));
     }
     let output = watched.join().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -55,7 +55,7 @@ impl Watch {
         }
         connection.ended = seen.has_ended;
         if sent + received > 0 {
-            evidence::fill(&mut connection, seen, &self.facts.sysctls);
+            evidence::fill(&mut connection, seen, &self.facts.sysctls, self.began_ns);
         }
         connection
     }

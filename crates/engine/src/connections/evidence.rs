@@ -13,12 +13,17 @@ use crate::measure::tcp_readings::{ReceiverFacts, SenderFacts, TcpReadings};
 type Settings = BTreeMap<String, String>;
 
 /// Fills in what the socket's readings tell.
-pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings) {
+pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings, began_ns: u64) {
     let readings = &seen.readings;
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
         return;
     };
     let sends = connection.vantage == Vantage::Sender;
+    let late_s = first.at_ns.saturating_sub(began_ns) as f64 / 1e9;
+    connection.began = late_s > NEW_AFTER_S;
+    if connection.began {
+        connection.seconds -= late_s;
+    }
     if seen.has_ended {
         connection.seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
     }
@@ -214,6 +219,8 @@ impl Moved {
     }
 }
 
+/// What is seen first so long after the first look was not there before.
+const NEW_AFTER_S: f64 = 0.01;
 /// As the sampler of linerate's own runs.
 const STEP_S: f64 = 0.1;
 const INTERVAL_S: f64 = 1.0;

@@ -1,5 +1,6 @@
 //! A few connections, watched for a while to be explained.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ pub fn explain_connections(
         }
     }
     document.caveats.extend(caveats(&document, stop));
+    // What is still there and carried most: the rest of one that was just closed is soon gone.
+    (document.connections).sort_by_key(|one| (one.ended, Reverse(one.bytes())));
     document.explain();
     Ok(Some(document))
 }
