@@ -127,6 +127,7 @@ impl<R> Table<R> {
             shown.retain(|column| column.spare < rank);
         }
         Layout {
+            widths: shown.iter().map(|column| column.width()).collect(),
             gap: if least_width(&shown, 2) > width { 1 } else { 2 },
             left_out: all - shown.len(),
             rows: self.rows.len(),
@@ -169,6 +170,8 @@ impl Column {
 /// A table as it is written.
 pub(super) struct Layout<'a> {
     shown: Vec<&'a Column>,
+    /// Of these, found once: each looks at all rows.
+    widths: Vec<usize>,
     rows: usize,
     gap: usize,
     width: usize,
@@ -201,7 +204,7 @@ impl Layout<'_> {
             if position > 0 {
                 line.push_str(&" ".repeat(self.gap));
             }
-            let (cell, width) = (cell(column), column.width());
+            let (cell, width) = (cell(column), self.widths[position]);
             match column.align {
                 Align::Left if position + 1 == self.shown.len() => return self.hang(line, cell),
                 Align::Left => line.push_str(&format!("{cell:<width$}")),
