@@ -75,25 +75,25 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Answer clients: the endpoint of every test
     Serve(ServeArgs),
-    /// Bulk transfer over TCP, MPTCP or UDP; size sweeps, both directions
+    /// Bulk transfer over TCP, MPTCP or UDP; sweeps, both directions
     Stream(StreamArgs),
-    /// Request and response on open connections: transactions and latency
+    /// Request and response on open connections: rate and latency
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
     /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
-    /// Treatments A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
+    /// A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
-    /// Where the CPU time of a transfer goes, layer by layer, at both ends
+    /// Where a transfer's CPU time goes, layer by layer, at both ends
     Profile(ProfileArgs),
-    /// The route to a host, its delays, and what happens to packets on it
+    /// The route to a host, its delays, what happens to packets on it
     Trace(TraceArgs),
-    /// Every TCP connection of this host, whoever's: rate, RTT, bottleneck
+    /// Every TCP connection of this host: rate, RTT, bottleneck
     Connections(ConnectionsArgs),
-    /// Explain a stored document again, a capture, or other programs' connections
+    /// Explain a document, a capture, or other programs' connections
     Explain(ExplainArgs),
     /// Run again what a stored document says was run
     Rerun(RerunArgs),
@@ -102,7 +102,7 @@ pub(crate) enum Command {
     /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),
-    /// DiffServ policies of this host: check, apply, status, stats, explain
+    /// DiffServ policies here: check, apply, status, stats, explain
     #[command(subcommand)]
     Qos(QosCommand),
     /// Limits and settings of this host: show, set, undo, profile
