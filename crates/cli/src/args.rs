@@ -209,7 +209,7 @@ pub(crate) struct CaptureOptions {
 }
 
 /// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.
-const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\n{subcommands}{after-help}";
+const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n{subcommands}{after-help}";
 /// What comes after the commands.
 const BEGIN: &str = "\
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more

@@ -215,7 +215,8 @@ impl View {
             None => self.table(style),
         };
         frame.render_widget(
-            Line::from(text::connections_headline(&self.page)).bold(),
+            // It is cut at the screen's edge and not wrapped.
+            Line::from(text::connections_headline(&self.page).replace('\u{a0}', " ")).bold(),
             title,
         );
         frame.render_widget(Paragraph::new(lines), table);
