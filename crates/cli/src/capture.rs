@@ -11,6 +11,7 @@ use linerate_core::connection::ConnectionsDocument;
 use linerate_engine::{format_rfc3339, stop_on_signal};
 
 use crate::args::{CaptureOptions, ExplainArgs};
+use crate::connections;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::progress::Progress;
@@ -90,7 +91,7 @@ pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Res
     } = opened;
     let stop = stop_on_signal().map_err(Failure::failed)?;
     let mut progress = Progress::new(format, args.document.quiet);
-    let found = follow(bytes, MOST_CONNECTIONS, |read| {
+    let found = follow(bytes, MAX_CONNECTIONS, |read| {
         let share = size.map_or_else(String::new, |size| {
             format!("{} %, ", read * 100 / size.max(1))
         });
@@ -135,13 +136,9 @@ fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(
 impl CaptureOptions {
     /// In words: `with port 80 or 443`; `None` for all.
     pub(crate) fn asked(&self) -> Option<String> {
-        let ports: Vec<String> = self.port.iter().map(ToString::to_string).collect();
-        let ports = (!ports.is_empty()).then(|| format!("with port {}", ports.join(" or ")));
-        let peer = self.peer.map(|peer| format!("of {peer}"));
-        let parts: Vec<String> = ports.into_iter().chain(peer).collect();
-        (!parts.is_empty()).then(|| parts.join(" and "))
+        connections::in_words(&self.port, [self.peer.map(|peer| format!("of {peer}"))])
     }
 }
 
 /// Connections that are kept at most.
-const MOST_CONNECTIONS: usize = 10_000;
+const MAX_CONNECTIONS: usize = 10_000;

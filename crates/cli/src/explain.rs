@@ -34,9 +34,7 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
     let which = WhichOptions {
         port: args.capture.port.clone(),
         peer: args.capture.peer.map(|peer| peer.to_string()),
-        process: args.watch.process.clone(),
-        netns: args.watch.netns.clone(),
-        container: args.watch.container,
+        owner: args.watch.owner.clone(),
     };
     let Some(asked) = connections::asked(&which) else {
         return Err(Failure::usage(anyhow!(

@@ -18,7 +18,7 @@ pub(crate) struct ConnectionsArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// Which connections of this host, and in which of its network namespaces.
+/// Which connections of this host.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which")]
 pub(crate) struct WhichOptions {
@@ -28,6 +28,13 @@ pub(crate) struct WhichOptions {
     /// To or from this address, network (198.18.0.0/15) or name
     #[arg(long, value_name = "PEER")]
     pub(crate) peer: Option<String>,
+    #[command(flatten)]
+    pub(crate) owner: OwnerOptions,
+}
+
+/// Whose connections, and in which of this host's network namespaces.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OwnerOptions {
     /// Of the processes of this name, or the one of this number
     #[arg(long, visible_alias = "pid", value_name = "NAME|PID")]
     pub(crate) process: Option<String>,

@@ -5,19 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::units::Span;
 
+use super::connections::OwnerOptions;
+
 /// Connections of other programs, which are watched.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Of this host, without FILE")]
 pub(crate) struct WatchOptions {
-    /// Those of the processes of this name, or of the one of this number
-    #[arg(long, visible_alias = "pid", value_name = "NAME|PID")]
-    pub(crate) process: Option<String>,
-    /// In this network namespace: its name (ip netns) or its file
-    #[arg(long, value_name = "NAME|PATH", conflicts_with = "container")]
-    pub(crate) netns: Option<String>,
-    /// In the network namespace of the process PID, such as a container's first
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) container: Option<u32>,
+    #[command(flatten)]
+    pub(crate) owner: OwnerOptions,
     /// How long they are watched, 500ms to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) time: Span,

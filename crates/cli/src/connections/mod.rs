@@ -72,16 +72,21 @@ fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure
 
 /// What was asked for, in words.
 pub(crate) fn asked(which: &WhichOptions) -> Option<String> {
-    let ports: Vec<String> = which.port.iter().map(ToString::to_string).collect();
-    let parts = [
-        (!ports.is_empty()).then(|| format!("with port {}", ports.join(" or "))),
-        which.peer.as_ref().map(|peer| format!("to {peer}")),
-        which
-            .process
-            .as_ref()
-            .map(|name| format!("of process {name}")),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let peer = which.peer.as_ref().map(|peer| format!("to {peer}"));
+    let process = which.owner.process.as_ref();
+    let process = process.map(|name| format!("of process {name}"));
+    in_words(&which.port, [peer, process])
+}
+
+/// With one of these ports, and all that the other words say; `None` for all connections.
+pub(crate) fn in_words<const N: usize>(
+    ports: &[u16],
+    others: [Option<String>; N],
+) -> Option<String> {
+    let numbers: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    let ports = (!ports.is_empty()).then(|| format!("with port {}", numbers.join(" or ")));
+    let parts = ports.into_iter().chain(others.into_iter().flatten());
+    let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
@@ -105,9 +110,9 @@ pub(crate) fn which(options: &WhichOptions) -> anyhow::Result<Selection> {
     Ok(Selection {
         ports: options.port.clone(),
         peers: options.peer.as_deref().map_or(Ok(Vec::new()), peers)?,
-        process: options.process.clone(),
+        process: options.owner.process.clone(),
         states: None,
-        place: match (&options.netns, options.container) {
+        place: match (&options.owner.netns, options.owner.container) {
             (Some(name), _) => Place::Named(name.clone()),
             (None, Some(pid)) => Place::OfProcess(pid),
             (None, None) => Place::Here,
