@@ -73,9 +73,7 @@ impl Site {
 
     /// Writes what the path was and did into each record, and what its emulator spoiled.
     pub(crate) fn describe(&self, document: &mut dyn Document) {
-        for (environment, caveats) in document.environments_mut() {
-            self.path().describe(environment, caveats);
-        }
+        self.path().describe(document.environments_mut());
         // Once more: the remedies are to name the path, not a host that is gone with it.
         document.annotate();
     }

@@ -176,7 +176,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
 #[test]
 fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
     for (from, to, place) in [
-        ("time = \"300ms\"", "tmie = \"300ms\"", "line 10, column 1"),
+        ("time = \"800ms\"", "tmie = \"300ms\"", "line 10, column 1"),
         (
             "of = { pacing = \"fast\" }",
             "of = { pace = \"fast\" }",

@@ -230,14 +230,16 @@ impl Course {
         rows
     }
 
-    /// The rows of what is left at the end, unless that is next to nothing.
+    /// The rows of what is left at the end, unless that is next to nothing: too short, or the wait
+    /// for the other end after the last byte.
     pub(super) fn rest(&mut self, at_s: f64, flows: &[LiveFlow]) -> Option<Vec<Row>> {
         if let Some(rows) = self.look(at_s, flows) {
             return Some(rows);
         }
         let (from_s, _) = self.from.as_ref()?;
         let is_worth_it = at_s - from_s > 0.1 * self.width_s;
-        is_worth_it.then(|| self.rows(at_s, flows)).flatten()
+        let rows = is_worth_it.then(|| self.rows(at_s, flows)).flatten()?;
+        rows.iter().any(|row| row.bytes > 0).then_some(rows)
     }
 
     fn rows(&self, at_s: f64, flows: &[LiveFlow]) -> Option<Vec<Row>> {

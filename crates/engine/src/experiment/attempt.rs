@@ -105,7 +105,7 @@ fn on_path(
 ) -> Result<Record, ExperimentError> {
     path.enter()?;
     let mut record = exchange(&path.target(), test, &cell.treatments, stop, observer)?;
-    path.describe(&mut record.environment, &mut record.caveats);
+    path.describe([(&mut record.environment, &mut record.caveats)]);
     // Once more: the remedies are to name the path, not a host that is gone with it.
     ceilings::annotate(&mut record);
     Ok(record)

@@ -132,10 +132,17 @@ impl LabPath {
         }
     }
 
-    /// Writes what the path was and did into a document, and what its emulator spoiled.
-    pub fn describe(&self, environment: &mut Environment, caveats: &mut Vec<Caveat>) {
-        environment.lab = Some(self.facts());
-        caveats.extend(self.caveats());
+    /// Writes what the path was and did into records, and what its emulator spoiled. It is read once, so
+    /// that all records of a document say the same.
+    pub fn describe<'a>(
+        &self,
+        records: impl IntoIterator<Item = (&'a mut Environment, &'a mut Vec<Caveat>)>,
+    ) {
+        let (facts, spoiled) = (self.facts(), self.caveats());
+        for (environment, caveats) in records {
+            environment.lab = Some(facts.clone());
+            caveats.extend(spoiled.iter().cloned());
+        }
     }
 
     /// What the emulator itself spoiled: one that falls behind lies.

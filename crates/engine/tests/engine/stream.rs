@@ -132,6 +132,8 @@ fn a_receive_window_is_what_the_sender_sees() {
 fn mptcp_carries_a_stream_and_says_so() {
     let record = run(&Test {
         protocol: Protocol::Mptcp,
+        extent: Extent::Bytes(ByteCount(1_000_000)),
+        warm_up: Span(Duration::ZERO),
         ..stream()
     });
     let tcp = record.tcp_sender().unwrap();
@@ -143,5 +145,5 @@ fn mptcp_carries_a_stream_and_says_so() {
         return;
     }
     assert_eq!(tcp.mptcp_fallback, Some(false));
-    assert!(record.bytes() > 0);
+    assert_eq!(record.bytes(), 1_000_000);
 }

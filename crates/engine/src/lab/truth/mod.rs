@@ -145,7 +145,7 @@ fn in_lab(
     let around = around::make(path.lab(), scenario)?;
     let mut record = client.run(|| run(&path))??;
     drop(around);
-    path.describe(&mut record.environment, &mut record.caveats);
+    path.describe([(&mut record.environment, &mut record.caveats)]);
     record.caveats.extend(
         [&server, &client]
             .into_iter()
