@@ -5,13 +5,13 @@
 //! not: idle threads, a congestion window that nobody filled, a queue's delivery rate, the buffers
 //! of slow start, the CPU time of small segments.
 
-use super::causes::with_cubic;
+use super::causes::{full_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::remedy::better_congestion_control;
 use super::signals::{ThreadTime, positive};
 use super::small_segments::full_segment;
 use super::text::bps;
-use super::thresholds::{MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES};
+use super::thresholds::{MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
 use super::view::View;
 use super::{Cause, Ceiling};
 use crate::plan::{Protocol, Traffic};
@@ -28,17 +28,6 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// What a remedy has to let through, bits/s: of what tuning alone bounds no more than anybody
-    /// can look forward to.
-    pub(super) fn target_bps(&self, measured_bps: f64) -> f64 {
-        match self.cause {
-            Cause::ReceiveWindow | Cause::SendBuffer => {
-                self.limit_bps.min(PREDICTED_TIMES * measured_bps)
-            }
-            _ => self.limit_bps,
-        }
-    }
-
     /// In words, where it is no promise.
     pub(super) fn at_most(&self) -> Option<String> {
         (!self.is_promised).then(|| {
@@ -83,8 +72,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
     Some(Next {
         cause,
         limit_bps,
-        is_promised: limit_bps <= PREDICTED_TIMES * view.throughput_bps
-            && cpus_carry(lifted, ceilings, limit_bps),
+        is_promised: cpus_carry(view, lifted, ceilings, limit_bps),
     })
 }
 
@@ -106,8 +94,12 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
     }
 }
 
-/// The ceiling after the remedy: larger segments have a larger share of a link.
+/// The ceiling after the remedy: larger segments have a larger share of a link, and nothing waits in
+/// a send buffer for the pace that another cause had kept low.
 fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
+    if ceiling.cause == Cause::SendBuffer {
+        return full_buffers_bps(view).unwrap_or(ceiling.limit_bps);
+    }
     let grown = || {
         let share = ceiling.inputs.get("payload_share")?;
         let framing = if ceiling.inputs.contains_key("train_link_bps") {
@@ -166,10 +158,16 @@ fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
 }
 
 /// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy
-/// for the CPU itself saves nobody has seen.
-fn cpus_carry(lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
+/// for the CPU itself saves nobody has seen. Far off only what both ends' threads took in a run that
+/// one figure held tells.
+fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
     let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
     let is_known = lifted == Cause::SegmentSize || ceilings.iter().all(reached);
-    is_known && !of_cpu(lifted)
+    let times = limit_bps / view.throughput_bps;
+    let carries =
+        |thread: Option<ThreadTime>| thread.is_some_and(|time| time.running * times <= THREAD_FULL);
+    let is_figure = [Cause::ReceiveWindow, Cause::SendBuffer, Cause::Pacing].contains(&lifted);
+    let far = || is_figure && carries(view.writer()) && carries(view.reader());
+    is_known && !of_cpu(lifted) && (times <= PREDICTED_TIMES || far())
 }

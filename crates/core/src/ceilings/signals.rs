@@ -6,10 +6,10 @@ use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, EVEN, EVENTS_SATURATED,
-    EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, POLICER_TRAIN,
-    QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION,
-    STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, EVEN,
+    EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR,
+    POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW,
+    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -291,9 +291,13 @@ impl View<'_> {
     }
 
     /// A queue that is never empty behind something that keeps its rate: a link, however late the
-    /// hosts' threads get their CPUs.
+    /// hosts' threads get their CPUs. A connection that has nothing on its way for most of the time
+    /// leaves no queue.
     pub(super) fn is_shaped(&self) -> bool {
         let queue = |i: Inflation| i.ratio >= QUEUE_INFLATION && i.delay_us >= QUEUE_DELAY_US;
+        if self.busy().is_some_and(|share| share < USUAL_STATE) {
+            return false;
+        }
         let network = self
             .network_share()
             .is_none_or(|share| share >= USUAL_STATE);
@@ -343,6 +347,15 @@ impl View<'_> {
             .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION));
         let holds_segments = self.queued_segments().is_none_or(|n| n >= QUEUE_SEGMENTS);
         marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
+    }
+
+    /// A queue of several segments stands that is longer than a host's wake-ups delay: a policer has
+    /// none, whatever is lost.
+    pub(super) fn holds_queue(&self) -> bool {
+        let is_long =
+            |i: Inflation| i.is_queue(SHORT_QUEUE_INFLATION) && i.delay_us >= BBR_QUEUE_DELAY_US;
+        let holds_segments = self.queued_segments().is_some_and(|n| n >= QUEUE_SEGMENTS);
+        self.inflation().is_some_and(is_long) && holds_segments
     }
 
     /// Share of the datagrams sent that the path lost; `None` without UDP, and where the receiver

@@ -43,6 +43,10 @@ pub(super) const PARTLY_UNSENT: f64 = 0.5;
 pub(super) const WINDOW_FULL: f64 = 0.4;
 /// Share of the busy time that the kernel must count for the window all the same.
 pub(super) const WINDOW_COUNTED: f64 = 0.25;
+/// Share of the readings in which the window was full from which on it always is, and the share of
+/// the busy time that the kernel then counts at least (BBR at a twentieth of a path: 90 % and 24 %).
+pub(super) const WINDOW_ALWAYS_FULL: f64 = 0.8;
+pub(super) const WINDOW_SEEN: f64 = 0.05;
 /// Current over maximal pacing rate from which on the maximum holds: they read equal.
 pub(super) const PACED: f64 = 0.95;
 
@@ -105,6 +109,9 @@ pub(super) const BBR_PACE_REACHED: f64 = 0.85;
 pub(super) const BBR_INFLATION: f64 = 1.05;
 /// The same of a queue too short to hold what it probes with, which loses as much as a policer.
 pub(super) const BBR_QUEUE_INFLATION: f64 = 1.3;
+/// Delay of such a queue at least, µs: 2.5 ms and more behind links, up to 1.9 ms and 5 ms of less
+/// than four segments at policers.
+pub(super) const BBR_QUEUE_DELAY_US: f64 = 2000.0;
 /// Readings with losses over all, beyond which events of their own cannot be told from each other.
 pub(super) const EVENTS_SATURATED: f64 = 0.8;
 /// Deviation over mean of the intervals' rates: a token bucket's long-run rate is steady, but for
@@ -193,8 +200,8 @@ pub(super) const SEGMENT_SMALL: f64 = 0.85;
 /// A limit of less than this share of what was measured is not known well enough to be what comes
 /// next.
 pub(super) const MIN_NEXT: f64 = 0.9;
-/// Rates up to so many times the measured one are predicted: further off nobody has seen what a
-/// byte costs the hosts' CPUs, nor what tuning and congestion control come to.
+/// Rates up to so many times the measured one are predicted whatever was the cause: further off nobody
+/// has seen what a byte costs the hosts' CPUs.
 pub(super) const PREDICTED_TIMES: f64 = 10.0;
 /// Bytes of payload that cost a host's CPU as much as a packet does by itself, without segmentation
 /// offload.

@@ -167,7 +167,7 @@ fn verdict(
     let measured = view.throughput_bps;
     let next = prediction::next(view, ceiling, ceilings);
     let target = prediction::known_rate(view, ceiling, ceilings).unwrap_or_else(|| {
-        let next = next.as_ref().map(|next| next.target_bps(measured));
+        let next = next.as_ref().map(|next| next.limit_bps);
         next.unwrap_or(UNKNOWN_NEXT * measured)
     });
     let mut evidence = candidate

@@ -172,6 +172,22 @@ pub struct PathTrain {
     pub dispersion_us: f64,
 }
 
+impl PathTrain {
+    /// The middle one of several, if most of them found what it did: a host that is busy spreads a
+    /// train or hands it over at once, each time otherwise.
+    pub fn agreed(trains: &[Self]) -> Option<Self> {
+        let mut sorted = trains.to_vec();
+        sorted.sort_by(|a, b| a.link_bps.total_cmp(&b.link_bps));
+        let middle = *sorted.get(sorted.len() / 2)?;
+        let is_near = |train: &&Self| (train.link_bps / middle.link_bps - 1.0).abs() <= AGREED;
+        let near = sorted.iter().filter(is_near).count();
+        (near >= 2 && 2 * near > sorted.len()).then_some(middle)
+    }
+}
+
+/// Difference of the rates that two trains found, as a share of one, up to which they agree.
+const AGREED: f64 = 0.1;
+
 /// One flow.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -394,4 +410,36 @@ pub struct HiddenFault {
     pub description: String,
     /// Whether the check's verdict of that direction is the right one.
     pub found: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed(rates: &[f64]) -> Option<f64> {
+        let train = |link_bps: &f64| PathTrain {
+            link_bps: *link_bps,
+            datagrams: 80,
+            datagram_bytes: 1472,
+            dispersion_us: 10_000.0,
+        };
+        let trains: Vec<PathTrain> = rates.iter().map(train).collect();
+        PathTrain::agreed(&trains).map(|train| train.link_bps)
+    }
+
+    #[test]
+    fn trains_tell_a_link_where_most_of_them_find_the_same() {
+        assert_eq!(agreed(&[99e6, 100e6]), Some(100e6));
+        assert_eq!(agreed(&[99e6, 11.7e9, 100e6]), Some(100e6));
+        assert_eq!(agreed(&[392e6, 100e6, 390e6, 150e6, 391e6]), Some(390e6));
+        for at_odds in [
+            &[][..],
+            &[99e6],
+            &[99e6, 150e6],
+            &[99e6, 150e6, 392e6],
+            &[99e6, 101e6, 150e6, 392e6],
+        ] {
+            assert_eq!(agreed(at_odds), None, "{at_odds:?}");
+        }
+    }
 }

@@ -197,11 +197,13 @@ impl Scenario {
             .as_ref()
             .map(|line| path(line, conditions.direction));
         let (client, server) = hosts(conditions);
+        // Datagrams at a set rate are what was asked for.
+        let is_as_asked = cause == Cause::ApplicationSend && conditions.is_udp;
         Self {
             number,
             family: super::OLD.to_owned(),
             cause,
-            accepted: Vec::new(),
+            accepted: Vec::from_iter(is_as_asked.then_some(Cause::AsAsked)),
             limit_bps: Some(limit_bps),
             is_border: rivals
                 .iter()

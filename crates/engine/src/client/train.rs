@@ -26,6 +26,8 @@ const DISPERSION: Duration = Duration::from_millis(10);
 /// So many of these, of which the middle one counts: a host that is busy with something else holds
 /// a train up, or hands over many of its datagrams at once.
 const TRAINS: usize = 3;
+/// So many where those do not agree.
+const MOST_TRAINS: usize = 5;
 /// No further one begins after this time: each takes some round trips.
 const REPEATED: Duration = Duration::from_secs(1);
 /// Longest time for all, session and all.
@@ -36,8 +38,8 @@ const ETHERNET_BYTES: f64 = 14.0;
 /// Where the path's MTU is not known, bytes: what IPv6 asks of every link.
 const SMALLEST_MTU: u32 = 1280;
 
-/// Sends trains to `target` or has them sent from there. `None` if none arrived: UDP does not get
-/// through, the endpoint allows no more clients, or `stop` was requested.
+/// Sends trains to `target` or has them sent from there. `None` if none arrived (UDP does not get
+/// through, the endpoint allows no more clients, `stop` was requested), and if they do not agree.
 pub(crate) fn measure(
     target: &Target,
     direction: Direction,
@@ -69,20 +71,24 @@ fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Opti
     };
     let first = train(FIRST)?;
     let more = DISPERSION.as_secs_f64() * 1e6 / first.dispersion_us.max(1.0) * FIRST as f64;
-    let wanted = (more as u64).min(MAX_TRAIN);
-    if wanted <= FIRST {
-        return Some(first);
-    }
+    let wanted = (more as u64).clamp(FIRST, MAX_TRAIN);
     let until = Instant::now() + REPEATED;
-    let mut trains = Vec::new();
-    while trains.is_empty() || (trains.len() < TRAINS && Instant::now() < until) {
+    let mut trains = Vec::from_iter((wanted == FIRST).then_some(first));
+    let most = |agree: bool| if agree { TRAINS } else { MOST_TRAINS };
+    while trains.is_empty() || Instant::now() < until {
+        if trains.len() >= most(PathTrain::agreed(&trains).is_some()) {
+            break;
+        }
         let Some(found) = train(wanted) else {
             break;
         };
         trains.push(found);
     }
-    trains.sort_by(|a, b| a.link_bps.total_cmp(&b.link_bps));
-    trains.get(trains.len() / 2).copied()
+    // On a long path there is time for one alone, which the short one has to confirm.
+    if wanted > FIRST && trains.len() == 1 {
+        trains.push(first);
+    }
+    PathTrain::agreed(&trains)
 }
 
 /// Datagrams that fill a packet.

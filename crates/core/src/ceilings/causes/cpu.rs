@@ -4,9 +4,9 @@ use super::super::formulas::service_demand_bps;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE,
-    HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP,
-    SOFTIRQ_FULL_PERCENT, USUAL_STATE, WRITER_WAITS,
+    CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_CONTENDED, CPU_TAKEN, DATAGRAMS_LOST,
+    EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS,
+    QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
@@ -60,13 +60,21 @@ impl Chain {
         let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
             ends.iter().map(|(end, time)| pick(end, *time)).sum()
         };
-        let usable = flows.min(f64::from(ends[0].0.cpus.max(1)));
+        // What is idle while threads wait for a CPU is not theirs to use.
+        let contended = ends.iter().any(|(_, time)| time.delayed >= CPU_CONTENDED);
+        let busy = ends[0].0.host_cpu_percent.filter(|_| contended);
+        let cpus = f64::from(ends[0].0.cpus.max(1)) * busy.map_or(1.0, |percent| percent / 100.0);
+        let usable = flows.min(cpus.max(1.0));
         let chain = Self {
             had: sum(&|end, _| had(end)),
             wanted: sum(&|end, time| had(end) + time.delayed * flows),
             usable,
         };
         (view.has_one_kernel() && !view.is_both()).then_some(chain)
+    }
+
+    fn wants_all(&self) -> bool {
+        self.wanted >= CHAIN_FULL * self.usable
     }
 }
 
@@ -87,7 +95,7 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn host_signs(view: &View<'_>) -> Option<Signs> {
     let chain = Chain::of(view)?;
     let end = view.sender()?;
-    let full = chain.wanted >= CHAIN_FULL * chain.usable && chain.had >= CHAIN_RUNS * chain.usable;
+    let full = chain.wants_all() && chain.had >= CHAIN_RUNS * chain.usable;
     let asked = view
         .asked_share()
         .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
@@ -129,6 +137,20 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
             Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
                 .input("throughput_bps", Some(view.throughput_bps))
                 .input("softirq_core_share", Some(share))
+                .dependent(),
+        );
+    }
+    // The threads of one flow run by turns: a reader whose CPU others have keeps the writer waiting,
+    // and together they have all that there is for them.
+    let is_starved = starved(view.reader()?, view.writer()) && view.flow_count() == 1;
+    let turns = Chain::of(view).filter(|chain| is_starved && chain.wants_all());
+    if let Some(chain) = turns {
+        let share = (chain.wanted / chain.usable).min(1.0);
+        let formula = "rate ÷ share of a CPU that both ends' threads took or waited for";
+        return Some(
+            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
+                .input("throughput_bps", Some(view.throughput_bps))
+                .input("cpu_share", Some(share))
                 .dependent(),
         );
     }

@@ -174,7 +174,8 @@ fn train_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly
-/// a queue: its plateau, with loss that it may take for noise, is the rate that it found.
+/// a queue: its plateau, with loss that it may take for noise, is the rate that it found, and so it is
+/// with any loss at a queue too short for what it keeps in flight.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
     if !view.udp.is_empty() {
         return datagram_signs(view);
@@ -187,7 +188,8 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
     let policed = policer::signs(view).is_some_and(|signs| signs.hold);
     let bbr = view.ignores_loss() && view.keeps_its_pace();
-    let found = network && plateau && bbr && view.loss_is_noise() && !policed;
+    let found = plateau && bbr && (view.loss_is_noise() || view.holds_queue());
+    let found = found && network && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
     Signs::new(
         inflation.is_queue(QUEUE_INFLATION) || short || found || view.is_shaped(),

@@ -83,7 +83,8 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
 fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     let inflation = view.inflation().map_or(1.0, |inflation| inflation.ratio);
     let several = view.recoveries().is_none_or(|n| n >= POLICER_EVENTS_BBR);
-    let open = loss >= POLICER_LOSS_BBR && inflation < BBR_QUEUE_INFLATION && several;
+    let no_queue = inflation < BBR_QUEUE_INFLATION && !view.holds_queue();
+    let open = loss >= POLICER_LOSS_BBR && no_queue && several;
     let found_out = loss >= POLICER_LOSS_BBR_FOUND && inflation < BBR_INFLATION;
     (open || found_out) && view.keeps_its_pace()
 }

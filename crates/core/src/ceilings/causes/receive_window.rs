@@ -5,8 +5,8 @@ use super::super::remedy::{buffer, buffer_for, host, setting, setting_of, sysctl
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    EXACT_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
-    WINDOW_USED,
+    EXACT_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE,
+    WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL, WINDOW_SEEN, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
@@ -125,12 +125,19 @@ pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
     is_held_by_receiver(view) && !view.tcp.iter().any(is_open)
 }
 
-/// Whether the window is the sender's usual limit; `None` where the kernel does not count.
+/// Whether the window is the sender's usual limit; `None` where the kernel does not count. It counts
+/// no time in which a pace keeps the sender from the window's end (`tcp_write_xmit` asks
+/// `tcp_pacing_check` first): a window that is as good as always full with no queue behind it is the
+/// limit all the same.
 fn is_held(view: &View<'_>) -> Option<bool> {
     let share = view.rwnd_share()?;
-    let full = view.mean(|tcp| tcp.send_window_full_share);
-    let is_full = full.is_some_and(|full| full >= WINDOW_FULL);
-    Some(share >= USUAL_STATE || (share >= WINDOW_COUNTED && is_full))
+    let full = view.mean(|tcp| tcp.send_window_full_share).unwrap_or(0.0);
+    let queue = view
+        .inflation()
+        .is_none_or(|inflation| inflation.is_queue(SHORT_QUEUE_INFLATION));
+    let always = full >= WINDOW_ALWAYS_FULL && share >= WINDOW_SEEN && !queue;
+    let paced = full >= WINDOW_FULL && share >= WINDOW_COUNTED;
+    Some(share >= USUAL_STATE || paced || always)
 }
 
 /// A window larger than the path holds only makes a queue: then the path is the limit.

@@ -46,6 +46,16 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
+/// What the buffers let through once nothing else keeps the rate low: their pieces are large then, and
+/// none of them waits for a pace.
+pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
+    let share = measured_share(view).unwrap_or(0.0).max(payload_share(view));
+    view.sum(|flow| {
+        let memory = buffer(view, flow.tcp)? * fill(flow.tcp) * share;
+        Some(window_bps(memory, rtt_s(flow.tcp)?))
+    })
+}
+
 /// How long what is written waits for the pace of a sender that keeps one, seconds.
 fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
     let pace = tcp.pacing_rate_bps.filter(|_| is_bbr(tcp));

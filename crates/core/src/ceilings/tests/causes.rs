@@ -308,6 +308,22 @@ fn a_buffer_that_leaks_is_no_ceiling() {
     );
 }
 
+/// As it was measured over 40 ms: the pace took three quarters of the time that the window held.
+#[test]
+fn a_window_that_is_always_full_holds_a_sender_with_a_pace_too() {
+    let mut scene = small_window();
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    flow.send_window_full_share = Some(0.9);
+    flow.rwnd_limited_us = Some(400_000);
+    scene.is(Cause::ReceiveWindow);
+    // Behind a queue it is the path that gives no more.
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us) = (Some(17_000), 20_300);
+    let found = scene.explain().verdict.cause;
+    assert_ne!(found, Cause::ReceiveWindow);
+}
+
 #[test]
 fn bbr_tells_of_its_send_buffer_itself() {
     let mut scene = small_buffer();
@@ -364,6 +380,26 @@ fn bbr_at_a_bottleneck_leaves_a_short_queue() {
     let flow = scene.flow();
     flow.retransmitted_segments = 800;
     flow.loss_events = 40;
+    scene.is(Cause::Policer);
+}
+
+/// As it was measured at a TBF, with a full way back: a policer delays nothing.
+#[test]
+fn a_queue_that_bbr_overflows_all_the_time_is_the_paths() {
+    let mut scene = tcp(5.56e6);
+    scene.variation = 0.05;
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(113_805), 142_764, 191);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (168_504, 94_248);
+    (flow.retransmitted_segments, flow.loss_events) = (282, 10);
+    flow.data_segments_out = Some(2_100);
+    flow.delivery_rate_max_bps = Some(5_452_600);
+    flow.pacing_rate_bps = Some(5_351_792);
+    scene.is(Cause::PathRate);
+    // Less than a queue of segments, and as much loss.
+    let flow = scene.flow();
+    (flow.rtt_mean_us, flow.rtt_var_us) = (115_500, 100);
     scene.is(Cause::Policer);
 }
 

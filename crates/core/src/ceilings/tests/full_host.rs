@@ -161,3 +161,18 @@ fn a_reader_with_little_to_read_keeps_up_however_long_it_waits_for_a_cpu() {
     scene.receiver = contended(0.013, 0.51);
     assert_ne!(scene.explain().verdict.cause, Cause::CpuReceive);
 }
+
+/// As it was measured: all threads of both ends were kept on one of two CPUs, the other was idle.
+#[test]
+fn threads_that_wait_beside_an_idle_cpu_have_all_that_they_may_use() {
+    let end = |system: f64, running: f64, delayed: f64| EndReport {
+        host_cpu_percent: Some(50.0),
+        cpu_seconds: CpuSeconds { user: 0.0, system },
+        ..contended(running, delayed)
+    };
+    let ends = (end(2.53, 0.042, 0.65), end(1.27, 0.025, 0.4));
+    let mut record = full(ends.0, ends.1).times(16).record();
+    record.environment.shared_kernel = true;
+    let verdict = explain(&record).remove(0).verdict;
+    assert_eq!(verdict.cause, Cause::CpuHost, "{verdict:?}");
+}

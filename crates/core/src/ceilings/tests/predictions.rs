@@ -81,8 +81,14 @@ fn beside_a_queue_the_train_tells_the_link() {
 
 #[test]
 fn no_further_than_hosts_are_known() {
-    let found = behind_link(&small_window(), 400e6);
-    at_most(&found, "path rate lets no more than 383 Mbit/s through");
+    // Thirteen times the rate took two or three per cent of a CPU each.
+    promises(
+        &behind_link(&small_window(), 400e6),
+        Cause::PathRate,
+        400e6 * SHARE,
+    );
+    let found = behind_link(&small_window(), 1.2e9);
+    at_most(&found, "path rate lets no more than 1.15 Gbit/s through");
     assert!(
         found.command().contains("--receive-window"),
         "{}",
@@ -95,6 +101,27 @@ fn no_further_than_hosts_are_known() {
     at_most(&behind_link(&busy, 120e6), "path rate");
     // A train that left no faster than it arrived is the sender's own.
     at_most(&behind_link(&small_window(), 9e9), "send buffer");
+}
+
+/// 150 KB waited for BBR's pace at the small window, 39 ms: what the buffer carries is not that.
+#[test]
+fn a_send_buffer_waits_for_no_pace_that_the_window_had_kept_low() {
+    let mut scene = small_window();
+    let wmem = "net.ipv4.tcp_wmem".to_owned();
+    (scene.sender_host.sysctls).insert(wmem, "4096 16384 300000".into());
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    flow.send_buffer_bytes = 300_000;
+    flow.pacing_rate_bps = Some(31_000_000);
+    flow.notsent_bytes = Some(150_000);
+    flow.send_queue_memory_bytes = Some(250_000);
+    let share = 65_536.0 / (65_536.0 + 1_280.0);
+    let bps = 300_000.0 * 5.0 / 6.0 * share * 8.0 / 0.0203;
+    promises(
+        &scene.is(Cause::ReceiveWindow).verdict,
+        Cause::SendBuffer,
+        bps,
+    );
 }
 
 /// 1 Gbit/s over 40 ms with a `tcp_rmem` of 256 KiB: the send buffer comes next, and is no reason
