@@ -46,12 +46,18 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// What the buffers let through once nothing else keeps the rate low: their pieces are large then, and
-/// none of them waits for a pace.
+/// What the buffers let through once nothing else keeps the rate low: their pieces are large then. A
+/// writer that is woken at two thirds of the buffer leaves a paced sender no more than that in flight;
+/// what it fills up then waits for the pace.
 pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
     let share = measured_share(view).unwrap_or(0.0).max(payload_share(view));
     view.sum(|flow| {
-        let memory = buffer(view, flow.tcp)? * fill(flow.tcp) * share;
+        let paced = if is_bbr(flow.tcp) {
+            WOKEN_AT / MEAN_FILL
+        } else {
+            1.0
+        };
+        let memory = buffer(view, flow.tcp)? * fill(flow.tcp) * paced * share;
         Some(window_bps(memory, rtt_s(flow.tcp)?))
     })
 }
@@ -208,6 +214,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
 /// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is
 /// queued.
 const MEAN_FILL: f64 = 5.0 / 6.0;
+const WOKEN_AT: f64 = 2.0 / 3.0;
 /// Memory by which a queue overshoots a small buffer, bytes: 279 KB in one of 68 KB, with writes of
 /// 256 KiB.
 const OVERSHOOT: f64 = 262_144.0;

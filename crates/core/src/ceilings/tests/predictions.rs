@@ -116,7 +116,7 @@ fn a_send_buffer_waits_for_no_pace_that_the_window_had_kept_low() {
     flow.notsent_bytes = Some(150_000);
     flow.send_queue_memory_bytes = Some(250_000);
     let share = 65_536.0 / (65_536.0 + 1_280.0);
-    let bps = 300_000.0 * 5.0 / 6.0 * share * 8.0 / 0.0203;
+    let bps = 300_000.0 * 2.0 / 3.0 * share * 8.0 / 0.0203;
     promises(
         &scene.is(Cause::ReceiveWindow).verdict,
         Cause::SendBuffer,
