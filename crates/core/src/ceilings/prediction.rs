@@ -5,14 +5,14 @@
 //! not: idle threads, a congestion window that nobody filled, a queue's delivery rate, the buffers
 //! of slow start, the CPU time of small segments.
 
-use super::causes::{full_buffers_bps, with_cubic};
+use super::causes::{full_buffers_bps, whole_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::remedy::better_congestion_control;
 use super::signals::{ThreadTime, positive};
 use super::small_segments::full_segment;
 use super::text::bps;
 use super::thresholds::{MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
-use super::view::View;
+use super::view::{TcpFlow, View};
 use super::{Cause, Ceiling};
 use crate::plan::{Protocol, Traffic};
 use crate::units::BitRate;
@@ -28,6 +28,23 @@ pub(super) struct Next {
 }
 
 impl Next {
+    /// What a remedy has to let through, bits/s. The most that tuning may grow a buffer to costs nothing
+    /// before it is used; what an application fixes is not made larger than anybody can look forward
+    /// to.
+    pub(super) fn target_bps(&self, view: &View<'_>, lifted: Cause) -> f64 {
+        let is_fixed = match lifted {
+            Cause::ReceiveWindow => view.tcp.iter().any(TcpFlow::has_fixed_window),
+            _ => view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked),
+        };
+        match self.cause {
+            Cause::ReceiveWindow | Cause::SendBuffer if is_fixed => {
+                self.limit_bps.min(PREDICTED_TIMES * view.throughput_bps)
+            }
+            Cause::SendBuffer => whole_buffers_bps(view).unwrap_or(self.limit_bps),
+            _ => self.limit_bps,
+        }
+    }
+
     /// In words, where it is no promise.
     pub(super) fn at_most(&self) -> Option<String> {
         (!self.is_promised).then(|| {

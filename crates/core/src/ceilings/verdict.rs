@@ -167,7 +167,9 @@ fn verdict(
     let measured = view.throughput_bps;
     let next = prediction::next(view, ceiling, ceilings);
     let target = prediction::known_rate(view, ceiling, ceilings).unwrap_or_else(|| {
-        let next = next.as_ref().map(|next| next.limit_bps);
+        let next = next
+            .as_ref()
+            .map(|next| next.target_bps(view, ceiling.cause));
         next.unwrap_or(UNKNOWN_NEXT * measured)
     });
     let mut evidence = candidate

@@ -16,7 +16,7 @@ mod startup;
 
 pub(super) use congestion::with_cubic;
 pub(super) use receive_window::{is_closing, is_held_by_receiver};
-pub(super) use send_buffer::full_buffers_bps;
+pub(super) use send_buffer::{full_buffers_bps, whole_buffers_bps};
 
 use super::view::View;
 use super::{Cause, Ceiling};

@@ -50,14 +50,25 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 /// writer that is woken at two thirds of the buffer leaves a paced sender no more than that in flight;
 /// what it fills up then waits for the pace.
 pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
-    let share = measured_share(view).unwrap_or(0.0).max(payload_share(view));
-    view.sum(|flow| {
-        let paced = if is_bbr(flow.tcp) {
+    let paced = |tcp: &TcpSender| {
+        if is_bbr(tcp) {
             WOKEN_AT / MEAN_FILL
         } else {
             1.0
-        };
-        let memory = buffer(view, flow.tcp)? * fill(flow.tcp) * paced * share;
+        }
+    };
+    in_flight_bps(view, |tcp| fill(tcp) * paced(tcp))
+}
+
+/// The same of the most that is ever in flight.
+pub(in super::super) fn whole_buffers_bps(view: &View<'_>) -> Option<f64> {
+    in_flight_bps(view, |_| 1.0)
+}
+
+fn in_flight_bps(view: &View<'_>, filled: impl Fn(&TcpSender) -> f64) -> Option<f64> {
+    let share = measured_share(view).unwrap_or(0.0).max(payload_share(view));
+    view.sum(|flow| {
+        let memory = buffer(view, flow.tcp)? * filled(flow.tcp) * share;
         Some(window_bps(memory, rtt_s(flow.tcp)?))
     })
 }
