@@ -255,7 +255,7 @@ impl LiveIntervals {
     fn new(test: &Test) -> Self {
         Self {
             width_s: test.interval.as_secs_f64(),
-            warm_up_s: test.warm_up.as_secs_f64(),
+            warm_up_s: 0.0,
             direction: test.direction,
             exchange: !matches!(test.traffic, Traffic::Stream(_)),
             up: Course::default(),
@@ -267,6 +267,7 @@ impl LiveIntervals {
 
     /// Shows every interval that is over; `false` if no more are wanted.
     fn show(&mut self, live: &Live, observer: &mut dyn Observer) -> bool {
+        self.warm_up_s = live.warm_up_s;
         self.up.push(live.up_at_s, live.up_bytes);
         self.down.push(live.at_s, live.down_bytes);
         self.transactions.push(live.at_s, live.transactions);
@@ -360,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(test: &Test, told: &[(f64, f64, u64)]) -> Vec<Interval> {
+    fn shown(test: &Test, warm_up_s: f64, told: &[(f64, f64, u64)]) -> Vec<Interval> {
         struct Kept(Vec<Interval>);
         impl Observer for Kept {
             fn phase(&mut self, _: &str) {}
@@ -374,6 +375,7 @@ mod tests {
         for &(at_s, up_at_s, up_bytes) in told {
             let live = Live {
                 at_s,
+                warm_up_s,
                 up_at_s,
                 up_bytes,
                 down_bytes: 0,
@@ -417,7 +419,7 @@ mod tests {
             (2.1, 2.0, 2000),
             (3.1, 3.0, 3000),
         ];
-        let intervals = shown(&test(200), &told);
+        let intervals = shown(&test(200), 1.0, &told);
         let bytes: Vec<u64> = intervals.iter().map(|interval| interval.bytes).collect();
         assert_eq!(bytes, [200; 10]);
         assert_eq!(intervals[0].start_s, 0.0);
@@ -426,8 +428,16 @@ mod tests {
     #[test]
     fn nothing_is_shown_of_what_the_other_end_has_not_told() {
         let told = [(1.0, 1.0, 1000), (2.5, 1.5, 1500), (3.5, 2.5, 2500)];
-        let intervals = shown(&test(1000), &told);
+        let intervals = shown(&test(1000), 1.0, &told);
         let of = |interval: &Interval| (interval.start_s, interval.bytes);
         assert_eq!(intervals.iter().map(of).collect::<Vec<_>>(), [(0.0, 1000)]);
+    }
+
+    #[test]
+    fn the_warm_up_that_a_server_of_another_tool_has_rounded_is_left_out() {
+        let told = [(1.0, 1.0, 9000), (2.0, 2.0, 18000), (3.0, 3.0, 18005)];
+        let intervals = shown(&test(1000), 2.0, &told);
+        let bytes: Vec<u64> = intervals.iter().map(|interval| interval.bytes).collect();
+        assert_eq!(bytes, [5]);
     }
 }

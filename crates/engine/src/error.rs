@@ -189,6 +189,22 @@ impl MeasureError {
         }
     }
 
+    /// Where the server that has just answered linerate's greeting listens no more: that was its one
+    /// client.
+    pub(crate) fn of_server_that_left(self, tool: Tool) -> Self {
+        match self {
+            Self::Connect { peer, .. } if self.is_refused_connection() => Self::Foreign {
+                peer,
+                reason: format!(
+                    "an {0} server answered linerate's greeting and listens no more: one that serves a single \
+                     client (`iperf3 -s -1`) needs `--via {0}`",
+                    tool.name()
+                ),
+            },
+            other => other.of_server(tool),
+        }
+    }
+
     /// Whether nobody listens there.
     pub(crate) fn is_refused_connection(&self) -> bool {
         matches!(self, Self::Connect { reason, .. } if reason.kind() == io::ErrorKind::ConnectionRefused)

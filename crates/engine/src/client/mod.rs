@@ -40,6 +40,8 @@ use linerate_core::units::End;
 pub struct Live {
     /// Since the run began, warm-up included, seconds.
     pub at_s: f64,
+    /// How long its warm-up is: another tool's server rounds what was asked for, seconds.
+    pub warm_up_s: f64,
     /// Payload received at the endpoint until `up_at_s`, bytes.
     pub up_bytes: u64,
     /// Until when the endpoint has told what it received; seconds as `at_s`.
@@ -475,6 +477,7 @@ fn live(half: &Half, remote: &Remote) -> Live {
     let here = half.progress();
     Live {
         at_s: here.at_s,
+        warm_up_s: half.warm_up_s(),
         up_bytes: remote.progress.received_bytes,
         up_at_s: remote.progress.at_s,
         down_bytes: here.received_bytes,

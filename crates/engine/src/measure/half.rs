@@ -155,6 +155,11 @@ impl Half {
         senders.map(|flow| flow.counters.bytes()).sum()
     }
 
+    /// Warm-up of its test, seconds.
+    pub(crate) fn warm_up_s(&self) -> f64 {
+        self.shared.test.warm_up.as_secs_f64()
+    }
+
     /// Since it began, seconds.
     pub(crate) fn at_s(&self) -> f64 {
         Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64()

@@ -103,7 +103,10 @@ impl Partner {
             }
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
-        let server = server.map_err(|error| error.of_server(tool))?;
+        let server = server.map_err(|error| match via {
+            Some(_) => error.of_server(tool),
+            None => error.of_server_that_left(tool),
+        })?;
         Ok(Self::Foreign(Foreign(server)))
     }
 
@@ -290,6 +293,7 @@ fn live(half: &Half) -> Live {
     let here = half.progress();
     Live {
         at_s: here.at_s,
+        warm_up_s: half.warm_up_s(),
         up_bytes: half.sent_bytes(),
         up_at_s: here.at_s,
         down_bytes: here.received_bytes,

@@ -21,11 +21,16 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(more: &[&str]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
         let child = Command::new("iperf3")
             .args(["-s", "-B", "127.0.0.1", "-p", &address.port().to_string()])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -103,6 +108,20 @@ fn udp(direction: Direction, extent: Extent) -> Test {
 }
 
 const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
+
+/// The greeting that finds out what it is was its one client.
+#[test]
+fn a_server_for_one_client_that_is_gone_after_the_greeting_is_told_apart_from_none() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start_with(&["-1"]);
+    let target = Target::at("server", server.address);
+    let error = Partner::connect(target, None, Stop::new()).unwrap_err();
+    let words = error.to_string();
+    assert!(words.contains("listens no more"), "{words}");
+    assert!(words.contains("`--via iperf3`"), "{words}");
+}
 
 #[test]
 fn an_iperf3_server_is_found_and_used_up_and_down() {

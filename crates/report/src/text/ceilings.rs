@@ -55,7 +55,7 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
         Some(Direction::Down) => "Bottleneck down",
         Some(Direction::Both) | None => "Bottleneck",
     };
-    let sentence = verdict_sentence(subject, verdict, &leg.ceilings);
+    let sentence = verdict_sentence(subject, verdict, leg);
     page.paragraph(Emphasis::Strong, "", 2, &sentence);
     let few = if direction.is_some() { 0 } else { 1 };
     let most = if page.has_details() { usize::MAX } else { few };
@@ -115,7 +115,7 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
     page.table(&table);
 }
 
-fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> String {
+fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     if verdict.cause == Cause::Unexplained {
         return format!(
             "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that agrees."
@@ -129,18 +129,25 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
         format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
     });
     let cause = format!("{}{sure}", verdict.cause.words());
-    let limit = ceilings
-        .iter()
+    match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
         // One that is derived from the measured rate is always reached.
-        .find(|ceiling| ceiling.cause == verdict.cause && ceiling.independent);
-    match (verdict.share_of_ceiling, limit) {
-        (Some(share), Some(ceiling)) => format!(
+        (Some(share), Some(ceiling)) if ceiling.independent => format!(
             "{subject}: {cause}, at {} of its ceiling of {}.",
             percent(100.0 * share),
             rate(ceiling.limit_bps)
         ),
         _ => format!("{subject}: {cause}."),
     }
+}
+
+/// The ceiling that the verdict's share is of, among those of its cause.
+fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> {
+    let limit_bps = leg.throughput_bps? / verdict.share_of_ceiling?;
+    let off = |ceiling: &Ceiling| (ceiling.limit_bps / limit_bps).ln().abs();
+    leg.ceilings
+        .iter()
+        .filter(|ceiling| ceiling.cause == verdict.cause)
+        .min_by(|a, b| off(a).total_cmp(&off(b)))
 }
 
 fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {

@@ -36,7 +36,7 @@ impl Document for Check {
             }
         }
         if let Some(fault) = &self.hidden_fault {
-            hidden_fault(&mut page, fault);
+            hidden_fault(&mut page, fault, self);
         }
         if style.details {
             page.gap();
@@ -83,10 +83,19 @@ impl Document for Check {
 }
 
 /// The demonstration is over: what was wrong with its path.
-fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
+fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
+    let measured = if fault.direction == Direction::Down {
+        &check.down
+    } else {
+        &check.up
+    };
+    page.gap();
+    if measured.is_none() {
+        page.heading("Hidden fault: not looked for, its direction was not measured.");
+        return;
+    }
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
     let direction = direction_name(fault.direction);
-    page.gap();
     page.heading(&format!(
         "Hidden fault, {direction}: {verdict}. {}",
         fault.description

@@ -1,7 +1,8 @@
 //! What a page opens with, and what a narrow or wide terminal makes of it.
 
 use insta::assert_snapshot;
-use linerate_core::record::{Check, SizeFigure, Sweep};
+use linerate_core::plan::Direction;
+use linerate_core::record::{Cause, Ceiling, Check, SizeFigure, Sweep};
 use linerate_core::stats::{Figure, MedianInterval};
 use linerate_report::Document;
 use linerate_report::text::Style;
@@ -46,6 +47,44 @@ fn the_answer_comes_first() {
     for (name, document) in all() {
         assert_snapshot!(name, answer(&*document));
     }
+}
+
+#[test]
+fn the_share_and_the_limit_of_a_sentence_are_of_one_ceiling() {
+    let sentence = |measured_bps: f64, of_bps: f64| {
+        let mut record = samples::stream();
+        let leg = &mut record.legs[0];
+        leg.throughput_bps = Some(measured_bps);
+        let verdict = leg.verdict.as_mut().unwrap();
+        verdict.cause = Cause::PathRate;
+        verdict.share_of_ceiling = Some(measured_bps / of_bps);
+        let ceiling = leg.ceilings[0].clone();
+        // What was delivered, and what packet trains found.
+        leg.ceilings = [(95.5e6, false), (136e6, true)]
+            .map(|(limit_bps, independent)| Ceiling {
+                cause: Cause::PathRate,
+                limit_bps,
+                independent,
+                ..ceiling.clone()
+            })
+            .into();
+        let text = answer(&record);
+        let line = text.lines().find(|line| line.contains("Bottleneck:"));
+        line.unwrap().trim().replace('\u{a0}', " ")
+    };
+    assert_eq!(sentence(95e6, 95.5e6), "Bottleneck: path rate.");
+    let of_trains = "Bottleneck: path rate, at 98.5 % of its ceiling of 136 Mbit/s.";
+    assert_eq!(sentence(134e6, 136e6), of_trains);
+}
+
+#[test]
+fn a_hidden_fault_whose_direction_was_not_measured_is_kept() {
+    let mut check = samples::demonstration();
+    check.hidden_fault.as_mut().unwrap().direction = Direction::Down;
+    check.down = None;
+    let text = answer(&check);
+    assert!(text.contains("Hidden fault: not looked for"), "{text}");
+    assert!(!text.contains("NOT FOUND"), "{text}");
 }
 
 #[test]
