@@ -60,8 +60,7 @@ impl Next {
 /// Rate that a remedy has to let through, where it is known, bits/s: the path's, or what was asked of
 /// the applications. Other limits can be lifted as well, the next one after this.
 pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
-    let is_link = |ceiling: &&Ceiling| ceiling.cause == Cause::PathRate && ceiling.independent;
-    let links = all.iter().filter(is_link);
+    let links = all.iter().filter(|ceiling| is_link(ceiling));
     let links = links.map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
     let known = links.chain(asked_rates(view));
     known
@@ -176,15 +175,33 @@ fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
 
 /// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy
 /// for the CPU itself saves nobody has seen. Far off only what both ends' threads took in a run that
-/// one figure held tells.
+/// one figure held tells, on the way to a link that is known.
 fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
     let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
-    let is_known = lifted == Cause::SegmentSize || ceilings.iter().all(reached);
+    let is_known = match lifted {
+        Cause::SegmentSize => !is_cpu_taken(view),
+        _ => ceilings.iter().all(reached),
+    };
     let times = limit_bps / view.throughput_bps;
     let carries =
         |thread: Option<ThreadTime>| thread.is_some_and(|time| time.running * times <= THREAD_FULL);
     let is_figure = [Cause::ReceiveWindow, Cause::SendBuffer, Cause::Pacing].contains(&lifted);
-    let far = || is_figure && carries(view.writer()) && carries(view.reader());
+    let knows_link = ceilings.iter().any(is_link);
+    let far = || is_figure && knows_link && carries(view.writer()) && carries(view.reader());
     is_known && !of_cpu(lifted) && (times <= PREDICTED_TIMES || far())
+}
+
+/// Others have the most of the CPU of the end that wants more of it: what a packet costs there is not
+/// known.
+fn is_cpu_taken(view: &View<'_>) -> bool {
+    let wanted = |time: &ThreadTime| time.running + time.delayed;
+    let ends = [view.writer(), view.reader()].into_iter().flatten();
+    let busier = ends.max_by(|a, b| wanted(a).total_cmp(&wanted(b)));
+    busier.is_some_and(|time| time.delayed > time.running)
+}
+
+/// A link's own rate, which nothing of the run has made.
+fn is_link(ceiling: &Ceiling) -> bool {
+    ceiling.cause == Cause::PathRate && ceiling.independent
 }

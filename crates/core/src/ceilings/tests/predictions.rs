@@ -87,6 +87,7 @@ fn no_further_than_hosts_are_known() {
         Cause::PathRate,
         400e6 * SHARE,
     );
+    at_most(&small_window().explain().verdict, "send buffer");
     let found = behind_link(&small_window(), 1.2e9);
     at_most(&found, "path rate lets no more than 1.15 Gbit/s through");
     assert!(
@@ -267,6 +268,11 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
         Cause::PathRate,
         500e6 * SHARE,
     );
+    // Others have the most of the receiver's CPU.
+    let mut busy = small_segments();
+    busy.receiver = end(0.0, 0.34);
+    busy.receiver.run_delay_us = Some(2_560_000);
+    at_most(&busy.is(Cause::SegmentSize).verdict, "receiver's CPU");
     // Seventeen times the size: nobody has seen that of these hosts.
     let mut tiny = small_segments();
     (tiny.flow().mss_bytes, tiny.flow().advmss_bytes) = (88, 88);
