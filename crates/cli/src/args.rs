@@ -163,6 +163,9 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if either direction is slower than RATE, such as 90mbit
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) fail_below: Option<BitRate>,
+    /// Exit with 1 if either direction has fewer round trips per minute under load, such as 1000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) fail_below_rpm: Option<u32>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,

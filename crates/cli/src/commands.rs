@@ -152,6 +152,9 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     check.caveats.extend(doubt);
     let held = baseline.map(|baseline| baseline.beside_check(&mut check));
     conclude(&check, error, output, args.fail_below)?;
+    if let Some(floor) = args.fail_below_rpm {
+        gate::hold_rpm(&check, floor).map_err(Failure::failed)?;
+    }
     held.map_or(Ok(()), |held| held)
 }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Sequential, Standing};
-use linerate_core::plan::{Draft, End, Plan, Test, Workload};
+use linerate_core::link::PathSpec;
+use linerate_core::plan::{Direction, Draft, End, Plan, Protocol, Test, Workload};
 use linerate_core::record::Interval;
 use linerate_core::treatment::{MAX_POLICY_BYTES, Pair, pair};
-use linerate_core::units::Span;
-use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
+use linerate_core::units::{Family, Span};
+use linerate_engine::{
+    Client, CompareObserver, CompareOptions, LabPath, Observer, Sides, compare, compare_sides,
+};
 use linerate_report::text;
 
 use crate::args::{CompareArgs, Load};
@@ -17,11 +20,14 @@ use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::site::Site;
 use crate::{files, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
+/// The same of responsiveness, which ends when the path is stable.
+const BUSY_TIME: Span = Span(std::time::Duration::from_secs(6));
 /// Fewer pairs cannot reach 5 %, whatever they show.
 const FEWEST_PAIRS: u32 = 6;
 
@@ -46,6 +52,10 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         notes.iter().for_each(|note| progress.warn(note));
         options.notes.extend(notes);
     }
+    if let (Some(a), Some(b)) = (&args.path.lab, &args.lab_b) {
+        let output = Output::open(&args.document, format)?;
+        return of_paths([a, b], args.path.family(), &options, output, progress);
+    }
     let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
     for test in std::iter::once(&options.test).chain(&options.with) {
         target.check_sizes(&plan_of(test))?;
@@ -59,6 +69,38 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     drop(shown);
     site.iter().for_each(|site| site.describe(&mut document));
     // What ran stands in the document, whatever ended it: its words say what.
+    let error = error.map(|error| Failure::failed(anyhow!(error)));
+    conclude(&document, error, output, None)
+}
+
+/// Two emulated paths, each with its endpoint.
+fn of_paths(
+    specs: [&PathSpec; 2],
+    family: Option<Family>,
+    options: &CompareOptions,
+    output: Output,
+    mut progress: Progress,
+) -> Result<(), Failure> {
+    progress.phase("making both labs");
+    let paths = Site::build_two(specs, family, options.design.seed)?;
+    let signals = run::signals()?;
+    let connect = |path: &LabPath| {
+        path.enter()
+            .map_err(|error| Failure::failed(anyhow!(error)))?;
+        Client::connect(path.target(), signals.clone()).map_err(run::failure)
+    };
+    let (mut a, mut b) = (connect(&paths[0])?, connect(&paths[1])?);
+    let mut sides = Sides {
+        a: &mut a,
+        b: Some((&mut b, [&paths[0], &paths[1]])),
+    };
+    let mut shown = Shown(progress);
+    let (mut document, error) =
+        compare_sides(&mut sides, options, &mut shown).map_err(run::failure)?;
+    drop((a, b, shown));
+    document.lab_b = Some(specs[1].to_string());
+    paths[0].describe(&mut document.environment, &mut document.caveats);
+    document.caveats.extend(paths[1].caveats());
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)
 }
@@ -147,7 +189,23 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
             metrics_if_there.clear();
         }
     }
+    if metrics.iter().any(Metric::is_responsiveness) {
+        let is_stream = test.workload() == Workload::Stream && test.protocol != Protocol::Udp;
+        ensure!(
+            is_stream && test.direction != Direction::Both && test.seconds().is_some(),
+            "--metric rpm: it needs a TCP stream in one direction that ends by its time"
+        );
+        ensure!(
+            with.is_none(),
+            "--metric rpm: it has a load of its own: leave --with out"
+        );
+    }
     let caveats = pair.misplaced(&test);
+    let mut notes = pair.notes;
+    if args.lab_b.is_some() {
+        // That like treatments differ by chance alone does not hold.
+        notes.clear();
+    }
     Ok(CompareOptions {
         a: pair.a,
         b: pair.b,
@@ -157,7 +215,7 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
         metrics,
         metrics_if_there,
         forbidden: args.design.forbid.clone(),
-        notes: pair.notes,
+        notes,
         caveats,
     })
 }
@@ -197,7 +255,12 @@ fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
     let mut draft = args.test.draft(workload)?;
     let ends = ["time", "count", "bytes", "total"];
     if !ends.iter().any(|end| args.test.has(end)) {
-        draft = draft.time(DEFAULT_TIME);
+        let is_responsiveness = args.design.metric.iter().any(Metric::is_responsiveness);
+        draft = draft.time(if is_responsiveness {
+            BUSY_TIME
+        } else {
+            DEFAULT_TIME
+        });
     }
     plan::resolve(draft, seed)
 }

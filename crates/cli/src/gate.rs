@@ -1,6 +1,8 @@
-//! `--fail-below`: a floor under every throughput of a document.
+//! `--fail-below`: a floor under every throughput of a document; `--fail-below-rpm`: one under the
+//! responsiveness of a check.
 
 use anyhow::{anyhow, bail, ensure};
+use linerate_core::record::Check;
 use linerate_core::units::BitRate;
 use linerate_report::Document;
 
@@ -21,6 +23,24 @@ pub(crate) fn hold(document: &dyn Document, floor: BitRate) -> anyhow::Result<()
         .try_for_each(|(name, rate)| hold_rate(name, rate, floor))
 }
 
+/// Holds each direction's round trips per minute under load to the floor.
+///
+/// # Errors
+/// The first that is below it; none was measured.
+pub(crate) fn hold_rpm(check: &Check, floor: u32) -> anyhow::Result<()> {
+    for direction in ["up", "down"] {
+        let found = check.responsiveness.get(direction);
+        let rpm = found.map(|found| found.rpm).ok_or_else(|| {
+            anyhow!("--fail-below-rpm {floor}: responsiveness {direction} was not measured")
+        })?;
+        ensure!(
+            rpm >= f64::from(floor),
+            "--fail-below-rpm {floor}: {direction} is {rpm:.0} round trips per minute"
+        );
+    }
+    Ok(())
+}
+
 fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Result<()> {
     let rate_bps =
         rate_bps.ok_or_else(|| anyhow!("--fail-below {floor}: {name} was not measured"))?;
@@ -33,6 +53,8 @@ fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
+    use linerate_core::record::Environment;
+    use linerate_core::responsiveness::{Probe, Samples};
     use linerate_report::document::Rate;
     use linerate_report::text::Style;
 
@@ -74,6 +96,38 @@ mod tests {
         assert_eq!(refusal(&[fast, fast]), None);
         assert!(refusal(&[fast, ("throughput", Some(1e6))]).is_some());
         assert!(refusal(&[]).is_some());
+    }
+
+    #[test]
+    fn a_check_is_held_to_its_round_trips_per_minute_each_way() {
+        let samples = |us: f64| {
+            let probe = Probe {
+                connect_us: us,
+                request_us: us,
+            };
+            let samples = Samples {
+                idle: vec![probe],
+                loaded: vec![probe],
+                ..Samples::default()
+            };
+            samples.score().unwrap()
+        };
+        let mut check = Check::new("pit", Environment::default());
+        check.responsiveness.insert("up".to_owned(), samples(30e3));
+        let missing = hold_rpm(&check, 1000).unwrap_err().to_string();
+        assert_eq!(
+            missing,
+            "--fail-below-rpm 1000: responsiveness down was not measured"
+        );
+        check
+            .responsiveness
+            .insert("down".to_owned(), samples(60e3));
+        assert!(hold_rpm(&check, 1000).is_ok());
+        let slow = hold_rpm(&check, 1001).unwrap_err().to_string();
+        assert_eq!(
+            slow,
+            "--fail-below-rpm 1001: down is 1000 round trips per minute"
+        );
     }
 
     #[test]

@@ -271,6 +271,7 @@ fn comparison(it: &Comparison) -> Again {
     options.value("--workload", it.plan.workload().word());
     options.value("--a", it.a.to_string());
     options.value("--b", it.b.to_string());
+    options.maybe("--lab-b", it.lab_b.clone());
     options.list("--metric", it.metrics.iter().map(|it| &it.metric));
     options.maybe(
         "--margin",

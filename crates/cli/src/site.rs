@@ -38,14 +38,29 @@ impl Site {
         family: Option<Family>,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let options = LabOptions {
-            seed,
-            traces: traces([&spec.up, &spec.down], Path::new(""))?,
-        };
+        let options = options(spec, seed)?;
         prepare_for_lab().map_err(failure)?;
         let path = LabPath::build(spec, family, &options).map_err(failure)?;
         path.enter().map_err(failure)?;
         Ok(Self::Asked(path))
+    }
+
+    /// The same with another path beside it.
+    ///
+    /// # Errors
+    /// As [`Site::build`].
+    pub(crate) fn build_two(
+        specs: [&PathSpec; 2],
+        family: Option<Family>,
+        seed: u64,
+    ) -> Result<[LabPath; 2], Failure> {
+        prepare_for_lab().map_err(failure)?;
+        let build = |spec: &PathSpec| {
+            let options = options(spec, seed)?;
+            LabPath::build(spec, family, &options).map_err(failure)
+        };
+        let [first, second] = specs;
+        Ok([build(first)?, build(second)?])
     }
 
     /// Makes the demonstration path, as [`Site::build`].
@@ -89,6 +104,13 @@ impl Site {
             demo.reveal(check);
         }
     }
+}
+
+fn options(spec: &PathSpec, seed: u64) -> Result<LabOptions, Failure> {
+    Ok(LabOptions {
+        seed,
+        traces: traces([&spec.up, &spec.down], Path::new(""))?,
+    })
 }
 
 /// The recorded rates that links name, in files that `directory` is the place of unless they say

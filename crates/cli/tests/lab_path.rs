@@ -228,6 +228,38 @@ fn the_whole_lab_needs_no_root() {
 }
 
 #[test]
+fn a_check_tells_a_long_queue_from_one_that_is_managed() {
+    let found = |queue: &str| {
+        let lab = format!("rate=20mbit,rtt=20ms,up.{queue}");
+        document(&format!("check --quick -t 500ms --lab {lab}"))
+    };
+    let (Some(long), Some(managed)) = (found("queue=500ms"), found("aqm=codel")) else {
+        return;
+    };
+    let up = |check: &Value| check["responsiveness"]["up"].clone();
+    let (long, managed) = (up(&long), up(&managed));
+    let figure = |found: &Value, key: &str| found[key].as_f64().unwrap();
+    assert!(
+        figure(&long, "added_us") > 3.0 * figure(&managed, "added_us"),
+        "{long} {managed}"
+    );
+    assert!(
+        figure(&managed, "rpm") > 2.0 * figure(&long, "rpm"),
+        "{long} {managed}"
+    );
+    assert!(
+        matches!(long["grade"].as_str(), Some("D" | "F" | "C")),
+        "{long}"
+    );
+    assert!(
+        matches!(managed["grade"].as_str(), Some("A+" | "A" | "B")),
+        "{managed}"
+    );
+    // The link is between both hosts: no queue of theirs is the longest.
+    assert_eq!(long["queues"][0]["place"], "path", "{long}");
+}
+
+#[test]
 fn a_spec_that_cannot_be_is_refused_with_its_column() {
     for (spec, words) in [
         ("rate=fast", "column 6"),

@@ -40,6 +40,7 @@
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`connection`] | connections of any program, explained from what one end knows |
 //! | [`remedy`] | what lifts a limit: data, and its command |
+//! | [`responsiveness`] | round trips per minute under load: when a path is busy, what its probes come to |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
@@ -68,6 +69,7 @@ pub mod plan;
 pub mod profile;
 pub mod record;
 pub mod remedy;
+pub mod responsiveness;
 pub mod session;
 pub mod toml_reader;
 pub mod treatment;

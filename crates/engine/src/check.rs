@@ -25,7 +25,7 @@ use crate::partner::Partner;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::trace::{TraceOptions, trace};
-use crate::{host, path};
+use crate::{host, path, responsiveness};
 
 /// What to examine and how thoroughly.
 #[derive(Debug, Clone)]
@@ -74,6 +74,15 @@ const ROUTE_AGAIN: Duration = Duration::from_millis(1400);
 const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 /// Small requests for latency, for each second.
 const PROBES_PER_S: f64 = 100.0;
+
+/// After each another load is added, when responsiveness is measured.
+const QUICK_INTERVAL: Duration = Duration::from_millis(250);
+/// Where queues are long.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+/// With load, each way.
+const MOST_INTERVALS: u32 = 12;
+/// Those that it takes on most paths.
+const USUAL_INTERVALS: u32 = 6;
 
 /// Examines a path. The error beside the document is what kept it from being whole.
 ///
@@ -255,7 +264,66 @@ impl Examination<'_> {
         let (mut up, mut down) = (Runs::default(), Runs::default());
         let done = self.both_ways(rtt, &mut up, &mut down);
         self.keep(up, down);
-        done
+        done?;
+        self.responsiveness()
+    }
+
+    /// Round trips per minute, each direction loaded alone. Where they cannot be had, they alone are
+    /// missing.
+    fn responsiveness(&mut self) -> Result<(), MeasureError> {
+        // Its place is one that a load can have.
+        self.probe = None;
+        self.observer.takes([self.responsiveness_takes(); 2]);
+        for direction in [Direction::Up, Direction::Down] {
+            let request = self.responsiveness_request(direction);
+            let Partner::Own(client) = &mut self.client else {
+                return Ok(());
+            };
+            let name = direction.name();
+            self.observer.phase(&format!("responsiveness, {name}"));
+            match responsiveness::measure(client, &request) {
+                Ok(measured) => {
+                    let all = &mut self.check.responsiveness;
+                    all.insert(name.to_owned(), measured.responsiveness);
+                }
+                Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
+                Err(error) => self.check.caveats.push(Caveat::new(
+                    CaveatKind::NotReadable,
+                    format!("responsiveness {name} was not measured: {error}"),
+                    "run it again; the endpoint's owner can allow more: linerate serve --max-clients",
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// Both ways on most paths.
+    fn responsiveness_takes(&self) -> Duration {
+        let interval = self.responsiveness_request(Direction::Up).interval;
+        (interval * USUAL_INTERVALS + self.pace.idle * 4) * 2
+    }
+
+    fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
+        let by_direction = &self.check.loaded_latency_by_direction_us;
+        let loaded_us = by_direction
+            .get(direction.name())
+            .map_or(0.0, |loaded| loaded.p50);
+        let shortest = if self.options.quick {
+            QUICK_INTERVAL
+        } else {
+            responsiveness::INTERVAL
+        };
+        let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
+        let record = match direction {
+            Direction::Up => &self.check.up,
+            Direction::Down | Direction::Both => &self.check.down,
+        };
+        responsiveness::Request {
+            load: self.bulk_test(direction, RUN, WARM_UP),
+            rate_bps: record.as_ref().and_then(Record::throughput_bps),
+            interval: interval.clamp(shortest, LONGEST_INTERVAL),
+            most_intervals: MOST_INTERVALS,
+        }
     }
 
     /// What only an endpoint of linerate's can do: small requests, trains. Answers the idle round
@@ -315,6 +383,9 @@ impl Examination<'_> {
     fn say_time_left(&mut self, rtt: Duration, runs: usize, before: Duration) {
         let (warm_up, time) = self.times(rtt);
         let mut left = before + (warm_up + time + self.pace.beside()) * 2 * runs as u32;
+        if self.client.tool().is_none() {
+            left += self.responsiveness_takes();
+        }
         if again(self.check) {
             left += ROUTE_AGAIN;
         }
@@ -348,10 +419,7 @@ impl Examination<'_> {
     ) -> Result<(), MeasureError> {
         let (warm_up, time) = self.times(rtt);
         let began = Instant::now();
-        let mut test = bulk(direction, time, warm_up, self.options.seed);
-        let asked = &self.options.bulk;
-        test.streams = asked.streams.unwrap_or(1);
-        test.options.congestion.clone_from(&asked.congestion);
+        let test = self.bulk_test(direction, time, warm_up);
         let beside = probe(time, warm_up, self.options.seed);
         let probe = self.probe.as_mut();
         let (bulk, loaded) = thread::scope(|scope| {
@@ -379,6 +447,14 @@ impl Examination<'_> {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    fn bulk_test(&self, direction: Direction, time: Duration, warm_up: Duration) -> Test {
+        let asked = &self.options.bulk;
+        let mut test = bulk(direction, time, warm_up, self.options.seed);
+        test.streams = asked.streams.unwrap_or(1);
+        test.options.congestion.clone_from(&asked.congestion);
+        test
     }
 
     fn keep(&mut self, up: Runs, down: Runs) {

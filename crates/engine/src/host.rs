@@ -1,7 +1,9 @@
 //! What this host is like.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use linerate_core::record::{CpuFacts, DeviceFacts, HostFacts};
 use linerate_sys::clock::ClockSource;
@@ -77,7 +79,28 @@ pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts 
         sysctls,
         clock_source: ClockSource::read().ok().map(|clock| clock.current),
         memory_bytes: memory::MemoryInfo::read().ok().map(|memory| memory.total),
+        disciplines: disciplines().to_vec(),
     }
+}
+
+/// Those that the kernel's list of modules names; none are known where there is no such list.
+pub(crate) fn disciplines() -> &'static [String] {
+    static KNOWN: OnceLock<Vec<String>> = OnceLock::new();
+    KNOWN.get_or_init(read_disciplines)
+}
+
+fn read_disciplines() -> Vec<String> {
+    let release = machine::kernel_release().unwrap_or_default();
+    let list = |name: &str| {
+        fs::read_to_string(format!("/lib/modules/{release}/{name}")).unwrap_or_default()
+    };
+    let modules = list("modules.builtin") + &list("modules.dep");
+    let has = |name: &&str| modules.contains(&format!("/sch_{name}.ko"));
+    ["fq", "fq_codel", "cake"]
+        .iter()
+        .filter(|name| has(name))
+        .map(|&name| name.to_owned())
+        .collect()
 }
 
 fn cpu_facts() -> CpuFacts {

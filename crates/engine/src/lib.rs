@@ -75,6 +75,7 @@ mod profile;
 mod profiler;
 pub mod qos;
 mod qos_cost;
+mod responsiveness;
 mod shares;
 mod signal;
 mod stop;
@@ -92,7 +93,7 @@ pub use capacity::{
 pub use category::Category;
 pub use check::{BulkOptions, CheckOptions, check};
 pub use client::{Client, Live, Outcome, Profiles};
-pub use compare::{CompareObserver, CompareOptions, compare};
+pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};
 pub use endpoint::{
     AccessError, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent, ServeOptions,
 };

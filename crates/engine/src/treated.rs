@@ -10,6 +10,7 @@ use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::load::Load;
+use crate::responsiveness;
 use crate::treatment::{Applied, TreatError, endpoint_remembers, forget};
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is
@@ -26,7 +27,17 @@ pub fn run_treated(
     treatments: &Treatments,
     observer: &mut dyn Observer,
 ) -> Result<Record, MeasureError> {
-    run(client, test, treatments, None, observer).map(|treated| treated.record)
+    let what = What::Run;
+    run(client, test, what, treatments, None, observer).map(|treated| treated.record)
+}
+
+/// What is made of a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What {
+    /// One run.
+    Run,
+    /// The load of the path's responsiveness.
+    Responsiveness,
 }
 
 /// A run and what it was made under.
@@ -43,6 +54,7 @@ pub(crate) struct Treated {
 pub(crate) fn run(
     client: &mut Client,
     asked: &Test,
+    what: What,
     treatments: &Treatments,
     load: Option<&mut Load>,
     observer: &mut dyn Observer,
@@ -61,9 +73,12 @@ pub(crate) fn run(
     let record = under(client, &changes, &mut read_back, |client| {
         // Not being allowed to is said once, by who compares.
         let _ = forget(peer);
-        let mut measure = || match client.run_once(&test, observer)? {
-            (record, None) => Ok(record),
-            (_, Some(error)) => Err(error),
+        let mut measure = || match what {
+            What::Responsiveness => responsiveness::of_load(client, &test),
+            What::Run => match client.run_once(&test, observer)? {
+                (record, None) => Ok(record),
+                (_, Some(error)) => Err(error),
+            },
         };
         match load {
             Some(load) => load.beside(measure),

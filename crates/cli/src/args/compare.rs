@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use linerate_core::compare::{Fault, Metric};
+use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
 use linerate_core::treatment::{Scope, Treatments, table};
 use linerate_core::units::{EndpointName, Percent};
@@ -17,11 +18,14 @@ pub(crate) struct CompareArgs {
     #[arg(required_unless_present = "lab")]
     pub(crate) host: Option<EndpointName>,
     /// Treatment A: NAME=VALUE, several with commas, or none
-    #[arg(long, value_name = "TREATMENT", required = true)]
+    #[arg(long, value_name = "TREATMENT", required_unless_present = "lab_b")]
     pub(crate) a: Option<Treatments>,
     /// Treatment B, whose effect over A is told
-    #[arg(long, value_name = "TREATMENT", required = true)]
+    #[arg(long, value_name = "TREATMENT", required_unless_present = "lab_b")]
     pub(crate) b: Option<Treatments>,
+    /// Emulated path of B, where --lab is that of A: the paths are compared
+    #[arg(long, value_name = "SPEC", requires = "lab", conflicts_with = "with", value_parser = parsers::lab)]
+    pub(crate) lab_b: Option<PathSpec>,
     /// Print all treatments: ranges, what they need, how they are applied, read back and undone
     #[arg(long, exclusive = true)]
     pub(crate) treatments: bool,
@@ -62,7 +66,7 @@ pub(crate) enum Load {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparison")]
 pub(crate) struct DesignOptions {
-    /// Figures of a record, the decisive one first, as latency_us.p99 (default: the rate)
+    /// Figures of a record, the decisive one first, as latency_us.p99 or rpm (default: the rate)
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) metric: Vec<Metric>,
     /// Differences below P% are none: what EQUIVALENT means (default: it is not tested)
@@ -105,4 +109,5 @@ Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off
   linerate compare pit --a none --b congestion=bbr --margin 2%
   linerate compare pit --workload rr --with \"stream -P 4\" --a qos=off --b qos=voice.toml
-  linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB";
+  linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB
+  linerate compare --lab rate=20mbit,queue=500ms --lab-b rate=20mbit,aqm=codel --metric rpm";

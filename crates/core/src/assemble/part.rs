@@ -141,7 +141,8 @@ impl<'a> Part<'a> {
             let at = at_us as f64 / 1e6;
             at > start && at <= end + 1e-6
         };
-        let (mut rtts, mut cwnd, mut retransmitted, mut seen) = (Vec::new(), 0, 0, false);
+        let (mut rtts, mut cwnd, mut notsent) = (Vec::new(), 0, 0);
+        let (mut retransmitted, mut seen) = (0, false);
         for sender in self.flows.iter().filter_map(|(sender, _)| *sender) {
             let samples: Vec<_> = sender.samples.iter().filter(|s| inside(s.at_us)).collect();
             let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
@@ -150,6 +151,7 @@ impl<'a> Part<'a> {
             seen = true;
             rtts.extend(samples.iter().map(|s| f64::from(s.rtt_us)));
             cwnd += last.cwnd_bytes;
+            notsent += last.notsent_bytes;
             let before = sender
                 .samples
                 .iter()
@@ -161,6 +163,7 @@ impl<'a> Part<'a> {
         if seen {
             interval.rtt_us = Some(rtts.iter().sum::<f64>() / rtts.len() as f64);
             interval.cwnd_bytes = Some(cwnd);
+            interval.notsent_bytes = Some(notsent);
             interval.retransmitted_segments = Some(retransmitted);
         }
     }

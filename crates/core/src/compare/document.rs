@@ -50,6 +50,8 @@ pub struct Comparison {
     pub a: Treatments,
     /// The second.
     pub b: Treatments,
+    /// The emulated path of B, where it has one of its own.
+    pub lab_b: Option<String>,
     /// What the two hosts had in force under each treatment, as they read it back.
     #[serde(default)]
     pub read_back: ReadBack,

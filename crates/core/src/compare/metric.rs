@@ -68,6 +68,12 @@ impl Metric {
         &self.0
     }
 
+    /// Whether it is of the path's responsiveness, for which flows are added to a path until it is
+    /// busy.
+    pub fn is_responsiveness(&self) -> bool {
+        self.0.starts_with("responsiveness.")
+    }
+
     /// What a test is run for, unless something else is asked: the rate of a transfer, the
     /// transactions or connections of a closed loop, and of an open one, whose rate is given, the
     /// median latency.
@@ -100,6 +106,7 @@ impl FromStr for Metric {
     type Err = MetricError;
 
     fn from_str(text: &str) -> Result<Self, MetricError> {
+        let text = if text == RPM[0] { RPM[1] } else { text };
         if Self::known().iter().any(|known| matches(known, text)) {
             return Ok(Self(text.to_owned()));
         }
@@ -131,7 +138,9 @@ impl From<Metric> for String {
 }
 
 /// Parts of a record that nobody measured, or that follow from what was measured.
-const NOT_MEASURED: [&str; 4] = ["plan", "seed", "environment", "verdict"];
+const NOT_MEASURED: [&str; 5] = ["plan", "seed", "environment", "verdict", "remedy"];
+/// What the round trips per minute are called for short, and their path.
+const RPM: [&str; 2] = ["rpm", "responsiveness.rpm"];
 /// The kernel's counters, by their own names.
 const COUNTERS: &str = "counters";
 /// The directions, by their names.
@@ -251,10 +260,12 @@ mod tests {
             "tcp.retransmitted_segments",
             "udp.gaps_us.p50",
             "legs.down.tcp.rtt_mean_us",
+            "responsiveness.added_us",
             "legs.up.sender.counters.TcpRetransSegs",
         ] {
             assert_eq!(metric(path).as_str(), path);
         }
+        assert_eq!(metric("rpm").as_str(), "responsiveness.rpm");
         assert!(Metric::known().len() > 200, "{:?}", Metric::known());
     }
 

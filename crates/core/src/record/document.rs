@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::plan::{Direction, Protocol, Test, Workload};
+use crate::responsiveness::Responsiveness;
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
@@ -98,6 +99,9 @@ pub struct Record {
     #[serde(flatten, with = "keys")]
     #[schemars(flatten, schema_with = "keys::schema")]
     pub legs: Vec<Leg>,
+    /// Round trips per minute under load, where they were what was measured: the record is then of
+    /// the first of the flows with load.
+    pub responsiveness: Option<Box<Responsiveness>>,
     /// What a packet train found of the path before the run, in the direction of the payload.
     pub path_train: Option<PathTrain>,
     /// Each flow.
@@ -146,6 +150,7 @@ impl Record {
             failed: None,
             corrupted_bytes: None,
             legs: Vec::new(),
+            responsiveness: None,
             path_train: None,
             flows: Vec::new(),
             intervals: Vec::new(),
@@ -233,6 +238,8 @@ pub struct Interval {
     pub rtt_us: Option<f64>,
     /// Congestion window, the sum over the flows, bytes.
     pub cwnd_bytes: Option<u64>,
+    /// Written and not yet sent, the sum over the flows at the end of the interval, bytes.
+    pub notsent_bytes: Option<u64>,
     /// Segments retransmitted.
     pub retransmitted_segments: Option<u64>,
     /// Requests answered.
@@ -362,6 +369,9 @@ pub struct Check {
     /// Loaded latency by direction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loaded_latency_by_direction_us: BTreeMap<String, LatencySummary>,
+    /// Round trips per minute under load, by the direction of the load.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub responsiveness: BTreeMap<String, Responsiveness>,
     /// On the demonstration path: what was wrong with it.
     pub hidden_fault: Option<HiddenFault>,
     /// What has changed since an earlier document, which was asked for.
@@ -391,6 +401,7 @@ impl Check {
             idle_latency_us: None,
             loaded_latency_us: None,
             loaded_latency_by_direction_us: BTreeMap::new(),
+            responsiveness: BTreeMap::new(),
             hidden_fault: None,
             baseline: None,
             caveats: Vec::new(),

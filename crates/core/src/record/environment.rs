@@ -146,6 +146,9 @@ pub struct HostFacts {
     pub congestion: Option<String>,
     /// Physical memory, bytes.
     pub memory_bytes: Option<u64>,
+    /// Of the queueing disciplines that keep queues short, those that the kernel is known to have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disciplines: Vec<String>,
 }
 
 /// Processors of a host.

@@ -111,6 +111,10 @@ pub struct EndReport {
     /// `sendmmsg`, `udp_segment`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// What waited in the root queueing discipline of a sender's device, the mean of the readings,
+    /// bytes; absent where it has no queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qdisc_backlog_bytes: Option<u64>,
     /// What the policy of this host did to what it sent by the path's device; absent without
     /// classes and without a policy.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Change, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight};
+use super::{
+    Change, Discipline, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight,
+};
 use crate::plan::{End, ReceiveMethod, Test, Traffic};
 use crate::units::{BitRate, Family};
 
@@ -144,6 +146,11 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             rate.typed(),
             value.typed()
         ),
+        Change::Discipline {
+            object,
+            value,
+            rate,
+        } => discipline(object, *value, *rate),
         Change::Module { object } => format!("modprobe {object}"),
         Change::ProcessLimit { object, value } => {
             let program = if at_server { "serve" } else { "capacity" };
@@ -174,6 +181,20 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
         }
     };
     Typed { words, place, note }
+}
+
+/// fq_codel has no shaper: HTB is one.
+fn discipline(device: &Name, kind: Discipline, rate: Option<BitRate>) -> String {
+    let name = kind.name();
+    let root = format!("tc qdisc replace dev {device} root");
+    match (kind, rate.map(BitRate::typed)) {
+        (_, None) => format!("{root} {name}"),
+        (Discipline::Cake, Some(rate)) => format!("{root} cake bandwidth {rate}"),
+        (Discipline::FqCodel, Some(rate)) => format!(
+            "{root} handle 1: htb default 1 && tc class add dev {device} parent 1: classid 1:1 \
+             htb rate {rate} && tc qdisc add dev {device} parent 1:1 {name}"
+        ),
+    }
 }
 
 /// What shows more, and what it shows.

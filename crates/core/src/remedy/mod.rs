@@ -90,6 +90,17 @@ pub enum Change {
         /// What it is to be.
         value: BitRate,
     },
+    /// The root queueing discipline of a network device.
+    Discipline {
+        /// The device.
+        object: Name,
+        /// Which.
+        value: Discipline,
+        /// What the device is to send at most, so that the queue is in front of it; absent where it
+        /// is already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<BitRate>,
+    },
     /// A class of HTB that is not linerate's, changed by tc.
     TrafficClass {
         /// The class.
@@ -155,6 +166,26 @@ pub enum PolicyKey {
     Rate,
     /// The rate of the meter.
     Meter,
+}
+
+/// A queueing discipline that keeps its queues short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Discipline {
+    /// A queue for each flow, each with CoDel (RFC 8290).
+    FqCodel,
+    /// The same with a shaper.
+    Cake,
+}
+
+impl Discipline {
+    /// As tc(8) has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FqCodel => "fq_codel",
+            Self::Cake => "cake",
+        }
+    }
 }
 
 /// A limit of a process.

@@ -8,6 +8,7 @@ mod treatment;
 mod udp_flows;
 
 use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::assemble::{ExchangeTotals, Run as HalfRuns};
@@ -30,6 +31,7 @@ use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::live::LiveFlow;
+use crate::measure::outcome::Answer;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::{host, words};
@@ -88,6 +90,7 @@ pub struct Client {
     connect_time: Duration,
     trains: Trains,
     profile: Option<ProfileRequest>,
+    answers: Option<Sender<Answer>>,
     /// The endpoint's host may be changed by this session.
     treated: bool,
 }
@@ -137,6 +140,7 @@ impl Client {
             connect_time,
             trains: Trains::default(),
             profile: None,
+            answers: None,
             treated: false,
         };
         match client.next_event()? {
@@ -182,7 +186,26 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub(crate) fn another(&self) -> Result<Self, MeasureError> {
-        Self::connect(self.target.clone(), self.stop.clone())
+        self.later()()
+    }
+
+    /// Makes a further session with the same endpoint when and where it is called.
+    pub(crate) fn later(&self) -> impl FnOnce() -> Result<Self, MeasureError> + Send + 'static {
+        let (target, stop) = (self.target.clone(), self.stop.clone());
+        move || Self::connect(target, stop)
+    }
+
+    /// [`Client::run`] of a test of `crr`; `answers` gets each transaction when it has ended.
+    pub(crate) fn run_told(
+        &mut self,
+        test: &Test,
+        answers: Sender<Answer>,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<Outcome, MeasureError> {
+        self.answers = Some(answers);
+        let outcome = self.run(test, observe);
+        self.answers = None;
+        outcome
     }
 
     /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs
@@ -246,8 +269,15 @@ impl Client {
         self.session.begin(now());
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
-        let half = Half::start(End::Client, test, flows, source, self.profile)
-            .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let half = Half::start(
+            End::Client,
+            test,
+            flows,
+            source,
+            self.profile,
+            self.answers.clone(),
+        )
+        .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
     }

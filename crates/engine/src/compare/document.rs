@@ -46,6 +46,7 @@ pub(super) fn assemble(
         one_sided_faults: ledger.one_sided(),
         a: options.a.clone(),
         b: options.b.clone(),
+        lab_b: None,
         read_back,
         plan: options.test.clone(),
         with: options.with.clone(),

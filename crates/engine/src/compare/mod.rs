@@ -5,6 +5,7 @@
 mod document;
 mod preflight;
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use linerate_core::compare::{
@@ -17,8 +18,9 @@ use linerate_core::treatment::Treatments;
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::lab::LabPath;
 use crate::load::Load;
-use crate::treated::{self, Treated};
+use crate::treated::{self, Treated, What};
 
 /// What is compared and how.
 #[derive(Debug, Clone)]
@@ -45,6 +47,31 @@ pub struct CompareOptions {
     pub caveats: Vec<Caveat>,
 }
 
+/// Where each side is run.
+#[derive(Debug)]
+pub struct Sides<'a> {
+    /// The endpoint of A, and of B where that has no path of its own.
+    pub a: &'a mut Client,
+    /// The endpoint at the end of B's emulated path, and both paths.
+    pub b: Option<(&'a mut Client, [&'a LabPath; 2])>,
+}
+
+impl Sides<'_> {
+    /// The side's endpoint; this thread is moved to the client's end of its path.
+    fn of(&mut self, side: Side) -> Result<&mut Client, MeasureError> {
+        let Some((b, paths)) = &mut self.b else {
+            return Ok(self.a);
+        };
+        let (path, client) = match side {
+            Side::A => (paths[0], &mut *self.a),
+            Side::B => (paths[1], &mut **b),
+        };
+        let refused = |error| MeasureError::host("cannot enter the lab")(io::Error::other(error));
+        path.enter().map_err(refused)?;
+        Ok(client)
+    }
+}
+
 /// Who looks on while treatments are compared.
 pub trait CompareObserver: Observer {
     /// The first pair begins: there is an answer after so many at least and at most.
@@ -69,10 +96,23 @@ pub fn compare(
     options: &CompareOptions,
     observer: &mut dyn CompareObserver,
 ) -> Result<(Comparison, Option<MeasureError>), MeasureError> {
+    let mut sides = Sides { a: client, b: None };
+    compare_sides(&mut sides, options, observer)
+}
+
+/// The same of two sides that can have a path each; the document is of that of A.
+///
+/// # Errors
+/// As [`compare()`].
+pub fn compare_sides(
+    sides: &mut Sides<'_>,
+    options: &CompareOptions,
+    observer: &mut dyn CompareObserver,
+) -> Result<(Comparison, Option<MeasureError>), MeasureError> {
     let with = options.with.as_ref();
-    let connected = with.map(|with| Load::connect(client, with, &options.test));
+    let connected = with.map(|with| Load::connect(sides.a, with, &options.test));
     let mut load = connected.transpose()?;
-    let preflight = preflight::examine(client, options, &mut load, observer)?;
+    let preflight = preflight::examine(sides, options, &mut load, observer)?;
     let design = Design {
         metrics: preflight.metrics.len(),
         ..options.design.clone()
@@ -88,7 +128,7 @@ pub fn compare(
         if ledger.is_over() {
             break;
         }
-        match run_pair(client, options, order, &ledger, &mut load, observer) {
+        match run_pair(sides, options, order, &ledger, &mut load, observer) {
             Ok([a, b]) => {
                 ledger.enter(order, &a.record, &b.record)?;
                 if let (Some(a), Some(b)) = (a.load, b.load) {
@@ -112,7 +152,7 @@ pub fn compare(
         }
     }
     let document = document::assemble(
-        client,
+        sides.a,
         options,
         &ledger,
         preflight,
@@ -124,7 +164,7 @@ pub fn compare(
 
 /// One run under each treatment, in this order; A's first.
 fn run_pair(
-    client: &mut Client,
+    sides: &mut Sides<'_>,
     options: &CompareOptions,
     order: Order,
     ledger: &Ledger,
@@ -139,8 +179,9 @@ fn run_pair(
     };
     let mut run = |side: Side| {
         observer.phase(&format!("pair {number}, {}", side.name()));
+        let (client, what) = (sides.of(side)?, options.what());
         let treatments = options.treatments(side);
-        treated::run(client, &test, treatments, load.as_mut(), observer)
+        treated::run(client, &test, what, treatments, load.as_mut(), observer)
     };
     let [first, second] = order.sides();
     let (first_run, second_run) = (run(first)?, run(second)?);
@@ -151,6 +192,15 @@ fn run_pair(
 }
 
 impl CompareOptions {
+    fn what(&self) -> What {
+        let is_responsiveness = self.metrics.iter().any(Metric::is_responsiveness);
+        if is_responsiveness {
+            What::Responsiveness
+        } else {
+            What::Run
+        }
+    }
+
     fn treatments(&self, side: Side) -> &Treatments {
         match side {
             Side::A => &self.a,

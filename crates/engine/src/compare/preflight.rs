@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_core::compare::{IdleLoad, Metric};
+use linerate_core::compare::{IdleLoad, Metric, Side};
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
 };
@@ -11,11 +11,11 @@ use linerate_core::treatment::Treatments;
 use linerate_core::units::Span;
 use linerate_sys::clock::format_rfc3339;
 
-use super::{CompareObserver, CompareOptions};
+use super::{CompareObserver, CompareOptions, Sides};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::load::Load;
-use crate::treated;
+use crate::treated::{self, What};
 use crate::treatment::{forget, remembers};
 
 /// How long both hosts are watched while next to nothing is sent.
@@ -57,30 +57,32 @@ pub(super) struct Preflight {
 /// The endpoint applies no treatments and is to; a treatment cannot be applied; a figure is not
 /// there; a run failed.
 pub(super) fn examine(
-    client: &mut Client,
+    sides: &mut Sides<'_>,
     options: &CompareOptions,
     load: &mut Option<Load>,
     observer: &mut dyn CompareObserver,
 ) -> Result<Preflight, MeasureError> {
     let started_at = format_rfc3339(SystemTime::now());
     for treatments in [&options.a, &options.b] {
-        treated::check_permission(client, treatments)?;
+        treated::check_permission(sides.a, treatments)?;
     }
     observer.phase("looking whether both ends are quiet");
     let none = Treatments::default();
-    let watched = treated::run(client, &idle_test(options.test.seed), &none, None, &mut ())?;
-    let watched = watched.record;
+    let idle = idle_test(options.test.seed);
+    let watched = treated::run(sides.a, &idle, What::Run, &none, None, &mut ())?.record;
     let idle = idle_load(&watched);
     let mut caveats = Vec::new();
-    caveats.extend(metrics_kept(client, options));
+    caveats.extend(metrics_kept(sides.a, options));
     caveats.extend(not_quiet(&idle, watched.environment.shared_kernel));
     let warm_up = shortened(&options.test);
     let mut metrics = options.metrics.clone();
     metrics.extend(options.metrics_if_there.iter().cloned());
     let began = Instant::now();
-    for (name, treatments) in [("A", &options.a), ("B", &options.b)] {
-        observer.phase(&format!("warming up, {name}"));
-        let run = treated::run(client, &warm_up, treatments, load.as_mut(), observer)?;
+    for side in [Side::A, Side::B] {
+        let treatments = options.treatments(side);
+        observer.phase(&format!("warming up, {}", side.name()));
+        let (client, what) = (sides.of(side)?, options.what());
+        let run = treated::run(client, &warm_up, what, treatments, load.as_mut(), observer)?;
         let record = run.record;
         has_figures(&record, &options.metrics)?;
         let is_there = |metric: &Metric| metric.of(&record).is_some_and(|value| value > 0.0);

@@ -464,7 +464,7 @@ impl Session<'_> {
         else {
             return;
         };
-        match Half::start(End::Server, &test, flows, source, self.profile.take()) {
+        match Half::start(End::Server, &test, flows, source, self.profile.take(), None) {
             Ok(half) => {
                 self.stage = Stage::Running {
                     half,

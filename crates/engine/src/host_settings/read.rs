@@ -1,7 +1,6 @@
 //! What there is on this host, read.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::IpAddr;
 
 use linerate_core::host::{HostView, Reading, device_key, settings};
@@ -10,6 +9,7 @@ use linerate_sys::proc::sysctl::{self, SysctlError};
 use linerate_sys::proc::{cpu, limits, machine, memory};
 
 use super::device;
+use crate::host;
 use crate::treatment::{FileSetting, TreatError, check_sys, open_netlink};
 
 /// The settings and what their right values depend on. `keys` are looked at, too, where the table
@@ -24,7 +24,7 @@ pub(super) fn view(peer: Option<IpAddr>, keys: &[String]) -> Result<HostView, Tr
         memory_bytes: memory::MemoryInfo::read().map_or(0, |memory| memory.total),
         page_bytes: memory::page_bytes(),
         congestion_controls: words_of("net.ipv4.tcp_available_congestion_control"),
-        queueing_disciplines: disciplines(),
+        queueing_disciplines: host::disciplines().to_vec(),
         ..HostView::default()
     };
     let table = settings().iter().map(|setting| setting.key);
@@ -60,21 +60,6 @@ fn is_sysctl(key: &str) -> bool {
 fn words_of(key: &str) -> Vec<String> {
     let text = sysctl::read(key).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-/// Those that the kernel's list of modules names; none are known where there is no such list.
-fn disciplines() -> Vec<String> {
-    let release = machine::kernel_release().unwrap_or_default();
-    let list = |name: &str| {
-        fs::read_to_string(format!("/lib/modules/{release}/{name}")).unwrap_or_default()
-    };
-    let modules = list("modules.builtin") + &list("modules.dep");
-    let has = |name: &&str| modules.contains(&format!("/sch_{name}.ko"));
-    ["fq", "fq_codel", "cake"]
-        .iter()
-        .filter(|name| has(name))
-        .map(|&name| name.to_owned())
-        .collect()
 }
 
 fn kernel_setting(key: &str) -> Reading {

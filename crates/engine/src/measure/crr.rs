@@ -15,6 +15,7 @@ use linerate_core::wire::HELLO_BYTES;
 use linerate_sys::{clock, socket};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
+use super::outcome::Answer;
 use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::Arrival;
@@ -114,11 +115,30 @@ impl Requester<'_> {
     /// One transaction, counted; an error is one that every other would meet too.
     fn transaction(&mut self, tally: &mut Tally<'_>, start_ns: u64) -> io::Result<()> {
         tally.begun();
-        match self
-            .connect(tally)
-            .and_then(|stream| self.exchange(&stream))
-        {
-            Ok(()) => tally.answered(start_ns, now_ns()),
+        let began_ns = if self.shared.answers.is_some() {
+            now_ns()
+        } else {
+            0
+        };
+        let connected = self.connect(tally);
+        let connected_ns = if self.shared.answers.is_some() {
+            now_ns()
+        } else {
+            0
+        };
+        match connected.and_then(|stream| self.exchange(&stream)) {
+            Ok(()) => {
+                let answered_ns = now_ns();
+                tally.answered(start_ns, answered_ns);
+                if let Some(answers) = &self.shared.answers {
+                    // Nobody may be listening any more.
+                    let _ = answers.send(Answer {
+                        began_ns,
+                        connected_ns,
+                        answered_ns,
+                    });
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Err(error),
             Err(_) if tally.is_stopped() => tally.abandoned(start_ns),
             Err(error) => {

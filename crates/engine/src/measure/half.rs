@@ -3,6 +3,7 @@
 use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
+use super::backlog::BacklogMeter;
 use super::flow::{Flow, FlowSocket};
 use super::live::LiveFlow;
-use super::outcome::ExchangeOutcome;
+use super::outcome::{Answer, ExchangeOutcome};
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
 use super::shared::{FlowState, Marks, Quota, Shared, WorkerEnd};
@@ -48,7 +50,7 @@ pub(crate) struct HalfEnd {
 impl Half {
     /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose
     /// connections come and go have none and take theirs from `source`. This host is profiled
-    /// meanwhile, if `profile` says so.
+    /// meanwhile, if `profile` says so; who listens to `answers` is told of each of `crr`.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -58,10 +60,12 @@ impl Half {
         flows: Vec<Flow>,
         source: FlowSource,
         profile: Option<ProfileRequest>,
+        answers: Option<Sender<Answer>>,
     ) -> io::Result<Self> {
         // Before the first byte: looking for the device takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
-        let shared = Shared::new(side, test, Marks::Own, None, flows, source);
+        let mut shared = Shared::new(side, test, Marks::Own, None, flows, source);
+        shared.answers = answers;
         Self::run(shared, qos, profile)
     }
 
@@ -321,6 +325,7 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
     let mut report = HalfReport {
         end: EndReport {
             qos: course.qos_evidence.take(),
+            qdisc_backlog_bytes: course.backlog.as_ref().and_then(BacklogMeter::mean),
             ..course.meter.report(&usage)
         },
         facts: Box::new(facts),

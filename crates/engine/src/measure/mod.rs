@@ -1,5 +1,6 @@
 //! Running a test: workers, sampler, evidence.
 
+mod backlog;
 mod connect_transfer;
 mod crr;
 mod exchange;
@@ -8,7 +9,7 @@ pub(crate) mod half;
 pub(crate) mod live;
 pub(crate) mod meter;
 pub(crate) mod options;
-mod outcome;
+pub(crate) mod outcome;
 mod pause;
 mod qos;
 mod quickack;

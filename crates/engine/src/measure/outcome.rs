@@ -6,6 +6,14 @@ use linerate_core::assemble::ExchangeTotals;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::stats::LatencyHistogram;
 
+/// A transaction of `crr` that has its whole response, by [`crate::clock`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) began_ns: u64,
+    pub(crate) connected_ns: u64,
+    pub(crate) answered_ns: u64,
+}
+
 /// What became of the requests that were meant to start within the measured time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExchangeOutcome {

@@ -11,6 +11,7 @@ use linerate_core::plan::Extent;
 use linerate_core::record::QosEvidence;
 use linerate_core::session::message::keep_every_second;
 
+use super::backlog::BacklogMeter;
 use super::meter::Meter;
 use super::qos::QosMeter;
 use super::shared::Shared;
@@ -43,6 +44,8 @@ pub(crate) struct Course {
     pub(crate) flows: Vec<FlowCourse>,
     pub(crate) probes: Vec<Option<TcpProbe>>,
     pub(crate) meter: Meter,
+    /// Of a sender.
+    pub(crate) backlog: Option<BacklogMeter>,
     qos: Option<QosMeter>,
     /// What this host's policy did, if it has one.
     pub(crate) qos_evidence: Option<QosEvidence>,
@@ -67,6 +70,7 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
             .map(|flow| TcpProbe::from_flow(flow, window))
             .collect(),
         meter: Meter::new(shared.flows.len()),
+        backlog: BacklogMeter::towards_peer_of(&shared.flows),
         qos,
         qos_evidence: None,
         taken: None,
@@ -199,6 +203,7 @@ impl Course {
         for probe in self.probes.iter_mut().flatten() {
             probe.sample(now - begin_ns);
         }
+        self.backlog.iter_mut().for_each(BacklogMeter::look);
         self.meter.touch(&shared.counters());
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::{Direction, Test};
@@ -9,7 +10,7 @@ use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{UdpReceived, UdpSent};
 
 use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
-use super::outcome::ExchangeOutcome;
+use super::outcome::{Answer, ExchangeOutcome};
 use super::source::FlowSource;
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) quota: Option<Quota>,
     pub(crate) flows: Vec<FlowState>,
     pub(crate) source: FlowSource,
+    /// Who is told of each transaction of `crr` when it has ended.
+    pub(crate) answers: Option<Sender<Answer>>,
     pub(crate) stop: Stop,
     pub(crate) began_ns: u64,
     finished: AtomicBool,
@@ -87,6 +90,7 @@ impl Shared {
             working: AtomicU64::new(flows.len() as u64),
             flows,
             source,
+            answers: None,
             stop: Stop::new(),
             began_ns: now_ns(),
             finished: AtomicBool::new(false),

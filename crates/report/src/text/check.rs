@@ -5,6 +5,7 @@ use linerate_core::record::{
     Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
 };
 use linerate_core::remedy::{Name, shell_word};
+use linerate_core::responsiveness::{Place, Queue, Responsiveness};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
@@ -45,6 +46,7 @@ impl Document for Check {
             hosts(&mut page, self);
             throughputs(&mut page, &directions);
             latency(&mut page, self);
+            responsiveness_table(&mut page, self);
         }
         if self.one_sided {
             one_sided(&mut page, &self.host);
@@ -372,6 +374,67 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
     ))
 }
 
+/// `230 round trips per minute under load, grade F: load adds 239 ms to 29.1 ms`
+fn responsiveness(found: &Responsiveness) -> String {
+    let doubt = if found.stable { "" } else { "; not stable yet" };
+    format!(
+        "{} round trips per minute under load, grade {}: load adds {} to {}{doubt}",
+        count(found.rpm.round() as u64),
+        found.grade,
+        micros(found.added_us),
+        micros(found.idle_us),
+    )
+}
+
+/// `on the path 239 ms, in the sender's socket 30.1 ms (120,000 B a flow)`
+fn queue(queue: &Queue) -> String {
+    let place = match queue.place {
+        Place::SendSocket => "unsent in the sender's socket",
+        Place::SendQdisc => "in the sender's queueing discipline",
+        Place::Path => "on the path",
+        Place::ReceiveSocket => "unread in the receiver's socket",
+    };
+    let bytes = queue
+        .bytes
+        .map(|bytes| format!(" ({})", exact_bytes(bytes)));
+    format!(
+        "{place} {}{}",
+        micros(queue.delay_us),
+        bytes.unwrap_or_default()
+    )
+}
+
+/// What the round trips per minute are made of, where its own flows' packets wait, what helps.
+fn responsiveness_table(page: &mut Page, check: &Check) {
+    let rows: Vec<_> = check.responsiveness.iter().rev().collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    let table = Table::of(rows)
+        .left("load", |(direction, _)| (*direction).clone())
+        .right("flows", |(_, found)| Some(count(found.flows.into())))
+        .right("\nrate", |(_, found)| Some(rate(found.throughput_bps)))
+        .right("connect\nidle", |(_, found)| Some(micros(found.idle_us)))
+        .right("\nloaded", |(_, found)| Some(micros(found.connect_us)))
+        .right("request\nloaded", |(_, found)| {
+            Some(micros(found.request_us))
+        })
+        .right("on loaded\nflow", |(_, found)| {
+            found.loaded_flow_us.map(micros)
+        })
+        .right("probes", |(_, found)| Some(count(found.probes)))
+        .right("RPM", |(_, found)| Some(count(found.rpm.round() as u64)));
+    page.table(&table);
+    for (direction, found) in check.responsiveness.iter().rev() {
+        let waits: Vec<String> = found.queues.iter().map(queue).collect();
+        page.facts(&format!("{direction} waits"), &waits);
+        if let Some(remedy) = &found.remedy {
+            page.command(&remedy.clone().typed(None).command);
+        }
+    }
+}
+
 /// Growth of the latency under load that is told, times the idle one.
 const NOTICEABLE: f64 = 1.1;
 
@@ -390,9 +453,13 @@ fn explanation(
     let reached = runs.map(|runs| figure(&runs, rate)).or(run.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
     facts.extend(leg.tcp.as_ref().and_then(retransmitted));
-    facts.extend(under_load(check, name));
+    let responsive = check.responsiveness.get(name);
+    facts.extend(under_load(check, name).filter(|_| responsive.is_none()));
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
+    if let Some(responsive) = responsive {
+        page.paragraph(Emphasis::None, "", 2, &responsiveness(responsive));
+    }
     if page.has_details() {
         ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {

@@ -35,6 +35,7 @@ impl Document for Comparison {
             page.facts("with", &load_facts(with, &self.runs));
         }
         emulated(&mut page, &self.environment);
+        page.facts("B's path", self.lab_b.as_slice());
         if style.details {
             page.facts("pairs", &pair_facts(self));
             page.facts("before", &idle_facts(&self.idle));

@@ -17,6 +17,7 @@ use linerate_core::record::{
     TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
+use linerate_core::responsiveness::{Place, Probe, Queue, Responsiveness, Samples};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
 use linerate_report::text::Style;
@@ -483,6 +484,33 @@ pub(crate) fn rr_sweep() -> Sweep {
 }
 
 /// A path whose MSS and window are wrong.
+/// Of a path of 29.1 ms.
+fn responsiveness(loaded_us: f64) -> Responsiveness {
+    let probe = |us| Probe {
+        connect_us: us,
+        request_us: us,
+    };
+    let samples = Samples {
+        idle: vec![probe(29_100.0); 40],
+        loaded: vec![probe(loaded_us); 120],
+        loaded_flows_us: vec![1.5 * loaded_us; 80],
+    };
+    Responsiveness {
+        flows: 4,
+        throughput_bps: 94.1e6,
+        interval_s: 0.5,
+        intervals: 5,
+        stable: true,
+        goodput_stable: true,
+        queues: vec![Queue {
+            place: Place::Path,
+            delay_us: loaded_us - 29_100.0,
+            bytes: None,
+        }],
+        ..samples.score().expect("there are probes")
+    }
+}
+
 pub(crate) fn check() -> Check {
     let down = Leg {
         throughput_bps: Some(93_900_000.0),
@@ -536,6 +564,10 @@ pub(crate) fn check() -> Check {
         loaded_latency_by_direction_us: BTreeMap::from([
             ("up".to_owned(), latency(29_300.0, 310)),
             ("down".to_owned(), latency(268_000.0, 290)),
+        ]),
+        responsiveness: BTreeMap::from([
+            ("up".to_owned(), responsiveness(29_300.0)),
+            ("down".to_owned(), responsiveness(268_000.0)),
         ]),
         hidden_fault: None,
         baseline: None,
@@ -690,6 +722,7 @@ pub(crate) fn different() -> Comparison {
         one_sided_faults: Vec::new(),
         a: "pacing=20mbit".parse().expect("a treatment"),
         b: "pacing=22mbit".parse().expect("a treatment"),
+        lab_b: None,
         read_back: ReadBack::default(),
         plan: stream_test(131_072),
         with: None,

@@ -2,7 +2,7 @@
 
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE, Nla};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2};
 
 use super::{Netlink, NetlinkError};
 
@@ -53,6 +53,17 @@ impl Netlink {
             .collect();
         qdiscs.sort_by_key(|qdisc| !qdisc.root);
         Ok(qdiscs)
+    }
+
+    /// Bytes that wait in the root discipline of the link with this index and in those below it;
+    /// `None` if it has none.
+    ///
+    /// # Errors
+    /// [`NetlinkError`] if the table cannot be read.
+    pub fn root_backlog(&mut self, index: u32) -> Result<Option<u32>, NetlinkError> {
+        let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let answer = self.dump(&format!("read the queue of link {index}"), query)?;
+        Ok(answer.iter().find_map(|message| backlog(message, index)))
     }
 
     /// Puts a discipline below `parent`, `major << 16 | minor`, or makes it the root of the link
@@ -149,6 +160,25 @@ fn message(
         message.attributes.push(TcAttribute::Other(options));
     }
     message
+}
+
+fn backlog(message: &RouteNetlinkMessage, index: u32) -> Option<u32> {
+    let RouteNetlinkMessage::NewQueueDiscipline(message) = message else {
+        return None;
+    };
+    let is_root = message.header.parent == TcHandle::ROOT;
+    if u32::try_from(message.header.index) != Ok(index) || !is_root {
+        return None;
+    }
+    message.attributes.iter().find_map(|attribute| {
+        let TcAttribute::Stats2(parts) = attribute else {
+            return None;
+        };
+        parts.iter().find_map(|part| match part {
+            TcStats2::Queue(queue) => Some(queue.backlog),
+            _ => None,
+        })
+    })
 }
 
 /// The kernel lists those of all links, whatever is asked.

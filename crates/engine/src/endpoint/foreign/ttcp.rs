@@ -101,8 +101,15 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
         id: 0,
         socket: FlowSocket::Tcp(stream),
     };
-    let half = Half::start(End::Server, &test, vec![flow], FlowSource::Bound, None)
-        .map_err(|error| format!("cannot start the test: {error}"))?;
+    let half = Half::start(
+        End::Server,
+        &test,
+        vec![flow],
+        FlowSource::Bound,
+        None,
+        None,
+    )
+    .map_err(|error| format!("cannot start the test: {error}"))?;
     let finished = watch(guest, &half);
     let HalfEnd { mut report, .. } = half.stop(host::facts(Some(guest.peer().ip())));
     if sends {

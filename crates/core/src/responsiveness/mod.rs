@@ -1,0 +1,18 @@
+//! How responsive a path is while it is busy: round trips per minute.
+//!
+//! After draft-ietf-ippm-responsiveness, "Responsiveness under Working Conditions": flows are added
+//! until goodput and round trips no longer change ([`WorkingConditions`]); what a small exchange then
+//! takes, on a connection of its own and on one that carries load, makes the figure
+//! ([`Responsiveness`]); where it waits is a [`Queue`].
+
+mod grade;
+mod queue;
+mod remedy;
+mod score;
+mod working;
+
+pub use grade::{GRADES, Grade};
+pub use queue::{Backlog, Place, Queue};
+pub use remedy::{SendingHost, remedy};
+pub use score::{Probe, Responsiveness, Samples, TRIM_PERCENT, trimmed_mean};
+pub use working::{Next, Seen, WorkingConditions};

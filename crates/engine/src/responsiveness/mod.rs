@@ -1,0 +1,262 @@
+//! Round trips per minute: load on several sessions with the same endpoint, and connections beside
+//! it that are made, used once and closed.
+//!
+//! When there is enough load, and what the probes come to, is in
+//! [`linerate_core::responsiveness`].
+
+mod loads;
+mod probes;
+
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use linerate_core::plan::{Direction, Test};
+use linerate_core::record::{Interval, Leg, Record, Status};
+use linerate_core::responsiveness::{
+    Backlog, Next, Responsiveness, Samples, Seen, SendingHost, WorkingConditions, remedy,
+};
+use linerate_core::session::SessionError;
+use linerate_core::units::End;
+
+use self::loads::{Loaded, Loads};
+use self::probes::{Probes, between};
+use crate::client::Client;
+use crate::clock::now_ns;
+use crate::error::MeasureError;
+use crate::stop::Stop;
+
+/// What is measured, and for how long at most.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// What each load is: a stream in one direction.
+    pub(crate) load: Test,
+    /// What the path carries that way, bits per second, where that is known.
+    pub(crate) rate_bps: Option<f64>,
+    /// After each a load is added.
+    pub(crate) interval: Duration,
+    /// With load.
+    pub(crate) most_intervals: u32,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) responsiveness: Responsiveness,
+    /// Of each load, the first first.
+    pub(crate) records: Vec<Record>,
+}
+
+/// Where nothing asks for a longer one.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
+/// Most sessions with load: those whose flows are not needed are opened and closed.
+const MOST_LOADS: u32 = 8;
+/// The idle path is looked at so long, once it has answered.
+const IDLE: Duration = Duration::from_millis(500);
+/// Beside the intervals: making connections, and the end.
+const SPARE: Duration = Duration::from_secs(20);
+
+impl Request {
+    /// Of everything.
+    fn longest(&self) -> Duration {
+        IDLE + self.interval * self.most_intervals + SPARE
+    }
+}
+
+/// The responsiveness of a path whose load is what a test says, for as long as the test at most. The
+/// record is the first load's.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn of_load(client: &mut Client, load: &Test) -> Result<Record, MeasureError> {
+    let time_s = load.seconds().unwrap_or_default();
+    let request = Request {
+        load: load.clone(),
+        rate_bps: None,
+        interval: INTERVAL,
+        most_intervals: (time_s / INTERVAL.as_secs_f64()) as u32,
+    };
+    let Measured {
+        responsiveness,
+        records,
+    } = measure(client, &request)?;
+    let first = records.into_iter().next();
+    let unheard = || client.session_error(SessionError::Timeout("no load was told of"));
+    Ok(Record {
+        // It was ended when the path was.
+        status: Status::Complete,
+        responsiveness: Some(Box::new(responsiveness)),
+        ..first.ok_or_else(unheard)?
+    })
+}
+
+/// Measures one direction. The path has to be idle.
+///
+/// # Errors
+/// The endpoint refuses the probes or every load; a load ended; no probe was answered; interrupted.
+pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured, MeasureError> {
+    let unanswered = client.session_error(SessionError::Timeout("no probe was answered"));
+    let over = Stop::new();
+    let (course, answers, loaded) = thread::scope(|scope| {
+        let mut loads = Loads::connect(scope, client, request, &over, MOST_LOADS);
+        let mut probes = Probes::start(scope, client, request, &over);
+        let course = follow(request, &mut loads, &mut probes);
+        over.request();
+        let (answers, loaded) = (probes.end(), loads.end());
+        Ok::<_, MeasureError>((course, answers?, loaded?))
+    })?;
+    let Some(course) = course else {
+        return Err(unanswered);
+    };
+    let looks: Vec<Vec<&Interval>> = loaded.iter().map(|load| looks(load, &course)).collect();
+    let samples = Samples {
+        idle: between(&answers, 0, course.idle_until_ns),
+        loaded: between(&answers, course.from_ns, course.to_ns),
+        loaded_flows_us: looks.iter().flat_map(|looks| waits_us(looks)).collect(),
+    };
+    let score = samples.score().ok_or(unanswered)?;
+    let (goodput_stable, stable) = course.working.stable();
+    let flows = course.loads * request.load.streams;
+    let backlog = Backlog {
+        idle_us: score.idle_us,
+        goodput_bps: course.working.goodput_bps(),
+        flows,
+        ..backlog(&loaded, &looks)
+    };
+    let queues = backlog.queues();
+    Ok(Measured {
+        responsiveness: Responsiveness {
+            flows,
+            throughput_bps: backlog.goodput_bps,
+            interval_s: request.interval.as_secs_f64(),
+            intervals: course.working.intervals(),
+            stable,
+            goodput_stable,
+            remedy: loaded
+                .first()
+                .and_then(|load| remedy(&queues, &sender(&load.record, &backlog)?)),
+            queues,
+            ..score
+        },
+        records: loaded.into_iter().map(|load| load.record).collect(),
+    })
+}
+
+/// How it went; times by [`crate::clock`].
+struct Course {
+    working: WorkingConditions,
+    loads: u32,
+    idle_until_ns: u64,
+    /// The last intervals, of which the figure is.
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// The idle path, then interval after interval with one load more, until nothing changes any more.
+/// `None` where a load or the probes ended first.
+fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> Option<Course> {
+    let is_answered = probes.first() && probes.take(IDLE);
+    let idle_until_ns = now_ns();
+    if !is_answered || !loads.add() {
+        return None;
+    }
+    let mut working = WorkingConditions::new(MOST_LOADS, request.most_intervals);
+    let mut begins = Vec::new();
+    loop {
+        let from_ns = now_ns();
+        begins.push(from_ns);
+        if !probes.take(request.interval) || loads.have_failed() {
+            return None;
+        }
+        let next = working.interval(Seen {
+            goodput_bps: loads.goodput_bps(request.interval),
+            round_trip_us: probes.round_trip_us(from_ns),
+        });
+        match next {
+            Next::Add => {
+                // An endpoint may allow fewer.
+                loads.add();
+            }
+            Next::Hold => {}
+            Next::Done => break,
+        }
+    }
+    let first = begins.len().saturating_sub(WorkingConditions::DISTANCE);
+    Some(Course {
+        loads: loads.count(),
+        working,
+        idle_until_ns,
+        from_ns: begins[first],
+        to_ns: now_ns(),
+    })
+}
+
+/// A load's looks at its sender in the last intervals.
+fn looks<'a>(load: &'a Loaded, course: &Course) -> Vec<&'a Interval> {
+    let ended = |look: &Interval| {
+        let end_s = look.start_s + look.seconds;
+        load.began_ns + (end_s * 1e9) as u64
+    };
+    let intervals = load.record.intervals.iter();
+    intervals
+        .filter(|look| (course.from_ns..course.to_ns).contains(&ended(look)))
+        .collect()
+}
+
+/// What a request on a flow with load would wait for its response, look by look: the flow's round
+/// trip, and what its sender holds unsent at the rate that the flow has.
+fn waits_us(looks: &[&Interval]) -> Vec<f64> {
+    let bytes: u64 = looks.iter().map(|look| look.bytes).sum();
+    let seconds: f64 = looks.iter().map(|look| look.seconds).sum();
+    let us_per_byte = seconds * 1e6 / bytes as f64;
+    let moving = looks.iter().filter(|_| bytes > 0);
+    let wait = |look: &&Interval| {
+        let unsent_us = look.notsent_bytes.unwrap_or(0) as f64 * us_per_byte;
+        look.rtt_us.map(|rtt_us| rtt_us + unsent_us)
+    };
+    moving.filter_map(|look| wait(look)).collect()
+}
+
+/// What both ends' kernels show of the loads; what is known of the path is left to fill in.
+fn backlog(loaded: &[Loaded], looks: &[Vec<&Interval>]) -> Backlog {
+    let legs = || loaded.iter().filter_map(|load| load.record.leg());
+    let unread = |leg: &Leg| leg.tcp.as_ref()?.receiver.as_ref()?.unread_bytes;
+    let unsent = looks.iter().map(|looks| {
+        let sum: u64 = looks.iter().filter_map(|look| look.notsent_bytes).sum();
+        sum.checked_div(looks.len() as u64).unwrap_or(0)
+    });
+    let rtts: Vec<f64> = looks
+        .iter()
+        .flatten()
+        .filter_map(|look| look.rtt_us)
+        .collect();
+    Backlog {
+        round_trip_us: rtts.iter().sum::<f64>() / rtts.len().max(1) as f64,
+        unsent_bytes: unsent.sum(),
+        // All of them look at the same device.
+        qdisc_bytes: legs().find_map(|leg| leg.sender.as_ref()?.qdisc_backlog_bytes),
+        unread_bytes: legs().map(unread).sum(),
+        ..Backlog::default()
+    }
+}
+
+fn sender<'a>(record: &'a Record, backlog: &Backlog) -> Option<SendingHost<'a>> {
+    let environment = &record.environment;
+    let (end, host) = match record.direction {
+        Direction::Up => (End::Client, &environment.client),
+        Direction::Down | Direction::Both => (End::Server, environment.server.as_ref()?),
+    };
+    Some(SendingHost {
+        end,
+        device: host.device.as_ref().map(|device| device.name.as_str()),
+        disciplines: &host.disciplines,
+        sysctls: &host.sysctls,
+        goodput_bps: backlog.goodput_bps,
+        flows: backlog.flows,
+    })
+}
+
+/// A thread's result; its panic goes on here.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    let ended = thread.join();
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
