@@ -231,9 +231,9 @@ fn the_whole_lab_needs_no_root() {
 fn a_check_tells_a_long_queue_from_one_that_is_managed() {
     let found = |queue: &str| {
         let lab = format!("rate=20mbit,rtt=20ms,up.{queue}");
-        document(&format!("check --quick -t 500ms --lab {lab}"))
+        document(&format!("check --quick -t 500ms -C cubic --lab {lab}"))
     };
-    let (Some(long), Some(managed)) = (found("queue=500ms"), found("aqm=codel")) else {
+    let (Some(long), Some(managed)) = (found("queue=1250kB"), found("aqm=codel")) else {
         return;
     };
     let up = |check: &Value| check["responsiveness"]["up"].clone();

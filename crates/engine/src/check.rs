@@ -80,7 +80,7 @@ const QUICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Where queues are long.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 /// With load, each way.
-const MOST_INTERVALS: u32 = 12;
+const MOST_LOADED: Duration = Duration::from_secs(8);
 /// Those that it takes on most paths.
 const USUAL_INTERVALS: u32 = 6;
 
@@ -314,6 +314,7 @@ impl Examination<'_> {
             responsiveness::INTERVAL
         };
         let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
+        let interval = interval.clamp(shortest, LONGEST_INTERVAL);
         let record = match direction {
             Direction::Up => &self.check.up,
             Direction::Down | Direction::Both => &self.check.down,
@@ -321,8 +322,8 @@ impl Examination<'_> {
         responsiveness::Request {
             load: self.bulk_test(direction, RUN, WARM_UP),
             rate_bps: record.as_ref().and_then(Record::throughput_bps),
-            interval: interval.clamp(shortest, LONGEST_INTERVAL),
-            most_intervals: MOST_INTERVALS,
+            interval,
+            most_intervals: (MOST_LOADED.as_millis() / interval.as_millis()) as u32,
         }
     }
 

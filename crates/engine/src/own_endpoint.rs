@@ -95,7 +95,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
         key: Some(key),
         allow_treatments,
         ..ServeOptions::within(Limits {
-            clients: 2,
+            clients: 16,
             streams: 2 * MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,

@@ -110,4 +110,4 @@ Examples:
   linerate compare pit --a none --b congestion=bbr --margin 2%
   linerate compare pit --workload rr --with \"stream -P 4\" --a qos=off --b qos=voice.toml
   linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB
-  linerate compare --lab rate=20mbit,queue=500ms --lab-b rate=20mbit,aqm=codel --metric rpm";
+  linerate compare --lab rate=20mbit,queue=1250kB --lab-b rate=20mbit,aqm=codel --metric rpm";

@@ -71,7 +71,7 @@ impl Metric {
     /// Whether it is of the path's responsiveness, for which flows are added to a path until it is
     /// busy.
     pub fn is_responsiveness(&self) -> bool {
-        self.0.starts_with("responsiveness.")
+        self.0.starts_with(RESPONSIVENESS)
     }
 
     /// What a test is run for, unless something else is asked: the rate of a transfer, the
@@ -139,6 +139,8 @@ impl From<Metric> for String {
 
 /// Parts of a record that nobody measured, or that follow from what was measured.
 const NOT_MEASURED: [&str; 5] = ["plan", "seed", "environment", "verdict", "remedy"];
+/// Figures of a path that is made busy first.
+const RESPONSIVENESS: &str = "responsiveness.";
 /// What the round trips per minute are called for short, and their path.
 const RPM: [&str; 2] = ["rpm", "responsiveness.rpm"];
 /// The kernel's counters, by their own names.
@@ -226,7 +228,9 @@ fn is_counter(name: &str) -> bool {
 /// The nearest path, or else the usual ones.
 fn hint(text: &str) -> String {
     let known = Metric::known().iter();
-    suggestion(text, known.filter(|known| !known.starts_with(LEGS))).unwrap_or_else(|| {
+    let usual =
+        known.filter(|known| !known.starts_with(LEGS) && !known.starts_with(RESPONSIVENESS));
+    suggestion(text, usual).unwrap_or_else(|| {
         "such are throughput_bps, transactions_per_s, latency_us.p99, sender.cpu_seconds, \
          tcp.retransmitted_segments, udp.lost"
             .to_owned()

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::remedy::Remedy;
+
 /// Where packets or bytes wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -21,7 +23,7 @@ pub enum Place {
 
 /// A queue and what it adds to a round trip on a flow with load.
 #[skip_serializing_none]
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queue {
     /// Where it is.
     pub place: Place,
@@ -30,6 +32,8 @@ pub struct Queue {
     /// What waits there, bytes, as the host's kernel counts it: of a socket the mean of each flow.
     /// Absent of the path, whose queue is what the round trip has grown by and no host's kernel has.
     pub bytes: Option<u64>,
+    /// What shortens it.
+    pub remedy: Option<Remedy>,
 }
 
 /// What the kernels of both ends show of the flows with load.
@@ -63,6 +67,7 @@ impl Backlog {
             place,
             delay_us,
             bytes,
+            remedy: None,
         };
         let unread = self.unread_bytes.unwrap_or(0);
         let mut queues = vec![

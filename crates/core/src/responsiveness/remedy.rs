@@ -1,4 +1,4 @@
-//! What shortens the longest queue.
+//! What shortens a queue.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,12 @@ const UNSENT_LIMIT: &str = "net.ipv4.tcp_notsent_lowat";
 const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 
-/// For the longest of these queues, if that is worth it and the sender's kernel has what it takes.
-pub fn remedy(queues: &[Queue], host: &SendingHost<'_>) -> Option<Remedy> {
-    let longest = queues.first().filter(|queue| queue.delay_us >= SHORT_US)?;
-    let remedy = match longest.place {
+/// What shortens a queue, if that is worth it and the sender's kernel has what it takes.
+pub fn remedy(queue: &Queue, host: &SendingHost<'_>) -> Option<Remedy> {
+    if queue.delay_us < SHORT_US {
+        return None;
+    }
+    let remedy = match queue.place {
         Place::SendSocket => less_unsent(host),
         Place::SendQdisc => discipline(host, None).or_else(|| bbr(host)),
         Place::Path => discipline(host, Some(host.goodput_bps)).or_else(|| bbr(host)),
@@ -101,6 +103,7 @@ mod tests {
             place,
             delay_us,
             bytes: None,
+            remedy: None,
         };
         let settings = [
             (UNSENT_LIMIT, "4294967295"),
@@ -117,7 +120,7 @@ mod tests {
             goodput_bps: 94e6,
             flows: 4,
         };
-        Some(remedy(&[queue], &host)?.command)
+        Some(remedy(&queue, &host)?.command)
     }
 
     #[test]

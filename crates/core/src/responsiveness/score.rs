@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::{Grade, Queue};
-use crate::remedy::Remedy;
 
 /// Round trips of a path under load, and what load adds to them; of one direction's load.
 #[skip_serializing_none]
@@ -48,8 +47,6 @@ pub struct Responsiveness {
     /// Where what load adds to the round trips of its own flows waits, the longest queue first.
     #[serde(default)]
     pub queues: Vec<Queue>,
-    /// What shortens the longest of them.
-    pub remedy: Option<Remedy>,
 }
 
 /// A connection of its own: made, one request, one response.
@@ -121,7 +118,6 @@ impl Samples {
             stable: false,
             goodput_stable: false,
             queues: Vec::new(),
-            remedy: None,
         })
     }
 }

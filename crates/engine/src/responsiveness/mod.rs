@@ -122,7 +122,15 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
         flows,
         ..backlog(&loaded, &looks)
     };
-    let queues = backlog.queues();
+    let mut queues = backlog.queues();
+    if let Some(host) = loaded
+        .first()
+        .and_then(|load| sender(&load.record, &backlog))
+    {
+        queues
+            .iter_mut()
+            .for_each(|queue| queue.remedy = remedy(queue, &host));
+    }
     Ok(Measured {
         responsiveness: Responsiveness {
             flows,
@@ -131,9 +139,6 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
             intervals: course.working.intervals(),
             stable,
             goodput_stable,
-            remedy: loaded
-                .first()
-                .and_then(|load| remedy(&queues, &sender(&load.record, &backlog)?)),
             queues,
             ..score
         },

@@ -374,15 +374,14 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
     ))
 }
 
-/// `230 round trips per minute under load, grade F: load adds 239 ms to 29.1 ms`
+/// `187 RPM under load, grade D (+239 ms)`
 fn responsiveness(found: &Responsiveness) -> String {
-    let doubt = if found.stable { "" } else { "; not stable yet" };
+    let doubt = if found.stable { "" } else { ", not stable" };
     format!(
-        "{} round trips per minute under load, grade {}: load adds {} to {}{doubt}",
+        "{} RPM under load, grade {} (+{}{doubt})",
         count(found.rpm.round() as u64),
         found.grade,
         micros(found.added_us),
-        micros(found.idle_us),
     )
 }
 
@@ -429,7 +428,11 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
     for (direction, found) in check.responsiveness.iter().rev() {
         let waits: Vec<String> = found.queues.iter().map(queue).collect();
         page.facts(&format!("{direction} waits"), &waits);
-        if let Some(remedy) = &found.remedy {
+        for remedy in found
+            .queues
+            .iter()
+            .filter_map(|queue| queue.remedy.as_ref())
+        {
             page.command(&remedy.clone().typed(None).command);
         }
     }
@@ -453,13 +456,10 @@ fn explanation(
     let reached = runs.map(|runs| figure(&runs, rate)).or(run.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
     facts.extend(leg.tcp.as_ref().and_then(retransmitted));
-    let responsive = check.responsiveness.get(name);
-    facts.extend(under_load(check, name).filter(|_| responsive.is_none()));
+    let responsive = check.responsiveness.get(name).map(responsiveness);
+    facts.extend(responsive.or_else(|| under_load(check, name)));
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
-    if let Some(responsive) = responsive {
-        page.paragraph(Emphasis::None, "", 2, &responsiveness(responsive));
-    }
     if page.has_details() {
         ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {

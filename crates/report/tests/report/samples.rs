@@ -506,6 +506,7 @@ fn responsiveness(loaded_us: f64) -> Responsiveness {
             place: Place::Path,
             delay_us: loaded_us - 29_100.0,
             bytes: None,
+            remedy: None,
         }],
         ..samples.score().expect("there are probes")
     }

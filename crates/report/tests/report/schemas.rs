@@ -226,7 +226,7 @@ const SHARES: [&str; 14] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 88] = [
+const COUNTS: [&str; 90] = [
     "alive",
     "asked",
     "borrowed",
@@ -280,6 +280,7 @@ const COUNTS: [&str; 88] = [
     "reordering_seen",
     "repeats",
     "right",
+    "rpm",
     "send_refused",
     "sent",
     "sizes",
@@ -311,6 +312,7 @@ const COUNTS: [&str; 88] = [
     "workers_most",
     "yellow",
     "confidently_wrong",
+    "intervals",
     "kernels_own",
     "left_out",
     "unexplained",
