@@ -69,7 +69,7 @@ pub(super) fn examine(
     observer.phase("looking whether both ends are quiet");
     let none = Treatments::default();
     let idle = idle_test(options.test.seed);
-    let watched = treated::run(sides.a, &idle, What::Run, &none, None, &mut ())?.record;
+    let watched = treated::run(sides.of(Side::A)?, &idle, What::Run, &none, None, &mut ())?.record;
     let idle = idle_load(&watched);
     let mut caveats = Vec::new();
     caveats.extend(metrics_kept(sides.a, options));
