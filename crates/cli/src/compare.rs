@@ -99,7 +99,7 @@ fn of_paths(
         compare_sides(&mut sides, options, &mut shown).map_err(run::failure)?;
     drop((a, b, shown));
     document.lab_b = Some(specs[1].to_string());
-    paths[0].describe(&mut document.environment, &mut document.caveats);
+    paths[0].describe([(&mut document.environment, &mut document.caveats)]);
     document.caveats.extend(paths[1].caveats());
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)
