@@ -11,6 +11,7 @@ mod connections;
 mod explain;
 mod host;
 mod lab;
+mod load;
 mod options;
 mod parsers;
 mod profile;
@@ -42,6 +43,7 @@ pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use load::LoadArgs;
 pub(crate) use options::{Choice, TestOptions};
 pub(crate) use parsers::{Count, RequestRate};
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
@@ -81,6 +83,8 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
+    /// Loads beside each other: totals, latency by class, a call's worth
+    Load(LoadArgs),
     /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
     /// A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
@@ -211,8 +215,9 @@ pub(crate) struct CaptureOptions {
     pub(crate) flows: bool,
 }
 
-/// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.
-const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n{subcommands}{after-help}";
+/// As clap has it, with its usage and its two options in a line of [`BEGIN`], so that the commands fit
+/// a screen.
+const OVERVIEW: &str = "{about}\n{subcommands}{after-help}";
 /// What comes after the commands.
 const BEGIN: &str = "\
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more

@@ -27,7 +27,7 @@ use crate::site::Site;
 use crate::target::Target;
 use crate::{
     analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, host,
-    iperf3, lab, manual, plan, profile, qos, rerun, trace, watch,
+    iperf3, lab, load, manual, plan, profile, qos, rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -41,6 +41,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Stream(args) => measure(Workload::Stream, &args.test, args.run, args.fail_below),
         Command::Rr(args) => measure(Workload::Rr, &args.test, args.run, None),
         Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None),
+        Command::Load(args) => load::execute(args),
         Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(args),
         Command::Run(args) => experiment::execute(&args),

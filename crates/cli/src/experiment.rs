@@ -115,8 +115,8 @@ fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
 }
 
 fn is_emulated(cell: &linerate_core::experiment::Cell) -> bool {
-    let is_test = matches!(cell.work, Work::Test(_));
-    is_test && cell.lacks.is_none() && matches!(cell.place.path, ExperimentPath::Lab { .. })
+    let is_special = matches!(cell.work, Work::Special(_));
+    !is_special && cell.lacks.is_none() && matches!(cell.place.path, ExperimentPath::Lab { .. })
 }
 
 /// Whether anything but sockets is treated.
@@ -159,7 +159,7 @@ fn target(
     let target = resolve(args, name, family, progress)?;
     let tests = experiment.cells.iter().filter_map(|cell| match &cell.work {
         Work::Test(test) => Some(test.as_ref().clone()),
-        Work::Special(_) => None,
+        Work::Load(_) | Work::Special(_) => None,
     });
     target.check_sizes(&Plan {
         tests: tests.collect(),
@@ -319,7 +319,7 @@ mod tests {
         let experiment = Experiment::from_toml(&text, &Choice::default(), &none).unwrap();
         match &experiment.cells[0].work {
             Work::Test(test) => test.as_ref().clone(),
-            Work::Special(special) => panic!("{special:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -10,6 +10,7 @@
 //! | [`plan`] | options → [`linerate_core::plan::Plan`], by the table of a test's options |
 //! | [`target`] | the endpoint's name → addresses, key, route |
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
+//! | [`load`] | mixes of tests beside each other |
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
@@ -52,6 +53,7 @@ mod gate;
 mod host;
 mod iperf3;
 mod lab;
+mod load;
 mod manual;
 mod output;
 mod plan;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
+use linerate_core::load::{LoadDocument, Mix};
 use linerate_core::plan::Plan;
 use linerate_core::record::{Check, Interval, Record, Sweep};
 use linerate_core::session::message::Limits;
@@ -195,6 +196,25 @@ pub(crate) fn check(
     let (check, error) =
         linerate_engine::check(&options, &signals()?, &mut shown).map_err(failure)?;
     Ok((check, error.map(failure)))
+}
+
+/// Runs a mix of tests.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn load(
+    target: &Target,
+    mix: &Mix,
+    seed: u64,
+    progress: Progress,
+) -> Result<(LoadDocument, Option<Failure>), Failure> {
+    let mut shown = Shown {
+        progress,
+        is_kept: true,
+    };
+    let loaded = linerate_engine::load(&target.to_engine(), mix, seed, &signals()?, &mut shown);
+    let (document, error) = loaded.map_err(failure)?;
+    Ok((document, error.map(failure)))
 }
 
 /// Answers clients until a signal ends it.

@@ -285,3 +285,21 @@ fn a_host_and_a_lab_exclude_each_other_and_one_is_needed() {
         assert_eq!(output(line).status.code(), Some(2), "{line}");
     }
 }
+
+#[test]
+fn a_call_beside_a_transfer_is_worth_more_with_codel_than_with_a_long_fifo() {
+    // 500 ms of 10 Mbit/s.
+    let line =
+        |aqm| format!("load --lab rate=10mbit,rtt=20ms,queue=625KB{aqm} tests/data/call.toml");
+    let Some(fifo) = document(&line("")) else {
+        return;
+    };
+    let Some(codel) = document(&line(",aqm=codel")) else {
+        return;
+    };
+    let mos = |document: &Value, call: usize| document["calls"][call]["mos"].as_f64().unwrap();
+    for call in 0..2 {
+        assert!(mos(&codel, call) > mos(&fifo, call) + 0.3, "{fifo} {codel}");
+    }
+    assert!(fifo["loaded_latency_us"].as_f64() > codel["loaded_latency_us"].as_f64());
+}

@@ -45,6 +45,7 @@
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
 //! | [`capacity`] | how many connections two ends can hold |
+//! | [`load`] | mixes of tests on one clock; their totals, latency of classes, what a call is worth |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
@@ -63,6 +64,7 @@ pub mod experiment;
 pub mod foreign;
 pub mod host;
 pub mod lab;
+pub mod load;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;

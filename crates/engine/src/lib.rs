@@ -27,6 +27,7 @@
 //! | `target` | where the endpoint is |
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
+//! | `load` | mixes of tests on one clock; a load beside a comparison's runs |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `capacity` | worker processes that hold connections |
 //! | [`connections`] | TCP connections of this host, whoever's, watched from outside |
@@ -110,6 +111,7 @@ pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::LAB_PROCESS;
 pub use linerate_sys::clock::format_rfc3339;
 pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
+pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{

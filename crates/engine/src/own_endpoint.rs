@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread::{self, JoinHandle};
 
 use linerate_core::capacity::MAX_HELD;
+use linerate_core::load::MAX_MEMBERS;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
 use linerate_core::session::message::Limits;
 use linerate_core::wire::Key;
@@ -95,7 +96,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
         key: Some(key),
         allow_treatments,
         ..ServeOptions::within(Limits {
-            clients: 16,
+            clients: MAX_MEMBERS as u32,
             streams: 2 * MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,

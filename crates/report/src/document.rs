@@ -13,6 +13,7 @@ use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
+use linerate_core::load::{LOAD_SCHEMA, LoadDocument};
 use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
@@ -117,6 +118,7 @@ pub const DOCUMENTS: &[Kind] = &[
     Kind::new::<QosDocument>(QOS_SCHEMA),
     Kind::new::<QosCost>(COST_SCHEMA),
     Kind::new::<ConnectionsDocument>(CONNECTIONS_SCHEMA),
+    Kind::new::<LoadDocument>(LOAD_SCHEMA),
 ];
 
 /// A kind of document: how it is told apart, described and read.

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::UnitError;
 
 /// A DSCP, 0–63 (RFC 2474): the upper six bits of the IPv4 TOS octet or the IPv6 traffic class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Dscp(u8);
 

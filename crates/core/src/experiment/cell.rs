@@ -80,6 +80,7 @@ impl Cell {
     pub fn identity(&self) -> String {
         let work = match &self.work {
             Work::Test(test) => serde_json::to_string(test),
+            Work::Load(mix) => serde_json::to_string(mix),
             Work::Special(special) => serde_json::to_string(special),
         };
         let work = work.expect("a test has string keys");
@@ -93,6 +94,7 @@ impl Cell {
                 Extent::Time(_) => test.seconds(),
                 Extent::Bytes(_) | Extent::Count(_) => None,
             },
+            Work::Load(mix) => Some(mix.idle.as_secs_f64() + mix.seconds()),
             Work::Special(_) => None,
         }
     }

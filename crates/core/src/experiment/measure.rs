@@ -7,6 +7,7 @@ use schemars::schema_for;
 use super::run::Run;
 use super::special::SPECIAL_FIGURES;
 use crate::compare::{Metric, MetricError};
+use crate::load::LOAD_FIGURES;
 use crate::record::{LabDirection, Record};
 
 /// A figure of a run: of its record ([`Metric`]), of the emulated links, or of a workload that is
@@ -35,10 +36,8 @@ impl Measure {
         if let Some(counter) = lab_counter(text) {
             return Ok(counter);
         }
-        match (
-            text.parse(),
-            SPECIAL_FIGURES.iter().find(|name| **name == text),
-        ) {
+        let mut own = SPECIAL_FIGURES.iter().chain(LOAD_FIGURES);
+        match (text.parse(), own.find(|name| **name == text)) {
             (Ok(metric), _) => Ok(Self::Record(metric)),
             (Err(_), Some(name)) => Ok(Self::Special(name)),
             (Err(error), None) => Err(error),

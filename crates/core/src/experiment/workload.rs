@@ -2,14 +2,17 @@
 //! the commands that are no test of the path have keys of their own.
 
 use super::special::{FileTransfer, Special};
+use crate::load::{DEFAULT_MIX, Mix, MixChoice};
 use crate::plan::{Draft, PlanError, Test, Workload, options};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, UnitError};
 
 /// What a cell runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
     /// A test of the path.
     Test(Box<Test>),
+    /// Tests beside each other.
+    Load(Box<Mix>),
     /// Something else.
     Special(Special),
 }
@@ -18,15 +21,17 @@ pub enum Work {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Test(Workload),
+    Load,
     FileWrite,
     FileRead,
 }
 
 /// All commands and their names.
-pub(super) const COMMANDS: [(&str, Command); 5] = [
+pub(super) const COMMANDS: [(&str, Command); 6] = [
     ("stream", Command::Test(Workload::Stream)),
     ("rr", Command::Test(Workload::Rr)),
     ("crr", Command::Test(Workload::Crr)),
+    ("load", Command::Load),
     ("file_write", Command::FileWrite),
     ("file_read", Command::FileRead),
 ];
@@ -38,7 +43,15 @@ pub(super) const EXTENTS: [&str; 4] = ["time", "bytes", "count", "total"];
 #[derive(Debug, Clone)]
 pub(super) enum WorkDraft {
     Test(Draft),
+    Load(LoadDraft),
     File(Command, FileDraft),
+}
+
+/// The keys of a mix.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LoadDraft {
+    mix: Option<String>,
+    choice: MixChoice,
 }
 
 /// The keys of a file that is written or read.
@@ -57,6 +70,7 @@ impl Command {
                 .filter(|option| option.workloads.contains(&workload) && !option.treatment_only)
                 .map(|option| option.key)
                 .collect(),
+            Self::Load => vec!["mix", "time", "flows"],
             Self::FileWrite | Self::FileRead => vec!["size", "bytes", "directory"],
         }
     }
@@ -66,6 +80,7 @@ impl WorkDraft {
     pub(super) fn new(command: Command) -> Self {
         match command {
             Command::Test(workload) => Self::Test(Draft::new(workload)),
+            Command::Load => Self::Load(LoadDraft::default()),
             Command::FileWrite | Command::FileRead => Self::File(command, FileDraft::default()),
         }
     }
@@ -77,6 +92,7 @@ impl WorkDraft {
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         match self {
             Self::Test(draft) => draft.set(key, text).map_err(|error| error.to_string()),
+            Self::Load(load) => load.set(key, text),
             Self::File(_, file) => file.set(key, text),
         }
     }
@@ -92,14 +108,38 @@ impl WorkDraft {
                 let test = draft.resolve(seed).map_err(fault)?;
                 Ok(Work::Test(Box::new(test)))
             }
+            Self::Load(load) => {
+                let choice = MixChoice {
+                    seed,
+                    ..load.choice
+                };
+                let mix = Mix::named(load.mix.as_deref().unwrap_or(DEFAULT_MIX), &choice);
+                Ok(Work::Load(Box::new(mix.map_err(|why| ("mix", why))?)))
+            }
             Self::File(command, file) => {
                 let transfer = file.resolve().map_err(|why| ("bytes", why))?;
                 Ok(Work::Special(match command {
                     Command::FileRead => Special::FileRead(transfer),
-                    Command::FileWrite | Command::Test(_) => Special::FileWrite(transfer),
+                    Command::FileWrite | Command::Load | Command::Test(_) => {
+                        Special::FileWrite(transfer)
+                    }
                 }))
             }
         }
+    }
+}
+
+impl LoadDraft {
+    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match key {
+            "mix" => self.mix = Some(text.to_owned()),
+            "time" => {
+                let time = text.parse();
+                self.choice.time = Some(time.map_err(|error: UnitError| error.to_string())?);
+            }
+            _ => self.choice.flows = Some(text.parse().map_err(|_| "`flows` is a number")?),
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +215,19 @@ mod tests {
              `write-rate`"
         );
         assert!(work(Command::Test(Workload::Rr), &[("rate", "2.5k")]).is_ok());
+    }
+
+    #[test]
+    fn a_load_is_a_mix_of_linerates() {
+        let keys = [("mix", "tcp_nup"), ("time", "2s"), ("flows", "9")];
+        let Ok(Work::Load(mix)) = work(Command::Load, &keys) else {
+            panic!("it is a mix");
+        };
+        assert_eq!(mix.members[0].test.streams, 9);
+        assert_eq!(mix.members[0].test.seed, 7);
+        let error = work(Command::Load, &[("mix", "rul")]).unwrap_err();
+        assert_eq!(error, "there is no mix `rul`; did you mean `rrul`?");
+        assert!(work(Command::Load, &[("flows", "9")]).is_err());
     }
 
     #[test]

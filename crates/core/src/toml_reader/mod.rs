@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use problem::{Fault, FileError, ReadProblem, place};
-pub use section::{At, Section, string, wrong_type};
+pub use section::{At, Section, string, text, wrong_type};
 
 /// A value with its place.
 pub type Value<'a> = Spanned<DeValue<'a>>;

@@ -261,6 +261,21 @@ pub fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault>
     }
 }
 
+/// A value as it would be written on the command line.
+pub fn text(key: &str, value: &Value<'_>) -> Result<At<String>, Fault> {
+    let text = match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        _ => return Err(wrong_type(key, value, "a text, a number, true or false")),
+    };
+    Ok(At {
+        offset: value.span().start,
+        value: text,
+    })
+}
+
 /// That a value has another type than its key asks for.
 pub fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
     let problem = ReadProblem::WrongType {

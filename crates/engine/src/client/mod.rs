@@ -65,6 +65,8 @@ pub struct Outcome {
     pub error: Option<MeasureError>,
     /// What both hosts' CPUs did; empty unless [`Client::profile`] asked for it.
     pub profiles: Profiles,
+    /// When this end's half of each flow began, by this host's monotonic clock; 0 if it never did.
+    pub(crate) begun_ns: Vec<u64>,
 }
 
 /// The profiles of a run's two ends.
@@ -248,6 +250,19 @@ impl Client {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
+        self.run_from(test, &mut || true, observe)
+    }
+
+    /// The same; `wait` is called when both ends are ready, and says whether to begin.
+    ///
+    /// # Errors
+    /// As [`Client::run`]; it was not to begin.
+    pub(crate) fn run_from(
+        &mut self,
+        test: &Test,
+        wait: &mut dyn FnMut() -> bool,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<Outcome, MeasureError> {
         test.check().map_err(|error| {
             self.refused(Refusal {
                 reason: RefusalReason::Test,
@@ -266,6 +281,9 @@ impl Client {
             profile: asked,
         })?;
         let (flows, source) = self.connect_flows(test)?;
+        if !wait() {
+            return Err(MeasureError::Interrupted);
+        }
         self.session.begin(now());
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
@@ -441,6 +459,7 @@ impl Client {
             mut report,
             exchange,
             cut_short,
+            begun_ns,
         } = half.stop(self.host_facts());
         let (mut server, error) = both(server, watched);
         let profiles = Profiles {
@@ -471,6 +490,7 @@ impl Client {
             record,
             error,
             profiles,
+            begun_ns,
         }
     }
 }

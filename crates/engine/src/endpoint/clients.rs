@@ -72,7 +72,7 @@ pub(super) fn one_address(peer: IpAddr) -> IpAddr {
 }
 
 /// Most that one address has of what all strangers share: a quarter is left for others.
-pub(super) fn share_of_one(all: u64) -> u64 {
+pub(crate) fn share_of_one(all: u64) -> u64 {
     all - all / 4
 }
 

@@ -42,6 +42,7 @@ use linerate_core::units::Family;
 use linerate_core::wire::Key;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
+pub(crate) use self::clients::share_of_one;
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};
 use crate::error::MeasureError;
 use crate::measure::live::LiveFlow;

@@ -6,7 +6,7 @@ use linerate_core::ceilings;
 use linerate_core::compare::Fault;
 use linerate_core::experiment::{Cell, Experiment, ExperimentPath, Place, Run, Slot, Work};
 use linerate_core::plan::Test;
-use linerate_core::record::{Interval, Record};
+use linerate_core::record::{Caveat, Interval, Record};
 use linerate_core::treatment::Treatments;
 use linerate_core::truth::CpuShare;
 
@@ -15,6 +15,7 @@ use super::{ExperimentObserver, ExperimentSite, special};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::lab::{Allotment, Ends, LabOptions, LabPath};
+use crate::load::load;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::treated::run_treated;
@@ -34,6 +35,14 @@ pub(super) fn run(
     let mut run = empty(experiment, slot);
     match &cell.work {
         Work::Special(special) => run.figures = special::run(special, site.directory, stop)?,
+        Work::Load(mix) => {
+            let seed = experiment.seed_of(slot);
+            let mut act = |target: &Target, _: Option<&LabPath>| {
+                let (document, error) = load(target, mix, seed, stop, &mut ())?;
+                error.map_or(Ok(document.figures()), |error| Err(error.into()))
+            };
+            run.figures = in_place(cell, seed, site, &mut act)?.0;
+        }
         Work::Test(test) => {
             let test = Test {
                 seed: experiment.seed_of(slot),
@@ -78,47 +87,60 @@ fn measure(
     stop: &Stop,
     observer: &mut dyn ExperimentObserver,
 ) -> Result<Record, ExperimentError> {
+    let mut act = |target: &Target, path: Option<&LabPath>| {
+        let mut record = exchange(target, test, &cell.treatments, stop, observer)?;
+        if let Some(path) = path {
+            path.describe([(&mut record.environment, &mut record.caveats)]);
+            // Once more: the remedies are to name the path, not a host that is gone with it.
+            ceilings::annotate(&mut record);
+        }
+        Ok(record)
+    };
+    let (mut record, caveats) = in_place(cell, test.seed, site, &mut act)?;
+    record.caveats.extend(caveats);
+    Ok(record)
+}
+
+/// What is done with an endpoint, on the lab's path if it is one.
+type Act<'a, T> =
+    &'a mut (dyn FnMut(&Target, Option<&LabPath>) -> Result<T, ExperimentError> + Send);
+
+/// Acts where the cell is, with its shares of a CPU; beside what came of it stand the doubts that
+/// these raise.
+fn in_place<T: Send>(
+    cell: &Cell,
+    seed: u64,
+    site: &ExperimentSite<'_>,
+    act: Act<'_, T>,
+) -> Result<(T, Vec<Caveat>), ExperimentError> {
     // A busy neighbour is no slow CPU: where there is no quota there is no run.
     let client = Allotment::exact(share(cell.place.client_cpu))?;
     let ExperimentPath::Lab { .. } = &cell.place.path else {
         let target = site.target.ok_or(ExperimentError::NoTarget)?;
-        let record = client.run(|| exchange(target, test, &cell.treatments, stop, observer))??;
-        return Ok(with_caveats(record, &[&client]));
+        let done = client.run(|| act(target, None))??;
+        return Ok((done, caveats(&[&client])));
+    };
+    let mut on_path = |path: &LabPath| {
+        path.enter()?;
+        act(&path.target(), Some(path))
     };
     if let Some(path) = site.path {
-        let record = client.run(|| on_path(path, cell, test, stop, observer))??;
-        return Ok(with_caveats(record, &[&client]));
+        let done = client.run(|| on_path(path))??;
+        return Ok((done, caveats(&[&client])));
     }
     let server = Allotment::exact(share(cell.place.server_cpu))?;
     // The endpoint's threads inherit the share of the one that starts it.
-    let path = server.run(|| build(&cell.place, test.seed, site))??;
-    let record = client.run(|| on_path(&path, cell, test, stop, observer))??;
-    Ok(with_caveats(record, &[&client, &server]))
-}
-
-fn on_path(
-    path: &LabPath,
-    cell: &Cell,
-    test: &Test,
-    stop: &Stop,
-    observer: &mut dyn ExperimentObserver,
-) -> Result<Record, ExperimentError> {
-    path.enter()?;
-    let mut record = exchange(&path.target(), test, &cell.treatments, stop, observer)?;
-    path.describe([(&mut record.environment, &mut record.caveats)]);
-    // Once more: the remedies are to name the path, not a host that is gone with it.
-    ceilings::annotate(&mut record);
-    Ok(record)
+    let path = server.run(|| build(&cell.place, seed, site))??;
+    let done = client.run(|| on_path(&path))??;
+    Ok((done, caveats(&[&client, &server])))
 }
 
 fn share(percent: Option<u32>) -> CpuShare {
     percent.map_or(CpuShare::Any, |percent| CpuShare::Quota { percent })
 }
 
-fn with_caveats(mut record: Record, shares: &[&Allotment]) -> Record {
-    let caveats = shares.iter().filter_map(|share| share.caveat());
-    record.caveats.extend(caveats);
-    record
+fn caveats(shares: &[&Allotment]) -> Vec<Caveat> {
+    shares.iter().filter_map(|share| share.caveat()).collect()
 }
 
 fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath, ExperimentError> {

@@ -61,6 +61,7 @@ pub(crate) struct Counters {
     lost: AtomicU64,
     jitter_ns: AtomicU64,
     tid: AtomicI32,
+    begun_ns: AtomicU64,
     done: AtomicBool,
 }
 
@@ -124,6 +125,15 @@ impl Counters {
 
     pub(crate) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Release);
+    }
+
+    /// When its worker began; 0 before.
+    pub(crate) fn begun_ns(&self) -> u64 {
+        self.begun_ns.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_begun(&self, now_ns: u64) {
+        self.begun_ns.store(now_ns, Ordering::Release);
     }
 
     /// Payload moved now; for workers that do not know which is their last.

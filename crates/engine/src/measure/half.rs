@@ -45,6 +45,8 @@ pub(crate) struct HalfEnd {
     pub(crate) report: HalfReport,
     pub(crate) exchange: Option<ExchangeOutcome>,
     pub(crate) cut_short: bool,
+    /// When each flow's worker began; 0 if it never did.
+    pub(crate) begun_ns: Vec<u64>,
 }
 
 impl Half {
@@ -116,11 +118,21 @@ impl Half {
                 Err(error) => {
                     half.request_stop();
                     wake(&half.shared);
+                    half.let_go();
                     return Err(error);
                 }
             }
         }
+        half.let_go();
         Ok(half)
+    }
+
+    /// All workers begin together: those that are there first do not keep the others from a CPU.
+    fn let_go(&self) {
+        self.shared.let_go();
+        self.workers
+            .iter()
+            .for_each(|worker| worker.thread().unpark());
     }
 
     fn spawn_worker(&self, index: usize) -> io::Result<JoinHandle<Worked>> {
@@ -130,6 +142,8 @@ impl Half {
             .name(format!("flow-{}", shared.flows[index].id))
             .spawn(move || {
                 let flow = &shared.flows[index];
+                shared.await_the_others();
+                flow.counters.set_begun(now_ns());
                 flow.counters.set_tid(sys_thread::thread_id() as i32);
                 let end = work(&shared, flow);
                 if !flow.counters.is_done() {
@@ -364,6 +378,11 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
         report,
         exchange: (shared.side == End::Client).then_some(exchange),
         cut_short: course.cut_short,
+        begun_ns: shared
+            .flows
+            .iter()
+            .map(|flow| flow.counters.begun_ns())
+            .collect(),
     }
 }
 

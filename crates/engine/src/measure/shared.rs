@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::thread;
 
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::{Direction, Test};
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) answers: Option<Sender<Answer>>,
     pub(crate) stop: Stop,
     pub(crate) began_ns: u64,
+    /// Every worker's thread is there.
+    let_go: AtomicBool,
     finished: AtomicBool,
     working: AtomicU64,
 }
@@ -93,8 +96,20 @@ impl Shared {
             answers: None,
             stop: Stop::new(),
             began_ns: now_ns(),
+            let_go: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
+    }
+
+    /// Waits until the threads of all flows are there; whoever lets them go unparks each.
+    pub(crate) fn await_the_others(&self) {
+        while !self.let_go.load(Ordering::Acquire) {
+            thread::park();
+        }
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.let_go.store(true, Ordering::Release);
     }
 
     /// Whether the measured time is over, or every worker is done.

@@ -284,6 +284,7 @@ impl Found {
             record: encounter.into_record(),
             error: ended.error,
             profiles: Profiles::default(),
+            begun_ns: Vec::new(),
         }
     }
 }

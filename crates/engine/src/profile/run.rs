@@ -37,6 +37,7 @@ pub fn profile(
         record,
         error,
         profiles,
+        ..
     } = outcome?;
     let document = ProfileDocument::new(
         record,

@@ -5,6 +5,7 @@
 mod datagrams;
 mod exchange;
 mod keys;
+mod load;
 mod profile;
 mod qos;
 mod stream;

@@ -21,6 +21,7 @@ mod figure;
 mod host;
 mod lab;
 mod live;
+mod load;
 mod number;
 mod page;
 mod profile;

@@ -7,7 +7,9 @@ use linerate_core::truth::Score;
 use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read};
 
-use crate::{analysis, capacity, connections, experiment, profile, qos, qos_cost, samples, trace};
+use crate::{
+    analysis, capacity, connections, experiment, load, profile, qos, qos_cost, samples, trace,
+};
 
 fn labs() -> LabsDocument {
     LabsDocument {
@@ -48,6 +50,7 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
         Box::new(qos::sample(1)),
         Box::new(qos_cost::document(3)),
         Box::new(connections::document()),
+        Box::new(load::document("rrul")),
     ]
 }
 

@@ -167,7 +167,9 @@ const COUNTED: [&str; 31] = [
 ];
 
 /// In the unit of the key that holds them, or of the metric beside them.
-const STATISTICS: [&str; 37] = [
+const STATISTICS: [&str; 39] = [
+    "r",
+    "mos",
     "was",
     "is",
     "was_interval",
@@ -208,7 +210,8 @@ const STATISTICS: [&str; 37] = [
 ];
 
 /// Shares (0–1) and ratios.
-const SHARES: [&str; 14] = [
+const SHARES: [&str; 15] = [
+    "fairness",
     "times_as_long",
     "confidence",
     "coverage",

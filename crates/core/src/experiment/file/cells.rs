@@ -76,6 +76,10 @@ impl<'a> Resolver<'a> {
                 .apply_to(&mut test)
                 .map_err(|error| Fault::new(*at, ExperimentProblem::Treatment(error)))?;
         }
+        if let (Work::Load(_), Some((at, _))) = (&work, &treatments) {
+            let hint = "the command `load` has none: vary the path";
+            return Fault::contradiction(*at, "`treatments`", hint);
+        }
         Ok(Cell {
             levels: levels.to_vec(),
             place: self.place(&settings)?,

@@ -4,8 +4,8 @@ use toml::de::DeValue;
 
 use super::super::error::{ExperimentProblem, Fault};
 use super::super::model::Factor;
-use super::setting::{Setting, text};
-use crate::toml_reader::{At, Section, Value, wrong_type};
+use super::setting::Setting;
+use crate::toml_reader::{At, Section, Value, text, wrong_type};
 use crate::units::Sizes;
 
 /// The factors as they are, and with the levels that the quick form leaves.
@@ -155,7 +155,7 @@ fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>,
 /// One value, or a list of them, as texts.
 pub(super) fn texts(key: &str, value: &Value<'_>) -> Result<Vec<At<String>>, Fault> {
     match value.get_ref() {
-        DeValue::Array(items) => items.iter().map(|item| text(key, item)).collect(),
+        DeValue::Array(items) => items.iter().map(|item| Ok(text(key, item)?)).collect(),
         DeValue::Table(_) => Err(wrong_type(key, value, "a text, or a list of texts").into()),
         _ => Ok(vec![text(key, value)?]),
     }

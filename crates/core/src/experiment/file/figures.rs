@@ -6,9 +6,8 @@ use super::super::error::{ExperimentProblem, Fault};
 use super::Files;
 use super::columns::{factor_index, measure};
 use super::factors::{FileFactor, texts};
-use super::setting::text;
 use crate::stats::Summary;
-use crate::toml_reader::{At, Section};
+use crate::toml_reader::{At, Section, text};
 use crate::units::shortened;
 
 /// Of each cell the report's figures by the name of the measure: the median, or the mean, of the

@@ -52,7 +52,7 @@ impl Experiment {
     /// | | `host` | or an endpoint |
     /// | | `family` | `ipv4` or `ipv6` |
     /// | | `client_cpu`, `server_cpu` | share of one CPU, such as `"25%"` |
-    /// | `[workload]` | `command` | `stream` (default), `rr`, `crr`, `file_write`, `file_read` |
+    /// | `[workload]` | `command` | `stream` (default), `rr`, `crr`, `load` (with `mix`, `time`, `flows`), `file_write`, `file_read` |
     /// | | | the command's long options, without the hyphens before them |
     /// | `[[factor]]` | `name` | the cells are all combinations of all factors' levels |
     /// | | `key`, `values` | a key of the workload and its values, as a list or a range of sizes |

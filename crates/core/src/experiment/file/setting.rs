@@ -1,11 +1,9 @@
 //! What `[path]`, `[workload]`, a level and `[quick]` set: the parts that a cell is put together
 //! from.
 
-use toml::de::DeValue;
-
 use super::super::error::{ExperimentProblem, Fault};
 use super::Choice;
-use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::toml_reader::{At, Section, Value, text};
 use crate::treatment::Treatments;
 
 /// A key, and the text of its value.
@@ -155,21 +153,6 @@ fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fault> {
     let entries = section.entries("workload")?;
     let entry = |(key, value): (At<&'a str>, &Value<'a>)| Ok((key, text(key.value, value)?));
     entries.into_iter().map(entry).collect()
-}
-
-/// A value as it would be written on the command line.
-pub(super) fn text(key: &str, value: &Value<'_>) -> Result<At<String>, Fault> {
-    let text = match value.get_ref() {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.as_str().to_owned(),
-        DeValue::Float(number) => number.as_str().to_owned(),
-        DeValue::Boolean(flag) => flag.to_string(),
-        _ => return Err(wrong_type(key, value, "a text, a number, true or false").into()),
-    };
-    Ok(At {
-        offset: value.span().start,
-        value: text,
-    })
 }
 
 /// Checked at once, where they have a place.

@@ -1,0 +1,37 @@
+//! Options of `load`.
+
+use clap::Args;
+use clap::builder::Resettable;
+use linerate_core::units::Span;
+
+use super::shared::{CsvRows, DocumentOptions, PathOptions};
+
+/// With `--lab` there is no host: the only word is the mix.
+#[derive(Debug, Args)]
+#[command(mut_arg("lab", |lab| lab.conflicts_with(Resettable::<clap::Id>::Reset)))]
+pub(crate) struct LoadArgs {
+    /// Endpoint: host, host:port or [v6]:port; with --lab left out
+    #[arg(required_unless_present_any = ["lab", "list"])]
+    pub(crate) host: Option<String>,
+    /// Mix, a name of --list or a file such as mine.toml (default rrul)
+    pub(crate) mix: Option<String>,
+    /// Print the mixes that there are
+    #[arg(long, exclusive = true)]
+    pub(crate) list: bool,
+    /// Measured time, 100ms to 1h (default the mix's, mostly 10s)
+    #[arg(long, short, value_name = "TIME")]
+    pub(crate) time: Option<Span>,
+    /// Flows of the members that scale, 1 to 128: tcp_nup, tcp_ndown, incast
+    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) flows: Option<u32>,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) path: PathOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+    /// Print comma-separated values, a row for each of runs (default) or intervals
+    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true, help_heading = "Output")]
+    pub(crate) csv: Option<CsvRows>,
+}

@@ -1,0 +1,355 @@
+//! The document of a mix: the JSON contract, and its arithmetic.
+//!
+//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent
+//! where its figure is not known.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
+
+use super::mix::{Member, Mix};
+use super::voice::{Codec, mos, rating};
+use crate::plan::{Direction, Protocol, Workload};
+use crate::record::{Caveat, Environment, FlowRecord, Leg, Record, Status};
+use crate::stats::LatencySummary;
+use crate::units::Dscp;
+
+/// Schema of [`LoadDocument`].
+pub const LOAD_SCHEMA: &str = "linerate.load/1";
+
+/// What a path is like while a mix is on it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadDocument {
+    /// [`LOAD_SCHEMA`].
+    pub schema: String,
+    /// Whether every member ended as planned.
+    pub status: Status,
+    /// When the load began, RFC 3339.
+    pub started_at: String,
+    /// The endpoint as the user named it.
+    pub host: String,
+    /// Its address and port.
+    pub peer: String,
+    /// Name of the mix, or of its file.
+    pub mix: String,
+    /// What it is.
+    pub title: String,
+    /// Measured time of the load, s.
+    pub seconds: f64,
+    /// How long the probes were measured before the load, s.
+    pub idle_seconds: f64,
+    /// Streams from the client.
+    pub up: Option<LoadTotal>,
+    /// Streams to the client.
+    pub down: Option<LoadTotal>,
+    /// Of each probe.
+    pub latency: Vec<ClassLatency>,
+    /// Mean over the probes of their mean round trips before the load, µs.
+    pub idle_latency_us: Option<f64>,
+    /// The same under the load, µs.
+    pub loaded_latency_us: Option<f64>,
+    /// What calls were worth, each direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallQuality>,
+    /// From the first to the last flow that was to begin at once, by the client's clock, µs.
+    pub start_skew_us: Option<f64>,
+    /// Every member.
+    pub members: Vec<LoadMember>,
+    /// What to keep in mind of the whole.
+    pub caveats: Vec<Caveat>,
+    /// Both ends.
+    pub environment: Environment,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// A member and what it left.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadMember {
+    /// What it is called.
+    pub name: String,
+    /// Whether it tells the latency of its class.
+    pub probe: bool,
+    /// It is a call, coded so.
+    pub codec: Option<Codec>,
+    /// When it was to begin, after the mix, s.
+    pub start_s: f64,
+    /// When its first flow began, after the mix, s.
+    pub started_s: Option<f64>,
+    /// Of a probe: its round trips before the load.
+    pub idle_latency_us: Option<LatencySummary>,
+    /// Its run beside the others.
+    pub record: Record,
+}
+
+/// All streams of one direction.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadTotal {
+    /// Goodput of all of them over the measured time of the longest, payload bits per second.
+    pub throughput_bps: f64,
+    /// How many.
+    pub flows: u64,
+    /// Jain's index of the TCP flows' goodput: 1 if all have the same, 1/n if one has all; absent
+    /// with fewer than two.
+    pub fairness: Option<f64>,
+}
+
+/// Round trips of one class.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassLatency {
+    /// The probe.
+    pub member: String,
+    /// Code point of its packets.
+    pub dscp: Dscp,
+    /// Over which transport.
+    pub protocol: Protocol,
+    /// Before the load.
+    pub idle_us: Option<LatencySummary>,
+    /// Under it.
+    pub loaded_us: Option<LatencySummary>,
+    /// Requests without an answer under the load.
+    pub failed: Option<u64>,
+}
+
+/// What a call was worth in one direction, by the E-model (ITU-T G.107).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallQuality {
+    /// The member.
+    pub member: String,
+    /// Which way.
+    pub direction: Direction,
+    /// How speech is coded.
+    pub codec: Codec,
+    /// Datagrams that did not come, percent.
+    pub loss_percent: f64,
+    /// Interarrival jitter (RFC 3550), µs.
+    pub jitter_us: f64,
+    /// From mouth to ear: a packet's 20 ms, half the mean round trip of its class, and a playout
+    /// buffer of twice the jitter, µs.
+    pub delay_us: f64,
+    /// Rating R, 0 to 93.2.
+    pub r: f64,
+    /// Mean opinion score, 1 to 4.5.
+    pub mos: f64,
+}
+
+/// What a column or a finding of an experiment can be of, each in the unit that its name says; of
+/// calls the worst direction.
+pub const LOAD_FIGURES: &[&str] = &[
+    "up_throughput_bps",
+    "down_throughput_bps",
+    "up_fairness",
+    "down_fairness",
+    "idle_latency_us",
+    "loaded_latency_us",
+    "added_latency_us",
+    "start_skew_us",
+    "r",
+    "mos",
+];
+
+/// Speech in a packet, ms.
+const PACKET_MS: f64 = 20.0;
+
+impl LoadDocument {
+    /// Of what the members left; `starts_ns` are the beginnings of all flows that were to begin
+    /// with the mix, by one clock.
+    pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
+        let first = members.first().map(|member| &member.record);
+        let longest = members.iter().map(|member| member.record.seconds);
+        let mut document = Self {
+            schema: LOAD_SCHEMA.to_owned(),
+            status: Status::new(members.iter().all(LoadMember::is_complete)),
+            started_at: first
+                .map(|first| first.started_at.clone())
+                .unwrap_or_default(),
+            host: first.map(|first| first.host.clone()).unwrap_or_default(),
+            peer: first.map(|first| first.peer.clone()).unwrap_or_default(),
+            mix: mix.name.clone(),
+            title: mix.title.clone(),
+            seconds: longest.fold(0.0, f64::max),
+            idle_seconds: mix.idle.as_secs_f64(),
+            up: None,
+            down: None,
+            latency: members.iter().filter_map(LoadMember::latency).collect(),
+            idle_latency_us: None,
+            loaded_latency_us: None,
+            calls: Vec::new(),
+            start_skew_us: None,
+            caveats: Vec::new(),
+            environment: first
+                .map(|first| first.environment.clone())
+                .unwrap_or_default(),
+            seed,
+            members,
+        };
+        document.up = document.total(Direction::Up);
+        document.down = document.total(Direction::Down);
+        let latency = |of: fn(&ClassLatency) -> Option<LatencySummary>| {
+            mean(
+                document
+                    .latency
+                    .iter()
+                    .filter_map(of)
+                    .map(|class| class.mean),
+            )
+        };
+        document.idle_latency_us = latency(|class| class.idle_us);
+        document.loaded_latency_us = latency(|class| class.loaded_us);
+        document.calls = calls(mix, &document.members);
+        document
+    }
+
+    /// Its figures for an experiment: [`LOAD_FIGURES`], as far as there are any.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        let rate = |total: Option<LoadTotal>| total.map(|total| total.throughput_bps);
+        let fairness = |total: Option<LoadTotal>| total.and_then(|total| total.fairness);
+        let added = self.loaded_latency_us.zip(self.idle_latency_us);
+        let worst = |of: fn(&CallQuality) -> f64| self.calls.iter().map(of).reduce(f64::min);
+        let values = [
+            rate(self.up),
+            rate(self.down),
+            fairness(self.up),
+            fairness(self.down),
+            self.idle_latency_us,
+            self.loaded_latency_us,
+            added.map(|(loaded, idle)| loaded - idle),
+            self.start_skew_us,
+            worst(|call| call.r),
+            worst(|call| call.mos),
+        ];
+        let named = LOAD_FIGURES.iter().zip(values);
+        named
+            .filter_map(|(name, value)| Some(((*name).to_owned(), value?)))
+            .collect()
+    }
+
+    /// The stream that carried most, and its member.
+    pub fn busiest(&self) -> Option<(&LoadMember, &Leg)> {
+        let rate = |leg: &Leg| leg.throughput_bps.unwrap_or(0.0);
+        let legs = self.members.iter().flat_map(LoadMember::streams);
+        legs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))
+    }
+
+    fn total(&self, direction: Direction) -> Option<LoadTotal> {
+        let members = || self.members.iter().filter(|member| member.is_stream());
+        let flows: Vec<(&Record, &FlowRecord)> = members()
+            .flat_map(|member| {
+                member
+                    .record
+                    .flows
+                    .iter()
+                    .map(|flow| (&member.record, flow))
+            })
+            .filter(|(_, flow)| flow.direction == direction)
+            .collect();
+        let legs = members().flat_map(LoadMember::streams);
+        let legs = legs.filter(|(_, leg)| leg.direction == direction);
+        // Who ran for a part of the time has carried as much less.
+        let rates = legs.filter_map(|(member, leg)| {
+            Some(leg.throughput_bps? * member.record.seconds / self.seconds)
+        });
+        let tcp = flows
+            .iter()
+            .filter(|(record, _)| record.protocol != Protocol::Udp);
+        let tcp: Vec<f64> = tcp.map(|(_, flow)| flow.throughput_bps).collect();
+        (!flows.is_empty()).then(|| LoadTotal {
+            throughput_bps: rates.sum(),
+            flows: flows.len() as u64,
+            fairness: fairness(&tcp),
+        })
+    }
+}
+
+impl LoadMember {
+    /// What is known of it beside its run.
+    pub fn new(member: &Member, idle_latency_us: Option<LatencySummary>, record: Record) -> Self {
+        Self {
+            name: member.name.clone(),
+            probe: member.probe,
+            codec: member.codec,
+            start_s: member.start.as_secs_f64(),
+            started_s: None,
+            idle_latency_us,
+            record,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.record.status == Status::Complete
+    }
+
+    fn is_stream(&self) -> bool {
+        self.record.workload == Workload::Stream
+    }
+
+    fn streams(&self) -> impl Iterator<Item = (&Self, &Leg)> {
+        let legs = self.record.legs.iter().filter(|_| self.is_stream());
+        legs.map(move |leg| (self, leg))
+    }
+
+    fn latency(&self) -> Option<ClassLatency> {
+        self.probe.then(|| ClassLatency {
+            member: self.name.clone(),
+            dscp: self.record.plan.options.dscp.unwrap_or_default(),
+            protocol: self.record.protocol,
+            idle_us: self.idle_latency_us,
+            loaded_us: self.record.latency_us,
+            failed: self.record.failed,
+        })
+    }
+}
+
+/// Each direction of each call, with the delay that the probe of its class saw.
+fn calls(mix: &Mix, members: &[LoadMember]) -> Vec<CallQuality> {
+    let both: Vec<(&Member, &LoadMember)> = mix.members.iter().zip(members).collect();
+    let mut calls = Vec::new();
+    for (call, ran) in &both {
+        let Some(codec) = call.codec else { continue };
+        let probe = both.iter().find(|(probe, _)| call.is_timed_by(probe));
+        let Some(round_trip) = probe.and_then(|(_, probe)| probe.record.latency_us) else {
+            continue;
+        };
+        calls.extend(ran.record.legs.iter().filter_map(|leg| {
+            let udp = leg.udp.as_ref().filter(|udp| udp.sent > 0)?;
+            let loss_percent = 100.0 * udp.lost as f64 / udp.sent as f64;
+            let delay_us = PACKET_MS * 1e3 + round_trip.mean / 2.0 + 2.0 * udp.jitter_us;
+            let r = rating(codec, delay_us / 1e3, loss_percent);
+            Some(CallQuality {
+                member: call.name.clone(),
+                direction: leg.direction,
+                codec,
+                loss_percent,
+                jitter_us: udp.jitter_us,
+                delay_us,
+                r,
+                mos: mos(r),
+            })
+        }));
+    }
+    calls
+}
+
+/// R. Jain et al., "A quantitative measure of fairness", 1984: (Σx)² / (n·Σx²).
+fn fairness(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// From the first to the last of several moments, µs.
+pub fn spread_us(moments_ns: &[u64]) -> Option<f64> {
+    let (first, last) = (moments_ns.iter().min()?, moments_ns.iter().max()?);
+    Some((last - first) as f64 / 1e3)
+}

@@ -1,0 +1,250 @@
+use super::*;
+use crate::plan::{Direction, Traffic};
+use crate::record::{FlowRecord, Leg, Record, UdpEvidence};
+use crate::session::Owner;
+use crate::session::message::Limits;
+use crate::stats::LatencySummary;
+
+const FLOWS: MixChoice = MixChoice {
+    time: None,
+    flows: Some(7),
+    seed: 1,
+};
+
+fn mix(text: &str) -> Result<Mix, String> {
+    let read = Mix::from_toml("own", text, &MixChoice::default());
+    read.map_err(|error| error.to_string())
+}
+
+/// A mix of one bulk transfer and what is given.
+fn with(members: &str) -> String {
+    format!(
+        "title = \"own\"\n[[member]]\nname = \"bulk\"\nworkload = {{ command = \"stream\" }}\n{members}"
+    )
+}
+
+#[test]
+fn every_mix_of_linerate_is_read_and_tells_a_latency() {
+    for name in names() {
+        let mix = Mix::from_toml(name, built_in(name).unwrap(), &MixChoice::default());
+        let mix = mix.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(mix.members.iter().any(|member| member.probe), "{name}");
+        // Together they end, and no two open loops have the same phase.
+        for member in &mix.members {
+            assert_eq!(member.test.seconds(), Some(mix.seconds()), "{name}");
+        }
+        let mut seeds: Vec<u64> = mix.members.iter().map(|member| member.test.seed).collect();
+        seeds.dedup();
+        assert_eq!(seeds.len(), mix.members.len(), "{name}");
+        let scales = name.contains("tcp_n") || name == "incast";
+        let scaled = Mix::from_toml(name, built_in(name).unwrap(), &FLOWS);
+        assert_eq!(scaled.is_ok(), scales, "{name}");
+        assert!(scaled.is_err() || scaled.unwrap().members[0].test.streams == 7);
+    }
+    assert_eq!(built_in("rul"), None);
+}
+
+#[test]
+fn a_member_lasts_from_its_start_to_the_end_of_the_mix() {
+    let late = "[[member]]\nname = \"late\"\nstart = \"4s\"\nworkload = { command = \"rr\" }\n";
+    let mix = mix(&with(late)).unwrap();
+    assert_eq!(mix.members[0].test.seconds(), Some(11.0));
+    assert_eq!(mix.members[1].test.seconds(), Some(7.0));
+    let short = MixChoice {
+        time: Some("2s".parse().unwrap()),
+        ..MixChoice::default()
+    };
+    let error = Mix::from_toml("own", &with(late), &short).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "line 5, column 1: `late` begins when the mix ends: give an earlier `start`"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_mix_is_said_with_its_place() {
+    let member = |keys: &str| with(&format!("[[member]]\nname = \"m\"\n{keys}\n"));
+    for (text, words) in [
+        (String::new(), "line 1, column 1: the mix needs `title`"),
+        ("title = \"a\"".to_owned(), "needs `member`"),
+        (
+            member("strat = \"1s\""),
+            "no key `strat`; did you mean `start`?",
+        ),
+        (member(""), "[[member]] needs `workload`"),
+        (
+            member("workload = { command = \"ping\" }"),
+            "write stream, rr or crr",
+        ),
+        (
+            member("workload = { command = \"rr\", dcsp = \"ef\" }"),
+            "line 7, column 30: the workload has no key `dcsp`; did you mean `dscp`?",
+        ),
+        (
+            member("workload = { command = \"stream\", time = \"1s\" }"),
+            "the members end together",
+        ),
+        (
+            member("workload = { command = \"stream\", streams = 1000 }"),
+            "`m`: `streams` cannot be 1000: it is a number, 1 to 128",
+        ),
+        (
+            member("workload = { command = \"stream\", rate = \"1mbit\" }"),
+            "`m`: `rate` cannot be used with `protocol` tcp",
+        ),
+        (
+            member("probe = true\nworkload = { command = \"stream\" }"),
+            "`m` is a probe without requests",
+        ),
+        (
+            member("codec = \"g711\"\nworkload = { command = \"stream\" }"),
+            "`m` is a call over no datagrams",
+        ),
+        (
+            member("codec = \"g711\"\nworkload = { command = \"stream\", protocol = \"udp\" }"),
+            "`m` is a call without its delay: add a probe",
+        ),
+        (
+            member("codec = \"mp3\"\nworkload = { command = \"rr\" }"),
+            "write g711 or g729a",
+        ),
+        (
+            member("start = \"2min\"\nworkload = { command = \"rr\" }"),
+            "write \"0s\" to \"50s\"",
+        ),
+        (
+            with("[[member]]\nname = \"bulk\"\nworkload = { command = \"rr\" }\n"),
+            "two members with the name `bulk`",
+        ),
+    ] {
+        let error = mix(&text).expect_err(words);
+        assert!(error.contains(words), "{error}\n{words}");
+    }
+}
+
+#[test]
+fn what_an_endpoint_does_not_allow_is_said_of_the_member() {
+    let mix = Mix::from_toml("incast", built_in("incast").unwrap(), &MixChoice::default());
+    let mix = mix.unwrap();
+    let limits = Limits {
+        clients: 4,
+        streams: 32,
+        seconds: 60.0,
+        rate_bps: None,
+        connections: 0,
+    };
+    let refused = |limits: &Limits, operations: &[&str], sessions| {
+        let operations: Vec<String> = operations.iter().map(|&name| name.to_owned()).collect();
+        let owner = Owner {
+            limits,
+            operations: &operations,
+        };
+        let refusal = mix.check(&owner, sessions).err();
+        refusal.map(|refusal| refusal.message)
+    };
+    assert_eq!(refused(&limits, &["stream", "rr"], 2), None);
+    let few = refused(&limits, &["stream", "rr"], 1).unwrap();
+    assert!(
+        few.contains("2 members") && few.contains("--max-clients"),
+        "{few}"
+    );
+    let streams = Limits {
+        streams: 31,
+        ..limits
+    };
+    let flows = refused(&streams, &["stream", "rr"], 2).unwrap();
+    assert!(
+        flows.starts_with("`senders` cannot run: ") && flows.contains("31"),
+        "{flows}"
+    );
+    let lacks = refused(&limits, &["stream"], 2).unwrap();
+    assert!(
+        lacks.starts_with("`UDP` cannot run: ") && lacks.contains("operation rr"),
+        "{lacks}"
+    );
+}
+
+fn latency(mean: f64) -> LatencySummary {
+    LatencySummary {
+        min: mean,
+        mean,
+        p50: mean,
+        p90: mean,
+        p99: mean,
+        p999: mean,
+        max: mean,
+        count: 100,
+    }
+}
+
+/// What each member left: streams of 1, 2, … Mbit/s for each flow, requests of 200 ms.
+fn ran(mix: &Mix) -> Vec<LoadMember> {
+    let ran = |member: &Member| {
+        let mut record = Record::new(member.test.clone());
+        record.seconds = member.test.seconds().unwrap() - mix.warm_up.as_secs_f64();
+        if let Traffic::Stream(_) = &member.test.traffic {
+            for &direction in member.test.direction.parts() {
+                let mut leg = Leg::new(direction);
+                let rates: Vec<f64> = (1..=member.test.streams)
+                    .map(|n| f64::from(n) * 1e6)
+                    .collect();
+                leg.throughput_bps = Some(rates.iter().sum());
+                leg.udp = member.codec.map(|_| UdpEvidence {
+                    sent: 500,
+                    lost: if direction == Direction::Down { 10 } else { 0 },
+                    jitter_us: 5_000.0,
+                    ..UdpEvidence::default()
+                });
+                record.legs.push(leg);
+                record
+                    .flows
+                    .extend(rates.into_iter().map(|throughput_bps| FlowRecord {
+                        id: 0,
+                        direction,
+                        throughput_bps,
+                        bytes: 0,
+                        local: String::new(),
+                        remote: String::new(),
+                        sender_thread_percent: None,
+                        receiver_thread_percent: None,
+                        tcp: None,
+                        udp: None,
+                    }));
+            }
+        } else {
+            record.latency_us = Some(latency(200_000.0));
+        }
+        LoadMember::new(member, member.probe.then(|| latency(20_000.0)), record)
+    };
+    mix.members.iter().map(ran).collect()
+}
+
+#[test]
+fn the_document_sums_streams_and_rates_the_call_by_the_probe_of_its_class() {
+    let mix = Mix::from_toml("voip", built_in("voip").unwrap(), &MixChoice::default()).unwrap();
+    let document = LoadDocument::new(&mix, 1, ran(&mix));
+    let down = document.down.unwrap();
+    // Two TCP flows of 1 and 2 Mbit/s, and the call of 1.
+    assert_eq!((down.throughput_bps, down.flows), (4e6, 3));
+    assert!((down.fairness.unwrap() - 0.9).abs() < 1e-9);
+    assert_eq!(document.idle_latency_us, Some(20_000.0));
+    assert_eq!(document.loaded_latency_us, Some(200_000.0));
+    let [up, down] = &document.calls[..] else {
+        panic!("{:?}", document.calls);
+    };
+    // 20 ms for the packet, half of 200 ms, twice 5 ms.
+    assert_eq!((up.delay_us, up.loss_percent), (130_000.0, 0.0));
+    assert_eq!(down.loss_percent, 2.0);
+    assert!(up.r - down.r > 6.0 && down.mos < up.mos);
+    assert_eq!(document.busiest().unwrap().0.name, "bulk");
+}
+
+#[test]
+fn who_ran_for_a_part_of_the_time_counts_for_that_part() {
+    let late = "[[member]]\nname = \"late\"\nstart = \"5s\"\nworkload = { command = \"stream\" }\n";
+    let mix = mix(&with(late)).unwrap();
+    let document = LoadDocument::new(&mix, 1, ran(&mix));
+    assert_eq!(document.up.unwrap().throughput_bps, 1.5e6);
+    assert_eq!(document.loaded_latency_us, None);
+    assert_eq!(spread_us(&[5_000, 1_000, 2_000]), Some(4.0));
+}

@@ -1,0 +1,228 @@
+//! A mix on one screen.
+
+use linerate_core::load::{CallQuality, ClassLatency, LoadDocument, LoadMember, LoadTotal};
+use linerate_core::plan::{Protocol, Workload};
+use linerate_core::record::{Record, Status};
+
+use super::Style;
+use super::ceilings::{caveats, verdict};
+use super::evidence::in_short;
+use super::number::{count, digits, micros, percent, plural, rate, seconds};
+use super::page::{Emphasis, Page};
+use super::record::{destination, direction_name, emulated};
+use super::table::Table;
+use crate::document::{Document, Ending, Rate, Surroundings};
+
+impl Document for LoadDocument {
+    /// What went through each way, what the round trips of each class became, what a call was
+    /// worth, and what holds the busiest stream back; then every member.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.heading(&headline(self));
+        emulated(&mut page, &self.environment);
+        for (name, total) in [("down", &self.down), ("up", &self.up)] {
+            page.facts(
+                name,
+                &total.iter().flat_map(total_facts).collect::<Vec<_>>(),
+            );
+        }
+        page.facts("latency", &latency(self));
+        for call in &self.calls {
+            page.facts(
+                &format!("call {}", direction_name(call.direction)),
+                &call_facts(call),
+            );
+        }
+        for member in self.members.iter().filter(|member| is_exchange(member)) {
+            page.entry("requests", &exchange(member));
+        }
+        if !self.latency.is_empty() {
+            page.gap();
+            page.table(&classes(&self.latency));
+        }
+        bottleneck(&mut page, self);
+        if style.details {
+            members(&mut page, self);
+        }
+        let of_members = self
+            .members
+            .iter()
+            .flat_map(|member| &member.record.caveats);
+        caveats(&mut page, self.caveats.iter().chain(of_members));
+        page.finish()
+    }
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(self.members.iter().map(|member| &member.record).collect())
+    }
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        let members = self.members.iter_mut();
+        members.map(|member| &mut member.record).collect()
+    }
+
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        let records = self.members.iter_mut().map(|member| &mut member.record);
+        records
+            .map(|record| (&mut record.environment, &mut record.caveats))
+            .chain([(&mut self.environment, &mut self.caveats)])
+            .collect()
+    }
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        let records = self.members.iter().map(|member| &member.record);
+        records
+            .map(|record| (record.status, record.caveats.as_slice()))
+            .collect()
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        let rate = |total: &Option<LoadTotal>| total.map(|total| total.throughput_bps);
+        Some(vec![("up", rate(&self.up)), ("down", rate(&self.down))])
+    }
+}
+
+/// `rrul of pit (198.18.0.2:5201), 10.0 s beside 3.00 s idle: TCP both ways in four classes`
+fn headline(document: &LoadDocument) -> String {
+    let stopped = match document.status {
+        Status::Complete => "",
+        Status::Partial => ", STOPPED EARLY",
+    };
+    format!(
+        "{} on the path to {}, {}{stopped}: {}",
+        document.mix,
+        destination(&document.host, &document.peer, None),
+        seconds(document.seconds),
+        document.title,
+    )
+}
+
+fn total_facts(total: &LoadTotal) -> Vec<String> {
+    let mut facts = vec![rate(total.throughput_bps), plural(total.flows, "flow")];
+    facts.extend(total.fairness.map(|index| format!("fairness {index:.2}")));
+    facts
+}
+
+/// `20.1 ms idle, 268 ms under load: 248 ms added (the mean of 4 classes)`
+fn latency(document: &LoadDocument) -> Vec<String> {
+    let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
+    let mut facts: Vec<String> = idle
+        .map(|us| format!("{} idle", micros(us)))
+        .into_iter()
+        .collect();
+    facts.extend(loaded.map(|us| {
+        let added = idle.map(|idle| format!(": {} added", micros((us - idle).max(0.0))));
+        format!("{} under load{}", micros(us), added.unwrap_or_default())
+    }));
+    let classes = document.latency.len() as u64;
+    if let (Some(last), true) = (facts.last_mut(), classes > 1) {
+        last.push_str(&format!(" (mean of {})", plural(classes, "probe")));
+    }
+    facts
+}
+
+fn call_facts(call: &CallQuality) -> Vec<String> {
+    vec![
+        format!("MOS {:.2} (R {:.0})", call.mos, call.r),
+        format!("{} lost", percent(call.loss_percent)),
+        format!("jitter {}", micros(call.jitter_us)),
+        format!("delay {}", micros(call.delay_us)),
+    ]
+}
+
+fn is_exchange(member: &LoadMember) -> bool {
+    !member.probe && member.record.workload != Workload::Stream
+}
+
+/// `objects: 112/s, p50 53.1 ms, p99 204 ms`
+fn exchange(member: &LoadMember) -> String {
+    let record = &member.record;
+    let per_s = record
+        .transactions_per_s
+        .map(|per_s| format!("{}/s", digits(per_s)));
+    let mut facts: Vec<String> = per_s.into_iter().collect();
+    if let Some(latency) = &record.latency_us {
+        facts.push(format!("p50 {}", micros(latency.p50)));
+        facts.push(format!("max {}", micros(latency.max)));
+    }
+    let bad = [
+        (record.failed, "failed"),
+        (record.requests_not_sent, "not sent"),
+    ];
+    let bad = bad
+        .into_iter()
+        .filter_map(|(number, what)| Some((number?, what)));
+    facts.extend(
+        bad.filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{} {what}", count(n))),
+    );
+    format!("{}: {}", member.name, facts.join(", "))
+}
+
+fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
+    let transport = |protocol| match protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Mptcp => "MPTCP",
+    };
+    Table::of(latency)
+        .left("probe", |class| class.member.clone())
+        .left("over", move |class| transport(class.protocol))
+        .left("DSCP", |class| class.dscp.to_string())
+        .right("idle\nmean", |class| Some(micros(class.idle_us?.mean)))
+        .right("loaded\nmean", |class| Some(micros(class.loaded_us?.mean)))
+        .right("\np50", |class| Some(micros(class.loaded_us?.p50)))
+        .right("\np99", |class| {
+            let loaded = class.loaded_us.filter(|loaded| loaded.count >= 100);
+            Some(micros(loaded?.p99))
+        })
+        .right("\nmax", |class| Some(micros(class.loaded_us?.max)))
+        .right("\nlost", |class| class.failed.map(count))
+}
+
+/// The verdict of the stream that carried most.
+fn bottleneck(page: &mut Page, document: &LoadDocument) {
+    let Some((member, leg)) = document.busiest() else {
+        return;
+    };
+    page.gap();
+    let words = format!(
+        "Busiest: {} {}, {}",
+        member.name,
+        direction_name(leg.direction),
+        leg.throughput_bps.map(rate).unwrap_or_default()
+    );
+    page.paragraph(Emphasis::None, "", 2, &words);
+    verdict(page, Some(leg.direction), leg);
+}
+
+/// Every member: when it began, what it reached, what its kernels say.
+fn members(page: &mut Page, document: &LoadDocument) {
+    page.gap();
+    let skew = document
+        .start_skew_us
+        .map(|us| format!("flows begin within {}", micros(us)));
+    let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
+    page.facts("run", &skew.into_iter().chain([idle]).collect::<Vec<_>>());
+    for member in &document.members {
+        let record = &member.record;
+        let started = member.started_s.map(seconds).unwrap_or_default();
+        for leg in record
+            .legs
+            .iter()
+            .filter(|_| record.workload == Workload::Stream)
+        {
+            let mut facts = vec![
+                format!("{} at {started}", direction_name(leg.direction)),
+                leg.throughput_bps.map(rate).unwrap_or_default(),
+            ];
+            facts.extend(in_short(leg));
+            let cause = leg.verdict.as_ref().map(|verdict| verdict.cause.words());
+            facts.extend(cause.map(|cause| format!("bottleneck {cause}")));
+            page.point(&format!("{}: {}", member.name, facts.join(", ")));
+        }
+        if record.workload != Workload::Stream {
+            page.point(&format!("{}, at {started}", exchange(member)));
+        }
+    }
+}
