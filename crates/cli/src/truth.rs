@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use linerate_core::ceilings::annotate;
+use linerate_core::connection::ConnectionsDocument;
 use linerate_core::record::Record;
 use linerate_core::truth::{
-    Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, Trial, Untried,
+    Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, Sight, Trial, Untried,
     UntriedReason, draw, families, treated,
 };
 use linerate_core::units::{BitRate, printable};
-use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
+use linerate_engine::{
+    Looks, Stop, capture_file, explain_capture, prepare_for_lab, run_treated_scenario,
+    stop_on_signal, try_scenario, try_stranger,
+};
 use linerate_report::json;
 use serde::de::DeserializeOwned;
 
@@ -59,11 +63,11 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
             .with_context(|| directory.display().to_string())
             .map_err(Failure::usage)?;
     }
-    let (trials, remedied): (Vec<Trial>, Vec<Option<Remedied>>) =
+    let (trials, remedied): (Vec<Vec<Trial>>, Vec<Option<Remedied>>) =
         run_all(args, &scenarios, &stop)?.into_iter().unzip();
     let remedied = remedied.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
-    let score = Score::new(args.seed, trials, remedied);
+    let score = Score::new(args.seed, trials.concat(), remedied);
     output.write(&score)?;
     match missing {
         0 => Ok(()),
@@ -84,14 +88,24 @@ fn again(args: &TruthArgs, directory: &Path) -> Result<(), Failure> {
         let scenario: Scenario = stored(&path).map_err(Failure::usage)?;
         // In a mix the old family counts its own numbers, which are smaller.
         seed = seed.max(scenario.test.seed.wrapping_sub(scenario.number.into()));
+        let left_out = |reason: &str| {
+            let reason = reason.to_owned();
+            Trial::new(&scenario, Answer::LeftOut { reason }, Vec::new())
+        };
+        if scenario.around.program.is_some() {
+            let looks = kept_looks(directory, &scenario).map_err(Failure::usage)?;
+            let found = Trial::from_looks(&scenario, &looks);
+            let wrong = found.iter().filter(|one| one.judgement != Judgement::Right);
+            wrong.for_each(|trial| progress.line(&said(trial)));
+            if found.is_empty() {
+                trials.push(left_out("nothing was kept"));
+            }
+            trials.extend(found);
+            continue;
+        }
         let record = path.with_extension("").with_extension("json");
         if !record.exists() {
-            let reason = "no record was kept".to_owned();
-            trials.push(Trial::new(
-                &scenario,
-                Answer::LeftOut { reason },
-                Vec::new(),
-            ));
+            trials.push(left_out("no record was kept"));
             continue;
         }
         let mut record: Record = stored(&record).map_err(Failure::usage)?;
@@ -104,6 +118,32 @@ fn again(args: &TruthArgs, directory: &Path) -> Result<(), Failure> {
         trials.push(trial);
     }
     output.write(&Score::new(seed, trials, Vec::new()))
+}
+
+/// What was seen of another program's traffic, explained anew.
+fn kept_looks(directory: &Path, scenario: &Scenario) -> anyhow::Result<Looks> {
+    let mut looks = Looks::new();
+    for sight in [Sight::Sender, Sight::Receiver] {
+        let path = directory.join(look_file(scenario, sight));
+        if path.exists() {
+            let mut document: ConnectionsDocument = stored(&path)?;
+            document.explain();
+            looks.push((sight, document));
+        }
+    }
+    for sight in [Sight::SentPackets, Sight::ReceivedPackets] {
+        let path = capture_file(directory, scenario, sight);
+        if path.exists() {
+            let document = explain_capture(&path);
+            looks.push((sight, document.with_context(|| path.display().to_string())?));
+        }
+    }
+    Ok(looks)
+}
+
+fn look_file(scenario: &Scenario, sight: Sight) -> String {
+    let (number, cause) = (scenario.number, scenario.cause.name());
+    format!("{number:05}-{cause}.{}.json", sight.name())
 }
 
 /// In the order of their numbers.
@@ -169,8 +209,15 @@ fn listed(scenario: &Scenario) -> String {
     )
 }
 
-/// A scenario's answer, and what came of its remedy where that was asked for.
-type Tried = (Trial, Option<Remedied>);
+/// A scenario's answer, of another program's traffic one for each look; and what came of its remedy
+/// where that was asked for.
+type Tried = (Vec<Trial>, Option<Remedied>);
+
+/// What is kept of it.
+enum Kept {
+    Record(Option<Box<Record>>),
+    Looks(Looks),
+}
 
 /// Runs them on `--jobs` threads. Those that need the whole machine run alone.
 fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
@@ -194,20 +241,21 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             let Some(scenario) = next.filter(|_| !stop.is_requested()) else {
                 return Ok(trials);
             };
-            let (trial, record, remedied) = run_beside(&machine, scenario, args.remedies, stop);
+            let (tried, kept) = run_beside(&machine, scenario, args, stop);
             if stop.is_requested() {
                 return Ok(trials);
             }
             if let Some(directory) = &args.keep {
-                keep(directory, scenario, record.as_ref())?;
+                keep(directory, scenario, &kept)?;
             }
             let mut shown = lock(&shown);
             shown.1 += 1;
             shown.2 += planned_s(scenario, args.jobs);
             let (done, share) = ([shown.1, scenarios.len()], shown.2 / planned);
-            shown.0.done(&said(&trial), done, share);
+            let lines: Vec<String> = tried.0.iter().map(said).collect();
+            shown.0.done(&lines.join("\n"), done, share);
             drop(shown);
-            trials.push((trial, remedied));
+            trials.push(tried);
         }
     };
     thread::scope(|scope| {
@@ -245,13 +293,18 @@ const SETTLED_S: f64 = 4.0;
 fn run_beside(
     machine: &RwLock<()>,
     scenario: &Scenario,
-    remedies: bool,
+    args: &TruthArgs,
     stop: &Stop,
-) -> (Trial, Option<Record>, Option<Remedied>) {
+) -> (Tried, Kept) {
     let run = || {
-        let (trial, record) = try_scenario(scenario, remedies, stop);
-        let remedied = remedies.then(|| prove(scenario, record.as_ref(), stop));
-        (trial, record, remedied)
+        if let Some(program) = scenario.around.program {
+            let (trials, looks) = try_stranger(scenario, program, args.keep.as_deref(), stop);
+            return ((trials, None), Kept::Looks(looks));
+        }
+        let (trial, record) = try_scenario(scenario, args.remedies, stop);
+        let prove = || prove(scenario, record.as_ref(), stop);
+        let remedied = args.remedies.then(prove);
+        ((vec![trial], remedied), Kept::Record(record.map(Box::new)))
     };
     if scenario.needs_whole_machine() {
         let _alone = machine.write().unwrap_or_else(PoisonError::into_inner);
@@ -289,17 +342,27 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
 /// How the file of a scenario ends.
 const SCENARIO: &str = "scenario.json";
 
-/// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.
-fn keep(directory: &Path, scenario: &Scenario, record: Option<&Record>) -> Result<(), Failure> {
+/// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads; of another
+/// program's traffic one of each look. Captures are there already.
+fn keep(directory: &Path, scenario: &Scenario, kept: &Kept) -> Result<(), Failure> {
     let name = format!("{:05}-{}", scenario.number, scenario.cause.name());
-    let write = |suffix: &str, text: String| {
-        let path = directory.join(format!("{name}.{suffix}"));
+    let write = |file: String, text: String| {
+        let path = directory.join(file);
         fs::write(&path, text)
             .with_context(|| path.display().to_string())
             .map_err(Failure::failed)
     };
-    write(SCENARIO, json::document(scenario))?;
-    record.map_or(Ok(()), |record| write("json", json::document(record)))
+    write(format!("{name}.{SCENARIO}"), json::document(scenario))?;
+    match kept {
+        Kept::Record(None) => Ok(()),
+        Kept::Record(Some(record)) => write(format!("{name}.json"), json::document(&**record)),
+        Kept::Looks(looks) => looks.iter().try_for_each(|(sight, document)| match sight {
+            Sight::Sender | Sight::Receiver => {
+                write(look_file(scenario, *sight), json::document(document))
+            }
+            Sight::SentPackets | Sight::ReceivedPackets => Ok(()),
+        }),
+    }
 }
 
 fn said(trial: &Trial) -> String {

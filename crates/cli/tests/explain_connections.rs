@@ -7,7 +7,7 @@
 )]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use linerate_core::units::Family;
 use linerate_engine::{LabOptions, LabPath};
@@ -76,6 +76,12 @@ impl Path {
 
     /// What the client's host has to say of it, once it sends.
     fn explained(&self, arguments: &str) -> Value {
+        let _stranger = self.begun(arguments);
+        self.largest("2s").expect("it goes on")
+    }
+
+    /// Another program, once it sends.
+    fn begun(&self, arguments: &str) -> Stranger {
         let mut stranger = self.stranger(arguments);
         loop {
             assert_eq!(stranger.0.try_wait().unwrap(), None, "{arguments}");
@@ -84,18 +90,22 @@ impl Path {
                 bytes.iter().any(|bytes| bytes.as_u64() > Some(50_000))
             });
             if has_begun {
-                return self.largest("2s").expect("it goes on");
+                return stranger;
             }
         }
     }
 
-    /// The connection with the most bytes in this time, if there is one.
-    fn largest(&self, time: &str) -> Option<Value> {
+    fn explain(&self, time: &str, options: &[&str]) -> Output {
         let client = self.path.lab().namespace("client").unwrap();
         let mut command = client.command(PROGRAM);
         command.args(["explain", "--peer", &self.server(), "--time", time]);
-        command.args(["--json", "--quiet"]).stdin(Stdio::null());
-        let output = command.output().unwrap();
+        let command = command.args(options).arg("--quiet");
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// The connection with the most bytes in this time, if there is one.
+    fn largest(&self, time: &str) -> Option<Value> {
+        let output = self.explain(time, &["--json"]);
         if stderr(&output).contains("no TCP connection to") {
             assert_eq!(output.status.code(), Some(2));
             return None;
@@ -136,6 +146,42 @@ fn a_full_link_is_named_at_the_sender_and_never_at_the_receiver() {
     assert_eq!(found["verdict"]["cause"], "unexplained", "{found:#}");
     let command = found["needs_other_end"]["command"].as_str().unwrap();
     assert!(command.starts_with("linerate explain --port "), "{command}");
+}
+
+#[test]
+fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
+    let Some(path) = Path::new("rate=100mbit,rtt=20ms") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("before.json");
+    let file = file.to_str().unwrap();
+    {
+        let _paced = path.begun("--pacing 4mbit");
+        let before = path.explain("1s", &["--output", file]);
+        assert_eq!(before.status.code(), Some(0), "{}", stderr(&before));
+    }
+    // Of the one that was ended its socket may still be there, with what was not acknowledged.
+    let _faster = path.begun("--pacing 12mbit");
+    let now = path.explain("1s", &["--before", file]);
+    assert_eq!(now.status.code(), Some(0), "{}", stderr(&now));
+    let page = String::from_utf8(now.stdout).unwrap();
+    assert!(page.contains("an observation"), "{page}");
+    let json = path.explain("1s", &["--before", file, "--json"]);
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let change = &document["baseline"]["changes"][0];
+    assert_eq!(change["metric"], "throughput_bps");
+    assert!(change["change_percent"].as_f64() > Some(50.0), "{change}");
+    assert_eq!(document["baseline"]["bottlenecks"][0]["was"], "pacing");
+
+    std::fs::write(file, "{\"schema\": \"linerate.record/1\"}").unwrap();
+    let refused = path.explain("1s", &["--before", file]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("--before takes linerate.connections/1"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -341,3 +341,47 @@ fn what_is_no_cause_is_said_with_those_that_are() {
         "{said}"
     );
 }
+
+/// A program of its own sends, and processes without privilege look on.
+#[test]
+fn other_programs_are_run_looked_at_from_both_ends_and_judged() {
+    if linerate_sys::process::effective_user() != 0 {
+        skip(Need::Root, "looking on as another user");
+        return;
+    }
+    let kept = tempfile::tempdir().unwrap();
+    let directory = kept.path().to_str().unwrap();
+    let output = linerate(&[
+        "lab",
+        "truth",
+        "--family",
+        "strangers",
+        "--seed",
+        "3",
+        "--number",
+        NUMBER,
+        "--json",
+        "--keep",
+        directory,
+    ]);
+    if output.status.code() == Some(3) {
+        let said = text(&output.stderr);
+        skip(Need::Lab, format_args!("no lab here: {said}"));
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let score: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = &score["trials"][0]["answer"];
+    if let Some(reason) = answer["left_out"]["reason"].as_str() {
+        return skip(Need::Setpriv, reason);
+    }
+    let tally = |family: &str| score["families"][family]["tally"]["right"].as_u64();
+    assert_eq!(tally("strangers"), Some(1), "{score:#}");
+    assert_eq!(tally("strangers_receiver"), Some(1), "{score:#}");
+    assert_eq!(score["all"]["trials"], 1);
+    let again = linerate(&["lab", "truth", "--again", directory, "--json"]);
+    let judged: Value = serde_json::from_slice(&again.stdout).unwrap();
+    for key in ["seed", "all", "families"] {
+        assert_eq!(judged[key], score[key], "{again:?}");
+    }
+}

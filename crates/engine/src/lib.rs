@@ -107,6 +107,7 @@ pub use experiment::{
 pub use lab::CpuError;
 pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
+pub use lab::{Looks, capture_file, explain_capture, try_stranger};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::LAB_PROCESS;
 pub use linerate_sys::clock::format_rfc3339;

@@ -8,7 +8,7 @@ use linerate_core::truth::{CAUSES, ScenarioFamily, families, family};
 
 #[derive(Debug, Args)]
 pub(crate) struct TruthArgs {
-    /// Families of scenarios that take turns: old, wild (all but old), all, or names, separated by commas; --families lists them
+    /// Families of scenarios that take turns: old, wild (all but old and strangers), all (but strangers), or names, separated by commas; --families lists them
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "old", value_parser = named)]
     pub(crate) family: Vec<Named>,
     /// List the families

@@ -13,6 +13,7 @@ use linerate_core::connection::{Connection, ConnectionsDocument};
 use linerate_core::record::{Caveat, CaveatKind, Status};
 use linerate_engine::connections::{ConnectionsError, Place, Selection, Watch, listeners};
 use linerate_engine::{Stop, stop_on_signal};
+use linerate_report::text::{CONNECTION_ROWS, GroupBy};
 use linerate_report::{Document, text};
 
 use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
@@ -43,16 +44,12 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     if args.show.watch {
         return again_and_again(args, &mut watch, interval, &stop);
     }
-    let mut document = once(&mut watch, interval, &stop).map_err(failure)?;
+    let document = once(args, &mut watch, interval, &stop).map_err(failure)?;
     found(
         !document.connections.is_empty(),
         "TCP connection",
         &args.which,
     )?;
-    sort(
-        &mut document.connections,
-        args.show.sort.unwrap_or_default(),
-    );
     match args.show.by {
         Some(by) => output::print(&text::connections_by(&document, by, output::style())),
         None => output.write(&document),
@@ -143,8 +140,10 @@ fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
     Ok(found.map(|address| host(address.ip())).collect())
 }
 
-/// Watches for one interval, or until somebody asks to stop.
+/// Watches for one interval, or until somebody asks to stop. Processes are named where they are
+/// shown.
 fn once(
+    args: &ConnectionsArgs,
     watch: &mut Watch,
     interval: Duration,
     stop: &Stop,
@@ -161,7 +160,23 @@ fn once(
             break;
         }
     }
-    let mut document = watch.document()?;
+    let mut document = watch.document();
+    let key = args.show.sort.unwrap_or_default();
+    let by_process = args.show.by == Some(GroupBy::Process) || key == SortKey::Process;
+    if by_process {
+        watch.name_owners(&mut document, usize::MAX)?;
+    }
+    sort(&mut document.connections, key);
+    if !by_process {
+        let lists_all =
+            args.document.json || args.document.details || args.document.output.is_some();
+        let most = if lists_all {
+            usize::MAX
+        } else {
+            CONNECTION_ROWS
+        };
+        watch.name_owners(&mut document, most)?;
+    }
     if stop.is_requested() {
         document.status = Status::Partial;
         let caveat = Caveat::new(CaveatKind::Partial, "interrupted", "");
@@ -177,13 +192,11 @@ fn again_and_again(
     interval: Duration,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let sort_key = args.show.sort.unwrap_or_default();
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
-        return on_screen(watch, interval, sort_key, stop);
+        return on_screen(args, watch, interval, stop);
     }
     while !stop.is_requested() {
-        let mut document = once(watch, interval, stop).map_err(failure)?;
-        sort(&mut document.connections, sort_key);
+        let document = once(args, watch, interval, stop).map_err(failure)?;
         let page = document.text(output::style());
         output::print(&format!("{page}\n"))?;
         watch.begin_again();
@@ -192,13 +205,13 @@ fn again_and_again(
 }
 
 fn on_screen(
+    args: &ConnectionsArgs,
     watch: &mut Watch,
     interval: Duration,
-    sort: SortKey,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let first = once(watch, SECOND.min(interval), stop).map_err(failure)?;
-    let mut view = View::new(first, sort);
+    let first = once(args, watch, SECOND.min(interval), stop).map_err(failure)?;
+    let mut view = View::new(first, args.show.sort.unwrap_or_default());
     let mut screen = Screen::open()?;
     loop {
         watch.begin_again();
@@ -217,7 +230,10 @@ fn on_screen(
             watch.look().map_err(failure)?;
         }
         if !view.is_paused {
-            view.show(watch.document().map_err(failure)?);
+            let mut document = watch.document();
+            let named = watch.name_owners(&mut document, usize::MAX);
+            named.map_err(failure)?;
+            view.show(document);
         }
     }
 }

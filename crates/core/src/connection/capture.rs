@@ -1,6 +1,7 @@
 //! What a capture's packets show of a connection, as evidence for the rules.
 
 use super::document::{Connection, ConnectionsDocument, Source, State, Vantage};
+use super::mss::small_segments;
 use crate::capture::{Capture, Flow, Reading, Sent, Side};
 use crate::plan::Direction;
 use crate::record::{
@@ -313,6 +314,8 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
             "",
         );
     }
+    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
+    let small = largest.and_then(small_segments);
     let left = capture.left_out;
     if left.flows > 0 {
         let message = format!(
@@ -361,6 +364,7 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
             "begin the capture before the connection",
         );
     }
+    caveats.extend(small);
     caveats
 }
 

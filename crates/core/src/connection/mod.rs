@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `document` | the document and its parts |
 //! | `capture` | what the packets of a capture are evidence of |
+//! | `mss` | why its segments are small |
 //! | `half` | a connection as a record of one end |
 //! | `explain` | its verdict; which causes that end can know |
 //! | `remedy` | what its own program, or its host, has to change |
@@ -17,6 +18,7 @@ mod capture;
 mod document;
 mod explain;
 mod half;
+mod mss;
 mod remedy;
 #[cfg(test)]
 mod tests;

@@ -34,16 +34,42 @@ pub(super) fn old(seed: u64, number: u32) -> Scenario {
     let cause = CAUSES[number as usize % CAUSES.len()];
     let is_border = HAVE_BORDERS.contains(&cause) && turn % BORDER_TURNS == 2;
     let mut random = Dice::new(seed, number.into());
-    let (conditions, limit) = (0..TRIES)
-        .find_map(|_| attempt(cause, is_border, &mut random))
-        .expect(
-            "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
-        );
+    let (conditions, limit) = drawn(cause, is_border, &mut random, |_| true);
     Scenario::new(number, seed, cause, &conditions, limit.bps)
 }
 
-fn attempt(cause: Cause, is_border: bool, random: &mut Dice) -> Option<(Conditions, Limit)> {
+/// Conditions that `fits` has made its own and under which the cause is clearly the limit.
+pub(super) fn clear(
+    cause: Cause,
+    random: &mut Dice,
+    fits: impl Fn(&mut Conditions) -> bool,
+) -> (Conditions, Limit) {
+    drawn(cause, false, random, fits)
+}
+
+fn drawn(
+    cause: Cause,
+    is_border: bool,
+    random: &mut Dice,
+    fits: impl Fn(&mut Conditions) -> bool,
+) -> (Conditions, Limit) {
+    (0..TRIES)
+        .find_map(|_| attempt(cause, is_border, random, &fits))
+        .expect(
+            "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
+        )
+}
+
+fn attempt(
+    cause: Cause,
+    is_border: bool,
+    random: &mut Dice,
+    fits: impl Fn(&mut Conditions) -> bool,
+) -> Option<(Conditions, Limit)> {
     let mut conditions = causes::conditions(cause, random)?;
+    if !fits(&mut conditions) {
+        return None;
+    }
     if is_border {
         add_rival(cause, &mut conditions, random)?;
     }

@@ -2,7 +2,8 @@
 
 use super::draw::{CAUSES, old};
 use super::scenario::Scenario;
-use super::wild::{self, Draft};
+use super::strangers::STRANGERS;
+use super::wild::{self, Draft, stranger};
 use crate::units::Dice;
 use crate::units::checksum::fnv1a;
 
@@ -13,28 +14,42 @@ pub struct ScenarioFamily {
     pub name: &'static str,
     /// What is drawn, in a line.
     pub means: &'static str,
-    /// `None`: one limit of [`CAUSES`], by the lab's own means.
-    pub(super) draw: Option<fn(&mut Dice) -> Draft>,
+    pub(super) draw: Draw,
+}
+
+/// How a family is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Draw {
+    /// One limit of [`CAUSES`], in turn, by seed and number.
+    Causes(fn(u64, u32) -> Scenario),
+    /// Whatever comes.
+    Any(fn(&mut Dice) -> Draft),
 }
 
 /// The limits of the lab's own making, twelve causes in turn.
 pub const OLD: &str = "old";
 
-/// All of them, the old one first.
+/// All of them, the old one first, other programs' traffic last.
 pub fn families() -> impl Iterator<Item = &'static ScenarioFamily> {
     static FIRST: ScenarioFamily = ScenarioFamily {
         name: OLD,
         means: "one limit of the lab's making for each of twelve causes, clearly the lowest",
-        draw: None,
+        draw: Draw::Causes(old),
     };
-    [&FIRST].into_iter().chain(&wild::FAMILIES)
+    static LAST: ScenarioFamily = ScenarioFamily {
+        name: STRANGERS,
+        means: "as old, and the kernel's TBF and HTB, with other programs' traffic",
+        draw: Draw::Causes(stranger),
+    };
+    [&FIRST].into_iter().chain(&wild::FAMILIES).chain([&LAST])
 }
 
-/// Those that a name means: its own, `wild` (all but the old one) or `all`.
+/// Those that a name means: its own, `wild` (linerate's runs but the old ones) or `all` of
+/// linerate's runs.
 pub fn family(name: &str) -> Option<Vec<&'static ScenarioFamily>> {
     let is_meant = |family: &&ScenarioFamily| match name {
-        "all" => true,
-        "wild" => family.draw.is_some(),
+        "all" => family.name != STRANGERS,
+        "wild" => matches!(family.draw, Draw::Any(_)),
         _ => family.name == name,
     };
     Some(families().filter(is_meant).collect()).filter(|found: &Vec<_>| !found.is_empty())
@@ -52,12 +67,15 @@ pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario
     let scenario = |number: u32| {
         let (family, place) = turns[number as usize % turns.len()];
         let turn = number / turns.len() as u32;
-        let Some(draft) = family.draw else {
-            let own = turn * weight(family) + place;
-            return Scenario {
-                number,
-                ..old(seed, own)
-            };
+        let draft = match family.draw {
+            Draw::Any(draft) => draft,
+            Draw::Causes(draw) => {
+                let own = turn * weight(family) + place;
+                return Scenario {
+                    number,
+                    ..draw(seed, own)
+                };
+            }
         };
         // Each family has dice of its own, so that another beside it changes nothing.
         let stream = fnv1a(family.name.as_bytes()) ^ u64::from(turn);
@@ -71,7 +89,7 @@ pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario
 /// Turns of a round.
 fn weight(family: &ScenarioFamily) -> u32 {
     match family.draw {
-        None => CAUSES.len() as u32,
-        Some(_) => 1,
+        Draw::Causes(_) => CAUSES.len() as u32,
+        Draw::Any(_) => 1,
     }
 }

@@ -13,6 +13,7 @@
 //! | `families`, `wild` | what is drawn beside these: what a user can meet |
 //! | `scenario` | what is to be run, and whether a verdict on it is right |
 //! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
+//! | `strangers` | what is right to say of other programs' traffic, from where it was seen |
 //! | `score` | right and wrong, with intervals |
 //! | `reliability` | whether verdicts are as sure as they are right |
 //! | `remedy` | a verdict's remedy, done to its scenario |
@@ -29,6 +30,7 @@ mod reliability;
 mod remedy;
 mod scenario;
 mod score;
+mod strangers;
 mod wild;
 
 #[cfg(test)]
@@ -39,5 +41,8 @@ pub use families::{OLD, ScenarioFamily, draw, families, family};
 pub use proof::{Proof, Remedied, RemedyScore, Untried, UntriedReason};
 pub use reliability::{Bin, Reliability};
 pub use remedy::treated;
-pub use scenario::{CpuShare, HostSetup, OtherTraffic, Scenario, Shaper, Steps, Surroundings};
+pub use scenario::{
+    CpuShare, HostSetup, OtherTraffic, Program, Scenario, Shaper, Steps, Surroundings,
+};
 pub use score::{Answer, FamilyScore, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};
+pub use strangers::{STRANGERS, Sight};

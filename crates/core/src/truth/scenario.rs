@@ -102,11 +102,28 @@ pub struct Surroundings {
     pub traces: BTreeMap<String, String>,
     /// iperf3 serves at the far end, and linerate does not.
     pub is_iperf3: bool,
+    /// Another program makes the test's traffic, and linerate looks on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
     /// Both ends are on the server's host.
     pub is_loopback: bool,
     /// What plain sockets have to carry without the shapers, payload bits/s; where they do not, the
     /// limit is not known to be the lowest.
     pub needs_bps: Option<f64>,
+}
+
+/// A program that makes a test's traffic in linerate's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// A script of its sockets.
+    Python,
+    /// Its client and its server.
+    Iperf3,
+    /// It serves a file to curl.
+    Nginx,
+    /// Both ends.
+    Socat,
 }
 
 /// A queue of the kernel's at a device.

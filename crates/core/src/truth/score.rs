@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::proof::{Proof, Remedied, RemedyScore, Untried};
 use super::reliability::Reliability;
 use super::scenario::Scenario;
+use super::strangers::Sight;
 use crate::ceilings::Cause;
 use crate::record::Record;
 use crate::stats::{Proportion, wilson};
@@ -64,7 +65,10 @@ pub struct Trial {
     /// Its family.
     #[serde(default = "old")]
     pub family: String,
-    /// Its cause by construction.
+    /// From where another program's traffic was seen; absent of linerate's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Sight>,
+    /// Its cause by construction; of packets, what the sender's socket said.
     pub cause: Cause,
     /// What is as true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -119,7 +123,7 @@ pub struct Score {
     pub schema: String,
     /// Seed of the scenarios.
     pub seed: u64,
-    /// Over all.
+    /// Over all; of other programs' traffic what the sender's end said.
     pub all: Tally,
     /// By family.
     #[serde(default)]
@@ -164,6 +168,7 @@ impl Trial {
         Self {
             number: scenario.number,
             family: scenario.family.clone(),
+            sight: None,
             cause: scenario.cause,
             accepted: scenario.accepted.clone(),
             is_kernels_own: scenario.is_kernels_own(),
@@ -206,6 +211,11 @@ impl Trial {
             Answer::Verdict { confidence, .. } => confidence,
             Answer::Failed { .. } | Answer::LeftOut { .. } => None,
         }
+    }
+
+    /// It counts beside others of its cause: of another program's traffic the sender's end alone.
+    fn is_of_cause(&self) -> bool {
+        self.sight.is_none_or(|sight| sight == Sight::Sender)
     }
 
     fn is_confidently_wrong(&self) -> bool {
@@ -263,13 +273,14 @@ impl Score {
         untried.sort_by_key(|one| one.number);
         let mut matrix: BTreeMap<Cause, BTreeMap<Cause, u64>> = BTreeMap::new();
         let (mut causes, mut families) = (BTreeMap::new(), BTreeMap::new());
-        let was_run = |trial: &&Trial| trial.judgement != Judgement::LeftOut;
+        let was_run = |trial: &&Trial| trial.judgement != Judgement::LeftOut && trial.is_of_cause();
         for trial in &trials {
             let family = trials.iter().filter(|other| other.family == trial.family);
             (families.entry(trial.family.clone())).or_insert_with(|| FamilyScore::new(family));
         }
         for trial in trials.iter().filter(was_run) {
-            let own = trials.iter().filter(|other| other.cause == trial.cause);
+            let own = trials.iter().filter(|other| other.is_of_cause());
+            let own = own.filter(|other| other.cause == trial.cause);
             causes.entry(trial.cause).or_insert_with(|| Tally::new(own));
             if let Some(verdict) = trial.verdict() {
                 *matrix
@@ -282,7 +293,7 @@ impl Score {
         Self {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
-            all: Tally::new(trials.iter()),
+            all: Tally::new(trials.iter().filter(|trial| trial.is_of_cause())),
             families,
             kernels_own: (trials.iter().filter(was_run))
                 .filter(|trial| trial.is_kernels_own)
@@ -291,7 +302,7 @@ impl Score {
             borders: Tally::new(trials.iter().filter(|trial| trial.is_border)),
             failed: trials
                 .iter()
-                .filter(|trial| trial.judgement == Judgement::Failed)
+                .filter(|trial| trial.judgement == Judgement::Failed && trial.is_of_cause())
                 .count() as u64,
             reliability: Reliability::new(&trials),
             matrix,

@@ -1,6 +1,5 @@
 //! From looks at sockets to a document.
 
-use std::collections::HashSet;
 use std::time::SystemTime;
 
 use linerate_core::connection::{Connection, ConnectionsDocument, Process, State, Vantage};
@@ -14,13 +13,8 @@ use super::{ConnectionsError, Watch, evidence};
 
 impl Watch {
     /// What moved since the watch began, or [began again](Watch::begin_again); the largest rate
-    /// first.
-    ///
-    /// # Errors
-    /// `/proc` cannot be read.
-    pub fn document(&mut self) -> Result<ConnectionsDocument, ConnectionsError> {
-        let inodes: HashSet<u32> = self.seen().map(|one| one.inode).collect();
-        self.find_owners(inodes)?;
+    /// first. Processes are named as far as they are known already.
+    pub fn document(&self) -> ConnectionsDocument {
         let mut document = ConnectionsDocument::new(self.source.clone());
         document.started_at = format_rfc3339(SystemTime::now());
         document.seconds = self.seconds();
@@ -32,7 +26,31 @@ impl Watch {
             let by_rate = b.throughput_bps.total_cmp(&a.throughput_bps);
             by_rate.then_with(|| (&a.local, &a.remote).cmp(&(&b.local, &b.remote)))
         });
-        Ok(document)
+        document
+    }
+
+    /// Names the processes of the first `most` connections: those that are shown. It takes a look at
+    /// each descriptor of the host.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn name_owners(
+        &mut self,
+        document: &mut ConnectionsDocument,
+        most: usize,
+    ) -> Result<(), ConnectionsError> {
+        let shown = || document.connections.iter().take(most);
+        self.find_owners(shown().map(|one| one.inode).collect())?;
+        let hidden = shown().filter(|one| !one.ended && self.unowned.contains(&one.inode));
+        let hidden = hidden.count();
+        if self.hidden > 0 && hidden > 0 {
+            let caveat = hidden_caveat(hidden, "connections");
+            document.caveats.push(caveat);
+        }
+        for one in document.connections.iter_mut().take(most) {
+            one.process = self.owner(one.inode).map(process);
+        }
+        Ok(())
     }
 
     fn connection(&self, seen: &Seen) -> Connection {
@@ -48,6 +66,7 @@ impl Watch {
             Connection::new(seen.local.to_string(), seen.remote.to_string(), vantage);
         connection.state = State::from_number(seen.state);
         connection.process = self.owner(seen.inode).map(process);
+        connection.inode = seen.inode;
         (connection.bytes_sent, connection.bytes_received) = (sent, received);
         connection.seconds = seconds;
         if seconds > 0.0 {
@@ -62,9 +81,6 @@ impl Watch {
 
     fn caveats(&self) -> Vec<Caveat> {
         let mut caveats = Vec::new();
-        if self.hidden > 0 && !self.unowned.is_empty() {
-            caveats.push(hidden_caveat(self.unowned.len(), "connections"));
-        }
         if self.has_lost {
             let message = "more connections closed at once than could be noted";
             let remedy = "a shorter --interval";

@@ -20,7 +20,7 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
     };
     let sends = connection.vantage == Vantage::Sender;
     let late_s = first.at_ns.saturating_sub(began_ns) as f64 / 1e9;
-    connection.began = late_s > NEW_AFTER_S;
+    connection.began = seen.is_new;
     if connection.began {
         connection.seconds -= late_s;
     }
@@ -219,8 +219,6 @@ impl Moved {
     }
 }
 
-/// What is seen first so long after the first look was not there before.
-const NEW_AFTER_S: f64 = 0.01;
 /// As the sampler of linerate's own runs.
 const STEP_S: f64 = 0.1;
 const INTERVAL_S: f64 = 1.0;

@@ -2,17 +2,19 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::connection::{Connection, ConnectionsDocument, Vantage};
-use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Status};
+use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Environment, Status};
 use linerate_sys::proc::threads::{self, SchedTimes, ThreadTimes};
 
 use super::evidence::waiting_share;
 use super::watch::Seen;
 use super::{ConnectionsError, Selection, Watch};
 use crate::clock::now_ns;
+use crate::host;
 use crate::measure::meter::Meter;
 use crate::stop::Stop;
 
@@ -48,7 +50,8 @@ pub fn explain_connections(
         }
     }
     selection.place.run(|| meter.end(now_ns(), &[]))?;
-    let mut document = watch.document()?;
+    let mut document = watch.document();
+    watch.name_owners(&mut document, usize::MAX)?;
     document.explained = true;
     document.status = Status::new(!stop.is_requested());
     let host = meter.report(&[]);
@@ -64,6 +67,11 @@ pub fn explain_connections(
     document.caveats.extend(caveats(&document, stop));
     // What is still there and carried most: the rest of one that was just closed is soon gone.
     (document.connections).sort_by_key(|one| (one.ended, Reverse(one.bytes())));
+    let largest = document.connections.first();
+    let peer: Option<SocketAddr> = largest.and_then(|one| one.remote.parse().ok());
+    // With the interface that it leaves by.
+    let facts = (selection.place).run(|| host::facts(peer.map(|peer| peer.ip())))?;
+    document.environment = Environment::new(facts, None);
     document.explain();
     Ok(Some(document))
 }

@@ -27,7 +27,7 @@ pub fn listeners(selection: &Selection) -> Result<ConnectionsDocument, Connectio
         found.map(|found| (found, Host::read()))
     })??;
     let wanted: HashSet<u32> = listeners.iter().map(|(inode, _)| *inode).collect();
-    let owners = owner::owners(&wanted).map_err(ConnectionsError::Proc)?;
+    let owners = owner::owners(&wanted, pids.as_deref()).map_err(ConnectionsError::Proc)?;
     let mut document = ConnectionsDocument::new(Source::Host {
         namespace: selection.place.name(),
     });

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_core::connection::Source;
 use linerate_core::record::HostFacts;
@@ -45,6 +45,8 @@ pub(crate) struct Seen {
     pub(crate) last_ns: u64,
     pub(crate) has_ended: bool,
     look: u64,
+    /// It was made while others were watched already: its first reading is of nothing.
+    pub(crate) is_new: bool,
 }
 
 /// The sockets of one network namespace that a selection means.
@@ -62,6 +64,8 @@ pub struct Watch {
     pub(super) source: Source,
     pub(super) facts: HostFacts,
     owners: HashMap<u32, Owner>,
+    /// Time that went into the search for owners.
+    searched: Duration,
     /// Of the last search: inodes that nobody was found for, and processes that could not be looked
     /// at.
     pub(super) unowned: HashSet<u32>,
@@ -98,6 +102,7 @@ impl Watch {
             },
             facts,
             owners: HashMap::new(),
+            searched: Duration::ZERO,
             unowned: HashSet::new(),
             hidden: 0,
             has_lost: false,
@@ -116,13 +121,17 @@ impl Watch {
             self.of_pids.extend(sockets_of(pids)?);
         }
         self.looks += 1;
-        let (at_ns, look) = (now_ns(), self.looks);
+        let (at_ns, look, before_ns) = (now_ns(), self.looks, self.last_ns);
         let (seen, of_pids) = (&mut self.seen, self.pids.as_ref().map(|_| &self.of_pids));
         let is_wanted = |inode: u32| of_pids.is_none_or(|inodes| inodes.contains(&inode));
         self.diag.sockets(&self.filter, |socket| {
             if is_wanted(socket.inode) {
                 let entry = seen.entry(socket.cookie);
-                let one = entry.or_insert_with(|| Seen::new(socket));
+                let one = entry.or_insert_with(|| match of_pids {
+                    None if look > 1 => Seen::opened(socket, before_ns, at_ns),
+                    // What a process holds may have come from another.
+                    _ => Seen::new(socket),
+                });
                 one.look = look;
                 one.note(socket, at_ns);
             }
@@ -132,14 +141,14 @@ impl Watch {
             one.has_ended = true;
         }
         if let Some(closed) = &mut self.closed {
-            let (filter, before_ns) = (&self.filter, self.last_ns);
+            let filter = &self.filter;
             self.has_lost |= closed.take(|socket| {
                 let is_new = of_pids.is_none() && look > 1 && filter.is_of_ends(socket);
                 let room = seen.len() < MAX_SEEN;
                 let one = match seen.entry(socket.cookie) {
                     Entry::Occupied(one) => one.into_mut(),
                     Entry::Vacant(one) if is_new && room => {
-                        one.insert(Seen::opened_and_closed(socket, before_ns))
+                        one.insert(Seen::opened(socket, before_ns, at_ns))
                     }
                     Entry::Vacant(_) => return,
                 };
@@ -148,7 +157,21 @@ impl Watch {
             });
         }
         self.last_ns = at_ns;
-        Ok(())
+        self.find_owners_of_new()
+    }
+
+    /// While they are there: what has ended has no owner any more.
+    fn find_owners_of_new(&mut self) -> Result<(), ConnectionsError> {
+        let new = self
+            .seen
+            .values()
+            .filter(|one| one.is_new && !one.has_ended);
+        let new: HashSet<u32> = new.map(|one| one.inode).collect();
+        let may_take = (now_ns().saturating_sub(self.began_ns) / SEARCHED_PART).max(SEARCH_NS);
+        if self.searched.as_nanos() >= may_take.into() {
+            return Ok(());
+        }
+        self.find_owners(new)
     }
 
     /// Forgets what has ended, and all but the last reading of what has not: the next look is the
@@ -157,6 +180,7 @@ impl Watch {
         self.began_ns = self.last_ns;
         self.seen.retain(|_, one| !one.has_ended);
         for one in self.seen.values_mut() {
+            one.is_new = false;
             let newest = one.readings.len().saturating_sub(1);
             one.readings.drain(..newest);
             // Nothing has moved since.
@@ -191,7 +215,10 @@ impl Watch {
         if wanted.is_empty() {
             return Ok(());
         }
-        let found = owner::owners(&wanted).map_err(ConnectionsError::Proc)?;
+        let began = Instant::now();
+        let found = owner::owners(&wanted, self.pids.as_deref());
+        let found = found.map_err(ConnectionsError::Proc)?;
+        self.searched += began.elapsed();
         let missing = |inode: &&u32| !found.by_inode.contains_key(*inode);
         self.unowned.extend(wanted.iter().filter(missing));
         self.hidden = found.hidden;
@@ -218,19 +245,29 @@ impl Seen {
             last_ns: 0,
             has_ended: false,
             look: 0,
+            is_new: false,
         }
     }
 
-    /// Between two looks: all that it carried, it carried since `before_ns`.
-    fn opened_and_closed(socket: &Socket<'_>, before_ns: u64) -> Self {
+    /// Since the look before: all that it carried, it carried since then, or since it was first busy,
+    /// as the sender's kernel counts.
+    fn opened(socket: &Socket<'_>, before_ns: u64, at_ns: u64) -> Self {
+        let busy_us = socket.info.and_then(|info| info.busy_time).unwrap_or(0);
+        let busy_ns = busy_us.saturating_mul(1000);
+        let began_ns = if busy_ns > 0 {
+            at_ns.saturating_sub(busy_ns)
+        } else {
+            before_ns
+        };
         let first = Reading {
-            at_ns: before_ns,
+            at_ns: began_ns.max(before_ns),
             info: TcpInfo::default(),
-            memory: SocketMemory::default(),
+            memory: socket.memory.unwrap_or_default(),
             unread: 0,
         };
         Self {
             readings: vec![first],
+            is_new: true,
             ..Self::new(socket)
         }
     }
@@ -275,5 +312,8 @@ impl Reading {
 const LOOKED_AT_PER_S: u64 = 10_000;
 /// Sockets of one period: of those that come and go no more are kept.
 const MAX_SEEN: usize = 1 << 20;
+/// The search for owners may take this part of the time, or so long once.
+const SEARCHED_PART: u64 = 50;
+const SEARCH_NS: u64 = 20_000_000;
 /// Looks in a second.
 const MAX_RATE: u64 = 20;

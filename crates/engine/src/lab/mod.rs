@@ -47,7 +47,10 @@ pub use demo::Demo;
 pub use error::LabError;
 pub(crate) use path::Ends;
 pub use path::LabPath;
-pub use truth::{TruthError, run_scenario, run_treated_scenario, try_scenario};
+pub use truth::{
+    Looks, TruthError, capture_file, explain_capture, run_scenario, run_treated_scenario,
+    try_scenario, try_stranger,
+};
 
 use build::Built;
 use pump::{OneWaySetup, Pump};

@@ -83,7 +83,7 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
     let most = if page.has_details() {
         usize::MAX
     } else {
-        MOST_ROWS
+        CONNECTION_ROWS
     };
     list(page, &document.connections, most);
     let others = document.connections.get(most..).unwrap_or_default();
@@ -405,6 +405,6 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
 }
 
 /// Rows of the answer: with title and caveats 24 lines.
-const MOST_ROWS: usize = 17;
+pub const CONNECTION_ROWS: usize = 17;
 /// Columns of a terminal that has room for both addresses.
 const WIDE: usize = 110;

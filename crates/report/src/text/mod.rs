@@ -38,7 +38,7 @@ mod truth;
 pub use crate::style::Style;
 pub use comparison::pair_line;
 pub use connections::{
-    ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
+    CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
 pub use lab::inhabitant;

@@ -10,6 +10,7 @@ mod full_speed;
 mod lines;
 mod queue;
 mod shaped;
+mod strangers;
 mod varying;
 
 use std::collections::BTreeMap;
@@ -18,13 +19,15 @@ use super::assemble::{hosts, interval, path, span, test};
 use super::causes::{plain, round};
 use super::conditions::{Bound, Conditions, Line};
 use super::describe::describe;
-use super::families::ScenarioFamily;
+use super::families::{Draw, ScenarioFamily};
 use super::scenario::{HostSetup, Scenario, Shaper, Surroundings};
 use crate::ceilings::Cause;
 use crate::link::PathSpec;
 use crate::plan::{Direction, Extent};
 use crate::units::Dice;
 use queue::{Leaf, Place, Queue, QueueKind, ROUTER};
+
+pub(super) use strangers::stranger;
 
 /// The next one is an entry here and its function.
 pub(super) static FAMILIES: [ScenarioFamily; 26] = [
@@ -164,7 +167,7 @@ const fn family(
     ScenarioFamily {
         name,
         means,
-        draw: Some(draw),
+        draw: Draw::Any(draw),
     }
 }
 

@@ -25,7 +25,11 @@ use crate::treated::run_treated;
 use crate::words::chain;
 
 mod around;
+mod programs;
+mod strangers;
 mod traffic;
+
+pub use strangers::{Looks, capture_file, explain_capture, try_stranger};
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -57,6 +61,9 @@ pub enum TruthError {
     /// Its policy is none that a treatment takes.
     #[error(transparent)]
     Treatment(#[from] TreatmentError),
+    /// A process that looked on at another program's traffic failed.
+    #[error("the watcher said: {0}")]
+    Watcher(String),
     /// The run failed.
     #[error("the run failed")]
     Measure(#[from] MeasureError),

@@ -1,0 +1,144 @@
+//! What each end, or its packets, can say of another program's traffic, and whether that is right.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::scenario::{Program, Scenario};
+use super::score::{Answer, Trial};
+use crate::ceilings::Cause;
+use crate::connection::{Connection, ConnectionsDocument};
+
+/// Name of the family.
+pub const STRANGERS: &str = "strangers";
+
+/// From where another program's traffic was seen.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Sight {
+    /// Its sockets at the sender.
+    Sender,
+    /// Its sockets at the receiver.
+    Receiver,
+    /// Packets captured at the sender.
+    SentPackets,
+    /// Packets captured at the receiver.
+    ReceivedPackets,
+}
+
+impl Sight {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Sender,
+        Self::Receiver,
+        Self::SentPackets,
+        Self::ReceivedPackets,
+    ];
+
+    /// As files and families are named by it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::SentPackets => "sent_packets",
+            Self::ReceivedPackets => "received_packets",
+        }
+    }
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Python, Self::Iperf3, Self::Nginx, Self::Socat];
+
+    /// In words.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Python => "sockets of Python",
+            Self::Iperf3 => "iperf3",
+            Self::Nginx => "curl from nginx",
+            Self::Socat => "socat",
+        }
+    }
+}
+
+impl Trial {
+    /// Judges what was seen of another program's traffic: one trial for each document.
+    ///
+    /// The sender's end is to name the cause, unless it is the receiver's program or CPU, which it
+    /// cannot know. The receiver's end may say that it does not know. Packets are to say what the
+    /// sockets said.
+    pub fn from_looks(scenario: &Scenario, looks: &[(Sight, ConnectionsDocument)]) -> Vec<Self> {
+        let seen = |sight| {
+            let document = looks.iter().find(|(at, _)| *at == sight);
+            document.and_then(|(_, document)| largest(document))
+        };
+        let said = |sight| seen(sight).and_then(|one| Some(one.verdict.as_ref()?.cause));
+        let sockets = [Sight::Sender, Sight::Receiver].map(said);
+        let trial = |(sight, document): &(Sight, ConnectionsDocument)| {
+            let scenario = scenario.seen_at(*sight, sockets)?;
+            let answer = answer(largest(document));
+            let caveats = document.caveats.iter().map(|one| one.message.clone());
+            Some(Self {
+                sight: Some(*sight),
+                ..Self::new(&scenario, answer, caveats.collect())
+            })
+        };
+        looks.iter().filter_map(trial).collect()
+    }
+}
+
+/// That with the most payload.
+fn largest(document: &ConnectionsDocument) -> Option<&Connection> {
+    document.connections.iter().max_by_key(|one| one.bytes())
+}
+
+fn answer(connection: Option<&Connection>) -> Answer {
+    let verdict = connection.and_then(|one| Some((one, one.verdict.as_ref()?)));
+    match verdict {
+        Some((connection, verdict)) => Answer::Verdict {
+            cause: verdict.cause,
+            throughput_bps: connection.throughput_bps,
+            confidence: verdict.confidence,
+        },
+        None => Answer::Failed {
+            reason: "nothing was seen of it".to_owned(),
+        },
+    }
+}
+
+impl Scenario {
+    /// With what is right to say from there; `sockets` is what both ends' sockets said, without
+    /// which packets are not judged.
+    fn seen_at(&self, sight: Sight, sockets: [Option<Cause>; 2]) -> Option<Self> {
+        let mut seen = self.clone();
+        let of_receiver = [Cause::ApplicationReceive, Cause::CpuReceive].contains(&self.cause);
+        match sight {
+            Sight::Sender if of_receiver => seen.accepted.push(Cause::Unexplained),
+            Sight::Sender => {}
+            Sight::Receiver => seen.accepted.push(Cause::Unexplained),
+            Sight::SentPackets | Sight::ReceivedPackets => {
+                let [sender, receiver] = sockets;
+                seen.cause = sender?;
+                seen.accepted = receiver.into_iter().collect();
+                seen.accepted.retain(|cause| *cause != Cause::Unexplained);
+                seen.accepted.extend(as_packets_have_it(seen.cause));
+                seen.rivals.clear();
+            }
+        }
+        if sight != Sight::Sender {
+            seen.family = format!("{}_{}", self.family, sight.name());
+        }
+        Some(seen)
+    }
+}
+
+/// No packet tells whether a program that is late waits or works.
+fn as_packets_have_it(cause: Cause) -> Option<Cause> {
+    match cause {
+        Cause::CpuSend => Some(Cause::ApplicationSend),
+        Cause::CpuReceive => Some(Cause::ApplicationReceive),
+        Cause::QosClass => Some(Cause::PathRate),
+        _ => None,
+    }
+}

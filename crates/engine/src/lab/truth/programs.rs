@@ -1,0 +1,265 @@
+//! How other programs are told to make a scenario's traffic.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use linerate_core::plan::{Direction, Extent, StreamTest, Traffic};
+use linerate_core::truth::{Program, Scenario};
+
+use super::TruthError;
+
+/// What is started at the ends, the server first.
+pub(super) struct Commands {
+    pub(super) server: Vec<String>,
+    pub(super) client: Vec<String>,
+}
+
+/// Where it is to happen.
+pub(super) struct Place<'a> {
+    /// Of the server.
+    pub(super) address: IpAddr,
+    pub(super) port: u16,
+    /// For what programs want as files; both ends may read and write there.
+    pub(super) directory: &'a Path,
+}
+
+/// Where programs of a host are, whoever asks.
+pub(super) const PATHS: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// Looks for a program.
+///
+/// # Errors
+/// [`TruthError::LeftOut`]: it is not installed.
+pub(super) fn require(name: &str) -> Result<(), TruthError> {
+    if is_installed(name) {
+        return Ok(());
+    }
+    Err(TruthError::LeftOut(format!("SKIPPED: no `{name}` here")))
+}
+
+pub(super) fn is_installed(name: &str) -> bool {
+    PATHS
+        .split(':')
+        .any(|path| Path::new(path).join(name).exists())
+}
+
+/// The commands of the scenario's program.
+///
+/// # Errors
+/// [`TruthError::LeftOut`]: it is not installed, or its files cannot be made.
+pub(super) fn commands(
+    program: Program,
+    scenario: &Scenario,
+    place: &Place<'_>,
+) -> Result<Commands, TruthError> {
+    for name in needed(program) {
+        require(name)?;
+    }
+    let made = match program {
+        Program::Python => Ok(python(scenario, place)),
+        Program::Iperf3 => Ok(iperf3(scenario, place)),
+        Program::Nginx => nginx(scenario, place),
+        Program::Socat => Ok(socat(scenario, place)),
+    };
+    made.map_err(|error| TruthError::LeftOut(format!("files for {program:?}: {error}")))
+}
+
+fn needed(program: Program) -> &'static [&'static str] {
+    match program {
+        Program::Python => &["python3"],
+        Program::Iperf3 => &["iperf3"],
+        Program::Nginx => &["nginx", "curl"],
+        Program::Socat => &["socat"],
+    }
+}
+
+fn stream(scenario: &Scenario) -> StreamTest {
+    match &scenario.test.traffic {
+        Traffic::Stream(stream) => stream.clone(),
+        Traffic::Rr(_) | Traffic::Crr(_) => StreamTest::new(LARGE_PIECE),
+    }
+}
+
+fn transfer(scenario: &Scenario) -> Option<u64> {
+    match scenario.test.extent {
+        Extent::Bytes(bytes) => Some(bytes.0),
+        Extent::Time(_) | Extent::Count(_) => None,
+    }
+}
+
+fn client_sends(scenario: &Scenario) -> bool {
+    scenario.test.direction != Direction::Down
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn python(scenario: &Scenario, place: &Place<'_>) -> Commands {
+    let (stream, options) = (stream(scenario), &scenario.test.options);
+    let end = |role: &str, sends: bool| {
+        let rate = if sends {
+            stream.write_rate_bps
+        } else {
+            stream.read_rate_bps
+        };
+        let piece = if sends {
+            stream.message_bytes
+        } else {
+            LARGE_PIECE
+        };
+        let told = [
+            ("sends", Some(u64::from(sends))),
+            ("message", Some(piece)),
+            ("rate", rate.map(|rate| (rate.0 / 8).max(1))),
+            ("bytes", transfer(scenario)),
+            (
+                "send_buffer",
+                options.send_buffer_bytes.filter(|_| sends).map(|b| b.0),
+            ),
+            (
+                "receive_buffer",
+                options.receive_window_bytes.filter(|_| !sends).map(|b| b.0),
+            ),
+            (
+                "pacing",
+                options.pacing_bps.filter(|_| sends).map(|rate| rate.0 / 8),
+            ),
+            ("mss", options.mss_bytes.map(u64::from)),
+            ("nodelay", options.nodelay.then_some(1)),
+        ];
+        let told = told
+            .iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", (*value)?)));
+        let begin = ["python3", "-c", SCRIPT, role].map(str::to_owned);
+        let site = [place.address.to_string(), place.port.to_string()];
+        begin.into_iter().chain(site).chain(told).collect()
+    };
+    let up = client_sends(scenario);
+    Commands {
+        server: end("server", !up),
+        client: end("client", up),
+    }
+}
+
+fn iperf3(scenario: &Scenario, place: &Place<'_>) -> Commands {
+    let (stream, options) = (stream(scenario), &scenario.test.options);
+    let Place { address, port, .. } = place;
+    let mut client = format!(
+        "iperf3 -c {address} -p {port} -t 3600 -l {}",
+        stream.message_bytes
+    );
+    let mut tell = |key: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            // Writing to a string cannot fail.
+            let _ = write!(client, " {key} {value}");
+        }
+    };
+    tell("-b", stream.write_rate_bps.map(|rate| rate.0));
+    tell("--fq-rate", options.pacing_bps.map(|rate| rate.0));
+    tell("-M", options.mss_bytes.map(u64::from));
+    if options.nodelay {
+        client.push_str(" -N");
+    }
+    if !client_sends(scenario) {
+        client.push_str(" -R");
+    }
+    Commands {
+        server: words(&format!("iperf3 -s -p {port}")),
+        client: words(&client),
+    }
+}
+
+fn socat(scenario: &Scenario, place: &Place<'_>) -> Commands {
+    let (stream, options) = (stream(scenario), &scenario.test.options);
+    let up = client_sends(scenario);
+    let of_socket = |sends: bool| {
+        let buffer = if sends {
+            options
+                .send_buffer_bytes
+                .map(|b| format!(",sndbuf={}", b.0))
+        } else {
+            options
+                .receive_window_bytes
+                .map(|b| format!(",rcvbuf={}", b.0))
+        };
+        let mss = options.mss_bytes.map(|mss| format!(",mss={mss}"));
+        let nodelay = options.nodelay.then(|| ",nodelay".to_owned());
+        let all = [buffer, mss, nodelay].into_iter().flatten();
+        all.collect::<String>()
+    };
+    let (family, address) = match place.address {
+        IpAddr::V4(address) => ("TCP4", address.to_string()),
+        IpAddr::V6(address) => ("TCP6", format!("[{address}]")),
+    };
+    let port = place.port;
+    let listen = format!("{family}-LISTEN:{port},reuseaddr{}", of_socket(!up));
+    let connect = format!("{family}:{address}:{port}{}", of_socket(up));
+    let left = transfer(scenario).map(|bytes| format!(",readbytes={bytes}"));
+    let (from, to) = (
+        format!("OPEN:/dev/zero{}", left.unwrap_or_default()),
+        "OPEN:/dev/null".to_owned(),
+    );
+    let size = stream.message_bytes;
+    let command = |sends: bool, socket: String| {
+        let both = if sends {
+            [from.clone(), socket]
+        } else {
+            [socket, to.clone()]
+        };
+        let begin = words(&format!("socat -u -b {size}"));
+        begin.into_iter().chain(both).collect()
+    };
+    Commands {
+        server: command(!up, listen),
+        client: command(up, connect),
+    }
+}
+
+fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
+    let (stream, options) = (stream(scenario), &scenario.test.options);
+    let directory = place.directory.display();
+    let file = File::create(place.directory.join("file"))?;
+    // A hole: it takes no room.
+    file.set_len(transfer(scenario).unwrap_or(LARGE_FILE))?;
+    let address = authority(place.address);
+    let port = place.port;
+    let buffer = options.send_buffer_bytes;
+    let buffer = buffer.map_or_else(String::new, |bytes| format!(" sndbuf={}", bytes.0));
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {directory}/{name};"))
+        .concat();
+    let text = format!(
+        "daemon off; master_process off; pid {directory}/pid; error_log {directory}/errors;\n\
+         events {{ worker_connections 64; }}\n\
+         http {{ access_log off; sendfile on; {temporary}\n\
+         server {{ listen {address}:{port}{buffer}; root {directory}; }} }}\n"
+    );
+    fs::write(place.directory.join("nginx.conf"), text)?;
+    let mut client =
+        format!("curl --silent --globoff --output /dev/null http://{address}:{port}/file");
+    if let Some(rate) = stream.read_rate_bps {
+        // Writing to a string cannot fail.
+        let _ = write!(client, " --limit-rate {}", (rate.0 / 8).max(1));
+    }
+    let server = format!("nginx -e {directory}/errors -c {directory}/nginx.conf");
+    Ok(Commands {
+        server: words(&server),
+        client: words(&client),
+    })
+}
+
+fn authority(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+const SCRIPT: &str = include_str!("stranger.py");
+const LARGE_PIECE: u64 = 65_536;
+/// More than any scenario takes.
+const LARGE_FILE: u64 = 1 << 36;
