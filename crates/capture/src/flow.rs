@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use linerate_units::Nanos;
 
 use crate::dissect::{ACK, FIN, Options, RST, SYN, Segment};
+use crate::evenness::Evenness;
 use crate::readings::Reading;
 use crate::recovery::Retransmitted;
 use crate::rtt::Facts;
@@ -102,6 +103,8 @@ pub struct Sent {
     pub zero_window: Nanos,
     /// Time with nothing outstanding and an open window: the writer had nothing to send.
     pub idle: Nanos,
+    /// How even it was; absent of few frames.
+    pub evenness: Option<Evenness>,
     /// Through time.
     pub readings: Vec<Reading>,
 }
@@ -393,6 +396,7 @@ fn sent(stream: Stream, facts: &Facts) -> Sent {
         zero_window: stream.zero_window,
         idle: stream.idle,
         loss_flights: stream.recovery.flights,
+        evenness: stream.course.evenness(),
         readings: stream.readings.finish(),
     }
 }

@@ -29,10 +29,11 @@
 //! | `follow` | all connections, a bounded number |
 //! | `flow` | one connection: handshake, ends |
 //! | `stream` | one direction: flight, window, time |
-//! | `sequence`, `rtt`, `recovery`, `readings` | its parts: gaps; round trips; losses; course |
+//! | `sequence`, `rtt`, `recovery`, `readings`, `evenness` | its parts: gaps; round trips; losses; course |
 
 mod dissect;
 mod error;
+mod evenness;
 mod flow;
 mod follow;
 mod frames;
@@ -43,6 +44,7 @@ mod sequence;
 mod stream;
 
 pub use error::CaptureError;
+pub use evenness::Evenness;
 pub use flow::{Flow, Offer, Sent, Side};
 pub use follow::{Capture, LeftOut, follow};
 pub use readings::Reading;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use linerate_units::Nanos;
 
 use crate::dissect::{ECE, FIN, SYN, Segment};
+use crate::evenness::Course;
 use crate::readings::{Readings, Round};
 use crate::recovery::Recovery;
 use crate::rtt::{Echo, Facts, Rtt};
@@ -54,6 +55,7 @@ pub(crate) struct Stream {
     pub(crate) rtt: Rtt,
     pub(crate) echo: Echo,
     pub(crate) readings: Readings,
+    pub(crate) course: Course,
     round: Round,
     /// Time up to which it is known what the sender did.
     pub(crate) until: Option<Nanos>,
@@ -147,6 +149,7 @@ impl Stream {
                 .open(self.next, start, segment.at, value(segment));
         }
         self.next = end;
+        self.course.add(segment.at, end - start);
         if self.outstanding.len() < MOST_OUTSTANDING {
             self.outstanding.push_back(Outstanding {
                 end,

@@ -359,7 +359,7 @@ fn other_programs_are_run_looked_at_from_both_ends_and_judged() {
         "--seed",
         "3",
         "--number",
-        NUMBER,
+        "51",
         "--json",
         "--keep",
         directory,

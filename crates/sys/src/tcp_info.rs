@@ -115,6 +115,32 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
+    /// As it was before the first segment: its counters are 0.
+    pub fn before_all(self) -> Self {
+        let none = |count: Option<u32>| count.map(|_| 0);
+        let nothing = |count: Option<u64>| count.map(|_| 0);
+        Self {
+            total_retrans: 0,
+            bytes_acked: 0,
+            bytes_received: 0,
+            segs_out: 0,
+            segs_in: 0,
+            data_segs_in: none(self.data_segs_in),
+            data_segs_out: none(self.data_segs_out),
+            busy_time: nothing(self.busy_time),
+            rwnd_limited: nothing(self.rwnd_limited),
+            sndbuf_limited: nothing(self.sndbuf_limited),
+            delivered: none(self.delivered),
+            delivered_ce: none(self.delivered_ce),
+            bytes_sent: nothing(self.bytes_sent),
+            bytes_retrans: nothing(self.bytes_retrans),
+            dsack_dups: none(self.dsack_dups),
+            reord_seen: none(self.reord_seen),
+            total_rto: self.total_rto.map(|_| 0),
+            ..self
+        }
+    }
+
     /// Reads the connection's figures.
     ///
     /// # Errors

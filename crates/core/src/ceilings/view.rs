@@ -99,8 +99,7 @@ impl<'a> View<'a> {
     /// Only its packets were seen: what no packet has is not known of the sender.
     pub(super) fn is_of_packets(&self) -> bool {
         let unread = self.sender().is_none() && self.receiver().is_none();
-        let packets =
-            |flow: &TcpFlow<'_>| flow.tcp.pmtu_bytes == 0 && flow.tcp.send_buffer_bytes == 0;
+        let packets = |flow: &TcpFlow<'_>| flow.tcp.pmtu_bytes == 0;
         unread && !self.tcp.is_empty() && self.tcp.iter().all(packets)
     }
 

@@ -1,6 +1,7 @@
 //! What a capture's packets show of a connection, as evidence for the rules.
 
 use super::document::{Connection, ConnectionsDocument, Source, State, Vantage};
+use super::held;
 use super::mss::small_segments;
 use crate::capture::{Capture, Flow, Reading, Sent, Side};
 use crate::plan::Direction;
@@ -109,6 +110,8 @@ fn sender(flow: &Flow, side: Side) -> TcpSender {
     let readings = sent.readings.len() as u64;
     let is_told = sent.window_largest.is_some();
     let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
+    let held = held::by(flow, side);
+    let pace = held.pace_bps;
     let idle = sent
         .readings
         .iter()
@@ -157,6 +160,10 @@ fn sender(flow: &Flow, side: Side) -> TcpSender {
             .max_by(f64::total_cmp)
             .map(|bps| bps as u64),
         app_limited_share: share(idle, readings),
+        pacing_rate_bps: pace,
+        max_pacing_rate_bps: pace,
+        send_buffer_bytes: held.flight_bytes.unwrap_or(0),
+        send_buffer_locked: held.flight_bytes.is_some(),
         options: options(flow),
         ..TcpSender::default()
     }

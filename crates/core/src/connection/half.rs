@@ -16,10 +16,9 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
     }
     let mut plan = Test::stream().resolve(0).ok()?;
     plan.direction = connection.direction;
-    if !connection.began {
-        // What it did before is left out, slow start most likely.
-        plan.warm_up = Span(Duration::from_secs(1));
-    }
+    // What it did before is left out, slow start most likely.
+    let left_out = u64::from(!connection.began);
+    plan.warm_up = Span(Duration::from_secs(left_out));
     let leg = connection.leg();
     let remote: Option<SocketAddr> = connection.remote.parse().ok();
     let host = |address: SocketAddr| address.ip().to_string();

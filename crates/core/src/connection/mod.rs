@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `document` | the document and its parts |
 //! | `capture` | what the packets of a capture are evidence of |
+//! | `held` | a clock or a buffer that keeps its sender back, by its packets |
 //! | `mss` | why its segments are small |
 //! | `half` | a connection as a record of one end |
 //! | `explain` | its verdict; which causes that end can know |
@@ -18,6 +19,7 @@ mod capture;
 mod document;
 mod explain;
 mod half;
+mod held;
 mod mss;
 mod remedy;
 #[cfg(test)]

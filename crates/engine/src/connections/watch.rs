@@ -261,7 +261,7 @@ impl Seen {
         };
         let first = Reading {
             at_ns: began_ns.max(before_ns),
-            info: TcpInfo::default(),
+            info: socket.info.unwrap_or_default().before_all(),
             memory: socket.memory.unwrap_or_default(),
             unread: 0,
         };

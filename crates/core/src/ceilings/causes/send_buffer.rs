@@ -27,6 +27,9 @@ pub(super) const RULE: Rule = Rule {
 /// full is woken when a third is free, so that it is filled to five sixths in the mean. What is in
 /// it stays for a round trip, and before that until the sender's pace lets it go.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    if view.is_of_packets() {
+        return held_ceiling(view);
+    }
     let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
         let memory = buffer(view, flow.tcp)?;
@@ -69,6 +72,20 @@ fn in_flight_bps(view: &View<'_>, filled: impl Fn(&TcpSender) -> f64) -> Option<
         let memory = buffer(view, flow.tcp)? * filled(flow.tcp) * share;
         Some(window_bps(memory, rtt_s(flow.tcp)?))
     })
+}
+
+/// What packets show of it: bytes in flight that the sender grew to in slow start and kept, though
+/// nothing was lost, nothing queued and the receiver's window had room.
+fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let held = |tcp: &TcpSender| positive(tcp.send_buffer_bytes as f64);
+    let limit = view.sum(|flow| Some(window_bps(held(flow.tcp)?, rtt_s(flow.tcp)?)))?;
+    let formula = "bytes in flight that it kept to ÷ RTT";
+    Some(
+        Ceiling::new(Cause::SendBuffer, limit, formula)
+            .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
+            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())))
+            .dependent(),
+    )
 }
 
 /// How long what is written waits for the pace of a sender that keeps one, seconds.
@@ -144,6 +161,12 @@ fn payload_share(view: &View<'_>) -> f64 {
 /// queue, with room in both windows, tell as much. What waits in the queue of a sender that does
 /// not reach its own pace waits for that pace, and not for the path.
 fn signs(view: &View<'_>) -> Option<Signs> {
+    if view.is_of_packets() {
+        let held = view.sum(|flow| positive(flow.tcp.send_buffer_bytes as f64))?;
+        let say = "the sender grew to this in flight and kept to it, without losses, a queue or a full \
+                   window: its buffer holds no more";
+        return Signs::new(true, [format!("{}: {say}", bytes(held))]);
+    }
     let blocked = view.writer_blocked();
     let unsent = view.mean(|tcp| {
         let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
@@ -209,6 +232,10 @@ fn room(tcp: &TcpSender) -> bool {
 }
 
 fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
+    if view.is_of_packets() {
+        // Whose it is, the program's or the kernel's, no packet tells.
+        return None;
+    }
     let payload = MEAN_FILL * measured_share(view).unwrap_or_else(|| payload_share(view));
     if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {
         // The kernel doubles what is asked for.

@@ -113,6 +113,7 @@ fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
             !buffers
                 && read.is_none()
                 && transfer.is_none()
+                && (pacing.is_none() || conditions.direction != Direction::Down)
                 && conditions.message_bytes <= MOST_OF_IPERF3
         }
         // It sends a file, of which a fast path takes gigabytes.

@@ -17,6 +17,7 @@ use linerate_core::plan::{Direction, Extent};
 use linerate_core::truth::{Answer, Program, Scenario, Sight, Trial};
 use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
 use linerate_sys::netns::Namespace;
+use linerate_sys::thread::cpu_time;
 
 use super::programs::{self, Commands, PATHS, Place};
 use super::{CLIENT, SERVER, TruthError, around, build, set_up_device};
@@ -76,6 +77,11 @@ fn watched(
     stop: &Stop,
 ) -> Result<Looks, TruthError> {
     programs::require("setpriv")?;
+    if OF_CPU.contains(&scenario.cause) && free_share() < FREE {
+        let reason =
+            "other work takes more than a quarter of this host's CPUs: they would be its limit";
+        return Err(TruthError::LeftOut(reason.to_owned()));
+    }
     let temporary = Temporary::new(scenario)?;
     let path = build(scenario)?;
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
@@ -130,9 +136,8 @@ impl Site<'_> {
 
     /// Where packets are captured. No packet tells of a CPU, whose limits are at full speed.
     fn captured(&self) -> impl Iterator<Item = Sight> {
-        let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
         let sights = [Sight::SentPackets, Sight::ReceivedPackets];
-        let is_told = !of_cpu.contains(&self.scenario.cause) && programs::is_installed("tcpdump");
+        let is_told = !OF_CPU.contains(&self.scenario.cause) && programs::is_installed("tcpdump");
         sights.into_iter().filter(move |_| is_told)
     }
 
@@ -209,16 +214,19 @@ impl Site<'_> {
         FIRST_USER + self.scenario.number % USERS
     }
 
-    /// Separate processes that look at both ends. Whether a program lacks CPU time only its own
-    /// user may see; all else anybody may.
+    /// Separate processes that look at both ends. Whether a program waits, works or lacks CPU time
+    /// its own user may see for sure; all else anybody may.
     fn watchers(
         &self,
         what: &str,
         option: &str,
         time: Duration,
     ) -> Result<Vec<(Sight, Child)>, TruthError> {
-        let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
-        let user = if of_cpu.contains(&self.scenario.cause) {
+        let of_programs = [Cause::ApplicationSend, Cause::ApplicationReceive];
+        let user = if [&OF_CPU[..], &of_programs]
+            .concat()
+            .contains(&self.scenario.cause)
+        {
             self.user()
         } else {
             NOBODY
@@ -318,6 +326,23 @@ fn sleep(time: Duration, stop: &Stop) {
     }
 }
 
+/// Share of its time that a thread on each CPU gets of it.
+fn free_share() -> f64 {
+    let spin = || {
+        let (begin, before) = (Instant::now(), cpu_time());
+        while begin.elapsed() < PROBED {
+            std::hint::spin_loop();
+        }
+        (cpu_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64()
+    };
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let spinning: Vec<_> = (0..cpus).map(|_| scope.spawn(spin)).collect();
+        let shares = spinning.into_iter().filter_map(|one| one.join().ok());
+        shares.fold(1.0, f64::min)
+    })
+}
+
 /// A process that ends with the scenario, and then its share of a CPU.
 struct Running {
     child: Child,
@@ -354,6 +379,10 @@ impl Drop for Temporary {
     }
 }
 
+/// Causes whose limits are a CPU's.
+const OF_CPU: [Cause; 3] = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
+const FREE: f64 = 0.75;
+const PROBED: Duration = Duration::from_millis(200);
 const PORT: u16 = 5280;
 /// Users that no host has.
 const FIRST_USER: u32 = 61_000;
