@@ -14,11 +14,14 @@ type Settings = BTreeMap<String, String>;
 
 /// Fills in what the socket's readings tell.
 pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings, began_ns: u64) {
-    let readings = &seen.readings;
+    let sends = connection.vantage == Vantage::Sender;
+    let carried = seen
+        .has_ended
+        .then(|| while_it_carried(&seen.readings, sends));
+    let readings = carried.as_ref().unwrap_or(&seen.readings);
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
         return;
     };
-    let sends = connection.vantage == Vantage::Sender;
     let late_s = first.at_ns.saturating_sub(began_ns) as f64 / 1e9;
     connection.began = seen.is_new;
     if connection.began {
@@ -51,6 +54,31 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
     let moved = Moved::new(readings, sends);
     connection.steps = StepRates::new(moved.rates(STEP_S), STEP_S);
     connection.intervals = moved.intervals(INTERVAL_S);
+}
+
+/// Up to the first reading that has all of its payload, at the time when the last of it was
+/// acknowledged, as the sender's kernel counts: closing takes time, too.
+fn while_it_carried(readings: &[Reading], sends: bool) -> Vec<Reading> {
+    let payload = |reading: &Reading| {
+        if sends {
+            reading.info.bytes_acked
+        } else {
+            reading.info.bytes_received
+        }
+    };
+    let all = readings.last().map_or(0, payload);
+    let end = readings.iter().position(|reading| payload(reading) >= all);
+    let mut carried: Vec<Reading> = readings.to_vec();
+    carried.truncate(end.map_or(0, |end| end.max(1) + 1));
+    if let [.., before, last] = &mut carried[..]
+        && let (Some(was_us), Some(is_us)) = (before.info.busy_time, last.info.busy_time)
+    {
+        let busy_ns = is_us.saturating_sub(was_us).saturating_mul(1000);
+        if busy_ns > 0 && last.info.unacked == 0 {
+            last.at_ns = last.at_ns.min(before.at_ns + busy_ns);
+        }
+    }
+    carried
 }
 
 /// Share of the looks at which the socket itself kept the program waiting: a sender's took no more,

@@ -128,7 +128,7 @@ impl Watch {
             if is_wanted(socket.inode) {
                 let entry = seen.entry(socket.cookie);
                 let one = entry.or_insert_with(|| match of_pids {
-                    None if look > 1 => Seen::opened(socket, before_ns, at_ns),
+                    None if look > 1 => Seen::opened(socket, before_ns),
                     // What a process holds may have come from another.
                     _ => Seen::new(socket),
                 });
@@ -148,7 +148,7 @@ impl Watch {
                 let one = match seen.entry(socket.cookie) {
                     Entry::Occupied(one) => one.into_mut(),
                     Entry::Vacant(one) if is_new && room => {
-                        one.insert(Seen::opened(socket, before_ns, at_ns))
+                        one.insert(Seen::opened(socket, before_ns))
                     }
                     Entry::Vacant(_) => return,
                 };
@@ -249,19 +249,11 @@ impl Seen {
         }
     }
 
-    /// Since the look before: all that it carried, it carried since then, or since it was first busy,
-    /// as the sender's kernel counts.
-    fn opened(socket: &Socket<'_>, before_ns: u64, at_ns: u64) -> Self {
-        let busy_us = socket.info.and_then(|info| info.busy_time).unwrap_or(0);
-        let busy_ns = busy_us.saturating_mul(1000);
-        let began_ns = if busy_ns > 0 {
-            at_ns.saturating_sub(busy_ns)
-        } else {
-            before_ns
-        };
+    /// Since the look before: all that it carried, it carried since then.
+    fn opened(socket: &Socket<'_>, before_ns: u64) -> Self {
         let first = Reading {
-            at_ns: began_ns.max(before_ns),
-            info: socket.info.unwrap_or_default().before_all(),
+            at_ns: before_ns,
+            info: TcpInfo::default(),
             memory: socket.memory.unwrap_or_default(),
             unread: 0,
         };
@@ -280,6 +272,13 @@ impl Seen {
             self.state = socket.state;
         }
         let Some(info) = socket.info else { return };
+        if let ([first], true) = (&mut self.readings[..], self.is_new) {
+            // It was first busy then, as the sender's kernel counts.
+            let busy = info.busy_time.filter(|busy_us| *busy_us > 0);
+            let began_ns = busy.map(|busy_us| at_ns.saturating_sub(busy_us.saturating_mul(1000)));
+            first.at_ns = first.at_ns.max(began_ns.unwrap_or(0));
+            first.info = info.before_all();
+        }
         let last = self.readings.last();
         let reading = Reading {
             at_ns,
