@@ -15,10 +15,14 @@ type Settings = BTreeMap<String, String>;
 /// Fills in what the socket's readings tell.
 pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings, began_ns: u64) {
     let sends = connection.vantage == Vantage::Sender;
-    let carried = seen
-        .has_ended
-        .then(|| while_it_carried(&seen.readings, sends));
-    let readings = carried.as_ref().unwrap_or(&seen.readings);
+    let mut readings = seen.readings.clone();
+    if seen.is_new && sends {
+        begin_with_data(&mut readings);
+    }
+    if seen.has_ended {
+        readings = while_it_carried(&readings, sends);
+    }
+    let readings = &readings;
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
         return;
     };
@@ -54,6 +58,19 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
     let moved = Moved::new(readings, sends);
     connection.steps = StepRates::new(moved.rates(STEP_S), STEP_S);
     connection.intervals = moved.intervals(INTERVAL_S);
+}
+
+/// The handshake is left out: the first reading, which is of nothing, is where the sender's kernel
+/// begins to count.
+fn begin_with_data(readings: &mut Vec<Reading>) {
+    let busy_us = |reading: &Reading| reading.info.busy_time.unwrap_or(0);
+    let Some(begun) = readings.iter().position(|reading| busy_us(reading) > 0) else {
+        return;
+    };
+    let busy_ns = busy_us(&readings[begun]).saturating_mul(1000);
+    readings.drain(1..begun.max(1));
+    let next_ns = readings[1.min(readings.len() - 1)].at_ns;
+    readings[0].at_ns = readings[0].at_ns.max(next_ns.saturating_sub(busy_ns));
 }
 
 /// Up to the first reading that has all of its payload, at the time when the last of it was

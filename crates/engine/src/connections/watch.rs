@@ -273,10 +273,6 @@ impl Seen {
         }
         let Some(info) = socket.info else { return };
         if let ([first], true) = (&mut self.readings[..], self.is_new) {
-            // It was first busy then, as the sender's kernel counts.
-            let busy = info.busy_time.filter(|busy_us| *busy_us > 0);
-            let began_ns = busy.map(|busy_us| at_ns.saturating_sub(busy_us.saturating_mul(1000)));
-            first.at_ns = first.at_ns.max(began_ns.unwrap_or(0));
             first.info = info.before_all();
         }
         let last = self.readings.last();
