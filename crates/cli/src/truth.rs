@@ -12,7 +12,7 @@ use linerate_core::ceilings::annotate;
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::record::Record;
 use linerate_core::truth::{
-    Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, Sight, Trial, Untried,
+    Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, SeenFrom, Trial, Untried,
     UntriedReason, draw, families, treated,
 };
 use linerate_core::units::{BitRate, printable};
@@ -123,7 +123,7 @@ fn again(args: &TruthArgs, directory: &Path) -> Result<(), Failure> {
 /// What was seen of another program's traffic, explained anew.
 fn kept_looks(directory: &Path, scenario: &Scenario) -> anyhow::Result<Looks> {
     let mut looks = Looks::new();
-    for sight in [Sight::Sender, Sight::Receiver] {
+    for sight in [SeenFrom::Sender, SeenFrom::Receiver] {
         let path = directory.join(look_file(scenario, sight));
         if path.exists() {
             let mut document: ConnectionsDocument = stored(&path)?;
@@ -131,7 +131,7 @@ fn kept_looks(directory: &Path, scenario: &Scenario) -> anyhow::Result<Looks> {
             looks.push((sight, document));
         }
     }
-    for sight in [Sight::SentPackets, Sight::ReceivedPackets] {
+    for sight in [SeenFrom::SentPackets, SeenFrom::ReceivedPackets] {
         let path = capture_file(directory, scenario, sight);
         if path.exists() {
             let document = explain_capture(&path);
@@ -141,7 +141,7 @@ fn kept_looks(directory: &Path, scenario: &Scenario) -> anyhow::Result<Looks> {
     Ok(looks)
 }
 
-fn look_file(scenario: &Scenario, sight: Sight) -> String {
+fn look_file(scenario: &Scenario, sight: SeenFrom) -> String {
     let (number, cause) = (scenario.number, scenario.cause.name());
     format!("{number:05}-{cause}.{}.json", sight.name())
 }
@@ -357,10 +357,10 @@ fn keep(directory: &Path, scenario: &Scenario, kept: &Kept) -> Result<(), Failur
         Kept::Record(None) => Ok(()),
         Kept::Record(Some(record)) => write(format!("{name}.json"), json::document(&**record)),
         Kept::Looks(looks) => looks.iter().try_for_each(|(sight, document)| match sight {
-            Sight::Sender | Sight::Receiver => {
+            SeenFrom::Sender | SeenFrom::Receiver => {
                 write(look_file(scenario, *sight), json::document(document))
             }
-            Sight::SentPackets | Sight::ReceivedPackets => Ok(()),
+            SeenFrom::SentPackets | SeenFrom::ReceivedPackets => Ok(()),
         }),
     }
 }

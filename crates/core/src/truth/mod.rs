@@ -45,4 +45,4 @@ pub use scenario::{
     CpuShare, HostSetup, OtherTraffic, Program, Scenario, Shaper, Steps, Surroundings,
 };
 pub use score::{Answer, FamilyScore, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};
-pub use strangers::{STRANGERS, Sight};
+pub use strangers::{STRANGERS, SeenFrom};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::proof::{Proof, Remedied, RemedyScore, Untried};
 use super::reliability::Reliability;
 use super::scenario::Scenario;
-use super::strangers::Sight;
+use super::strangers::SeenFrom;
 use crate::ceilings::Cause;
 use crate::record::Record;
 use crate::stats::{Proportion, wilson};
@@ -67,7 +67,7 @@ pub struct Trial {
     pub family: String,
     /// From where another program's traffic was seen; absent of linerate's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sight: Option<Sight>,
+    pub seen_from: Option<SeenFrom>,
     /// Its cause by construction; of packets, what the sender's socket said.
     pub cause: Cause,
     /// What is as true.
@@ -168,7 +168,7 @@ impl Trial {
         Self {
             number: scenario.number,
             family: scenario.family.clone(),
-            sight: None,
+            seen_from: None,
             cause: scenario.cause,
             accepted: scenario.accepted.clone(),
             is_kernels_own: scenario.is_kernels_own(),
@@ -215,7 +215,7 @@ impl Trial {
 
     /// It counts beside others of its cause: of another program's traffic the sender's end alone.
     fn is_of_cause(&self) -> bool {
-        self.sight.is_none_or(|sight| sight == Sight::Sender)
+        self.seen_from.is_none_or(|from| from == SeenFrom::Sender)
     }
 
     fn is_confidently_wrong(&self) -> bool {

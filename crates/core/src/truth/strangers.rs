@@ -16,7 +16,7 @@ pub const STRANGERS: &str = "strangers";
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Sight {
+pub enum SeenFrom {
     /// Its sockets at the sender.
     Sender,
     /// Its sockets at the receiver.
@@ -27,7 +27,7 @@ pub enum Sight {
     ReceivedPackets,
 }
 
-impl Sight {
+impl SeenFrom {
     /// All of them.
     pub const ALL: [Self; 4] = [
         Self::Sender,
@@ -68,19 +68,19 @@ impl Trial {
     /// The sender's end is to name the cause, unless it is the receiver's program or CPU, which it
     /// cannot know. The receiver's end may say that it does not know. Packets are to say what the
     /// sockets said.
-    pub fn from_looks(scenario: &Scenario, looks: &[(Sight, ConnectionsDocument)]) -> Vec<Self> {
+    pub fn from_looks(scenario: &Scenario, looks: &[(SeenFrom, ConnectionsDocument)]) -> Vec<Self> {
         let seen = |sight| {
             let document = looks.iter().find(|(at, _)| *at == sight);
             document.and_then(|(_, document)| largest(document))
         };
         let said = |sight| seen(sight).and_then(|one| Some(one.verdict.as_ref()?.cause));
-        let sockets = [Sight::Sender, Sight::Receiver].map(said);
-        let trial = |(sight, document): &(Sight, ConnectionsDocument)| {
+        let sockets = [SeenFrom::Sender, SeenFrom::Receiver].map(said);
+        let trial = |(sight, document): &(SeenFrom, ConnectionsDocument)| {
             let scenario = scenario.seen_at(*sight, sockets)?;
             let answer = answer(largest(document));
             let caveats = document.caveats.iter().map(|one| one.message.clone());
             Some(Self {
-                sight: Some(*sight),
+                seen_from: Some(*sight),
                 ..Self::new(&scenario, answer, caveats.collect())
             })
         };
@@ -110,14 +110,14 @@ fn answer(connection: Option<&Connection>) -> Answer {
 impl Scenario {
     /// With what is right to say from there; `sockets` is what both ends' sockets said, without
     /// which packets are not judged.
-    fn seen_at(&self, sight: Sight, sockets: [Option<Cause>; 2]) -> Option<Self> {
+    fn seen_at(&self, sight: SeenFrom, sockets: [Option<Cause>; 2]) -> Option<Self> {
         let mut seen = self.clone();
         let of_receiver = [Cause::ApplicationReceive, Cause::CpuReceive].contains(&self.cause);
         match sight {
-            Sight::Sender if of_receiver => seen.accepted.push(Cause::Unexplained),
-            Sight::Sender => {}
-            Sight::Receiver => seen.accepted.push(Cause::Unexplained),
-            Sight::SentPackets | Sight::ReceivedPackets => {
+            SeenFrom::Sender if of_receiver => seen.accepted.push(Cause::Unexplained),
+            SeenFrom::Sender => {}
+            SeenFrom::Receiver => seen.accepted.push(Cause::Unexplained),
+            SeenFrom::SentPackets | SeenFrom::ReceivedPackets => {
                 let [sender, receiver] = sockets;
                 seen.cause = sender?;
                 seen.accepted = receiver.into_iter().collect();
@@ -126,7 +126,7 @@ impl Scenario {
                 seen.rivals.clear();
             }
         }
-        if sight != Sight::Sender {
+        if sight != SeenFrom::Sender {
             seen.family = format!("{}_{}", self.family, sight.name());
         }
         Some(seen)

@@ -72,7 +72,7 @@ fn what_was_not_run_is_counted_by_its_reason() {
 
 fn trial(number: u32, judgement: Judgement, answer: Answer) -> Trial {
     Trial {
-        sight: None,
+        seen_from: None,
         number,
         family: "tbf".to_owned(),
         cause: Cause::PathRate,

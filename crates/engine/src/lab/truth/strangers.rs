@@ -14,7 +14,7 @@ use linerate_core::capture::follow;
 use linerate_core::ceilings::Cause;
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::plan::{Direction, Extent};
-use linerate_core::truth::{Answer, Program, Scenario, Sight, Trial};
+use linerate_core::truth::{Answer, Program, Scenario, SeenFrom, Trial};
 use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
 use linerate_sys::netns::Namespace;
 use linerate_sys::thread::cpu_time;
@@ -27,7 +27,7 @@ use crate::stop::Stop;
 use crate::words::chain;
 
 /// What was seen, and from where.
-pub type Looks = Vec<(Sight, ConnectionsDocument)>;
+pub type Looks = Vec<(SeenFrom, ConnectionsDocument)>;
 
 /// Runs a scenario of another program's traffic and judges what was seen of it. Captures stay in
 /// `captures`, if there is such a directory.
@@ -65,7 +65,7 @@ pub fn explain_capture(path: &Path) -> io::Result<ConnectionsDocument> {
 }
 
 /// The file of a capture in the directory of kept ones.
-pub fn capture_file(directory: &Path, scenario: &Scenario, sight: Sight) -> PathBuf {
+pub fn capture_file(directory: &Path, scenario: &Scenario, sight: SeenFrom) -> PathBuf {
     let (number, cause) = (scenario.number, scenario.cause.name());
     directory.join(format!("{number:05}-{cause}.{}.pcap", sight.name()))
 }
@@ -124,8 +124,8 @@ impl Site<'_> {
     }
 
     /// The hosts that send and receive.
-    fn host(&self, sight: Sight) -> &'static str {
-        let of_sender = matches!(sight, Sight::Sender | Sight::SentPackets);
+    fn host(&self, sight: SeenFrom) -> &'static str {
+        let of_sender = matches!(sight, SeenFrom::Sender | SeenFrom::SentPackets);
         let client_sends = self.scenario.test.direction != Direction::Down;
         if of_sender == client_sends {
             CLIENT
@@ -135,8 +135,8 @@ impl Site<'_> {
     }
 
     /// Where packets are captured. No packet tells of a CPU, whose limits are at full speed.
-    fn captured(&self) -> impl Iterator<Item = Sight> {
-        let sights = [Sight::SentPackets, Sight::ReceivedPackets];
+    fn captured(&self) -> impl Iterator<Item = SeenFrom> {
+        let sights = [SeenFrom::SentPackets, SeenFrom::ReceivedPackets];
         let is_told = !OF_CPU.contains(&self.scenario.cause) && programs::is_installed("tcpdump");
         sights.into_iter().filter(move |_| is_told)
     }
@@ -221,7 +221,7 @@ impl Site<'_> {
         what: &str,
         option: &str,
         time: Duration,
-    ) -> Result<Vec<(Sight, Child)>, TruthError> {
+    ) -> Result<Vec<(SeenFrom, Child)>, TruthError> {
         let of_programs = [Cause::ApplicationSend, Cause::ApplicationReceive];
         let user = if [&OF_CPU[..], &of_programs]
             .concat()
@@ -243,7 +243,7 @@ impl Site<'_> {
             let child = command.spawn().map_err(cannot("start a watcher"))?;
             Ok((sight, child))
         };
-        [Sight::Sender, Sight::Receiver]
+        [SeenFrom::Sender, SeenFrom::Receiver]
             .into_iter()
             .map(start)
             .collect()
@@ -298,8 +298,8 @@ fn as_user(namespace: &Namespace, user: u32) -> Command {
     command
 }
 
-fn documents(watchers: Vec<(Sight, Child)>) -> Result<Looks, TruthError> {
-    let read = |(sight, child): (Sight, Child)| {
+fn documents(watchers: Vec<(SeenFrom, Child)>) -> Result<Looks, TruthError> {
+    let read = |(sight, child): (SeenFrom, Child)| {
         let output = child.wait_with_output().map_err(cannot("read a watcher"))?;
         Ok((sight, document(&output)?))
     };
