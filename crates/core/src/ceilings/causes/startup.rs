@@ -46,8 +46,7 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
         return None;
     }
     let reached = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
-    let keeps = |rate: &f64| has_left(flow.tcp) && rate_was_kept(view, flow, *rate);
-    let steady = reached.and_then(positive).filter(keeps);
+    let steady = reached.and_then(positive).filter(|_| has_left(flow.tcp));
     Some(SlowStart::of(
         positive(flow.bytes as f64)?,
         positive(flow.tcp.mss_bytes.into())?,
@@ -64,12 +63,6 @@ fn has_left(tcp: &TcpSender) -> bool {
     } else {
         tcp.ssthresh_bytes.is_some()
     }
-}
-
-/// What BBR reached in the last round of slow start, it has not had for most of the time.
-fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
-    let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
-    !is_bbr(flow.tcp) || mean >= KEPT * rate
 }
 
 /// Without the queue that a growing window makes in the end.
@@ -110,6 +103,3 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
 
 /// What `linerate stream` takes of itself, seconds.
 const MIN_SECONDS: f64 = 10.0;
-/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter of
-/// the last one's.
-const KEPT: f64 = 0.5;
