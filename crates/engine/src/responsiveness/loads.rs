@@ -33,7 +33,7 @@ struct Load<'scope> {
 
 /// What became of a load.
 enum Ended {
-    Loaded(Loaded),
+    Loaded(Box<Loaded>),
     /// It was begun, and could not be or ended early.
     Failed(MeasureError),
     /// It was not begun; why it could not connect, if that was why.
@@ -128,7 +128,7 @@ impl<'scope> Loads<'scope> {
         let (mut loaded, mut failed, mut unused) = (Vec::new(), None, None);
         for load in self.loads {
             match joined(load.thread) {
-                Ended::Loaded(one) => loaded.push(one),
+                Ended::Loaded(one) => loaded.push(*one),
                 Ended::Failed(error) => failed = failed.or(Some(error)),
                 Ended::Unused(error) => unused = unused.or(error),
             }
@@ -178,10 +178,10 @@ fn run(mut client: Client, test: &Test, told: &Mutex<Received>, over: &Stop) -> 
         Err(error) => Ended::Failed(error),
         Ok(outcome) => match outcome.error {
             Some(error) if !over.is_requested() => Ended::Failed(error),
-            _ => Ended::Loaded(Loaded {
+            _ => Ended::Loaded(Box::new(Loaded {
                 began_ns,
                 record: outcome.record,
-            }),
+            })),
         },
     }
 }

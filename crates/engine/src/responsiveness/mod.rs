@@ -218,7 +218,7 @@ fn waits_us(looks: &[&Interval]) -> Vec<f64> {
         let unsent_us = look.notsent_bytes.unwrap_or(0) as f64 * us_per_byte;
         look.rtt_us.map(|rtt_us| rtt_us + unsent_us)
     };
-    moving.filter_map(|look| wait(look)).collect()
+    moving.filter_map(wait).collect()
 }
 
 /// What both ends' kernels show of the loads; what is known of the path is left to fill in.
