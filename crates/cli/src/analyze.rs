@@ -44,7 +44,7 @@ fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {
 
 fn claims(path: &Path) -> Result<Claims, Failure> {
     let name = path.display().to_string();
-    let bytes = files::read_at_most(path, MAX_BYTES as u64).map_err(Failure::usage)?;
+    let bytes = files::read_of("--claims", path, MAX_BYTES as u64).map_err(Failure::usage)?;
     let text = String::from_utf8(bytes)
         .context(name.clone())
         .map_err(Failure::usage)?;

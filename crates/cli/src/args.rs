@@ -45,7 +45,7 @@ pub(crate) use host::{
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use load::LoadArgs;
 pub(crate) use options::{Choice, TestOptions};
-pub(crate) use parsers::{Count, RequestRate};
+pub(crate) use parsers::Count;
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
@@ -53,7 +53,7 @@ pub(crate) use qos::{
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
-pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
+pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     BaselineOptions, CsvRows, DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions,
 };
@@ -156,7 +156,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
-    #[arg(long, short, value_name = "TIME", value_parser = parsers::check_time)]
+    #[arg(long, short, value_name = "TIME", value_parser = parsers::time(500, parsers::MINUTE))]
     pub(crate) time: Option<Span>,
     /// Flows of each run, 1 to 128 (default 1)
     #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]

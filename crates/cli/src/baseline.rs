@@ -9,9 +9,8 @@ use linerate_core::record::{
 use linerate_core::units::Percent;
 
 use crate::args::BaselineOptions;
-use crate::commands::MAX_DOCUMENT;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, MAX_DOCUMENT};
 use crate::run::Measured;
 
 /// An earlier document, and how much worse the new one may be.
@@ -99,20 +98,11 @@ fn open(
     let Some(path) = &options.baseline else {
         return Ok(None);
     };
-    let checked = || {
-        if let Some(Percent(worst)) = options.fail_on_worse {
-            ensure!(
-                (0.0..100.0).contains(&worst),
-                "--fail-on-worse is {worst} %: it must be 0 % or more and below 100 %"
-            );
-        }
-        let was = read(path, schemas, observed).context("--baseline")?;
-        Ok(Some(Baseline {
-            was,
-            worst: options.fail_on_worse,
-        }))
-    };
-    checked().map_err(Failure::usage)
+    let was = read(path, schemas, observed).map_err(Failure::usage)?;
+    Ok(Some(Baseline {
+        was,
+        worst: options.fail_on_worse,
+    }))
 }
 
 fn read(
@@ -120,14 +110,14 @@ fn read(
     schemas: &[&str],
     observed: impl FnOnce(&str, &[u8]) -> anyhow::Result<Observed>,
 ) -> anyhow::Result<Observed> {
-    let bytes = files::read_at_most(path, MAX_DOCUMENT)?;
-    let place = || path.display().to_string();
+    let bytes = files::read_of("--baseline", path, MAX_DOCUMENT)?;
+    let place = || format!("--baseline {}", path.display());
     linerate_report::document::read(&bytes).with_context(place)?;
     let schema = linerate_report::document::schema(&bytes)?;
     ensure!(
         schemas.contains(&schema),
         "{}: it is a {}; beside this run a {} can be set",
-        path.display(),
+        place(),
         schema,
         schemas.join(" or ")
     );

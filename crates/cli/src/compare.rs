@@ -4,23 +4,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use linerate_core::compare::{Design, MAX_PAIRS, Metric, Sequential, Standing};
+use linerate_core::compare::{Design, Metric, Sequential, Standing};
 use linerate_core::link::PathSpec;
 use linerate_core::plan::{Direction, Draft, End, Plan, Protocol, Test, Workload};
 use linerate_core::record::Interval;
 use linerate_core::treatment::{MAX_POLICY_BYTES, Pair, pair};
-use linerate_core::units::{Family, Span};
+use linerate_core::units::{Family, Span, quoted};
 use linerate_engine::{
     Client, CompareObserver, CompareOptions, LabPath, Observer, Sides, compare, compare_sides,
 };
 use linerate_report::text;
 
 use crate::args::{CompareArgs, Load};
-use crate::commands::{conclude, place};
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
-use crate::site::Site;
+use crate::site::{Site, place};
 use crate::{files, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
@@ -28,8 +27,6 @@ use crate::{files, plan, run, usage, watch};
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
 /// The same of responsiveness, which ends when the path is stable.
 const BUSY_TIME: Span = Span(std::time::Duration::from_secs(6));
-/// Fewer pairs cannot reach 5 %, whatever they show.
-const FEWEST_PAIRS: u32 = 6;
 
 /// Compares, prints what came of it.
 ///
@@ -153,24 +150,14 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     let test = test(args, seed)?;
     for (option, treatments) in [("--a", &pair.a), ("--b", &pair.b)] {
         let treated = treatments.apply_to(&mut test.clone());
-        treated.map_err(|error| anyhow!("{option}: {error}"))?;
+        treated
+            .map_err(|error| anyhow!("{option} {}: {error}", quoted(&treatments.to_string())))?;
     }
     let metrics = metrics(args.design.metric.clone(), &test)?;
     let with = match &args.design.with {
-        Some(words) => Some(with(words, &pair, seed).context(format!("--with {words:?}"))?),
+        Some(words) => Some(with(words, &pair, seed).context(format!("--with {}", quoted(words)))?),
         None => None,
     };
-    ensure!(
-        (FEWEST_PAIRS..=MAX_PAIRS).contains(&args.design.pairs),
-        "--pairs is {}: it must be {FEWEST_PAIRS} to {MAX_PAIRS}",
-        args.design.pairs
-    );
-    if let Some(margin) = args.design.margin {
-        ensure!(
-            margin.0 > 0.0 && margin.0 < 100.0,
-            "--margin is {margin}: it must be above 0 % and below 100 %"
-        );
-    }
     let mut design = Design {
         margin_percent: args.design.margin.map(|margin| margin.0),
         metrics: metrics.len(),

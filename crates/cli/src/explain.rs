@@ -9,10 +9,9 @@ use linerate_engine::connections::explain_connections;
 use linerate_engine::stop_on_signal;
 
 use crate::args::{ExplainArgs, WhichOptions};
-use crate::commands::MAX_DOCUMENT;
 use crate::connections;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{Format, Output};
 use crate::progress::Progress;
 
@@ -57,18 +56,17 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
 
 /// An earlier document of connections.
 fn earlier(path: &Path) -> Result<ConnectionsDocument, Failure> {
+    let place = format!("--before {}", path.display());
+    let bytes = files::read_of("--before", path, MAX_DOCUMENT).map_err(Failure::usage)?;
     let read = || {
-        let bytes = files::read_at_most(path, MAX_DOCUMENT)?;
         let schema = linerate_report::document::schema(&bytes)?;
         anyhow::ensure!(
             schema == CONNECTIONS_SCHEMA,
-            "its schema is {schema}; --before takes {CONNECTIONS_SCHEMA}, as this command writes it"
+            "it is a {schema}; this takes a {CONNECTIONS_SCHEMA}, as this command writes it"
         );
         let mut document: ConnectionsDocument = serde_json::from_slice(&bytes)?;
         document.explain();
         Ok(document)
     };
-    read()
-        .with_context(|| path.display().to_string())
-        .map_err(Failure::usage)
+    read().context(place).map_err(Failure::usage)
 }

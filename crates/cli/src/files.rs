@@ -5,12 +5,15 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
+use linerate_core::units::ByteCount;
 use linerate_core::wire::Key;
 use linerate_engine::{AccessError, Iperf3Access};
 
 use crate::failure::Failure;
 
+/// Largest document that is read, bytes: a thousand records with their intervals and samples.
+pub(crate) const MAX_DOCUMENT: u64 = 64 << 20;
 /// A key has 64 digits; with blanks and line ends a key file is never larger than this, in bytes.
 const MAX_KEY_FILE: u64 = 4096;
 
@@ -26,21 +29,35 @@ const MAX_PEM_FILE: u64 = 16 << 10;
 /// # Errors
 /// The file cannot be read, or is larger.
 pub(crate) fn read_at_most(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    read_open(file, path, limit)
+    read_named(&path.display().to_string(), path, limit)
 }
 
-pub(crate) fn read_open(file: impl Read, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+/// The same of the file that an option names.
+///
+/// # Errors
+/// As [`read_at_most`].
+pub(crate) fn read_of(option: &str, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    read_named(&format!("{option} {}", path.display()), path, limit)
+}
+
+fn read_named(name: &str, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path).with_context(|| name.to_owned())?;
+    read_open(file, name, limit)
+}
+
+/// The same of an open file, which errors name so.
+///
+/// # Errors
+/// As [`read_at_most`].
+pub(crate) fn read_open(file: impl Read, name: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| path.display().to_string())?;
-    if bytes.len() as u64 > limit {
-        return Err(anyhow!(
-            "{}: larger than {limit} bytes, which is the most that is read",
-            path.display()
-        ));
-    }
+    let read = file.take(limit + 1).read_to_end(&mut bytes);
+    read.with_context(|| name.to_owned())?;
+    let most = ByteCount(limit);
+    ensure!(
+        bytes.len() as u64 <= limit,
+        "{name}: larger than {most}, the most that is read"
+    );
     Ok(bytes)
 }
 
@@ -49,13 +66,14 @@ pub(crate) fn read_open(file: impl Read, path: &Path, limit: u64) -> anyhow::Res
 /// # Errors
 /// The file cannot be read or holds no key; the content is not repeated.
 pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
+    let name = format!("--key-file {}", path.display());
     let file = File::open(path)
         .and_then(|file| Ok((file.metadata()?.permissions().mode(), file)))
-        .with_context(|| format!("key file {}", path.display()));
+        .context(name.clone());
     let (mode, file) = file.map_err(Failure::usage)?;
-    let bytes = read_open(file, path, MAX_KEY_FILE).map_err(Failure::usage)?;
+    let bytes = read_open(file, &name, MAX_KEY_FILE).map_err(Failure::usage)?;
     let key = Key::from_text(&String::from_utf8_lossy(&bytes))
-        .with_context(|| format!("key file {}", path.display()))
+        .context(name)
         .map_err(Failure::usage)?;
     Ok((key, wide_mode_warning(path, mode)))
 }
@@ -65,13 +83,13 @@ pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
 /// # Errors
 /// The file cannot be read, or its first line is empty or too long; the content is not repeated.
 pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
-    let bytes = read_at_most(path, MAX_KEY_FILE).context("passphrase file");
+    let bytes = read_of("--netperf-passphrase", path, MAX_KEY_FILE);
     let text = String::from_utf8_lossy(&bytes.map_err(Failure::usage)?).into_owned();
     let line = text.lines().next().unwrap_or_default();
     if !(1..=MAX_PASSPHRASE).contains(&line.len()) {
         let path = path.display();
         return Err(Failure::usage(anyhow!(
-            "passphrase file {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
+            "--netperf-passphrase {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
         )));
     }
     Ok(line.to_owned())
@@ -86,8 +104,8 @@ pub(crate) fn read_iperf3_access(
     key: &Path,
     allows_pkcs1: bool,
 ) -> Result<(Iperf3Access, Option<String>), Failure> {
-    let list = read_at_most(users, MAX_USERS_FILE).map_err(Failure::usage)?;
-    let pem = read_at_most(key, MAX_PEM_FILE).map_err(Failure::usage)?;
+    let list = read_of("--iperf3-users", users, MAX_USERS_FILE).map_err(Failure::usage)?;
+    let pem = read_of("--iperf3-key", key, MAX_PEM_FILE).map_err(Failure::usage)?;
     let mode = fs::metadata(key).map_or(0, |file| file.permissions().mode());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let access = Iperf3Access::new(&text(list), &text(pem), allows_pkcs1).map_err(|error| {
@@ -118,6 +136,8 @@ fn wide_mode_warning(path: &Path, mode: u32) -> Option<String> {
 /// once.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
+    /// The option with the path.
+    name: String,
     path: PathBuf,
     file: File,
     /// Not there before and nothing in it yet: removed on drop.
@@ -129,7 +149,8 @@ impl OutputFile {
     ///
     /// # Errors
     /// It cannot be opened for writing.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(option: &str, path: &Path) -> Result<Self, Failure> {
+        let name = format!("{option} {}", path.display());
         let mut options = OpenOptions::new();
         options.write(true);
         let opened = match options.clone().create_new(true).open(path) {
@@ -140,10 +161,9 @@ impl OutputFile {
             }
             other => other.map(|file| (file, true)),
         };
-        let (file, is_new) = opened
-            .with_context(|| format!("output file {}", path.display()))
-            .map_err(Failure::usage)?;
+        let (file, is_new) = opened.context(name.clone()).map_err(Failure::usage)?;
         Ok(Self {
+            name,
             path: path.to_owned(),
             file,
             is_new,
@@ -156,7 +176,7 @@ impl OutputFile {
     /// The disk is full or failing; a file that was not there before is removed again.
     pub(crate) fn write(mut self, text: &str) -> Result<(), Failure> {
         self.replace(text)
-            .with_context(|| format!("output file {}", self.path.display()))
+            .context(self.name.clone())
             .map_err(Failure::failed)?;
         self.is_new = false;
         Ok(())
@@ -194,11 +214,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let old = directory.path().join("old.json");
         fs::write(&old, "a much longer text than the new one").unwrap();
-        OutputFile::open(&old).unwrap().write("{}\n").unwrap();
+        OutputFile::open("--output", &old)
+            .unwrap()
+            .write("{}\n")
+            .unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "{}\n");
 
         let unwritten = directory.path().join("new.json");
-        drop(OutputFile::open(&unwritten).unwrap());
+        drop(OutputFile::open("--output", &unwritten).unwrap());
         assert!(!unwritten.exists());
     }
 
@@ -207,13 +230,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let old = directory.path().join("old.json");
         fs::write(&old, "kept").unwrap();
-        drop(OutputFile::open(&old).unwrap());
+        drop(OutputFile::open("--output", &old).unwrap());
         assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
     }
 
     #[test]
     fn a_full_disk_is_an_error_that_names_the_file() {
-        let full = OutputFile::open(Path::new("/dev/full")).unwrap();
+        let full = OutputFile::open("--output", Path::new("/dev/full")).unwrap();
         let message = format!("{:?}", full.write("{}\n").unwrap_err());
         assert!(
             message.contains("/dev/full") && message.contains("No space left"),
@@ -224,10 +247,7 @@ mod tests {
     #[test]
     fn reading_stops_at_the_limit() {
         let error = read_at_most(Path::new("/dev/zero"), 100).unwrap_err();
-        assert!(
-            error.to_string().contains("larger than 100 bytes"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("larger than 100 B"), "{error}");
     }
 
     #[test]

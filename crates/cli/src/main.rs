@@ -31,6 +31,7 @@
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
+//! | [`typed`] | options by the names that were typed, for errors |
 //! | [`usage`] | what clap refuses, in one line |
 
 mod analyze;
@@ -67,6 +68,7 @@ mod site;
 mod target;
 mod trace;
 mod truth;
+mod typed;
 mod usage;
 mod watch;
 

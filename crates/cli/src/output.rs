@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::anyhow;
-use linerate_core::units::printable;
+use linerate_core::units::{BitRate, printable};
 use linerate_engine::stdout_was_closed;
 use linerate_report::text::Style;
 use linerate_report::{Document, csv};
@@ -12,6 +12,7 @@ use linerate_report::{Document, csv};
 use crate::args::{CsvRows, DocumentOptions, TableOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
+use crate::gate;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl Output {
         if file.is_none() && stdout_was_closed() {
             return Err(Failure::no_stdout());
         }
-        let file = file.map(OutputFile::open).transpose()?;
+        let file = file.map(|path| OutputFile::open("--output", path));
+        let file = file.transpose()?;
         Ok(Self { format, file })
     }
 
@@ -77,6 +79,29 @@ impl Output {
             .map_or(Ok(()), |file| file.write(&document.json()));
         let printed = rendered(document, self.format).and_then(|text| print(&text));
         kept.and(printed)
+    }
+}
+
+/// Prints what there is; then says if it is not all that was asked, or not good enough.
+///
+/// # Errors
+/// It cannot be written, is not all, or is below the floor.
+pub(crate) fn conclude(
+    document: &dyn Document,
+    error: Option<Failure>,
+    output: Output,
+    floor: Option<BitRate>,
+) -> Result<(), Failure> {
+    output.write(document)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if let Some(why) = document.why_partial() {
+        return Err(Failure::failed(anyhow!("ended before its time: {why}")));
+    }
+    match floor {
+        Some(floor) => gate::hold(document, floor).map_err(Failure::failed),
+        None => Ok(()),
     }
 }
 

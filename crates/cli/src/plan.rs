@@ -5,11 +5,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use anyhow::{anyhow, ensure};
-use linerate_core::plan::{Draft, MAX_REPEATS, Plan, Repeats, Test, Workload};
-use linerate_core::units::Percent;
+use anyhow::anyhow;
+use linerate_core::plan::{Draft, Plan, Repeats, Test, Workload};
 
 use crate::args::{Choice, RepeatOptions, TestOptions};
+use crate::typed;
 
 /// The plan of a workload: a test for each size.
 ///
@@ -26,7 +26,7 @@ pub(crate) fn plan<C: Choice>(
     let tests = drafts.map(|draft| resolve(draft, seed));
     Ok(Plan {
         tests: tests.collect::<anyhow::Result<_>>()?,
-        repeats: how_often(repeats)?,
+        repeats: how_often(repeats),
     })
 }
 
@@ -40,23 +40,14 @@ pub(crate) fn fresh_seed() -> u64 {
 /// The test of a draft; what is wrong with it, in the options as they were typed.
 pub(crate) fn resolve(draft: Draft, seed: u64) -> anyhow::Result<Test> {
     let resolved = draft.resolve(seed);
-    resolved.map_err(|error| anyhow!(error.on_command_line()))
+    resolved.map_err(|error| anyhow!(error.named(typed::option)))
 }
 
-fn how_often(options: &RepeatOptions) -> anyhow::Result<Repeats> {
-    if let Some(precision) = options.precision {
-        ensure!(
-            precision.0 > 0.0 && precision <= Percent(100.0),
-            "--precision is {precision}: it must be above 0 % and at most 100 %"
-        );
-        return Ok(Repeats::Precision(precision));
+fn how_often(options: &RepeatOptions) -> Repeats {
+    match options.precision {
+        Some(precision) => Repeats::Precision(precision),
+        None => Repeats::Times(options.repeat.unwrap_or(1)),
     }
-    let times = options.repeat.unwrap_or(1);
-    ensure!(
-        (1..=MAX_REPEATS).contains(&times),
-        "--repeat is {times}: it must be 1 to {MAX_REPEATS}"
-    );
-    Ok(Repeats::Times(times))
 }
 
 #[cfg(test)]

@@ -18,11 +18,11 @@ use linerate_engine::{
 use linerate_report::{svg, text};
 
 use crate::args::{By, DocumentOptions, PathOptions, ProfileArgs, ProfileOptions};
-use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
+use crate::site::place;
 use crate::{plan, run, watch};
 
 /// Profiles, prints and writes what was asked for.
@@ -173,7 +173,7 @@ fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
     let test = plan::resolve(args.test.draft(Workload::Stream)?, seed)?;
     ensure!(
         test.direction != Direction::Both,
-        "--direction cannot be both: a profile is of one transfer, up or down"
+        "--direction both: a profile is of one transfer, up or down"
     );
     Ok(test)
 }
@@ -193,10 +193,13 @@ struct Files {
 
 impl Files {
     fn open(asked: &Asked) -> Result<Self, Failure> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
+        let open = |option, path: &Option<PathBuf>| {
+            let file = path.as_deref().map(|path| OutputFile::open(option, path));
+            file.transpose()
+        };
         Ok(Self {
-            flame: open(&asked.flame)?,
-            folded: open(&asked.folded)?,
+            flame: open("--flame", &asked.flame)?,
+            folded: open("--folded", &asked.folded)?,
         })
     }
 

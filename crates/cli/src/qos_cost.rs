@@ -46,12 +46,6 @@ fn failure(error: CostError) -> Failure {
 
 fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
     let margin_percent = args.margin.0;
-    if !(margin_percent > 0.0 && margin_percent < 100.0) {
-        return Err(Failure::usage(anyhow!(
-            "--margin is {}: it must be above 0 % and below 100 %",
-            args.margin
-        )));
-    }
     let choice = Choice {
         tests: args.tests(),
         links: args.link.clone(),
@@ -82,8 +76,8 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
 
 /// The policy of a file with one adapter, which is that of whatever path it is put on.
 fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
-    let place = || path.display().to_string();
-    let bytes = files::read_at_most(path, MAX_FILE)?;
+    let place = || format!("--policy {}", path.display());
+    let bytes = files::read_of("--policy", path, MAX_FILE)?;
     let text = String::from_utf8(bytes).with_context(place)?;
     let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
     let file = file.with_context(place)?;

@@ -18,18 +18,20 @@ use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span, listed};
 use linerate_report::document::{ReadError, schema};
 use serde::de::DeserializeOwned;
 
-use crate::args::RerunArgs;
+use crate::args::{Command, RerunArgs};
 use crate::failure::Failure;
+use crate::files::MAX_DOCUMENT;
 use crate::target::flag;
-use crate::{commands, files, output, usage};
+use crate::{files, output, usage};
 
-/// Runs the document's plan again, or prints the command line that does.
+/// The command that runs the document's plan again; none where it is only to be printed, as it is
+/// here.
 ///
 /// # Errors
-/// The file is no such document, its plan cannot be run again, or the run failed.
-pub(crate) fn execute(args: &RerunArgs) -> Result<(), Failure> {
+/// The file is no such document, or its plan cannot be run again.
+pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
     let place = || args.file.display().to_string();
-    let bytes = files::read_at_most(&args.file, commands::MAX_DOCUMENT).map_err(Failure::usage)?;
+    let bytes = files::read_at_most(&args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
     let again = again(&bytes).with_context(place).map_err(Failure::usage)?;
     let words = again
         .typed(args)
@@ -38,14 +40,14 @@ pub(crate) fn execute(args: &RerunArgs) -> Result<(), Failure> {
     let line: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     let line = line.join(" ");
     if args.list {
-        return output::print(&format!("{line}\n"));
+        return output::print(&format!("{line}\n")).map(|()| None);
     }
     if !args.document.quiet {
         again.note.iter().for_each(|note| output::note(note));
         output::note(&line);
     }
-    let command = usage::parse(words.into_iter().map(Into::into))?.command;
-    commands::execute(command)
+    let cli = usage::parse(words.into_iter().map(Into::into))?;
+    Ok(Some(cli.command))
 }
 
 /// Words of a command line.

@@ -6,12 +6,14 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::record::{Caveat, Check};
-use linerate_core::units::Family;
+use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
 use linerate_report::Document;
 
+use crate::args::PathOptions;
 use crate::failure::Failure;
 use crate::files;
+use crate::progress::Progress;
 use crate::run;
 use crate::target::Target;
 
@@ -111,6 +113,28 @@ fn options(spec: &PathSpec, seed: u64) -> Result<LabOptions, Failure> {
         seed,
         traces: traces([&spec.up, &spec.down], Path::new(""))?,
     })
+}
+
+/// Where to: an endpoint that the user named, or one in a lab that is made here.
+///
+/// # Errors
+/// The name or the key is wrong, or this host allows no lab.
+pub(crate) fn place(
+    host: Option<EndpointName>,
+    options: &PathOptions,
+    seed: u64,
+    progress: &mut Progress,
+) -> Result<(Option<Site>, Target), Failure> {
+    match (host, &options.lab) {
+        (Some(host), _) => Ok((None, Target::resolve(host, options, progress)?)),
+        (None, Some(spec)) => {
+            progress.phase("making the lab");
+            let site = Site::build(spec, options.family(), seed)?;
+            let target = site.target();
+            Ok((Some(site), target))
+        }
+        (None, None) => Err(Failure::usage(anyhow!("no HOST and no --lab"))),
+    }
 }
 
 /// The recorded rates that links name, in files that `directory` is the place of unless they say

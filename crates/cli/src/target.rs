@@ -13,6 +13,7 @@ use crate::args::PathOptions;
 use crate::failure::Failure;
 use crate::files;
 use crate::progress::Progress;
+use crate::typed;
 
 /// An endpoint and the way to it, with nothing left to look up.
 #[derive(Debug)]
@@ -32,10 +33,6 @@ pub(crate) struct Target {
 }
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const CONNECT_TIMEOUTS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(600);
-/// IFNAMSIZ is 16 with the terminating zero, linux/if.h.
-const MAX_DEVICE_NAME: usize = 15;
 /// Largest UDP payload of IPv4: 65,535 less 20 and 8 bytes of headers.
 const MAX_IPV4_DATAGRAM: u64 = 65_507;
 
@@ -112,13 +109,13 @@ impl Target {
             .tests
             .iter()
             .filter(|test| test.protocol == Protocol::Udp);
-        let largest = udp.map(|test| largest_message(&test.traffic)).max();
-        match largest {
-            Some(size) if is_ipv4 && size > MAX_IPV4_DATAGRAM => Err(Failure::usage(anyhow!(
-                "a datagram of {size} bytes does not fit IPv4, which carries {MAX_IPV4_DATAGRAM} \
-                 at most: give a smaller size or -6"
+        let mut sizes = udp.flat_map(|test| messages(&test.traffic));
+        match sizes.find(|(_, size)| is_ipv4 && *size > MAX_IPV4_DATAGRAM) {
+            Some((key, size)) => Err(Failure::usage(anyhow!(
+                "{} {size}: it must be up to {MAX_IPV4_DATAGRAM} over IPv4; or give -6",
+                typed::option(key)
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -127,29 +124,16 @@ fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<(
     if let (Some(named), Some(given)) = (name.port, options.port) {
         ensure!(
             named == given,
-            "the endpoint {name} names port {named} and --port says {given}: give one"
+            "HOST {name} cannot be used with {} {given}: give one port",
+            typed::here("--port", &['p'], &[])
         );
     }
     if let (Some(source), Some(family)) = (options.source, options.family()) {
         ensure!(
             Family::from(source) == family,
-            "--source {source} cannot be used with {}: it is of the other family",
+            "{} {source} cannot be used with {}: it is of the other family",
+            typed::here("--source", &[], &["bind"]),
             flag(family)
-        );
-    }
-    if let Some(device) = &options.device {
-        let fits = (1..=MAX_DEVICE_NAME).contains(&device.len())
-            && !device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
-        ensure!(
-            fits,
-            "--device is {device:?}: an interface has a name of 1 to {MAX_DEVICE_NAME} bytes \
-             without blanks and slashes"
-        );
-    }
-    if let Some(timeout) = options.connect_timeout {
-        ensure!(
-            CONNECT_TIMEOUTS.contains(&timeout.0),
-            "--connect-timeout is {timeout}: it must be 10 ms to 10 min"
         );
     }
     Ok(())
@@ -185,11 +169,13 @@ pub(crate) fn flag(family: Family) -> &'static str {
     }
 }
 
-fn largest_message(traffic: &Traffic) -> u64 {
+/// The options that have the sizes of messages.
+fn messages(traffic: &Traffic) -> Vec<(&'static str, u64)> {
     match traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
-            exchange.request_bytes.max(exchange.response_bytes)
-        }
+        Traffic::Stream(stream) => vec![("size", stream.message_bytes)],
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => vec![
+            ("request", exchange.request_bytes),
+            ("response", exchange.response_bytes),
+        ],
     }
 }

@@ -133,9 +133,10 @@ fn endpoint(
 
 fn read_table(path: &Path) -> Result<AsTable, Failure> {
     let read = || {
-        let bytes = files::read_at_most(path, MAX_TABLE)?;
-        let text = std::str::from_utf8(&bytes).with_context(|| path.display().to_string())?;
-        AsTable::parse(text).with_context(|| path.display().to_string())
+        let bytes = files::read_of("--as-table", path, MAX_TABLE)?;
+        let place = || format!("--as-table {}", path.display());
+        let text = std::str::from_utf8(&bytes).with_context(place)?;
+        AsTable::parse(text).with_context(place)
     };
     read().map_err(Failure::usage)
 }
@@ -145,23 +146,6 @@ const MAX_TABLE: u64 = 256 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn check(args: &TraceArgs) -> anyhow::Result<()> {
-    let times = [
-        ("--timeout", args.probes.timeout, TIMEOUTS, "1 ms to 1 min"),
-        (
-            "--interval",
-            args.rounds.interval,
-            INTERVALS,
-            "100 ms to 1 h",
-        ),
-    ];
-    for (name, value, range, words) in times {
-        if let Some(value) = value {
-            ensure!(
-                range.contains(&value.0),
-                "{name} is {value}: it must be {words}"
-            );
-        }
-    }
     let is_once = pace(args).is_none();
     if is_once && args.rounds.interval.is_some() {
         bail!("--interval is for --watch and --count");
@@ -174,15 +158,14 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
     }
     if let (Some(source), Some(family)) = (args.way.source, args.way.family()) {
         let is_of = source.is_ipv4() == (family == Family::Ipv4);
-        ensure!(is_of, "--source {source} is not of the family asked for");
+        ensure!(
+            is_of,
+            "--source {source} cannot be used with {}: it is of the other family",
+            crate::target::flag(family)
+        );
     }
     Ok(())
 }
-
-const TIMEOUTS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(60);
-const INTERVALS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(3_600);
 
 fn lab(args: &TraceArgs, seed: u64, format: Format) -> Result<Option<Site>, Failure> {
     let Some(spec) = &args.way.lab else {

@@ -24,9 +24,8 @@ use linerate_report::json;
 use serde::de::DeserializeOwned;
 
 use crate::args::TruthArgs;
-use crate::commands::MAX_DOCUMENT;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::run;

@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use linerate_core::units::listed;
+use linerate_core::units::{listed, quoted, shortened};
 
 use crate::args::{Cli, Load, LoadLine};
 use crate::failure::Failure;
+use crate::typed;
 
 /// The command line, read.
 ///
@@ -75,7 +76,7 @@ fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
 fn line(error: &clap::Error, words: &[OsString]) -> String {
     let text = |kind| error.get(kind).map(strings).unwrap_or_default();
     let argument = text(ContextKind::InvalidArg).join(", ");
-    let name = name(&argument);
+    let name = &typed(name(&argument), words);
     let value = text(ContextKind::InvalidValue).concat();
     match error.kind() {
         ErrorKind::UnknownArgument => unknown_option(&argument, words, error),
@@ -91,26 +92,30 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
         ErrorKind::MissingRequiredArgument => missing(&text(ContextKind::InvalidArg), words),
         ErrorKind::ArgumentConflict => {
             let prior = text(ContextKind::PriorArg);
-            let prior: Vec<_> = prior.iter().map(|prior| self::name(prior)).collect();
-            match &prior[..] {
+            let prior = prior.iter().map(|prior| typed(self::name(prior), words));
+            match &prior.collect::<Vec<_>>()[..] {
                 [] => format!("{name} is used alone, without other options"),
-                [same] if *same == name => format!("{name} is given twice"),
+                [same] if same == name => format!("{name} is given twice"),
                 prior => format!("{name} cannot be used with {}", prior.join(", ")),
             }
         }
         ErrorKind::InvalidValue if value.is_empty() => needs_a_value(name),
         ErrorKind::InvalidValue => {
-            let valid = text(ContextKind::ValidValue).join(", ");
-            format!("{name} {value:?}: it is one of {valid}")
+            let valid = text(ContextKind::ValidValue);
+            let valid: Vec<_> = valid.iter().map(String::as_str).collect();
+            format!(
+                "{name} {}: it must be {}",
+                quoted(&value),
+                listed(&valid, "or")
+            )
         }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string);
             let why = why.unwrap_or_default();
-            // What reads it has no more to say of nothing.
-            if value.is_empty() && name.starts_with('-') && why.starts_with("``") {
-                return needs_a_value(name);
-            }
-            why_not(name, &value, &plain(&why))
+            // It names the value, where a file has it.
+            let own = format!("`{}`: ", shortened(&value));
+            let why = plain(why.strip_prefix(&own).unwrap_or(&why));
+            format!("{name} {}: {why}", quoted(&value))
         }
         ErrorKind::TooManyValues => format!("{name} takes no value"),
         ErrorKind::NoEquals => format!("{name} takes its value after =, as in {name}=VALUE"),
@@ -126,13 +131,18 @@ fn needs_a_value(name: &str) -> String {
     format!("{name} needs a value")
 }
 
-/// A reason that says the value itself is not said it again.
-fn why_not(name: &str, value: &str, why: &str) -> String {
-    if why.contains(&format!("`{value}`")) {
-        format!("{name}: {why}")
-    } else {
-        format!("{name} {value:?}: {why}")
-    }
+/// The option as it was typed: `-P` or `--parallel` for `--streams`.
+fn typed(option: &str, words: &[OsString]) -> String {
+    let (command, _) = command_of(words);
+    let long = option.strip_prefix("--").unwrap_or_default();
+    let mut arguments = command.get_arguments();
+    let Some(argument) = arguments.find(|argument| argument.get_long() == Some(long)) else {
+        return option.to_owned();
+    };
+    let mut letters = argument.get_all_short_aliases().unwrap_or_default();
+    letters.extend(argument.get_short());
+    let aliases = argument.get_all_aliases().unwrap_or_default();
+    typed::among(words, option, &letters, &aliases)
 }
 
 /// `--time` of `--time <TIME>`, and `HOST` of `[HOST]`.
@@ -185,25 +195,64 @@ fn missing(arguments: &[String], words: &[OsString]) -> String {
             "HOST is missing: linerate {path} HOST, where `linerate serve` runs; or --lab SPEC"
         );
     }
-    format!("{names} {is} missing; `linerate {path} -h` shows how it is used")
+    let has = |option: &str| words.iter().any(|word| word == option);
+    match NEEDS
+        .iter()
+        .find(|(typed, needed)| names == *needed && has(typed))
+    {
+        Some((typed, needed)) => format!("{typed} needs {needed}"),
+        None => format!("{names} {is} missing; `linerate {path} -h` shows how it is used"),
+    }
 }
+
+/// Options that others need; clap does not say which.
+const NEEDS: &[(&str, &str)] = &[
+    ("--key-file", "--reverse"),
+    ("--fail-on-worse", "--baseline"),
+    ("--netperf-passphrase", "--netperf"),
+    ("--iperf3-users", "--iperf3-key"),
+    ("--iperf3-pkcs1", "--iperf3-key"),
+    ("--iperf3-key", "--iperf3-users"),
+    ("--adapter", "--policy"),
+    ("--persist", "--apply"),
+    ("--rate", "--rtt"),
+    ("--rtt", "--rate"),
+    ("--flows", "FILE"),
+];
 
 fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> String {
     if !option.starts_with('-') {
+        if let Some(before) = takes_equals(option, words) {
+            return format!("{before} takes its value after =: {before}={option}");
+        }
         return format!("{option:?} is one word too many");
     }
     if let Some((name, value)) = negative(option, words) {
-        return format!("{name} {value:?}: it must not be negative");
+        return format!("{name} {value}: it must not be negative");
     }
     let (_, path) = command_of(words);
-    let hint = elsewhere::hint(&path, option).map_or_else(
-        || whose(option).unwrap_or_else(|| suggestion(error, ContextKind::SuggestedArg, option)),
-        |hint| format!(": {hint}"),
-    );
+    let after_colon = |hint| format!(": {hint}");
+    let hint = (elsewhere::hint(&path, option).map(after_colon))
+        .or_else(|| whose(&path, option))
+        .or_else(|| elsewhere::of_iperf3(&path, option).map(after_colon))
+        .unwrap_or_else(|| suggestion(error, ContextKind::SuggestedArg, option));
     match &path[..] {
         "" => format!("there is no option {option}{hint}"),
         path => format!("{path} has no option {option}{hint}"),
     }
+}
+
+/// The option before a word, if it takes one, and only after `=`.
+fn takes_equals(word: &str, words: &[OsString]) -> Option<String> {
+    let (command, _) = command_of(words);
+    let at = words.iter().position(|typed| typed == word)?;
+    let before = words.get(at.checked_sub(1)?)?.to_str()?;
+    let long = before.strip_prefix("--")?;
+    let mut arguments = command.get_arguments();
+    let takes = |argument: &&clap::Arg| argument.get_long() == Some(long);
+    let argument = arguments.find(takes)?;
+    (argument.is_require_equals_set() && argument.get_action().takes_values())
+        .then(|| before.to_owned())
 }
 
 /// The option before a word that clap takes for `-1`, and that word: `--precision -1%`.
@@ -219,9 +268,18 @@ fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str
     pair.filter(|_| is_digit)
 }
 
-/// The commands that have a long option; its letter alone may mean something else there.
-fn whose(option: &str) -> Option<String> {
+/// The commands that have a long option. A letter alone may mean something else there, but for
+/// those of iperf3's, which `stream` has.
+fn whose(path: &str, option: &str) -> Option<String> {
     let cli = Cli::command();
+    if let (2, Some(letter)) = (option.len(), option.chars().nth(1)) {
+        let stream = cli.find_subcommand("stream")?;
+        let has = stream
+            .get_arguments()
+            .any(|of| of.get_short() == Some(letter));
+        let is_iperf3s = elsewhere::of_iperf3(path, option).is_some();
+        return (has && is_iperf3s).then(|| "; stream has it".to_owned());
+    }
     let commands = cli
         .get_subcommands()
         .filter(|command| !command.is_hide_set());

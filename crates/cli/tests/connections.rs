@@ -157,7 +157,7 @@ fn what_is_not_asked_for_is_not_shown() {
         ),
         (vec!["--netns", "nowhere"], "no such network namespace"),
         (vec!["--netns", "/proc/version"], "not a network namespace"),
-        (vec!["--interval", "1ms"], "it must be 100 ms to 1 h"),
+        (vec!["--interval", "1ms"], "it must be 100ms to 1h"),
     ] {
         let output = traffic.run(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

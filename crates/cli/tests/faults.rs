@@ -184,7 +184,7 @@ fn a_full_disk_is_named_after_the_run() {
     let output = ended_within(client, 2 * SOON);
     assert_eq!(output.status.code(), Some(1));
     assert!(!output.stdout.is_empty(), "the run is lost");
-    let words = "linerate: output file /dev/full: No space left on device\n";
+    let words = "linerate: --output /dev/full: No space left on device\n";
     assert!(stderr(&output).ends_with(words), "{}", stderr(&output));
 }
 

@@ -214,7 +214,7 @@ fn what_linerate_lacks_or_only_a_newer_iperf3_refuses_is_refused_by_name() {
         ("--cport 5000", "--cport is not in linerate"),
         ("-S 1", "ECN"),
         ("-n 1M -O 1", "--omit with -n"),
-        ("-M 50", "--mss cannot be 50"),
+        ("-M 50", "--mss 50: it must be"),
     ] {
         let words_of: Vec<&str> = ["-c", "localhost", "-p", "9"]
             .into_iter()

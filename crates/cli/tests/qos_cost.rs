@@ -90,16 +90,16 @@ fn what_is_wrong_is_said_before_anything_is_run() {
     let path = file.display().to_string();
     std::fs::write(&file, "[filter.a]\nprotokol = \"tcp\"\n").expect("it can be written");
     for (arguments, words) in [
-        (vec!["--pairs", "0"], "--pairs is 0: it must be 1 to 30"),
+        (vec!["--pairs", "0"], "--pairs 0: it must be 1 to 30"),
         (
             vec!["--link", "1bit"],
             "a link here has 1 Mbit/s to 10 Gbit/s",
         ),
         (
             vec!["--margin", "100%"],
-            "it must be above 0 % and below 100 %",
+            "it must be above 0% and below 100%",
         ),
-        (vec!["--tests", "speed"], "it is one of sizes"),
+        (vec!["--tests", "speed"], "it must be sizes"),
         (vec!["--time", "1ms"], "time is 0.001"),
         (vec!["--policy", &path], "line 2"),
         (vec!["--policy", "/nowhere.toml"], "/nowhere.toml"),

@@ -81,7 +81,7 @@ fn a_full_disk_behind_the_output_file_is_an_error_that_names_it_and_the_page_is_
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
-        "linerate: output file /dev/full: No space left on device\n"
+        "linerate: --output /dev/full: No space left on device\n"
     );
 }
 

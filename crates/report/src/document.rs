@@ -28,6 +28,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::error::Category;
 use thiserror::Error;
 
 use crate::json::Json;
@@ -169,8 +170,8 @@ fn join_lines(schema: &mut Schema) {
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// It is not JSON, not whole, or does not say what it is.
-    #[error("not a whole document of linerate's")]
-    NotADocument(#[source] serde_json::Error),
+    #[error("it is no document of linerate's: {}", why(.0))]
+    NotADocument(serde_json::Error),
     /// It says that it is something else.
     #[error("its schema is `{schema}`; this version explains {known}")]
     UnknownSchema {
@@ -187,6 +188,19 @@ pub enum ReadError {
         /// With the line and column.
         source: serde_json::Error,
     },
+}
+
+/// What is wrong with JSON that says not even what it is.
+fn why(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    match error.classify() {
+        Category::Eof if column == 0 => "it is empty".to_owned(),
+        Category::Eof => format!("it ends too early, at line {line}, column {column}"),
+        Category::Data => "it has no `schema`".to_owned(),
+        Category::Syntax | Category::Io => {
+            format!("it is not JSON at line {line}, column {column}")
+        }
+    }
 }
 
 /// Reads the document that `bytes` hold, by its key `schema`.

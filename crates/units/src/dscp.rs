@@ -78,8 +78,7 @@ impl FromStr for Dscp {
         number.and_then(Self::new).ok_or_else(|| {
             UnitError::new(
                 text,
-                "a DSCP",
-                "give 0 to 63 or a name such as EF, AF41, CS1, LE",
+                "it must be 0 to 63, or a name such as EF, AF41, CS1, LE",
             )
         })
     }

@@ -29,12 +29,11 @@ impl FromStr for EndpointName {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const WANTED: &str = "an endpoint (host, host:port, [v6]:port)";
-        let fail = |why: &str| UnitError::new(text, WANTED, why);
+        let fail = |why: &str| UnitError::new(text, why);
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, after) = rest
                 .split_once(']')
-                .ok_or_else(|| fail("the bracket is not closed"))?;
+                .ok_or_else(|| fail("the bracket is not closed: write [v6]:port"))?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
@@ -53,7 +52,7 @@ impl FromStr for EndpointName {
         }
         // RFC 1035 names have at most 255 octets; anything with blanks or controls is a slip.
         if host.len() > 255 || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(fail("that is no host name or address"));
+            return Err(fail("it must be host, host:port or [v6]:port"));
         }
         if host.starts_with('-') {
             return Err(fail("a host name does not begin with a dash"));
@@ -62,7 +61,7 @@ impl FromStr for EndpointName {
             None => None,
             Some(port) => match port.parse::<u16>() {
                 Ok(port) if port > 0 => Some(port),
-                _ => return Err(fail("a port is 1 to 65535")),
+                _ => return Err(fail("its port must be 1 to 65535")),
             },
         };
         Ok(Self {

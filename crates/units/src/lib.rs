@@ -49,25 +49,23 @@ pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::{Dice, SplitMix64};
 pub use sizes::Sizes;
-pub use text::{is_hidden, listed, printable, shortened, suggestion};
+pub use text::{is_hidden, listed, printable, quoted, shortened, suggestion};
 
 use thiserror::Error;
 
 /// A text that is not the quantity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{text}` is not {wanted}: {why}")]
+#[error("`{text}`: {why}")]
 pub struct UnitError {
     text: String,
-    wanted: &'static str,
     why: String,
 }
 
 impl UnitError {
-    fn new(text: &str, wanted: &'static str, why: impl Into<String>) -> Self {
+    fn new(text: &str, why: impl Into<String>) -> Self {
         Self {
             // What a user typed can be of any length; the message is one line of a terminal.
             text: text.chars().take(60).collect(),
-            wanted,
             why: why.into(),
         }
     }

@@ -90,21 +90,21 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
     let (digits, unit) = text.split_at(end);
     let number: f64 = digits.replace('_', "").parse().map_err(|_| {
         let why = if text.starts_with('-') {
-            "it must not be negative"
+            "it must not be negative".to_owned()
         } else {
-            "it must begin with a number"
+            format!("it must be {wanted}")
         };
-        UnitError::new(text, wanted, why)
+        UnitError::new(text, why)
     })?;
     Ok((number, unit.trim()))
 }
 
 /// Rounds to a whole number, refusing what an exact `u64` of this project cannot hold.
-fn whole(text: &str, wanted: &'static str, value: f64) -> Result<u64, UnitError> {
+fn whole(text: &str, value: f64) -> Result<u64, UnitError> {
     // 2⁵³: beyond it a float no longer counts single units, and no host has such a quantity.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value > EXACT {
-        return Err(UnitError::new(text, wanted, "it is out of range"));
+        return Err(UnitError::new(text, "it is too large"));
     }
     Ok(value.round() as u64)
 }
@@ -135,14 +135,11 @@ impl FromStr for BitRate {
             "g" => 1e9,
             "t" => 1e12,
             _ => {
-                return Err(UnitError::new(
-                    text,
-                    WANTED,
-                    "its unit is bit, kbit, mbit or gbit",
-                ));
+                let why = "its unit must be bit, kbit, mbit or gbit";
+                return Err(UnitError::new(text, why));
             }
         };
-        whole(text, WANTED, number * scale * bits).map(Self)
+        whole(text, number * scale * bits).map(Self)
     }
 }
 
@@ -165,19 +162,16 @@ impl FromStr for ByteCount {
             "gb" => 1e9,
             "tb" => 1e12,
             _ => {
-                return Err(UnitError::new(
-                    text,
-                    WANTED,
-                    "its unit is B, KiB, MiB, GiB, TiB, KB, MB, GB or TB",
-                ));
+                let why = "its unit must be B, KiB, MiB, GiB, TiB, KB, MB, GB or TB";
+                return Err(UnitError::new(text, why));
             }
         };
         let bytes = number * scale;
         // 1.5KiB is a whole number of bytes, 0.1KiB is rounded to one, and 1.5 is a slip.
         if scale == 1.0 && bytes.fract() != 0.0 {
-            return Err(UnitError::new(text, WANTED, "a byte is not divided"));
+            return Err(UnitError::new(text, "a byte is not divided"));
         }
-        whole(text, WANTED, bytes).map(Self)
+        whole(text, bytes).map(Self)
     }
 }
 
@@ -196,15 +190,11 @@ impl FromStr for Span {
             "m" | "min" => 60.0,
             "h" => 3600.0,
             _ => {
-                return Err(UnitError::new(
-                    text,
-                    WANTED,
-                    "its unit is ns, us, ms, s, min or h",
-                ));
+                let why = "its unit must be ns, us, ms, s, min or h";
+                return Err(UnitError::new(text, why));
             }
         };
-        Self::from_secs_f64(number * scale)
-            .ok_or_else(|| UnitError::new(text, WANTED, "it is out of range"))
+        Self::from_secs_f64(number * scale).ok_or_else(|| UnitError::new(text, "it is too large"))
     }
 }
 
@@ -216,7 +206,7 @@ impl FromStr for Percent {
         let (number, unit) = number_and_unit(text, WANTED)?;
         match unit {
             "" | "%" => Ok(Self(number)),
-            _ => Err(UnitError::new(text, WANTED, "its unit is %")),
+            _ => Err(UnitError::new(text, "its unit must be %")),
         }
     }
 }
@@ -361,7 +351,7 @@ mod tests {
         assert!("inf".parse::<Span>().is_err());
         assert_eq!(
             "64kibble".parse::<ByteCount>().unwrap_err().to_string(),
-            "`64kibble` is not a size such as 64KiB: its unit is B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
+            "`64kibble`: its unit must be B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
         );
     }
 

@@ -29,33 +29,29 @@ impl FromStr for Sizes {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const WANTED: &str = "a size, list or range such as 32,64 or 100..9100/500";
         let mut sizes = Vec::new();
         for part in text.split(',') {
             match part.split_once("..") {
                 None => sizes.push(part.parse::<ByteCount>()?.0),
                 Some((first, rest)) => {
                     let (last, step) = rest.split_once('/').ok_or_else(|| {
-                        UnitError::new(text, WANTED, "a range needs its step: FIRST..LAST/STEP")
+                        UnitError::new(text, "a range is FIRST..LAST/STEP, such as 100..9100/500")
                     })?;
                     let first = first.parse::<ByteCount>()?.0;
                     let last = last.parse::<ByteCount>()?.0;
                     let step = step.parse::<ByteCount>()?.0;
                     if step == 0 || first > last {
-                        return Err(UnitError::new(
-                            text,
-                            WANTED,
-                            "a range rises by a step of at least 1",
-                        ));
+                        let why = "a range rises by a step of at least 1";
+                        return Err(UnitError::new(text, why));
                     }
                     if (last - first) / step >= MAX_SIZES as u64 {
-                        return Err(UnitError::new(text, WANTED, "it has more than 1000 sizes"));
+                        return Err(UnitError::new(text, "it has more than 1000 sizes"));
                     }
                     sizes.extend((0..=(last - first) / step).map(|i| first + i * step));
                 }
             }
             if sizes.len() > MAX_SIZES {
-                return Err(UnitError::new(text, WANTED, "it has more than 1000 sizes"));
+                return Err(UnitError::new(text, "it has more than 1000 sizes"));
             }
         }
         Ok(Self(sizes))

@@ -34,6 +34,16 @@ pub fn shortened(text: &str) -> String {
     text.chars().take(64).map(visible).collect()
 }
 
+/// A value in a message as a shell takes it: in quotes where it is empty or has blanks.
+pub fn quoted(text: &str) -> String {
+    let text = shortened(text);
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        format!("\"{text}\"")
+    } else {
+        text
+    }
+}
+
 /// `a`, `a and b`, `a, b and c`, with that word before the last.
 pub fn listed(names: &[&str], before_last: &str) -> String {
     match names {

@@ -69,7 +69,7 @@ impl FromStr for InputName {
             None => (None, text),
         };
         if path.is_empty() || label.as_deref() == Some("") {
-            bail!("a file is written as FILE or LABEL=FILE");
+            bail!("it must be FILE or LABEL=FILE");
         }
         Ok(Self {
             label,
@@ -91,7 +91,7 @@ impl FromStr for ColumnName {
             Some((quantity, column)) if !quantity.is_empty() && !column.is_empty() => {
                 Ok(Self(quantity.to_owned(), column.to_owned()))
             }
-            _ => bail!("it is written as QUANTITY=COLUMN, such as rtt_ms=delay"),
+            _ => bail!("it must be QUANTITY=COLUMN, such as rtt_ms=delay"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Options of `compare`.
 
 use clap::{Args, Parser, Subcommand};
-use linerate_core::compare::{Fault, Metric};
+use linerate_core::compare::{Fault, MAX_PAIRS, Metric};
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
 use linerate_core::treatment::{Scope, Treatments, table};
@@ -70,13 +70,13 @@ pub(crate) struct DesignOptions {
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) metric: Vec<Metric>,
     /// Differences below P% are none: what EQUIVALENT means (default: it is not tested)
-    #[arg(long, value_name = "P%")]
+    #[arg(long, value_name = "P%", value_parser = parsers::margin())]
     pub(crate) margin: Option<Percent>,
     /// A load beside every run: a workload with its options, as "stream -P 4"
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) with: Option<String>,
     /// Max pairs, 6 to 30
-    #[arg(long, value_name = "N", default_value = "30")]
+    #[arg(long, value_name = "N", default_value = "30", value_parser = parsers::number::<u32>(FEWEST_PAIRS.into(), MAX_PAIRS.into()))]
     pub(crate) pairs: u32,
     /// Faults that exclude a pair, such as retransmissions,busy_host
     #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
@@ -85,6 +85,9 @@ pub(crate) struct DesignOptions {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
+
+/// Fewer pairs cannot reach 5 %, whatever they show.
+const FEWEST_PAIRS: u32 = 6;
 
 /// The treatments by their scopes, from the one table of them, and examples.
 fn after_help() -> String {
@@ -108,6 +111,8 @@ const EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off
   linerate compare pit --a none --b congestion=bbr --margin 2%
-  linerate compare pit --workload rr --with \"stream -P 4\" --a qos=off --b qos=voice.toml
-  linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB
+  linerate compare pit --workload rr --with \"stream -P 4\" \\
+      --a qos=off --b qos=voice.toml
+  linerate compare --lab rate=100mbit,rtt=29ms \\
+      --a receive_window=50KiB --b receive_window=400KiB
   linerate compare --lab rate=20mbit,queue=1250kB --lab-b rate=20mbit,aqm=codel --metric rpm";

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use linerate_core::units::Span;
 use linerate_report::text::GroupBy;
 
+use super::parsers;
 use super::shared::DocumentOptions;
 
 #[derive(Debug, Args)]
@@ -69,7 +70,7 @@ pub(crate) struct ShowOptions {
     #[arg(long, conflicts_with_all = ["json", "listen"])]
     pub(crate) watch: bool,
     /// Watched for that time before they are shown, 100ms to 1h (default 1s)
-    #[arg(long, short, value_name = "TIME")]
+    #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) interval: Option<Span>,
     /// Listening sockets instead: who waits to be accepted, and which limit applies
     #[arg(long)]

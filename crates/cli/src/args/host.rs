@@ -1,9 +1,11 @@
 //! Options of `host`.
 
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use linerate_core::host::Profile;
 use linerate_core::units::{BitRate, EndpointName, Span};
 
+use super::parsers;
 use super::shared::DocumentOptions;
 
 #[derive(Debug, Subcommand)]
@@ -42,10 +44,10 @@ pub(crate) struct NeedOptions {
     #[arg(long = "for", value_name = "HOST", conflicts_with_all = ["rate", "rtt"])]
     pub(crate) host: Option<EndpointName>,
     /// What one connection is to get, such as 10gbit: 1kbit to 1tbit
-    #[arg(long, value_name = "RATE", requires = "rtt")]
+    #[arg(long, value_name = "RATE", requires = "rtt", value_parser = parsers::rate(1_000, 1_000_000_000_000))]
     pub(crate) rate: Option<BitRate>,
     /// Round-trip time of the path, such as 80ms: 1us to 1min
-    #[arg(long, value_name = "TIME", requires = "rate")]
+    #[arg(long, value_name = "TIME", requires = "rate", value_parser = rtt)]
     pub(crate) rtt: Option<Span>,
     /// TCP connections at once, 1 to 2^30
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
@@ -91,6 +93,15 @@ pub(crate) struct HostProfileArgs {
     pub(crate) need: NeedOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
+}
+
+fn rtt(text: &str) -> anyhow::Result<Span> {
+    let rtt: Span = text.parse()?;
+    ensure!(
+        (1..=60_000_000).contains(&rtt.0.as_micros()),
+        "it must be 1us to 1min"
+    );
+    Ok(rtt)
 }
 
 const SHOW_EXAMPLES: &str = "\

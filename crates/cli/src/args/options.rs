@@ -6,11 +6,13 @@
 
 use std::marker::PhantomData;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use linerate_core::plan::{Draft, Shorthand, TestOption, Workload, options};
-use linerate_core::units::Sizes;
+use linerate_core::units::{Sizes, UnitError, quoted};
+
+use crate::typed;
 
 /// Which of the table's options a command has.
 pub(crate) trait Choice: Clone + Send + Sync + 'static {
@@ -67,8 +69,10 @@ impl<C: Choice> TestOptions<C> {
         let Some(swept) = self.typed.iter().find(is_swept) else {
             return Ok(vec![draft]);
         };
-        let sizes = swept.text.parse::<Sizes>();
-        let sizes = sizes.with_context(|| format!("--{} {}", swept.key, swept.text))?;
+        let sizes: Sizes = swept.text.parse().map_err(|error: UnitError| {
+            let name = typed::option(swept.key);
+            anyhow!("{name} {}: {}", quoted(&swept.text), error.why())
+        })?;
         if sizes.as_slice().len() == 1 {
             return Ok(vec![swept.put(draft)?]);
         }
@@ -87,7 +91,7 @@ impl<C: Choice> TestOptions<C> {
 impl Typed {
     fn put(&self, mut draft: Draft) -> anyhow::Result<Draft> {
         let set = draft.set_as(self.key, &self.text, self.shorthand);
-        set.map_err(|error| anyhow!(error.on_command_line()))?;
+        set.map_err(|error| anyhow!(error.named(typed::option)))?;
         Ok(draft)
     }
 }
@@ -220,7 +224,13 @@ fn help<C: Choice>(option: &TestOption) -> String {
         .filter(is_of)
         .map(|of| of.word())
         .collect();
-    format!("{}: {}", of.join(", "), uncapitalised(&option.help()))
+    let (of, help) = (of.join(", "), option.help());
+    match help.split_once(": ") {
+        Some((transport @ ("TCP" | "UDP"), help)) => {
+            format!("{transport} {of}: {}", uncapitalised(help))
+        }
+        _ => format!("{of}: {}", uncapitalised(&help)),
+    }
 }
 
 /// The text with a small first letter, unless it begins with an abbreviation.

@@ -1,4 +1,5 @@
-//! Option values that are no unit of core's: choices of words, counts, and requests per second.
+//! How the text of an option becomes its value: quantities within their range, choices of words,
+//! counts.
 
 use std::str::FromStr;
 
@@ -7,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
-use linerate_core::units::{BitRate, Span};
+use linerate_core::units::{BitRate, ByteCount, Percent, Span, UnitError};
 use linerate_core::value::{Value, ValueKind};
 
 /// One of these words.
@@ -32,6 +33,97 @@ pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
     word(Workload::WORDS, Workload::from_word)
 }
 
+/// A value of this kind, refused in the words that the table of a test's options has.
+fn value<T: 'static>(kind: ValueKind, of: fn(Value) -> Option<T>) -> impl Parser<T> {
+    move |text: &str| of(kind.read(text)?).ok_or_else(|| format!("it must be {kind}"))
+}
+
+/// What clap takes as a parser.
+pub(super) trait Parser<T>:
+    Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+{
+}
+impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Parser<T> for F {}
+
+/// A time of these milliseconds.
+pub(super) fn time(least_ms: u64, most_ms: u64) -> impl Parser<Span> {
+    value(ValueKind::Time { least_ms, most_ms }, |value| match value {
+        Value::Time(time) => Some(time),
+        _ => None,
+    })
+}
+
+/// Milliseconds, for [`time`].
+pub(super) const MINUTE: u64 = 60_000;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+
+fn number_of<T: TryFrom<u64>>(value: Value) -> Option<T> {
+    match value {
+        Value::Number(number) => T::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+/// A whole number.
+pub(super) fn number<T: TryFrom<u64> + 'static>(least: u64, most: u64) -> impl Parser<T> {
+    let unit = "";
+    value(ValueKind::Number { least, most, unit }, number_of)
+}
+
+/// A size in bytes.
+pub(super) fn bytes(least: u64, most: u64) -> impl Parser<ByteCount> {
+    value(ValueKind::Bytes { least, most }, |value| {
+        number_of(value).map(ByteCount)
+    })
+}
+
+/// Bits per second.
+pub(super) fn rate(least: u64, most: u64) -> impl Parser<BitRate> {
+    value(ValueKind::Rate { least, most }, |value| {
+        number_of(value).map(BitRate)
+    })
+}
+
+/// So many whole ones each second: `1000`, `2.5k`, `1M`, each with or without `/s`.
+pub(super) fn per_second(least: u64, most: u64) -> impl Parser<u64> {
+    let (least, most) = (least as f64, most as f64);
+    value(ValueKind::Frequency { least, most }, |value| match value {
+        Value::Frequency(rate) if rate.fract() == 0.0 => Some(rate as u64),
+        _ => None,
+    })
+}
+
+/// A count of things, from `least` to `most`.
+pub(super) fn count(least: u64, most: u64) -> impl Parser<Count> {
+    move |text: &str| {
+        let count: Count = text.parse()?;
+        if (least..=most).contains(&count.0) {
+            return Ok(count);
+        }
+        let (least, most) = (least as f64, most as f64);
+        let range = ValueKind::Frequency { least, most }.range();
+        Err(format!("it must be {}", range.unwrap_or_default()))
+    }
+}
+
+/// A percentage for which that holds, as these words say.
+pub(super) fn percent(holds: fn(f64) -> bool, range: &'static str) -> impl Parser<Percent> {
+    move |text: &str| {
+        let percent: Percent = text
+            .parse()
+            .map_err(|error: UnitError| error.why().to_owned())?;
+        holds(percent.0)
+            .then_some(percent)
+            .ok_or_else(|| format!("it must be {range}"))
+    }
+}
+
+/// What a difference must reach to count.
+pub(super) fn margin() -> impl Parser<Percent> {
+    percent(|p| p > 0.0 && p < 100.0, "above 0% and below 100%")
+}
+
 /// A rate above 0 with its unit: a bare number would be taken as bit/s, and gate nothing.
 pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
     let rate: BitRate = text.parse()?;
@@ -42,19 +134,22 @@ pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
         bail!("a rate needs its unit: {text}mbit?");
     }
     if rate.0 == 0 {
-        bail!("a rate is above 0, such as 90mbit");
+        bail!("it must be above 0, such as 90mbit");
     }
     Ok(rate)
 }
 
-/// Time of a run of `check`.
-pub(super) fn check_time(text: &str) -> anyhow::Result<Span> {
-    let time: Span = text.parse()?;
-    if !(0.5..=60.0).contains(&time.as_secs_f64()) {
-        bail!("it must be 500ms to 60s");
-    }
-    Ok(time)
+/// A name that an interface can have.
+pub(super) fn device(name: &str) -> Result<String, String> {
+    let fits = (1..=MAX_DEVICE_NAME).contains(&name.len())
+        && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
+    fits.then(|| name.to_owned()).ok_or_else(|| {
+        format!("an interface's name has 1 to {MAX_DEVICE_NAME} bytes, no blanks and no slashes")
+    })
 }
+
+/// IFNAMSIZ is 16 with the terminating zero, linux/if.h.
+const MAX_DEVICE_NAME: usize = 15;
 
 /// An emulated path, with something said of it.
 pub(super) fn lab(text: &str) -> anyhow::Result<PathSpec> {
@@ -64,32 +159,14 @@ pub(super) fn lab(text: &str) -> anyhow::Result<PathSpec> {
     Ok(text.parse()?)
 }
 
-/// Requests per second: `1000`, `2.5k`, `1M`, each with or without `/s`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct RequestRate(pub(crate) f64);
-
-impl FromStr for RequestRate {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        // The range is said by what it is a rate of.
-        let (least, most) = (f64::MIN, f64::MAX);
-        match (ValueKind::Frequency { least, most }).read(text) {
-            Ok(Value::Frequency(rate)) => Ok(Self(rate)),
-            Ok(_) => bail!("requests per second are a number"),
-            Err(why) => bail!(why),
-        }
-    }
-}
-
 /// A count of things: `20000`, `20k`, `1.5M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
 impl FromStr for Count {
-    type Err = anyhow::Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (digits, scale) = match text.char_indices().last() {
             Some((at, 'k' | 'K')) => (&text[..at], 1_000_u64),
             Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
@@ -105,16 +182,14 @@ impl FromStr for Count {
         };
         let dot_is_right = digits.contains('.') != part.is_empty() && part.len() <= decimals;
         if whole.is_empty() || !is_number(whole) || !is_number(part) || !dot_is_right {
-            bail!("a count is written as 20000, 20k or 1.5M");
+            return Err("it must be a whole number such as 20000, 20k or 1.5M".to_owned());
         }
         let part = format!("{part:0<decimals$}");
         let count = whole.parse::<u64>().ok().and_then(|whole| {
             let part = part.parse::<u64>().unwrap_or(0);
             whole.checked_mul(scale)?.checked_add(part)
         });
-        count
-            .map(Self)
-            .ok_or_else(|| anyhow!("the count is too large"))
+        count.map(Self).ok_or_else(|| "it is too large".to_owned())
     }
 }
 
@@ -162,21 +237,15 @@ mod tests {
     }
 
     #[test]
-    fn request_rates_are_written_as_people_write_them() {
-        for (text, rate) in [
-            ("1000", 1000.0),
-            ("2.5k", 2500.0),
-            ("1M/s", 1e6),
-            ("0.5/s", 0.5),
-        ] {
-            assert_eq!(
-                text.parse::<RequestRate>().unwrap(),
-                RequestRate(rate),
-                "{text}"
-            );
+    fn rates_per_second_are_written_as_people_write_them() {
+        let read = per_second(1, 10_000_000);
+        for (text, rate) in [("1000", 1000), ("2.5k", 2500), ("1M/s", 1_000_000)] {
+            assert_eq!(read(text), Ok(rate), "{text}");
         }
-        for text in ["", "k", "/s", "inf", "nan", "10mbit", "1kk"] {
-            assert!(text.parse::<RequestRate>().is_err(), "{text}");
+        for text in [
+            "", "k", "/s", "inf", "nan", "10mbit", "1kk", "0", "0.5", "11M",
+        ] {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 }

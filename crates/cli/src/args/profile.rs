@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use linerate_core::profile::{MAX_HZ, MIN_HZ};
 use linerate_core::units::EndpointName;
 
 use super::options::{OfProfile, TestOptions};
+use super::parsers;
 use super::shared::{DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
@@ -38,7 +40,7 @@ pub(crate) enum By {
 #[command(next_help_heading = "Profile")]
 pub(crate) struct ProfileOptions {
     /// Samples/s of each CPU, over all ends on it, 10 to 9999 (default 499)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u32>(MIN_HZ.into(), MAX_HZ.into()))]
     pub(crate) hz: Option<u32>,
     /// layer, or function: its functions too (default layer)
     #[arg(long, value_enum, hide_possible_values = true)]

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use linerate_core::compare::MAX_PAIRS;
 use linerate_core::units::{BitRate, Percent, Sizes, Span};
-use linerate_qos::cost::{TESTS, Test};
+use linerate_qos::cost::{LINKS, TESTS, Test};
 
+use super::parsers;
 use super::shared::{DocumentOptions, family};
 
 #[derive(Debug, Args)]
@@ -26,7 +28,8 @@ pub(crate) struct QosCostArgs {
         long,
         value_name = "RATES",
         value_delimiter = ',',
-        default_value = "100mbit,1gbit"
+        default_value = "100mbit,1gbit",
+        value_parser = parsers::rate(*LINKS.start(), *LINKS.end())
     )]
     pub(crate) link: Vec<BitRate>,
     /// Messages of the test `sizes` (default 32,64,128,256,512,1024,2920)
@@ -39,13 +42,13 @@ pub(crate) struct QosCostArgs {
     #[arg(short = '6')]
     pub(crate) ipv6: bool,
     /// Measured time of each run, 10ms to 24h (default 2s)
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = parsers::time(10, parsers::DAY))]
     pub(crate) time: Option<Span>,
     /// Blocks of three runs for each transfer, 1 to 30 (default 8)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u32>(1, MAX_PAIRS.into()))]
     pub(crate) pairs: Option<u32>,
     /// Differences below P% are none: what EQUIVALENT means
-    #[arg(long, value_name = "P%", default_value = "5%")]
+    #[arg(long, value_name = "P%", default_value = "5%", value_parser = parsers::margin())]
     pub(crate) margin: Percent,
     /// Fewer transfers and short runs, in less than two minutes; intervals, and no verdicts
     #[arg(long)]

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::Args;
+use linerate_core::capacity::MAX_HELD;
+use linerate_core::plan::MAX_STREAMS;
 use linerate_core::units::{BitRate, ByteCount, Family, Span};
 
 use super::parsers::{self, Count};
@@ -84,24 +87,34 @@ pub(crate) struct LimitOptions {
     #[arg(long)]
     pub(crate) no_profile: bool,
     /// Clients at once, 1 to 10000 (default 64)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u32>(1, 10_000))]
     pub(crate) max_clients: Option<u32>,
     /// Flows of a test over both directions, 1 to 256 (default 256)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u32>(1, MAX_FLOWS.into()))]
     pub(crate) max_streams: Option<u32>,
     /// Length of a test with its warm-up, 10ms to 24h (default 1h)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parsers::time(10, parsers::DAY))]
     pub(crate) max_duration: Option<Span>,
     /// Rate of a test over all its flows (default: no limit)
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) max_rate: Option<BitRate>,
     /// Memory of all tests together, 16MiB or more (default: a quarter of the host's)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) max_memory: Option<ByteCount>,
     /// TCP connections and UDP sockets that `capacity` may hold, 0 to 10M (default 100k)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::count(0, MAX_HELD))]
     pub(crate) max_connections: Option<Count>,
 }
+
+/// A few flows at least.
+fn memory(text: &str) -> anyhow::Result<ByteCount> {
+    let size: ByteCount = text.parse()?;
+    ensure!(size.0 >= 16 << 20, "it must be 16MiB or more");
+    Ok(size)
+}
+
+/// Of a test over both directions.
+pub(crate) const MAX_FLOWS: u32 = 2 * MAX_STREAMS;
 
 /// Clients of other tools, on ports of their own.
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
+use linerate_core::plan::MAX_REPEATS;
 use linerate_core::units::{EndpointName, Family, Percent, Span};
 
 use super::parsers;
@@ -39,7 +40,8 @@ pub(crate) struct BaselineOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Exit with 1 if a headline figure is worse by more than P%
-    #[arg(long, value_name = "P%", requires = "baseline")]
+    #[arg(long, value_name = "P%", requires = "baseline",
+          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below 100%"))]
     pub(crate) fail_on_worse: Option<Percent>,
 }
 
@@ -48,10 +50,11 @@ pub(crate) struct BaselineOptions {
 #[command(next_help_heading = "Extent")]
 pub(crate) struct RepeatOptions {
     /// Run each test N times, 1 to 100 (default 1)
-    #[arg(long, value_name = "N", conflicts_with = "precision")]
+    #[arg(long, value_name = "N", conflicts_with = "precision", value_parser = parsers::number::<u32>(1, u64::from(MAX_REPEATS)))]
     pub(crate) repeat: Option<u32>,
     /// Repeat, max 100 times, until the median is known to P%
-    #[arg(long, value_name = "P%")]
+    #[arg(long, value_name = "P%",
+          value_parser = parsers::percent(|p| p > 0.0 && p <= 100.0, "above 0% and up to 100%"))]
     pub(crate) precision: Option<Percent>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
@@ -94,14 +97,15 @@ pub(crate) struct PathOptions {
         alias = "bind-dev",
         value_name = "NAME",
         requires = "host",
-        conflicts_with = "lab"
+        conflicts_with = "lab",
+        value_parser = parsers::device
     )]
     pub(crate) device: Option<String>,
     /// File with the endpoint's key: 64 hexadecimal digits
     #[arg(long, value_name = "FILE", requires = "host", conflicts_with = "lab")]
     pub(crate) key_file: Option<PathBuf>,
     /// Longest wait for the endpoint to answer, 10ms to 10min (default 5s)
-    #[arg(long, value_name = "TIME", requires = "host", conflicts_with = "lab")]
+    #[arg(long, value_name = "TIME", requires = "host", conflicts_with = "lab", value_parser = parsers::time(10, 10 * parsers::MINUTE))]
     pub(crate) connect_timeout: Option<Span>,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct ProbeOptions {
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
     /// Longest wait for an answer, 1ms to 1min (default 1.4s)
-    #[arg(long, short = 'w', value_name = "TIME")]
+    #[arg(long, short = 'w', value_name = "TIME", value_parser = parsers::time(1, parsers::MINUTE))]
     pub(crate) timeout: Option<Span>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
@@ -125,11 +125,11 @@ pub(crate) struct RoundOptions {
     #[arg(long, conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) watch: bool,
     /// So many rounds, 1 to 2^40, then the report; with --watch it is shown meanwhile
-    #[arg(long, short = 'c', alias = "report-cycles", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
+    #[arg(long, short = 'c', alias = "report-cycles", value_name = "N", value_parser = parsers::number::<u64>(1, 1 << 40),
           conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) count: Option<u64>,
     /// From one round to the next, 100ms to 1h (default 1s)
-    #[arg(long, short, value_name = "TIME")]
+    #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) interval: Option<Span>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct WayOptions {
     #[arg(long, short = 's', value_name = "ADDRESS", conflicts_with = "lab")]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
-    #[arg(long, alias = "interface", value_name = "NAME", conflicts_with = "lab")]
+    #[arg(long, alias = "interface", value_name = "NAME", conflicts_with = "lab", value_parser = parsers::device)]
     pub(crate) device: Option<String>,
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::ceilings::Cause;
 use linerate_core::truth::{CAUSES, ScenarioFamily, families, family};
+use linerate_core::units::listed;
 
 #[derive(Debug, Args)]
 pub(crate) struct TruthArgs {
@@ -59,11 +60,11 @@ pub(crate) struct Named(pub(crate) Vec<&'static ScenarioFamily>);
 fn named(text: &str) -> Result<Named, String> {
     let names = || families().map(|family| family.name).collect::<Vec<_>>();
     let found = family(text).map(Named);
-    found.ok_or_else(|| format!("it is wild, all, or one of {}", names().join(", ")))
+    found.ok_or_else(|| format!("it must be wild, all, {}", listed(&names(), "or")))
 }
 
 fn cause(text: &str) -> Result<Cause, String> {
-    let names = || CAUSES.map(Cause::name).join(", ");
+    let names = || listed(&CAUSES.map(Cause::name), "or");
     let found = CAUSES.into_iter().find(|cause| cause.name() == text);
-    found.ok_or_else(|| format!("it is one of {}", names()))
+    found.ok_or_else(|| format!("it must be {}", names()))
 }

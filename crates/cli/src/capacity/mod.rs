@@ -8,12 +8,12 @@ use linerate_core::capacity::{CapacityDocument, PoolResult};
 use linerate_engine::{CapacityOptions, CapacityOutcome, Client, run_capacity_worker};
 
 use crate::args::CapacityArgs;
-use crate::commands::{conclude, place};
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, conclude};
 use crate::plan;
 use crate::progress::Progress;
 use crate::run::{failure, signals};
+use crate::site::place;
 use live::Live;
 
 /// Opens, holds, loads and closes what was asked for, and prints what came of it.

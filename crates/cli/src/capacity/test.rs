@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use linerate_core::capacity::{CapacityTest, Load, LoadPace, MAX_HELD};
 use linerate_core::units::{ByteCount, Span};
 
-use crate::args::{CapacityArgs, LoadOptions, PopulationOptions, RequestRate};
+use crate::args::{CapacityArgs, LoadOptions, PopulationOptions};
 
 /// TCP connections, if nothing else was asked for.
 const DEFAULT_CONNECTIONS: u64 = 1000;
@@ -39,18 +39,12 @@ pub(crate) fn test(args: &CapacityArgs, fresh_seed: u64) -> anyhow::Result<Capac
     let test = CapacityTest {
         connections,
         udp_sockets,
-        rate_per_s: population
-            .rate
-            .map(|rate| whole("--rate", rate))
-            .transpose()?,
+        rate_per_s: population.rate,
         hold: population.hold.unwrap_or(Span(default_hold)),
         heartbeat: population
             .heartbeat
             .unwrap_or_else(|| heartbeat(connections.saturating_add(udp_sockets))),
-        churn_per_s: match population.churn {
-            Some(churn) => whole("--churn", churn)?,
-            None => 0,
-        },
+        churn_per_s: population.churn.unwrap_or(0),
         load: load(&args.load, connections, find_limit)?,
         latency: connections > 0 && !find_limit,
         find_limit,
@@ -103,7 +97,7 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
         .active
         .map_or_else(|| (connections / 10).clamp(1, MAX_ACTIVE), |count| count.0);
     let pace = match options.requests {
-        Some(rate) => LoadPace::PerSecond(whole("--requests", rate)?),
+        Some(rate) => LoadPace::PerSecond(rate),
         None => LoadPace::Closed,
     };
     Ok(Some(Load {
@@ -114,17 +108,6 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
         response_bytes: options.response.unwrap_or(DEFAULT_MESSAGE),
     }))
 }
-
-fn whole(option: &str, rate: RequestRate) -> anyhow::Result<u64> {
-    let RequestRate(rate) = rate;
-    ensure!(
-        rate >= 0.0 && rate.fract() == 0.0 && rate <= MAX_RATE,
-        "{option} is {rate}/s: it must be a whole number up to {MAX_RATE}"
-    );
-    Ok(rate as u64)
-}
-
-const MAX_RATE: f64 = linerate_core::capacity::MAX_PER_S as f64;
 
 fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
     let other = |first: &IpAddr| sources.iter().find(|a| a.is_ipv4() != first.is_ipv4());
@@ -197,17 +180,14 @@ mod tests {
     #[test]
     fn what_contradicts_itself_or_is_out_of_range_is_refused() {
         for (line, words) in [
-            ("-c 0", "--connections and --udp-sockets together is 0"),
-            (
-                "-c 11M",
-                "connections is 11000000: it must be 0 to 10000000",
-            ),
+            ("-c 0", "--connections and --udp-sockets together 0"),
+            ("-c 11M", "it must be 0 to 10M"),
             ("-c many", "20000, 20k or 1.5M"),
-            ("--rate 0", "rate is 0: it must be 1"),
-            ("--rate 0.5", "--rate is 0.5/s: it must be a whole number"),
+            ("--rate 0", "it must be 1 to 10M"),
+            ("--rate 0.5", "it must be 1 to 10M"),
             ("--rate -1", "unexpected argument"),
-            ("--hold 25h", "hold is 25 h: it must be 0 s to 24 h"),
-            ("--heartbeat 10ms", "heartbeat is 10 ms"),
+            ("--hold 25h", "it must be 0 to 24h"),
+            ("--heartbeat 10ms", "it must be 100ms to 24h"),
             (
                 "-u 5 --churn 3",
                 "--churn cannot be used without TCP connections",
@@ -220,8 +200,8 @@ mod tests {
                 "--load 0 --requests 3",
                 "--requests cannot be used with --load 0",
             ),
-            ("--active 1001", "--active is 1001: it must be 1 to 1000"),
-            ("--request 2MiB", "--request is 2097152"),
+            ("--active 1001", "--active 1001: it must be 1 to 1000"),
+            ("--request 2MiB", "it must be 8 to 1MiB"),
             ("--find-limit --churn 5", "cannot be used with"),
             ("--find-limit --load 5s", "cannot be used with"),
             ("--find-limit -c 5 -u 5", "searches for one number"),

@@ -29,7 +29,7 @@ pub(super) enum Misuse {
 }
 
 /// The options, with iperf3's defaults.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) host: String,
     pub(super) port: u16,
@@ -84,49 +84,11 @@ pub(super) struct Options {
 impl Options {
     fn new() -> Self {
         Self {
-            host: String::new(),
             port: 5201,
-            bind: None,
-            device: None,
-            family: None,
-            connect_timeout_ms: None,
-            udp: false,
-            direction: Direction::Up,
             streams: 1,
-            time_s: None,
-            bytes: 0,
-            blocks: 0,
-            omit_s: 0,
             interval_s: 1.0,
-            length: None,
-            rate: None,
-            pacing: 0,
-            window: 0,
-            mss: 0,
-            nodelay: false,
-            congestion: None,
-            tos: 0,
-            zerocopy: false,
-            discard: false,
-            offload: false,
-            server_output: false,
             format: 'a',
-            verbose: false,
-            json: false,
-            json_stream: false,
-            full_stream: false,
-            title: None,
-            extra_data: None,
-            logfile: None,
-            pidfile: None,
-            daemon: false,
-            one_off: false,
-            rate_limit: 0,
-            max_duration: 0,
-            users: None,
-            private_key: None,
-            pkcs1: false,
-            no_verdict: false,
+            ..Self::default()
         }
     }
 
@@ -301,6 +263,20 @@ const OPTIONS: &[Entry] = {
         ("debug", Some('d'), Perhaps, Nobody(OWN)),
     ]
 };
+
+/// What to do instead of an option of iperf3's, such as `-F` or `--file`, that linerate's own
+/// commands have not.
+pub(crate) fn instead(option: &str) -> Option<&'static str> {
+    let is_it = |entry: &&Entry| match option.strip_prefix("--") {
+        Some(name) => entry.0 == name,
+        None => option.chars().nth(1) == entry.1 && option.len() == 2,
+    };
+    match OPTIONS.iter().find(is_it)?.3 {
+        Of::Nobody(OWN) => None,
+        Of::Nobody(words) => Some(words),
+        Of::Both | Of::Client | Of::Server => Some("`linerate iperf3` takes iperf3's options"),
+    }
+}
 
 /// Longest test, seconds.
 const MAX_TIME: i64 = 86_400;

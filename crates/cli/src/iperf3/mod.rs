@@ -4,7 +4,7 @@
 //! The client speaks iperf3's protocol with whatever answers, a real iperf3 or `linerate serve`; the
 //! server is linerate's endpoint, for one client at a time.
 
-mod args;
+pub(crate) mod args;
 mod client;
 mod course;
 mod json;

@@ -1,8 +1,16 @@
 //! What options of iperf3, netperf, mtr and traceroute are here.
 
+use crate::iperf3::args as iperf3;
+
 /// What to type instead of an option of another tool, at a command of linerate.
 pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
     let table = match command {
+        "rr" | "crr" if matches!(option, "-n" | "--num") => {
+            return Some("a number of transactions is --count");
+        }
+        "check" if matches!(option, "-R" | "--reverse" | "--bidir" | "--direction") => {
+            return Some("it measures both directions");
+        }
         "trace" => TRACE,
         "serve" => SERVE,
         "" | "run" | "explain" | "analyze" => &[],
@@ -11,6 +19,11 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
     };
     let (_, hint) = table.iter().find(|(names, _)| names.contains(&option))?;
     Some(hint)
+}
+
+/// What to do instead of an option of iperf3's that no command of linerate's has.
+pub(super) fn of_iperf3(command: &str, option: &str) -> Option<&'static str> {
+    iperf3::instead(option).filter(|_| is_traffic(command))
 }
 
 /// Whether a command sends to an endpoint.
@@ -41,16 +54,15 @@ const TRAFFIC: Hints = &[
         "the code point is --dscp, a quarter of the TOS byte",
     ),
     (&["-B"], "the local address is --source"),
-    (&["--cport"], "the kernel chooses the port of each flow"),
     (&["--verbose", "-V"], "the evidence is --details, or -v"),
     (&["--logfile"], "the document goes to a file by --output"),
     (
-        &["--affinity", "-A"],
-        "the CPU of a process is set by taskset",
-    ),
-    (
         &["-f", "--format"],
         "a page chooses its units; --json has bits per second",
+    ),
+    (
+        &["--get-server-output"],
+        "a record has both ends: --details, or --json",
     ),
 ];
 
@@ -61,6 +73,7 @@ const SERVE: Hints = &[
         "it stays in the foreground, as systemd expects it; or put & behind it",
     ),
     (&["-B"], "the local address is --bind"),
+    (&["-I", "--pidfile"], "systemd or a shell knows its number"),
     (&["-J", "--json"], "events as JSON are --json-stream"),
     (&["--udp", "-u"], "it answers TCP and UDP"),
 ];

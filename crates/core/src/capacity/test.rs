@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use thiserror::Error;
 
 use super::request::CapacityRequest;
@@ -24,6 +25,7 @@ pub const MAX_PER_S: u64 = 10_000_000;
 pub const MAX_SOURCES: usize = 256;
 
 /// A whole run of `capacity`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityTest {
     /// TCP connections to open and hold; 0 for none.
@@ -31,7 +33,6 @@ pub struct CapacityTest {
     /// UDP sockets to open and hold; 0 for none.
     pub udp_sockets: u64,
     /// Connections (and sockets) opened each second; absent: as fast as both ends can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u64>,
     /// How long all of them are held, s.
     pub hold: Span,
@@ -41,7 +42,6 @@ pub struct CapacityTest {
     #[serde(default)]
     pub churn_per_s: u64,
     /// Requests and responses over a random part of the connections, after the hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// Measure an active connection's latency beside the idle ones.
     pub latency: bool,
@@ -83,7 +83,7 @@ pub enum LoadPace {
 
 /// A test outside the limits of this version; the message names the field, its value and its range.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("{field} is {value}: it must be {allowed}")]
+#[error("{field} {value}: it must be {allowed}")]
 pub struct CapacityError {
     field: &'static str,
     value: String,
@@ -221,7 +221,7 @@ mod tests {
             ..test()
         };
         let words = rate.check().unwrap_err().to_string();
-        assert_eq!(words, "--rate is 0: it must be 1 to 10000000");
+        assert_eq!(words, "--rate 0: it must be 1 to 10000000");
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod remedy;
 mod signals;
 mod small_segments;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 mod thresholds;
 mod verdict;

@@ -45,7 +45,7 @@ pub enum Fault {
 
 /// A word that names no fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{word}` is no fault: {hint}")]
+#[error("`{word}`: there is no such fault; {hint}")]
 pub struct FaultError {
     word: String,
     hint: String,

@@ -29,7 +29,7 @@ pub struct Metric(String);
 
 /// A path that leads to no figure.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{path}` is no figure of a record: {hint}")]
+#[error("`{path}`: there is no such figure in a record; {hint}")]
 pub struct MetricError {
     path: String,
     hint: String,

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::ceilings::tests::scene;
 use crate::record::{
     Cause, EndReport, Environment, HostFacts, TcpEvidence, TcpReceiver, TcpSender,
 };
 
 const SECONDS: f64 = 10.0;
-const MSS: u64 = 1448;
 
 fn environment() -> Environment {
     let sysctls = [
@@ -38,30 +38,8 @@ fn end(blocked: f64) -> EndReport {
 /// A server's flow over 20 ms whose windows all have room.
 fn sender(throughput_bps: f64, change: impl FnOnce(&mut TcpSender, &mut EndReport)) -> Connection {
     let mut tcp = TcpSender {
-        congestion: Some("cubic".into()),
-        mss_bytes: MSS as u32,
-        advmss_bytes: MSS as u32,
-        pmtu_bytes: 1500,
-        rtt_min_us: Some(20_000),
-        rtt_mean_us: 20_300,
-        rtt_var_us: 300,
-        data_segments_out: Some((throughput_bps * SECONDS / 8.0 / MSS as f64) as u64),
-        samples: Some(100),
-        send_window_bytes: Some(6_700_000),
-        cwnd_bytes: 927 * MSS,
-        unacked_bytes: (throughput_bps * 0.0203 / 8.0) as u64,
-        notsent_bytes: Some(300_000),
-        busy_us: Some((SECONDS * 1e6) as u64),
-        rwnd_limited_us: Some(0),
-        sndbuf_limited_us: Some(0),
-        delivery_rate_bps: Some(throughput_bps as u64),
-        delivery_rate_max_bps: Some((throughput_bps * 1.02) as u64),
-        app_limited_share: Some(0.0),
-        pacing_rate_bps: Some((throughput_bps * 1.2) as u64),
-        send_buffer_bytes: 4_000_000,
         send_queue_memory_bytes: Some(3_900_000),
-        options: ["timestamps", "sack", "wscale"].map(String::from).to_vec(),
-        ..TcpSender::default()
+        ..scene::sender(throughput_bps, SECONDS)
     };
     let mut end = end(0.97);
     change(&mut tcp, &mut end);

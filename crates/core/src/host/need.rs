@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use crate::units::{BitRate, Span};
+use crate::units::{BitRate, Span, listed};
 
 /// What is needed of a host.
 #[skip_serializing_none]
@@ -61,6 +61,14 @@ impl NeededPath {
     /// Bytes that fill it: rate × round-trip time.
     pub fn product_bytes(&self) -> f64 {
         self.rate_bps * self.rtt_us / 8e6
+    }
+}
+
+impl fmt::Display for NeededPath {
+    /// `10 Gbit/s over 80 ms`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = BitRate(self.rate_bps as u64);
+        write!(f, "{rate} over {} ms", self.rtt_us.round() / 1e3)
     }
 }
 
@@ -121,6 +129,6 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.name() == text);
-        known.ok_or_else(|| format!("the profiles are {}", Self::ALL.map(Self::name).join(", ")))
+        known.ok_or_else(|| format!("it must be {}", listed(&Self::ALL.map(Self::name), "or")))
     }
 }

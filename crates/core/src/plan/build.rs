@@ -7,7 +7,7 @@ use super::{
     Closer, Direction, ExchangeTest, Extent, PlanError, Protocol, SocketOptions, StreamTest, Test,
     Traffic, Workload,
 };
-use crate::units::{Span, listed};
+use crate::units::{Span, listed, quoted};
 use crate::value::Value;
 
 /// Options of a test as they are given, each at most once: by a setter of its own, or by its key
@@ -105,13 +105,10 @@ impl Draft {
                 }
             });
         };
-        let value = option.kind.read(text).map_err(|why| {
-            let what = match text.chars().take(60).collect::<String>() {
-                text if text.is_empty() => "needs a value".to_owned(),
-                text => format!("cannot be {text}"),
-            };
-            PlanError::new(option.key, format!("{what}: {why}"))
-        })?;
+        let value = option
+            .kind
+            .read(text)
+            .map_err(|why| PlanError::new(option.key, format!("{}: {why}", quoted(text))))?;
         self.given.push(Given {
             option,
             value,
@@ -201,8 +198,8 @@ impl Draft {
         let workload = self.workload.word();
         let have = if of.len() == 1 { "has" } else { "have" };
         let of = listed(&of, "and");
-        let what = format!("is no option of {workload}: {of} {have} it");
-        PlanError::new(name, what)
+        let message = format!("{workload} has no option `{name}`; {of} {have} it");
+        PlanError { key: name, message }
     }
 
     fn check_alone(&self, given: &Given, before: &[Given]) -> Result<(), PlanError> {

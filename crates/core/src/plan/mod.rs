@@ -49,10 +49,11 @@ pub enum Protocol {
 }
 
 /// Which way the payload goes, seen from the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Client to endpoint.
+    #[default]
     Up,
     /// Endpoint to client.
     Down,
@@ -347,9 +348,14 @@ impl PlanError {
     /// The message with the options as the command line has them: `--mss`, or as it was typed
     /// ([`Draft::set_as`]).
     pub fn on_command_line(&self) -> String {
+        self.named(|key| format!("--{key}"))
+    }
+
+    /// The message with the options by the names that they are given here, each from its key.
+    pub fn named(&self, name: impl Fn(&str) -> String) -> String {
         let parts = self.message.split('`').enumerate();
         let parts = parts.map(|(at, part)| match part {
-            key if at % 2 == 1 && !key.starts_with('-') => format!("--{key}"),
+            key if at % 2 == 1 && !key.starts_with('-') => name(key),
             part => part.to_owned(),
         });
         parts.collect()
@@ -360,7 +366,7 @@ fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<(), Pl
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    forbidden(key, format!("is {value}: it must be {least} to {most}"))
+    forbidden(key, format!("{value}: it must be {least} to {most}"))
 }
 
 fn forbidden(key: &'static str, what: impl fmt::Display) -> Result<(), PlanError> {
@@ -514,7 +520,7 @@ impl Test {
         let largest = exchange.request_bytes.max(exchange.response_bytes);
         let in_flight = u64::from(exchange.depth) * largest;
         if in_flight > MAX_MESSAGE {
-            let what = format!("times the size is {in_flight}: it must be up to {MAX_MESSAGE}");
+            let what = format!("times the size is {in_flight} bytes: it must be up to 64MiB");
             return forbidden("depth", what);
         }
         Ok(())

@@ -175,8 +175,7 @@ impl TestOption {
         if self.kind.admits(value) {
             return Ok(());
         }
-        let range = self.kind.range().unwrap_or_else(|| self.kind.to_string());
-        let what = format!("is {value}: it must be {range}");
+        let what = format!("{}: it must be {}", self.kind.written(value), self.kind);
         Err(PlanError::new(self.key, what))
     }
 

@@ -47,7 +47,7 @@ impl ProfileRequest {
             return Ok(());
         }
         Err(format!(
-            "a profile at {} samples a second: it must be {MIN_HZ} to {MAX_HZ}",
+            "a profile at {} samples a second: they must be {MIN_HZ} to {MAX_HZ}",
             self.hz
         ))
     }

@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::{Cause, Check, Record, Sweep};
 use crate::plan::{Direction, Test, Traffic};
@@ -27,6 +28,7 @@ pub struct Baseline {
 }
 
 /// A figure then and now.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Its path in the document; of several sizes with the size, bytes, after an `@`.
@@ -38,10 +40,8 @@ pub struct Change {
     /// The change, percent of the earlier one.
     pub change_percent: f64,
     /// The interval of the earlier median, of 6 runs or more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_interval: Option<[f64; 2]>,
     /// The interval of this median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_interval: Option<[f64; 2]>,
     /// Whether it is what the test is run for.
     pub headline: bool,

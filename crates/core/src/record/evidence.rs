@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::qos::QosEvidence;
 
@@ -39,69 +40,52 @@ pub struct CpuQuota {
 }
 
 /// What one end spent on a run, over the measured time.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EndReport {
     /// CPU time of the test's own threads.
     pub cpu_seconds: CpuSeconds,
     /// Soft interrupts of the whole host, seconds of CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub softirq_seconds: Option<f64>,
     /// Share of all the host's CPUs that was busy, percent (0–100), whoever used it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_cpu_percent: Option<f64>,
     /// Busiest CPU of the host, percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_core_percent: Option<f64>,
     /// CPU of the host that had the most soft interrupts, percent of its time in them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub softirq_core_percent: Option<f64>,
     /// Share of all CPUs taken by the hypervisor, percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_percent: Option<f64>,
     /// CPUs of the host.
     pub cpus: u32,
     /// netperf's service demand: CPU time of the whole host for each KiB of payload, µs/KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_us_per_kib: Option<f64>,
     /// CPU time of the test's threads plus the host's softirq time for each KiB, µs/KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_threads_us_per_kib: Option<f64>,
     /// False where the host-wide figure counts the other end too, or linerate's idle spinners.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_meaningful: Option<bool>,
     /// Time that the data threads slept in a system call to send or receive, µs, the mean over
     /// flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_us: Option<u64>,
     /// Time that the data threads waited for a CPU, µs, the mean over flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_delay_us: Option<u64>,
     /// Time that the application's own rate limit kept the data threads idle, µs, the mean over
     /// flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paced_us: Option<u64>,
     /// Share of the time that the busiest data thread was on a CPU, percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_thread_percent: Option<f64>,
     /// Quota of the data threads' control group; absent where they have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<CpuQuota>,
     /// Packets that the host's receive queues dropped (softnet).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_dropped: Option<u64>,
     /// Times that a receive queue was left with work undone (softnet's time squeeze).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_squeezed: Option<u64>,
     /// Times that the host's CPUs were slowed down for heat: of each core, and of the package that
     /// was most often. Absent where neither processor nor hypervisor counts them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub thermal_throttles: Option<u64>,
     /// Runs of the network's receive soft interrupt (`NET_RX`), over the whole host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_softirqs: Option<u64>,
     /// System calls in which bytes were handed over or taken, of all flows; of UDP the datagrams.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
     /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`, `Ip6`) that changed in the run, by
     /// name.
@@ -109,7 +93,6 @@ pub struct EndReport {
     pub counters: BTreeMap<String, u64>,
     /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`,
     /// `sendmmsg`, `udp_segment`, …
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// What waited in the root queueing discipline of a sender's device, the mean of the readings,
     /// bytes; absent where it has no queue.
@@ -117,7 +100,6 @@ pub struct EndReport {
     pub qdisc_backlog_bytes: Option<u64>,
     /// What the policy of this host did to what it sent by the path's device; absent without
     /// classes and without a policy.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<QosEvidence>,
 }
 
@@ -144,6 +126,7 @@ pub struct GapSummary {
 }
 
 /// What the receiver counted of a UDP flow.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UdpEvidence {
@@ -159,30 +142,24 @@ pub struct UdpEvidence {
     pub reordered: u64,
     /// Dropped by the receiver's socket buffer (`SO_RXQ_OVFL`): not the path's loss. Absent where
     /// the receiver is another tool, which does not tell it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub socket_drops: Option<u64>,
     /// Loss of the path alone, percent of `sent`, where the socket's is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path_loss_percent: Option<f64>,
     /// Interarrival jitter, µs (RFC 3550, 6.4.1).
     pub jitter_us: f64,
     /// Datagrams that were not linerate's or had been altered.
     pub malformed: u64,
     /// Payload bytes that differ from the pattern sent, where it was verified.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupted_bytes: Option<u64>,
     /// Sends that the sender's kernel refused for want of buffers.
     pub send_refused: u64,
     /// Gaps between departures, where the sender paced.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps_us: Option<GapSummary>,
     /// The rate asked of the sender, bits per second of payload.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
     /// Of a packet train: payload bits per second at which it arrived, from its first datagram to
     /// its last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub train_bps: Option<f64>,
 }

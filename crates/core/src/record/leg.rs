@@ -2,6 +2,7 @@
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with_macros::skip_serializing_none;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -13,36 +14,30 @@ use crate::plan::Direction;
 
 /// One direction of a run: what its sender and its receiver have seen of it. Of requests and
 /// responses there is one, of the end that asks.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leg {
     /// `up`: the client sends. `down`: the endpoint sends.
     pub direction: Direction,
     /// Goodput counted by the receiver, payload bits per second; absent for requests and responses.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_bps: Option<f64>,
     /// Payload counted by the receiver, bytes.
     #[serde(default)]
     pub bytes: u64,
     /// How even it was; absent for requests, and where fewer than 16 steps were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepRates>,
     /// What the sending end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<EndReport>,
     /// What the receiving end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<EndReport>,
     /// TCP: sums over the flows, and the worst flow for what cannot be summed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpEvidence>,
     /// UDP: sums over the flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpEvidence>,
     /// What each cause would let through, lowest first.
     #[serde(default)]
     pub ceilings: Vec<Ceiling>,
     /// The bottleneck.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
 }
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 /// What TCP says of a flow over the measured time. In JSON the keys of both ends stand side by side:
 /// the receiver's begin with `receive`, all others are of the sender.
@@ -110,123 +111,95 @@ fn read<T: DeserializeOwned, E: Error>(keys: Keys) -> Result<Option<T>, E> {
 }
 
 /// What the sender's kernel says (`TCP_INFO`).
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpSender {
     /// Congestion control in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Largest payload of a segment that was negotiated, options taken off, bytes.
     pub mss_bytes: u32,
     /// MSS that this end advertised, options taken off, bytes.
     pub advmss_bytes: u32,
     /// Payload over data segments sent, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_segment_bytes: Option<f64>,
     /// Path MTU that the kernel believes in, bytes.
     pub pmtu_bytes: u32,
     /// Smallest round-trip time of the connection, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_min_us: Option<u32>,
     /// Mean of the smoothed round-trip times sampled in the run, µs.
     pub rtt_mean_us: u32,
     /// 95th percentile of the smoothed round-trip times sampled in the run, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_p95_us: Option<u32>,
     /// Mean deviation of the round-trip time at the end, µs.
     pub rtt_var_us: u32,
     /// Segments retransmitted.
     pub retransmitted_segments: u64,
     /// Retransmissions that the peer reported as spurious (DSACK).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dsack_duplicates: Option<u64>,
     /// Payload retransmitted, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted_bytes: Option<u64>,
     /// Times that the congestion window was cut while sampled: sample intervals with new
     /// retransmissions.
     pub loss_events: u64,
     /// How much the windows at which losses came differ: standard deviation over mean of the
     /// slow-start thresholds that they set. Absent where fewer than four were seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_window_variation: Option<f64>,
     /// Readings of the sender in the measured time: what `loss_events` is counted over.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Retransmission timeouts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,
     /// Reordering events seen by the sender.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering_seen: Option<u64>,
     /// Segments delivered with an ECN congestion mark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_ce: Option<u64>,
     /// Segments with payload sent, retransmissions included.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data_segments_out: Option<u64>,
     /// Segments received by the sender: mostly acknowledgements.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub segments_in: Option<u64>,
     /// Largest window that the receiver offered, as the sender saw it, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_bytes: Option<u64>,
     /// Share of the readings in which what was in flight filled the window that the receiver
     /// offered, 0–1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_full_share: Option<f64>,
     /// Median congestion window of the samples, bytes.
     pub cwnd_bytes: u64,
     /// Mean of the congestion window of the samples, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwnd_mean_bytes: Option<u64>,
     /// Slow-start threshold at the end, bytes; absent while none was set.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ssthresh_bytes: Option<u64>,
     /// Median of the bytes in flight.
     pub unacked_bytes: u64,
     /// Median of the bytes written and not yet sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub notsent_bytes: Option<u64>,
     /// Time with data to send or in flight, µs; the two limited times are parts of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_us: Option<u64>,
     /// Time limited by the receiver's window, µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rwnd_limited_us: Option<u64>,
     /// Time limited by the send buffer, µs (0 with cubic on Linux whatever holds).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sndbuf_limited_us: Option<u64>,
     /// Median of the kernel's delivery rate, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_rate_bps: Option<u64>,
     /// Largest delivery rate of the samples that were not application-limited, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_rate_max_bps: Option<u64>,
     /// Share of the samples whose delivery rate was limited by the application, 0–1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub app_limited_share: Option<f64>,
     /// Median pacing rate of the samples, bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing_rate_bps: Option<u64>,
     /// Pacing rate that the socket was limited to, bits per second; absent without a limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pacing_rate_bps: Option<u64>,
     /// Send buffer in force at the end, bytes as `SO_SNDBUF` reads (twice what may be used for
     /// payload and its overhead).
     pub send_buffer_bytes: u64,
     /// Memory that the send queue held, median, bytes as the kernel accounts it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_queue_memory_bytes: Option<u64>,
     /// TCP options in force: `timestamps`, `sack`, `wscale`, `ecn`.
     pub options: Vec<String>,
     /// The send window was fixed by the application: `SO_SNDBUF` or `SO_RCVBUF` was set.
     pub send_buffer_locked: bool,
     /// MPTCP subflows at the end; absent for TCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub subflows: Option<u32>,
     /// The connection asked for MPTCP and fell back to TCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mptcp_fallback: Option<bool>,
     /// MPTCP's figures for each subflow; the keys above are of the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

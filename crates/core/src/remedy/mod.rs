@@ -13,6 +13,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::plan::End;
 use crate::units::BitRate;
@@ -22,13 +23,13 @@ pub use command::{Run, Target, host_set, shell_safe, shell_word};
 pub use option::RunOption;
 
 /// What lifts a limit, or shows where it is.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
     /// What is to be changed, and to what.
     #[serde(flatten)]
     pub change: Change,
     /// At which end; absent where that is not known, or where it is the host of both.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
     /// What else is to be known of it, in words; empty where nothing is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -39,7 +40,6 @@ pub struct Remedy {
     #[schemars(with = "String")]
     pub command: String,
     /// What has to be done before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Box<Remedy>>,
 }
 

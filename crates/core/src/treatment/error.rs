@@ -10,7 +10,7 @@ use crate::plan::PlanError;
 #[non_exhaustive]
 pub enum TreatmentError {
     /// It is not `NAME=VALUE`.
-    #[error("`{text}` is no treatment: {why}")]
+    #[error("`{text}`: {why}")]
     Malformed {
         /// The part of the text.
         text: String,
@@ -34,7 +34,7 @@ pub enum TreatmentError {
         hint: String,
     },
     /// The value is of another kind, or out of range.
-    #[error("`{name}` cannot be `{value}`: it is {wanted}")]
+    #[error("`{name}={value}`: it must be {wanted}")]
     Value {
         /// The treatment, or the kernel setting.
         name: String,

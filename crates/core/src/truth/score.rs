@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::proof::{Proof, Remedied, RemedyScore, Untried};
 use super::reliability::Reliability;
@@ -117,6 +118,7 @@ pub struct FamilyScore {
 }
 
 /// The outcome of a truth test.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
     /// [`TRUTH_SCHEMA`].
@@ -139,7 +141,6 @@ pub struct Score {
     pub failed: u64,
     /// How sure verdicts are against how often they are right; absent where none says how sure it
     /// is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliability: Option<Reliability>,
     /// How often each cause was given each verdict.
     pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
@@ -153,7 +154,6 @@ pub struct Score {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untried_remedies: Vec<Untried>,
     /// What remedies brought, over all of them; absent where they were not asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedies: Option<RemedyScore>,
 }
 

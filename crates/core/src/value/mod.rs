@@ -173,7 +173,12 @@ impl ValueKind {
             Self::Policy => QosPolicy::read(text).map(Value::Policy),
         };
         let value = value.filter(|value| self.admits(value));
-        value.ok_or_else(|| format!("it is {self}"))
+        let whole = match self {
+            // Letters, a dash or a dot, and not a number out of range.
+            Self::Number { .. } if digits(text).is_none() => "a whole number, ",
+            _ => "",
+        };
+        value.ok_or_else(|| format!("it must be {whole}{self}"))
     }
 
     /// Whether a value is of this kind and within its range.
@@ -222,8 +227,11 @@ impl ValueKind {
             Self::Word(words) => Some(listed(words, "or")),
             Self::Time { least_ms, most_ms } => span(short_time(least_ms), short_time(most_ms)),
             Self::Frequency { least, most } => span(short(least), short(most)),
-            Self::Bytes { least: 0..=1, most } => Some(format!("up to {}", short_bytes(most))),
-            Self::Bytes { least, most } => span(short_bytes(least), short_bytes(most) + " bytes"),
+            Self::Bytes { least, most } => {
+                let most = short_bytes(most);
+                let unit = if most.ends_with('B') { "" } else { " bytes" };
+                span(short_bytes(least), most + unit)
+            }
             Self::Rate { least, most } => {
                 let rate = |bps: u64| short(bps as f64).to_lowercase() + "bit";
                 span(rate(least), rate(most))
@@ -255,7 +263,7 @@ fn frequency(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = digits.trim().parse().ok();
     rate.filter(|rate| rate.is_finite())
         .map(|rate| rate * scale)
-        .ok_or_else(|| "a rate per second is written as 1000, 2.5k or 1M".to_owned())
+        .ok_or_else(|| "it must be a number for each second, such as 1000, 2.5k or 1M".to_owned())
 }
 
 fn short(number: f64) -> String {
@@ -266,10 +274,10 @@ fn short(number: f64) -> String {
 }
 
 fn short_number(number: u64) -> String {
-    if number > 1 << 32 && number.is_power_of_two() {
-        format!("2^{}", number.ilog2())
-    } else {
-        number.to_string()
+    match number {
+        u64::MAX => "2^64-1".to_owned(),
+        _ if number > 1 << 32 && number.is_power_of_two() => format!("2^{}", number.ilog2()),
+        _ => number.to_string(),
     }
 }
 
@@ -293,52 +301,25 @@ fn short_time(ms: u64) -> String {
 impl fmt::Display for ValueKind {
     /// Kind and range in words: `88 to 32767 bytes`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with_blank = |unit: &str| match unit {
-            "" => String::new(),
-            unit => format!(" {unit}"),
-        };
         match *self {
             Self::Switch => f.write_str("on or off"),
-            Self::Word(words) => write!(f, "one of {}", words.join(", ")),
-            Self::Time { least_ms, most_ms } => {
-                let (least, most) = (short_time(least_ms), short_time(most_ms));
-                write!(f, "a time such as 29ms, {least} to {most}")
-            }
-            Self::Frequency { least, most } => {
-                write!(
-                    f,
-                    "a number for each second, {} to {}",
-                    short(least),
-                    short(most)
-                )
-            }
-            Self::Bytes { least, most } => {
-                let (least, most) = (short_bytes(least), short_bytes(most));
-                let unit = if most.ends_with('B') { "" } else { " bytes" };
-                write!(f, "{least} to {most}{unit}, written as 1460 or 64KiB")
-            }
-            Self::Rate { least, most } => {
-                let (least, most) = (BitRate(least), BitRate(most));
-                write!(f, "a rate such as 20mbit, {least} to {most}")
-            }
-            Self::Number { least, most, unit } => {
-                write!(f, "a number, {least} to {most}{}", with_blank(unit))
-            }
             Self::Numbers {
                 count,
                 least,
                 most,
                 unit,
-            } => write!(
-                f,
-                "{count} numbers with blanks between them, each {least} to {most}{}",
-                with_blank(unit)
-            ),
+            } => {
+                let each = Self::Number { least, most, unit };
+                write!(f, "{count} numbers with blanks between them, each {each}")
+            }
             Self::Name => f.write_str("a name of 1 to 15 letters, digits, _ and -"),
-            Self::Dscp => f.write_str("a code point, 0 to 63 or a name such as EF, AF41, LE"),
             Self::Address => f.write_str("an IPv4 or IPv6 address of the host"),
             Self::Cpus => write!(f, "CPUs, 0 to {LAST_CPU}, written as 0-3,8; or none"),
             Self::Policy => f.write_str("off, passthrough, or the name of a policy's file"),
+            Self::Frequency { least, most } => {
+                write!(f, "{} to {} a second", short(least), short(most))
+            }
+            _ => f.write_str(&self.range().unwrap_or_default()),
         }
     }
 }

@@ -28,4 +28,4 @@ pub use document::{
     COST_SCHEMA, CostComparison, CostFigure, CostPolicy, CostRow, CostRun, DirectCost, LinkRates,
     PacketCost, QosCost, TREATMENTS, Treatment,
 };
-pub use plan::{Cell, Choice, Plan, PlanFault, TESTS, Test};
+pub use plan::{Cell, Choice, LINKS, Plan, PlanFault, TESTS, Test};

@@ -4,10 +4,10 @@ use linerate_core::host::{
     ChangeOutcome, HostDocument, SettingChange, SettingReport, SettingState,
 };
 use linerate_core::remedy::host_set;
-use linerate_core::units::{BitRate, ByteCount};
+use linerate_core::units::ByteCount;
 
 use super::Style;
-use super::number::{count, plural};
+use super::number::{NBSP, count, plural};
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
 use crate::document::Document;
@@ -52,10 +52,7 @@ fn head(page: &mut Page, document: &HostDocument) {
     let need = &document.need;
     let mut wanted = Vec::new();
     wanted.extend(need.profile.map(|profile| format!("profile {profile}")));
-    wanted.extend(need.path.map(|path| {
-        let rate = BitRate(path.rate_bps as u64);
-        format!("{rate} over {:.3} ms", path.rtt_us / 1e3)
-    }));
+    wanted.extend(need.path.map(|path| path.to_string()));
     wanted.extend(
         need.connections
             .map(|number| format!("{} connections", count(number))),
@@ -71,23 +68,29 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
             .filter(move |setting| setting.state == state)
     };
     let wrong: Vec<&SettingReport> = of(SettingState::Change).collect();
-    for setting in &wrong {
-        page.gap();
-        page.title(&format!("{}: {}", setting.key, setting.means));
-        detail(page, setting);
-    }
     let changes: Vec<(&str, &str)> = wrong
         .iter()
         .filter(|setting| setting.is_to_be_changed())
         .filter_map(|setting| Some((setting.key.as_str(), setting.right.as_deref()?)))
         .collect();
+    page.gap();
+    match wrong.len() as u64 {
+        0 if document.settings.is_empty() => {}
+        0 => page.title("nothing is to be changed"),
+        1 => page.title("1 setting is not right:"),
+        number => page.title(&format!("{number} settings are not right:")),
+    }
     if !changes.is_empty() {
-        page.gap();
         page.command(&host_set(changes));
     }
-    if wrong.is_empty() && !document.settings.is_empty() {
-        page.gap();
-        page.title("nothing is to be changed");
+    for setting in &wrong {
+        if all {
+            page.gap();
+            page.title(&format!("{}: {}", setting.key, setting.means));
+            detail(page, setting);
+        } else {
+            brief(page, setting, wrong.len() <= FEW);
+        }
     }
     kept(page, document);
     page.gap();
@@ -95,6 +98,22 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
         others(page, document)
     } else {
         summary(page, document)
+    }
+}
+
+/// So many have room for their reasons.
+const FEW: usize = 5;
+
+/// The change, and where there is room why.
+fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
+    let now = setting.now.as_deref().unwrap_or("-");
+    let right = setting.right.as_deref().unwrap_or(now);
+    page.plain(&format!("  {}  {now} → {right}", setting.key));
+    if has_room {
+        page.paragraph(Emphasis::None, "", 4, &setting.why);
+    }
+    if let Some(obstacle) = &setting.obstacle {
+        page.paragraph(Emphasis::Warning, "", 4, &format!("but {obstacle}"));
     }
 }
 
@@ -194,11 +213,14 @@ fn summary(page: &mut Page, document: &HostDocument) {
             SettingState::Open if number > 1 => DEPEND,
             _ => word(state),
         };
-        (number > 0).then(|| format!("{number} {words}"))
+        (number > 0).then(|| format!("{number}{NBSP}{words}"))
     });
     let words: Vec<String> = words.collect();
     if !words.is_empty() {
-        page.words(&format!("{}; --all shows them", words.join(", ")));
+        page.words(&format!(
+            "{}; --all shows all, with formulas and sources",
+            words.join(", ")
+        ));
     }
 }
 
@@ -217,6 +239,15 @@ fn word(state: SettingState) -> &'static str {
 
 fn changes(page: &mut Page, document: &HostDocument) {
     page.gap();
+    if document.dry_run {
+        page.title(&match document.changes.len() as u64 {
+            0 => "nothing is to be changed".to_owned(),
+            number => format!(
+                "{} would be set; nothing was changed: --apply does it",
+                plural(number, "setting")
+            ),
+        });
+    }
     for change in &document.changes {
         let outcome = match change.outcome {
             ChangeOutcome::Planned => "would be set",
@@ -236,15 +267,6 @@ fn changes(page: &mut Page, document: &HostDocument) {
         if let Some(why) = &change.why {
             page.paragraph(Emphasis::None, "", 4, why);
         }
-    }
-    if document.dry_run {
-        page.gap();
-        let words = if document.changes.is_empty() {
-            "nothing is to be changed"
-        } else {
-            "nothing was changed: --apply does it"
-        };
-        page.title(words);
     }
 }
 

@@ -29,7 +29,7 @@ fn shown() -> HostDocument {
     document(json!({"settings": [
         setting("net.ipv4.tcp_rmem", "change", json!({
             "now": "4096 131072 6291456", "right": "4096 131072 268435456", "unit": "bytes",
-            "why": "the receive window cannot grow to what fills the path, 10 Gbit/s over 80.000 ms",
+            "why": "the receive window cannot grow to what fills the path, 10 Gbit/s over 80 ms",
             "formula": "last ≥ 2 · rate · rtt ÷ 8",
             "inputs": {"rate_bps": 1e10, "rtt_us": 80_000.0, "needed_bytes": 2e8}})),
         setting("net.ipv4.tcp_max_orphans", "change", json!({

@@ -6,6 +6,6 @@ mod full_host;
 mod predictions;
 mod qos;
 mod remedies;
-mod scene;
+pub(crate) mod scene;
 mod segments;
 mod udp;

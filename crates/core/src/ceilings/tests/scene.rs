@@ -36,38 +36,11 @@ pub(super) struct Scene {
 
 /// A TCP flow over 20 ms whose windows are all open: the writer waits for the network.
 pub(super) fn tcp(throughput_bps: f64) -> Scene {
-    let sent = (throughput_bps * SECONDS / 8.0 / MSS as f64) as u64;
-    let flow = TcpSender {
-        congestion: Some("cubic".into()),
-        mss_bytes: MSS as u32,
-        advmss_bytes: MSS as u32,
-        pmtu_bytes: 1500,
-        rtt_min_us: Some(20_000),
-        rtt_mean_us: 20_300,
-        rtt_var_us: 300,
-        data_segments_out: Some(sent),
-        samples: Some(40),
-        send_window_bytes: Some(6_700_000),
-        cwnd_bytes: 927 * MSS,
-        unacked_bytes: (throughput_bps * 0.0203 / 8.0) as u64,
-        notsent_bytes: Some(300_000),
-        busy_us: Some(4_000_000),
-        rwnd_limited_us: Some(0),
-        sndbuf_limited_us: Some(0),
-        delivery_rate_bps: Some(throughput_bps as u64),
-        delivery_rate_max_bps: Some((throughput_bps * 1.02) as u64),
-        app_limited_share: Some(0.0),
-        pacing_rate_bps: Some((throughput_bps * 1.2) as u64),
-        send_buffer_bytes: 4_000_000,
-        send_queue_memory_bytes: Some(400_000),
-        options: ["timestamps", "sack", "wscale"].map(String::from).to_vec(),
-        ..TcpSender::default()
-    };
     Scene {
         throughput_bps,
         seconds: SECONDS,
         direction: Direction::Up,
-        tcp: vec![flow],
+        tcp: vec![sender(throughput_bps, SECONDS)],
         window: TcpReceiver {
             buffer_bytes: Some(6_291_456),
             unread_bytes: Some(0),
@@ -80,6 +53,36 @@ pub(super) fn tcp(throughput_bps: f64) -> Scene {
         receiver_host: host(),
         variation: 0.3,
         plan: plan(Protocol::Tcp),
+    }
+}
+
+/// What the sender of a flow over 20 ms says whose windows all have room.
+pub(crate) fn sender(throughput_bps: f64, seconds: f64) -> TcpSender {
+    TcpSender {
+        congestion: Some("cubic".into()),
+        mss_bytes: MSS as u32,
+        advmss_bytes: MSS as u32,
+        pmtu_bytes: 1500,
+        rtt_min_us: Some(20_000),
+        rtt_mean_us: 20_300,
+        rtt_var_us: 300,
+        data_segments_out: Some((throughput_bps * seconds / 8.0 / MSS as f64) as u64),
+        samples: Some((seconds * 10.0) as u64),
+        send_window_bytes: Some(6_700_000),
+        cwnd_bytes: 927 * MSS,
+        unacked_bytes: (throughput_bps * 0.0203 / 8.0) as u64,
+        notsent_bytes: Some(300_000),
+        busy_us: Some((seconds * 1e6) as u64),
+        rwnd_limited_us: Some(0),
+        sndbuf_limited_us: Some(0),
+        delivery_rate_bps: Some(throughput_bps as u64),
+        delivery_rate_max_bps: Some((throughput_bps * 1.02) as u64),
+        app_limited_share: Some(0.0),
+        pacing_rate_bps: Some((throughput_bps * 1.2) as u64),
+        send_buffer_bytes: 4_000_000,
+        send_queue_memory_bytes: Some(400_000),
+        options: ["timestamps", "sack", "wscale"].map(String::from).to_vec(),
+        ..TcpSender::default()
     }
 }
 

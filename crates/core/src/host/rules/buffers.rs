@@ -1,7 +1,6 @@
 //! Memory of sockets: what fills the path, and what all of them may take together.
 
 use super::super::advice::{Advice, Question};
-use super::super::need::NeededPath;
 use super::{PATH, at_least, change, fine, numbers, open, unreadable};
 use crate::remedy::{MAX_BUFFER, buffer_for, power_of_two};
 
@@ -31,11 +30,11 @@ fn last_of_three(q: &Question<'_>, low: &str) -> Advice {
         return unreadable();
     };
     if most as f64 >= (2.0 * path.product_bytes()).min(MAX_BUFFER as f64) {
-        return fine(format!("{most} bytes are enough for {}", words(path))).with(inputs);
+        return fine(format!("{most} bytes are enough for {path}")).with(inputs);
     }
     change(
         format!("{least} {first} {needed}"),
-        format!("{low}, {}", words(path)),
+        format!("{low}, {path}"),
     )
     .with(inputs)
 }
@@ -54,7 +53,7 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
     ];
     let low = format!(
         "an application that sets its buffer itself cannot fill {}",
-        words(path)
+        path
     );
     at_least(q, needed, power_of_two(needed), low).with(inputs)
 }
@@ -102,12 +101,4 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         "under memory pressure TCP shrinks the windows of all connections",
     )
     .with(inputs)
-}
-
-fn words(path: &NeededPath) -> String {
-    format!(
-        "{} over {:.3} ms",
-        crate::units::BitRate(path.rate_bps as u64),
-        path.rtt_us / 1e3
-    )
 }
