@@ -58,7 +58,7 @@ pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
             ErrorKind::InvalidSubcommand
             | ErrorKind::MissingSubcommand
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                anyhow!("it begins with stream, rr or crr")
+                anyhow!("it must begin with stream, rr or crr")
             }
             _ => anyhow!(line(&error, &named)),
         })

@@ -196,7 +196,9 @@ fn why(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof if column == 0 => "it is empty".to_owned(),
         Category::Eof => format!("it ends too early, at line {line}, column {column}"),
-        Category::Data => "it has no `schema`".to_owned(),
+        Category::Data => {
+            "it has no `schema`; figures of iperf3 or netperf are for `linerate analyze`".to_owned()
+        }
         Category::Syntax | Category::Io => {
             format!("it is not JSON at line {line}, column {column}")
         }

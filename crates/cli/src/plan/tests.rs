@@ -7,7 +7,7 @@ use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
     StreamTest, Traffic,
 };
-use linerate_core::units::{BitRate, ByteCount, Dscp, Span};
+use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, Span};
 
 use super::*;
 use crate::args::{Cli, Command};

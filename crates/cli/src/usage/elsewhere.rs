@@ -13,6 +13,11 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
         }
         "trace" => TRACE,
         "serve" => SERVE,
+        "" if iperf3::instead(option).is_some() => {
+            return Some(
+                "iperf3's command line is `linerate iperf3`, linerate's own `linerate stream HOST`",
+            );
+        }
         "" | "run" | "explain" | "analyze" => &[],
         command if command.contains(' ') => &[],
         _ => TRAFFIC,

@@ -60,19 +60,22 @@ fn look_again(connection: &Connection) -> Remedy {
 }
 
 /// The port that is known: of two the one that was not chosen by the kernel, most likely.
-fn sight(connection: &Connection) -> Sight {
+fn known_port(connection: &Connection) -> u16 {
     let port = |text: &str| {
         text.parse::<SocketAddr>()
             .map_or(0, |address| address.port())
     };
     let [local, remote] = [port(&connection.local), port(&connection.remote)];
-    Sight::Connection {
-        port: if remote == 0 {
-            local
-        } else {
-            local.min(remote)
-        },
+    if remote == 0 {
+        local
+    } else {
+        local.min(remote)
     }
+}
+
+fn sight(connection: &Connection) -> Sight {
+    let port = known_port(connection);
+    Sight::Connection { port }
 }
 
 fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<'a>> {
@@ -123,11 +126,10 @@ fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
 fn of_program(connection: &Connection, object: RunOption, value: Option<String>) -> Remedy {
     let process = connection.process.as_ref();
     let program = process.and_then(|process| Name::new(&process.name));
-    let local: Option<SocketAddr> = connection.local.parse().ok();
     let change = Change::Program {
         object,
         program,
-        port: local.map_or(0, |address| address.port()),
+        port: known_port(connection),
         value,
     };
     Remedy::new(change, None)

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum HostError {
     /// It is not `KEY=VALUE`.
-    #[error("`{text}`: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1")]
+    #[error("{text}: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1")]
     Malformed {
         /// What was given.
         text: String,
@@ -21,7 +21,7 @@ pub enum HostError {
         hint: String,
     },
     /// The value is of another kind, or out of range.
-    #[error("`{key}={value}`: it must be {wanted}")]
+    #[error("{key}={value}: it must be {wanted}")]
     Value {
         /// The key.
         key: String,

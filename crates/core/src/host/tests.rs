@@ -396,7 +396,7 @@ fn assignments_out_of_range_are_refused_with_the_range() {
     for (word, part) in [
         (
             "net.ipv4.tcp_sack=2",
-            "`net.ipv4.tcp_sack=2`: it must be 0 to 1",
+            "net.ipv4.tcp_sack=2: it must be 0 to 1",
         ),
         (
             "net.ipv4.tcp_rmem=1 2",

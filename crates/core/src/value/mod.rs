@@ -157,17 +157,17 @@ impl ValueKind {
                 let word = words.iter().find(|word| **word == text);
                 word.map(|word| Value::Word(word))
             }
-            Self::Time { .. } => Some(Value::Time(unit(text)?)),
+            Self::Time { .. } => unit(text)?.map(Value::Time),
             Self::Frequency { .. } => Some(Value::Frequency(frequency(text)?)),
-            Self::Bytes { .. } => Some(Value::Number(unit::<ByteCount>(text)?.0)),
-            Self::Rate { .. } => Some(Value::Number(unit::<BitRate>(text)?.0)),
+            Self::Bytes { .. } => unit(text)?.map(|ByteCount(n)| Value::Number(n)),
+            Self::Rate { .. } => unit(text)?.map(|BitRate(n)| Value::Number(n)),
             Self::Number { .. } => digits(text).map(Value::Number),
             Self::Numbers { .. } => {
                 let numbers: Option<_> = text.split_ascii_whitespace().map(digits).collect();
                 numbers.map(Value::Numbers)
             }
             Self::Name => Some(Value::Name(text.to_owned())),
-            Self::Dscp => Some(Value::Dscp(unit(text)?)),
+            Self::Dscp => text.parse().ok().map(Value::Dscp),
             Self::Address => text.parse().ok().map(Value::Address),
             Self::Cpus => cpus(text).map(Value::Cpus),
             Self::Policy => QosPolicy::read(text).map(Value::Policy),
@@ -246,10 +246,13 @@ impl ValueKind {
     }
 }
 
-/// A quantity with its unit.
-fn unit<T: FromStr<Err = UnitError>>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|error: UnitError| error.why().to_owned())
+/// A quantity with its unit; none if it does not even begin with a number.
+fn unit<T: FromStr<Err = UnitError>>(text: &str) -> Result<Option<T>, String> {
+    match text.parse() {
+        Ok(quantity) => Ok(Some(quantity)),
+        Err(_) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Ok(None),
+        Err(error) => Err(error.why().to_owned()),
+    }
 }
 
 /// `1000`, `2.5k`, `1M`, each with or without `/s`.

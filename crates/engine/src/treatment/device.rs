@@ -65,6 +65,14 @@ impl OffloadStep {
         on: bool,
         device: Link,
     ) -> Result<Self, TreatError> {
+        if device.loopback && setting == DeviceSetting::Gro {
+            // drivers/net/loopback.c: what is sent is received by netif_rx, past napi_gro_receive.
+            let why = format!(
+                "{} hands on whole what was sent whole: nothing is joined",
+                device.name
+            );
+            return Err(TreatError::unfit("gro", why));
+        }
         let ethtool = open(&device.name)?;
         let mut features = Vec::new();
         for offload in offloads(setting) {

@@ -311,6 +311,8 @@ fn loopback_has_offloads_and_neither_mtu_nor_routes() {
                 let error = apply(&journals, text, peer).unwrap_err();
                 assert!(error.to_string().contains("this host itself"), "{error}");
             }
+            let error = apply(&journals, "gro=off", peer).unwrap_err();
+            assert!(error.to_string().contains("nothing is joined"), "{error}");
             let error = apply(&journals, "checksum_offload=off", peer).unwrap_err();
             assert!(matches!(error, TreatError::NotTaken { .. }), "{error}");
         })

@@ -1,5 +1,7 @@
 //! A connection of any program, explained: the answer first.
 
+use std::collections::BTreeMap;
+
 use linerate_core::connection::{Connection, ConnectionsDocument, Source, Vantage};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, EndReport, Status};
@@ -16,12 +18,13 @@ const LISTED: usize = 6;
 
 /// The largest connection in full; several together and in a table before it.
 pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
-    let Some(largest) = document.connections.first() else {
+    let ends = telling_ends(&document.connections);
+    let Some(largest) = ends.first() else {
         page.heading("No connection was seen.");
         return;
     };
     if document.connections.len() > 1 {
-        together(page, document);
+        together(page, document, &ends);
         list(page, &document.connections, LISTED);
         page.gap();
     }
@@ -29,14 +32,27 @@ pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     baseline(page, document.baseline.as_ref());
 }
 
+/// Of a connection with both ends on this host the end that tells more, in the document's order.
+fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
+    let places: BTreeMap<_, usize> = (all.iter().zip(0..))
+        .map(|(one, at)| ((one.local.as_str(), one.remote.as_str()), at))
+        .collect();
+    let tells_more = |(at, one): &(usize, &Connection)| {
+        let other = places.get(&(one.remote.as_str(), one.local.as_str()));
+        let rank = |at: usize| (all[at].needs_other_end.is_some(), at);
+        other.is_none_or(|other| rank(*at) <= rank(*other))
+    };
+    let ends = all.iter().enumerate().filter(tells_more);
+    ends.map(|(_, one)| one).collect()
+}
+
 /// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
-fn together(page: &mut Page, document: &ConnectionsDocument) {
-    let all = &document.connections;
+fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]) {
     let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
     let of = document.asked.as_ref();
     let of = of.map_or_else(String::new, |asked| format!(" {asked}"));
     let mut causes: Vec<(&str, usize)> = Vec::new();
-    for name in all.iter().map(bottleneck) {
+    for name in all.iter().map(|one| bottleneck(one)) {
         match causes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, count)) => *count += 1,
             None => causes.push((name, 1)),
@@ -46,10 +62,15 @@ fn together(page: &mut Page, document: &ConnectionsDocument) {
     let causes = causes.iter().map(|(name, count)| format!("{count} {name}"));
     let causes: Vec<String> = causes.collect();
     page.heading(&format!(
-        "{}: {}{of}, {}",
+        "{}: {}{of}, {}{}",
         rate(sum),
         plural(all.len() as u64, "connection"),
-        seconds(document.seconds)
+        seconds(document.seconds),
+        match all.len() {
+            number if number == document.connections.len() => "",
+            1 => ", both ends on this host",
+            _ => ", some with both ends on this host",
+        }
     ));
     page.facts("bottleneck", &causes);
 }
@@ -87,7 +108,11 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
         }
         _ => verdict(page, None, &leg),
     }
-    if let Some(remedy) = &connection.needs_other_end {
+    let is_here = |other: &Connection| {
+        (&other.local, &other.remote) == (&connection.remote, &connection.local)
+    };
+    let is_shown = document.connections.iter().any(is_here);
+    if let Some(remedy) = connection.needs_other_end.as_ref().filter(|_| !is_shown) {
         page.plain("  The other end knows more:");
         page.command(&remedy.command);
     }

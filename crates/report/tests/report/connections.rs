@@ -76,3 +76,19 @@ fn a_connection_whose_cause_its_end_cannot_know_has_the_command_for_the_other() 
     assert!(page.lines().count() <= 24, "{page}");
     insta::assert_snapshot!(page);
 }
+
+#[test]
+fn of_a_connection_with_both_ends_here_the_end_that_knows_is_explained_and_the_rate_is_of_one() {
+    let mut document = document();
+    let [sender, receiver] = &mut document.connections[..] else {
+        panic!("there are two");
+    };
+    receiver.local.clone_from(&sender.remote);
+    receiver.remote.clone_from(&sender.local);
+    document.connections.reverse();
+    let page = document.text(Default::default());
+    let once = ": 1 connection with port 443, 10.0 s, both ends on this host";
+    assert!(page.contains(once), "{page}");
+    assert!(page.contains("nginx (pid 4711) sends"), "{page}");
+    assert!(!page.contains("other end knows"), "{page}");
+}

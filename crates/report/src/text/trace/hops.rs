@@ -7,6 +7,7 @@ use linerate_core::trace::{
 };
 use linerate_core::units::Family;
 
+use super::super::number::plural;
 use super::super::page::Page;
 use super::super::table::Table;
 
@@ -84,7 +85,7 @@ fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
         marks.push(format!("MPLS label {}", label.label));
     }
     if let Some(back) = hop.return_hops.filter(|back| *back != hop.ttl) {
-        marks.push(format!("answers over {back} hops"));
+        marks.push(format!("answers over {}", plural(back.into(), "hop")));
     }
     if let Some(before) = hop.repeats {
         marks.push(format!("the same as hop {before}"));
