@@ -1,5 +1,5 @@
-//! What packages bring beside the program: completions of shells, manual pages. Both are made from the
-//! one description of the command line.
+//! What packages bring beside the program: completions of shells, manual pages. Both are made from
+//! the one description of the command line.
 
 use std::fs;
 use std::path::Path;

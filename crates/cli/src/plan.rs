@@ -1,5 +1,5 @@
-//! What was typed → [`Plan`]: the options are put into a [`Draft`], which knows defaults, ranges and
-//! contradictions.
+//! What was typed → [`Plan`]: the options are put into a [`Draft`], which knows defaults, ranges
+//! and contradictions.
 //!
 //! Nothing has been sent, looked up or opened.
 

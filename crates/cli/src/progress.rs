@@ -54,8 +54,8 @@ impl Progress {
         }
     }
 
-    /// What is left of the command takes so long, at least and at most. The first time it is said in
-    /// a line of its own, and from then on beside each step.
+    /// What is left of the command takes so long, at least and at most. The first time it is said
+    /// in a line of its own, and from then on beside each step.
     pub(crate) fn takes(&mut self, left: [Duration; 2]) {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let takes_s = left.map(|left| elapsed_s + left.as_secs_f64());

@@ -99,8 +99,8 @@ pub(crate) enum Entrance {
     },
 }
 
-/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more, unless
-/// its document is kept in a file.
+/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more,
+/// unless its document is kept in a file.
 struct Shown {
     progress: Progress,
     is_kept: bool,

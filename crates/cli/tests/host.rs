@@ -588,7 +588,8 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         );
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(&output)))
     };
-    // A host that others keep busy for a moment may hide the window: it is the remedy that is tested.
+    // A host that others keep busy for a moment may hide the window: it is the remedy that is
+    // tested.
     let named = |run: &Value| run["verdict"]["cause"] == "receive_window";
     let before = (0..3).map(|_| stream()).find(named);
     let before = before.expect("one verdict of three names the window");

@@ -1,5 +1,5 @@
-//! `linerate iperf3` beside the real one: the same command lines mean the same and end with the same
-//! status, and the documents have the same keys with values of the same types.
+//! `linerate iperf3` beside the real one: the same command lines mean the same and end with the
+//! same status, and the documents have the same keys with values of the same types.
 
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -115,7 +115,8 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
         let [ours, real] = [json(&ours), json(&real)];
         let asked = real["start"]["test_start"].as_object().expect("an object");
         for (key, value) in asked {
-            // Without -l datagrams are as long as the path's segments, which the window bounds here.
+            // Without -l datagrams are as long as the path's segments, which the window bounds
+            // here.
             if key == "blksize" && words.contains(&"-u") && !words.contains(&"-l") {
                 continue;
             }

@@ -3,8 +3,8 @@
 use crate::units::BitRate;
 
 /// Spreads units of any size evenly at a rate. Due times follow from the total sent, so that
-/// rounding never accumulates. A sender that has fallen behind by up to [`MAX_LAG_NS`] catches up at
-/// twice its rate, in bursts of [`MAX_BURST_NS`] at most; the rest of a longer stall it forgets.
+/// rounding never accumulates. A sender that has fallen behind by up to [`MAX_LAG_NS`] catches up
+/// at twice its rate, in bursts of [`MAX_BURST_NS`] at most; the rest of a longer stall it forgets.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: u64,
@@ -14,11 +14,11 @@ pub struct Pacer {
     earliest_ns: u64,
 }
 
-/// What a sender makes up for, and more than a busy host keeps a thread off its CPUs: a longer stall
-/// made up would be another workload.
+/// What a sender makes up for, and more than a busy host keeps a thread off its CPUs: a longer
+/// stall made up would be another workload.
 pub const MAX_LAG_NS: u64 = 50_000_000;
-/// What a sender that wakes up late may send at once, in time at its rate: one that woke up for each
-/// unit would be late again where the host is busy.
+/// What a sender that wakes up late may send at once, in time at its rate: one that woke up for
+/// each unit would be late again where the host is busy.
 pub const MAX_BURST_NS: u64 = 4_000_000;
 
 impl Pacer {

@@ -80,8 +80,8 @@ use rate::TokenBucket;
 
 use linerate_units::{Dice, Nanos};
 
-/// What random numbers are for: each purpose has a stream of its own from the same seed, so that one
-/// setting does not change the draws of another.
+/// What random numbers are for: each purpose has a stream of its own from the same seed, so that
+/// one setting does not change the draws of another.
 #[derive(Debug, Clone, Copy)]
 enum Purpose {
     Loss,

@@ -2,11 +2,11 @@
 //!
 //! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
 //! priority has a class, those inside others below theirs, and what no policy takes has the default
-//! class. What nobody reserves is
-//! shared alike by the default class and those of policies without a reservation: with next to
-//! nothing for sure such a class would starve beside a greedy one. What nobody uses is lent to the
-//! others, those of the lowest number of priority first, up to their limits. Reservations never add up to more than the link: HTB would send more
-//! than it carries, and the queue would move to where no policy orders it.
+//! class. What nobody reserves is shared alike by the default class and those of policies without a
+//! reservation: with next to nothing for sure such a class would starve beside a greedy one. What
+//! nobody uses is lent to the others, those of the lowest number of priority first, up to their
+//! limits. Reservations never add up to more than the link: HTB would send more than it carries,
+//! and the queue would move to where no policy orders it.
 
 use linerate_core::units::BitRate;
 
@@ -227,8 +227,8 @@ impl ClassPlan {
         Ok(Some(plan))
     }
 
-    /// The classes of the policies inside `parent`, whose class is `above`, each before those inside
-    /// it. What is left of that class's rate.
+    /// The classes of the policies inside `parent`, whose class is `above`, each before those
+    /// inside it. What is left of that class's rate.
     fn put_inside(
         &mut self,
         file: &PolicyFile,
@@ -278,8 +278,9 @@ impl ClassPlan {
     }
 }
 
-/// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left; the
-/// default class, if it is among them, has the rest. What is reserved in all, if that is too much.
+/// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left;
+/// the default class, if it is among them, has the rest. What is reserved in all, if that is too
+/// much.
 fn share_out(
     classes: &mut [Class],
     rate: BitRate,

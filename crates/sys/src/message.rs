@@ -10,8 +10,8 @@ use socket2::SockAddr;
 #[repr(C, align(8))]
 pub(crate) struct Control(pub(crate) [u8; 256]);
 
-/// Sends `bytes` with the control messages that `put` writes into the header's zeroed buffer, and of
-/// which it says how long they are together.
+/// Sends `bytes` with the control messages that `put` writes into the header's zeroed buffer, and
+/// of which it says how long they are together.
 pub(crate) fn send_message(
     socket: &impl AsFd,
     to: &SockAddr,

@@ -25,8 +25,8 @@ pub struct SignalError(#[from] io::Error);
 /// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the
 /// process at once, with status 130 and without any drop: what is undone on drop is then left to
 /// the journal. Within half a second it is still the first: `timeout -s INT` signals the process
-/// and then its group. A second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once
-/// caught, the signals stay caught, also after this is dropped.
+/// and then its group. A second SIGTERM or SIGHUP does not, since a closing terminal sends several.
+/// Once caught, the signals stay caught, also after this is dropped.
 #[derive(Debug)]
 pub struct EndRequests {
     count: Arc<AtomicUsize>,
@@ -57,8 +57,8 @@ impl EndRequests {
                     low_level::exit(INTERRUPTED_STATUS);
                 }
             };
-            // SAFETY: the handler reads the clock, uses atomics and may call _exit, all of which are
-            // async-signal-safe; it neither allocates, locks nor panics.
+            // SAFETY: the handler reads the clock, uses atomics and may call _exit, all of which
+            // are async-signal-safe; it neither allocates, locks nor panics.
             unsafe { low_level::register(signal, note) }?;
             // After the count, so that whoever is woken up finds it.
             low_level::pipe::register(signal, waker.try_clone()?)?;

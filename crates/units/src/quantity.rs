@@ -227,8 +227,8 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt:
 }
 
 impl BitRate {
-    /// As options and files take it, exact, in the largest unit that keeps a whole number of tenths:
-    /// `43.7mbit`.
+    /// As options and files take it, exact, in the largest unit that keeps a whole number of
+    /// tenths: `43.7mbit`.
     pub fn typed(self) -> String {
         let units = [
             (1_000_000_000, "gbit"),

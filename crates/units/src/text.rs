@@ -53,8 +53,8 @@ pub fn listed(names: &[&str], before_last: &str) -> String {
     }
 }
 
-/// "did you mean", with the words that look like `text`; none if none does. Of words with dots, those
-/// that end with `text` are meant, and their last part is enough to look alike.
+/// "did you mean", with the words that look like `text`; none if none does. Of words with dots,
+/// those that end with `text` are meant, and their last part is enough to look alike.
 pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>) -> Option<String> {
     let text = shortened(text).to_lowercase();
     let ending = format!(".{text}");

@@ -59,7 +59,8 @@ impl Facts {
         self.test.warm_up.as_secs_f64() as u64
     }
 
-    /// The number that iperf3 prints for a flow: its descriptor, as a process without others has it.
+    /// The number that iperf3 prints for a flow: its descriptor, as a process without others has
+    /// it.
     pub(super) fn socket(&self, flow: u32) -> u32 {
         5 + flow * if self.is_client { 2 } else { 3 }
     }

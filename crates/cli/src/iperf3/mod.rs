@@ -1,8 +1,8 @@
-//! `linerate iperf3 …`, or the program under the name `iperf3`: iperf3's command line, text, JSON and
-//! exit status, over linerate's own tests.
+//! `linerate iperf3 …`, or the program under the name `iperf3`: iperf3's command line, text, JSON
+//! and exit status, over linerate's own tests.
 //!
-//! The client speaks iperf3's protocol with whatever answers, a real iperf3 or `linerate serve`; the
-//! server is linerate's endpoint, for one client at a time.
+//! The client speaks iperf3's protocol with whatever answers, a real iperf3 or `linerate serve`;
+//! the server is linerate's endpoint, for one client at a time.
 
 pub(crate) mod args;
 mod client;

@@ -166,8 +166,8 @@ pub struct RowCeilings {
     pub throughput_bps: f64,
     /// What each cause would let through, lowest first.
     pub ceilings: Vec<Ceiling>,
-    /// The lowest, if the measured rate agrees with it; else `unexplained`. Of a record of linerate's
-    /// its own verdict.
+    /// The lowest, if the measured rate agrees with it; else `unexplained`. Of a record of
+    /// linerate's its own verdict.
     pub explained_by: Cause,
 }
 

@@ -176,7 +176,8 @@ impl Table {
         &self.sources[self.rows[row].source as usize]
     }
 
-    /// `line 3`, or `row 2` of a document that begins its file; with the file where there are several.
+    /// `line 3`, or `row 2` of a document that begins its file; with the file where there are
+    /// several.
     pub(super) fn place(&self, row: usize) -> String {
         let place = match (self.line(row), self.rows[row].number) {
             (line, 0) => format!("line {line}"),
@@ -243,8 +244,8 @@ impl Builder {
         Ok(column as u32)
     }
 
-    /// Adds a row with what stands in its columns; `number` is which of its document it is, 0 where it
-    /// is the only one. Of a column that comes twice the first counts.
+    /// Adds a row with what stands in its columns; `number` is which of its document it is, 0 where
+    /// it is the only one. Of a column that comes twice the first counts.
     pub(super) fn row(
         &mut self,
         line: usize,

@@ -87,13 +87,13 @@ pub struct Comparison {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WouldDecide {
-    /// How far the changes of single pairs lie from their middle, percent: the median distance, made
-    /// a standard deviation.
+    /// How far the changes of single pairs lie from their middle, percent: the median distance,
+    /// made a standard deviation.
     pub scatter_percent: f64,
     /// So many pairs would show a difference like that so far; absent where there is next to none.
     pub pairs: Option<u32>,
-    /// So many times as long runs would show it in [`super::MAX_PAIRS`] pairs, where chance evens out over
-    /// time; absent where no longer ones are needed.
+    /// So many times as long runs would show it in [`super::MAX_PAIRS`] pairs, where chance evens
+    /// out over time; absent where no longer ones are needed.
     pub times_as_long: Option<f64>,
     /// A margin that the pairs so far are within, percent.
     pub margin_percent: f64,

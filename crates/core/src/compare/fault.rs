@@ -145,9 +145,9 @@ fn counted(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {what}"))
 }
 
-/// Segments retransmitted because they were lost. Those that the receiver reported to have had already
-/// (DSACK) were not: packets had overtaken each other, as they do over a virtual device when a
-/// thread moves to another CPU.
+/// Segments retransmitted because they were lost. Those that the receiver reported to have had
+/// already (DSACK) were not: packets had overtaken each other, as they do over a virtual device
+/// when a thread moves to another CPU.
 fn retransmissions(record: &Record) -> Option<String> {
     let lost = |leg: &Leg| {
         let spurious = leg.tcp_sender().and_then(|tcp| tcp.dsack_duplicates);

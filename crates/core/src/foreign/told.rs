@@ -34,8 +34,8 @@ pub(super) fn are_possible(bytes: u64, flow: &FlowHalf) -> bool {
 }
 
 impl Told {
-    /// The other end's half of `flow`. Where it sent TCP, what it has sent again is all that is known
-    /// of its kernel.
+    /// The other end's half of `flow`. Where it sent TCP, what it has sent again is all that is
+    /// known of its kernel.
     pub(super) fn into_half(self, flow: &FlowHalf) -> FlowHalf {
         // A time that cannot be of this test makes no rate.
         let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;

@@ -1,6 +1,7 @@
-//! The table of settings, `settings.toml`. The next one is an entry there, with its rule in `rules`;
-//! a kernel setting that a treatment may change takes its range and meaning from the treatments'
-//! table, and what is read and set in another way than by sysctl(8) has its hand in the engine.
+//! The table of settings, `settings.toml`. The next one is an entry there, with its rule in
+//! `rules`; a kernel setting that a treatment may change takes its range and meaning from the
+//! treatments' table, and what is read and set in another way than by sysctl(8) has its hand in the
+//! engine.
 
 use std::sync::LazyLock;
 

@@ -396,8 +396,8 @@ impl Test {
         BitRate((limit / u64::from(self.flows())).max(1))
     }
 
-    /// The same test, in which what sends by TCP is paced to its share of `limit`. Datagrams are not
-    /// paced: they have the rate that the test asks for, or are refused.
+    /// The same test, in which what sends by TCP is paced to its share of `limit`. Datagrams are
+    /// not paced: they have the rate that the test asks for, or are refused.
     #[must_use]
     pub fn slowed_to(mut self, limit: BitRate) -> Self {
         if self.protocol != Protocol::Udp {

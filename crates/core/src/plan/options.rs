@@ -1,9 +1,9 @@
 //! The options of a test, each said once.
 //!
 //! An entry of [`options`] is an option of the command line (`--receive-window`), a key of an
-//! experiment's `[workload]` (`receive-window`), a setter of [`Draft`] (`receive_window`) and, where
-//! it says how it is put in force, a treatment of sockets (`receive_window=50KiB`). Its range binds
-//! all of them, and what arrives over the wire.
+//! experiment's `[workload]` (`receive-window`), a setter of [`Draft`] (`receive_window`) and,
+//! where it says how it is put in force, a treatment of sockets (`receive_window=50KiB`). Its range
+//! binds all of them, and what arrives over the wire.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -611,8 +611,9 @@ options! {
         short: Some('l'),
         aliases: &["length", "len"],
         value_name: "SIZE",
-        // iperf3's message over TCP, large enough that system calls cost little; and a datagram that with the
-        // headers of UDP (8) and IPv6 (40) fits an MTU of 1500, as a TCP segment's payload does.
+        // iperf3's message over TCP, large enough that system calls cost little; and a datagram
+        // that with the headers of UDP (8) and IPv6 (40) fits an MTU of 1500, as a TCP segment's
+        // payload does.
         default: Default::Transport("128KiB", "1448"),
         ..STREAM
     };

@@ -81,8 +81,8 @@ pub enum ValueKind {
     Policy,
 }
 
-/// As tables of settings have it: `name`, `switch`, `cpus`, `address`, `policy`, `0 to 255 segments`,
-/// `3 of 1 to 65535 bytes`.
+/// As tables of settings have it: `name`, `switch`, `cpus`, `address`, `policy`, `0 to 255
+/// segments`, `3 of 1 to 65535 bytes`.
 impl<'de: 'static> Deserialize<'de> for ValueKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let words = <&'static str>::deserialize(deserializer)?;

@@ -3,8 +3,8 @@
 //!
 //! The same transfer is made without a policy, with a program that does nothing (*pass-through*),
 //! and with a policy, one right after the other and in random order, again and again: each cell of
-//! a [`Plan`] is an experiment ([`linerate_core::experiment`]) with the treatments as its factor. Of
-//! each such block the three runs are compared with each other ([`linerate_core::compare`]), so
+//! a [`Plan`] is an experiment ([`linerate_core::experiment`]) with the treatments as its factor.
+//! Of each such block the three runs are compared with each other ([`linerate_core::compare`]), so
 //! that what else the machine does falls on all three alike. What comes out ([`QosCost`]) has the
 //! paper's figures (throughput, CPU, service demand), the cost of a packet by the paper's own rule
 //! ([`paper`]), and beside it what the program takes by itself on packets of that kind.

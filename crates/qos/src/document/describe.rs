@@ -5,8 +5,8 @@ use crate::classes::ClassPlan;
 use crate::interpret::CounterReport;
 use crate::policy::{Adapter, Filter, Meter, MeterKind, PolicyFile, written};
 
-/// The policies of `adapter`, each before those inside it, their filters beneath them; shares are as
-/// `plan` has them.
+/// The policies of `adapter`, each before those inside it, their filters beneath them; shares are
+/// as `plan` has them.
 pub fn describe(
     file: &PolicyFile,
     adapter: &Adapter,

@@ -37,8 +37,8 @@ pub struct Attached {
 
 impl TcxLink {
     /// Runs `program` on packets of the interface with that index in the caller's network
-    /// namespace, before the programs that are there: one that ends the chain would hide it. It must
-    /// have been loaded for this place.
+    /// namespace, before the programs that are there: one that ends the chain would hide it. It
+    /// must have been loaded for this place.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program is

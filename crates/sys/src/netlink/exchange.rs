@@ -74,8 +74,8 @@ impl Exchange {
         })
     }
 
-    /// Reads a table whose messages are shown as they are, without their headers: for tables of many
-    /// thousands. `buffer` is to have the capacity of the largest datagram.
+    /// Reads a table whose messages are shown as they are, without their headers: for tables of
+    /// many thousands. `buffer` is to have the capacity of the largest datagram.
     pub(super) fn dump_bytes(
         &mut self,
         operation: &str,

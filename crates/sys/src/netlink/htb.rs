@@ -192,8 +192,8 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The shaper without classes at the root of the link with this index, if it has one, and what it
-    /// did.
+    /// The shaper without classes at the root of the link with this index, if it has one, and what
+    /// it did.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.

@@ -9,8 +9,8 @@ use socket2::SockRef;
 use super::set_quickack;
 
 /// Lets the first data of a connection carry the handshake's last acknowledgement, where the kernel
-/// can: one segment less (`tcp_rcv_synsent_state_process`, net/ipv4/tcp_input.c). To be asked before
-/// connecting.
+/// can: one segment less (`tcp_rcv_synsent_state_process`, net/ipv4/tcp_input.c). To be asked
+/// before connecting.
 pub fn join_first_data_to_handshake(socket: &impl AsFd) {
     // It is only faster.
     let _ = set_quickack(socket, false);

@@ -120,8 +120,8 @@ impl StreamResult {
         told.into_half(flow)
     }
 
-    /// What the other end has sent in the measured time of this one. The two do not begin and end at
-    /// the same moment, but they number the datagrams alike.
+    /// What the other end has sent in the measured time of this one. The two do not begin and end
+    /// at the same moment, but they number the datagrams alike.
     fn sent_to(&self, received: &UdpReceived, direction: Direction) -> u64 {
         let expected = received.expected.unwrap_or(received.received);
         let omitted = received.omitted.max(self.omitted.unwrap_or(0));

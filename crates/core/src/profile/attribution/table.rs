@@ -1,4 +1,5 @@
-//! Which function belongs to which layer: `functions.txt`, which explains itself, and how it is read.
+//! Which function belongs to which layer: `functions.txt`, which explains itself, and how it is
+//! read.
 
 use std::sync::LazyLock;
 
