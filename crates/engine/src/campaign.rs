@@ -173,7 +173,7 @@ fn left_s(plan: &Plan, done: usize, elapsed_s: f64) -> Option<f64> {
 
 /// What a run takes besides its time, seconds, as long as none has shown it: asking for it,
 /// connecting, the reports.
-const BESIDE_S: f64 = 0.1;
+const BESIDE_S: f64 = 0.3;
 
 /// `size 2 of 5, 1448 B messages, run 3 of 6`
 fn title(plan: &Plan, number: usize, done: usize) -> String {

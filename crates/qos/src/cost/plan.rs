@@ -458,20 +458,6 @@ mod tests {
         for (choice, words) in [
             (
                 Choice {
-                    pairs: Some(31),
-                    ..choice()
-                },
-                "--pairs is 31: it must be 1 to 30",
-            ),
-            (
-                Choice {
-                    links: vec![BitRate(1)],
-                    ..choice()
-                },
-                "--link 1 bit/s: a link here has 1 Mbit/s to 10 Gbit/s",
-            ),
-            (
-                Choice {
                     tests: vec![],
                     ..choice()
                 },
