@@ -285,7 +285,7 @@ fn owner(view: &View<'_>) -> Option<LimitRow> {
         server.limits.owner_connections?,
         Some(view.held),
     );
-    Some(draft.bounding(view, 1.0, "what the endpoint's owner allows"))
+    Some(draft.bounding(view, 1.0, "what the endpoint allows a client"))
 }
 
 /// What the processes of an end have come to need; without that which they need to hold nothing.

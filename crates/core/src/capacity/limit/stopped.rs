@@ -134,7 +134,7 @@ fn owner(view: &View<'_>) -> Option<Found> {
     (view.asked > most && view.held >= most.min(view.asked)).then(|| Found {
         limit: LimitKind::Owner,
         end: Some(LimitEnd::Server),
-        evidence: vec![format!("the endpoint's owner allows {most}")],
+        evidence: vec![format!("the endpoint allows a client {most}")],
     })
 }
 

@@ -139,7 +139,7 @@ fn name(limit: LimitKind) -> &'static str {
         LimitKind::ProcessDescriptors => "descriptors of processes",
         LimitKind::HostFiles => "open files of the host",
         LimitKind::Ports => "local ports",
-        LimitKind::Owner => "endpoint's owner",
+        LimitKind::Owner => "serve's --max-connections",
         LimitKind::AcceptQueue => "accept queue",
         LimitKind::SynQueue => "SYN queue",
         LimitKind::TcpMemory => "TCP buffers",
