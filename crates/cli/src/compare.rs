@@ -370,7 +370,7 @@ mod tests {
             ("--a none --b none --metric bytes,bytes", ["bytes", "twice"]),
             ("--a none --b none --pairs 5", ["--pairs", "6 to 30"]),
             ("--a none --b none --pairs 31", ["--pairs", "6 to 30"]),
-            ("--a none --b none --margin 0", ["--margin", "above 0 %"]),
+            ("--a none --b none --margin 0", ["--margin", "above 0%"]),
             (
                 "--a none --b none --forbid rain",
                 ["rain", "retransmissions"],

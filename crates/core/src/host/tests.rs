@@ -421,7 +421,7 @@ fn assignments_out_of_range_are_refused_with_the_range() {
         ("net.ipv4.tcp_sak=1", "did you mean `net.ipv4.tcp_sack`?"),
         ("tcp_rmem=1 2 3", "did you mean `net.ipv4.tcp_rmem`?"),
         ("kernel.panic=1", "there is no setting `kernel.panic`"),
-        ("net.ipv4.tcp_sack", "is not KEY=VALUE"),
+        ("net.ipv4.tcp_sack", "it must be KEY=VALUE"),
         ("net.ipv4.conf.all.forwarding=1", "there is no setting"),
         ("net.ipv4.tcp_congestion_control=a b", "a name of"),
     ] {

@@ -39,7 +39,11 @@ fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
         .collect();
     let tells_more = |(at, one): &(usize, &Connection)| {
         let other = places.get(&(one.remote.as_str(), one.local.as_str()));
-        let rank = |at: usize| (all[at].needs_other_end.is_some(), at);
+        let rank = |at: usize| {
+            let verdict = all[at].verdict.as_ref();
+            let is_known = verdict.is_some_and(|verdict| verdict.cause != Cause::Unexplained);
+            (!is_known, all[at].needs_other_end.is_some(), at)
+        };
         other.is_none_or(|other| rank(*at) <= rank(*other))
     };
     let ends = all.iter().enumerate().filter(tells_more);
