@@ -91,16 +91,13 @@ fn what_is_wrong_is_said_before_anything_is_run() {
     std::fs::write(&file, "[filter.a]\nprotokol = \"tcp\"\n").expect("it can be written");
     for (arguments, words) in [
         (vec!["--pairs", "0"], "--pairs 0: it must be 1 to 30"),
-        (
-            vec!["--link", "1bit"],
-            "a link here has 1 Mbit/s to 10 Gbit/s",
-        ),
+        (vec!["--link", "1bit"], "it must be 1mbit to 10gbit"),
         (
             vec!["--margin", "100%"],
             "it must be above 0% and below 100%",
         ),
         (vec!["--tests", "speed"], "it must be sizes"),
-        (vec!["--time", "1ms"], "time is 0.001"),
+        (vec!["--time", "1ms"], "--time 1ms: it must be 10ms"),
         (vec!["--policy", &path], "line 2"),
         (vec!["--policy", "/nowhere.toml"], "/nowhere.toml"),
     ] {
