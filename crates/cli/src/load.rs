@@ -7,13 +7,13 @@ use linerate_core::load::{DEFAULT_MIX, Mix, MixChoice, names};
 use linerate_core::units::{EndpointName, shortened};
 
 use crate::args::LoadArgs;
-use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::files;
-use crate::output::{self, Format, Output};
+use crate::output::{self, Format, Output, conclude};
 use crate::plan;
 use crate::progress::Progress;
 use crate::run;
+use crate::site::place;
 
 /// Longest file of a mix, bytes.
 const MAX_FILE: u64 = 1 << 20;
