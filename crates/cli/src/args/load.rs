@@ -4,6 +4,7 @@ use clap::Args;
 use clap::builder::Resettable;
 use linerate_core::units::Span;
 
+use super::parsers;
 use super::shared::{CsvRows, DocumentOptions, PathOptions};
 
 /// With `--lab` there is no host: the only word is the mix.
@@ -19,7 +20,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, exclusive = true)]
     pub(crate) list: bool,
     /// Measured time, 100ms to 1h (default the mix's, mostly 10s)
-    #[arg(long, short, value_name = "TIME")]
+    #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) time: Option<Span>,
     /// Flows of the members that scale, 1 to 128: tcp_nup, tcp_ndown, incast
     #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
