@@ -211,7 +211,7 @@ fn wrong_packets_are_refused_at_their_place() {
         (
             "tcp 198.18.0.1:1 > 198.18.0.2:2 dscp=64",
             38,
-            "`64`: it must be 0 to 63",
+            "`64` is not a DSCP",
         ),
         (
             "tcp 198.18.0.1:1 > 198.18.0.2:2 dcsp=4",
