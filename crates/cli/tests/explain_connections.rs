@@ -179,7 +179,7 @@ fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
     assert_eq!(refused.status.code(), Some(2));
     let said = stderr(&refused);
     assert!(
-        said.contains("--before takes linerate.connections/1"),
+        said.contains("this takes a linerate.connections/1"),
         "{said}"
     );
 }
