@@ -404,6 +404,7 @@ mod tests {
             &["rr", "--protocol", "udp", "--rate", "2.5k"],
             &["crr"],
             &["crr", "--close", "client", "--reset", "--time", "5s"],
+            &["crr", "--fast-open"],
         ];
         for line in lines {
             assert_eq!(of_file(line), of_command(line), "{line:?}");

@@ -422,6 +422,7 @@ mod tests {
             "rr pit --depth 4 --request 64 --response 1000",
             "rr pit --rate 2.5k -u",
             "crr pit --close client --reset",
+            "crr pit --fast-open",
         ] {
             let rows = record(options);
             let again = line(&rows);

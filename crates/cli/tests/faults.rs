@@ -64,6 +64,46 @@ fn await_run(child: &Child) {
     }
 }
 
+/// How often the child's threads have gone to sleep.
+fn sleeps(child: &Child) -> u64 {
+    let tasks = Path::new("/proc").join(child.id().to_string()).join("task");
+    let tasks = fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| task.unwrap().path());
+    let of_each = tasks.map(|task| {
+        let status = fs::read_to_string(task.join("status")).unwrap();
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse::<u64>().unwrap()
+    });
+    of_each.sum()
+}
+
+#[test]
+fn an_endpoint_that_idles_does_not_wake_up() {
+    let mut served = Served::start(&[]);
+    let address = served.address.clone();
+    let count = |options: &[&str]| {
+        let options = [&["crr", &address, "--count", "5", "--quiet"], options].concat();
+        assert!(program(&options).output().unwrap().status.success());
+    };
+    // It falls asleep again after clients that made it look in.
+    count(&[]);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let before = sleeps(&served.child);
+        thread::sleep(Duration::from_millis(500));
+        if sleeps(&served.child) == before {
+            break;
+        }
+        assert!(Instant::now() < until, "it wakes up on and on");
+    }
+    // And is there when it is needed.
+    count(&["-P", "2"]);
+    signal(&served.child, "TERM");
+    assert!(served.child.wait().unwrap().success(), "asked to end");
+}
+
 #[test]
 fn an_interrupt_prints_what_there_is() {
     let served = Served::start(&[]);

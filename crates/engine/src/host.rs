@@ -15,7 +15,7 @@ use linerate_sys::thread;
 use crate::path;
 
 /// Settings that decide what a path gives; those that a kernel does not have are left out.
-const SYSCTLS: [&str; 27] = [
+const SYSCTLS: [&str; 28] = [
     "net.core.default_qdisc",
     "net.core.netdev_budget",
     "net.core.netdev_max_backlog",
@@ -30,6 +30,7 @@ const SYSCTLS: [&str; 27] = [
     "net.ipv4.tcp_available_congestion_control",
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_fastopen",
     "net.ipv4.tcp_limit_output_bytes",
     "net.ipv4.tcp_mem",
     "net.ipv4.tcp_moderate_rcvbuf",
@@ -142,12 +143,11 @@ fn device_to(peer: IpAddr, asked: Option<&str>) -> Option<DeviceFacts> {
         if let Ok(Some(mode)) = ethtool.link_mode() {
             device.speed_bps = mode.speed_mbit.map(|mbit| u64::from(mbit) * 1_000_000);
         }
-        for offload in OFFLOADS {
-            let features = ethtool.offload(offload).unwrap_or_default();
-            device
-                .offloads
-                .extend(features.into_iter().map(|f| (f.name, f.active)));
-        }
+        // All at once: each call waits for whoever else changes the host's devices just now.
+        let features = ethtool.features_of(&OFFLOADS).unwrap_or_default();
+        device
+            .offloads
+            .extend(features.into_iter().map(|f| (f.name, f.active)));
     }
     Some(device)
 }

@@ -62,15 +62,6 @@ impl Poller {
         self.watch(socket, number, events | libc::EPOLLET)
     }
 
-    /// Watches a listener that other pollers watch too: a connection wakes one of those that wait
-    /// (`EPOLLEXCLUSIVE`).
-    ///
-    /// # Errors
-    /// As [`Poller::add`].
-    pub fn add_shared(&self, listener: &impl AsFd, number: u64) -> io::Result<()> {
-        self.watch(listener, number, libc::EPOLLIN | libc::EPOLLEXCLUSIVE)
-    }
-
     fn watch(&self, socket: &impl AsFd, number: u64, events: libc::c_int) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: events as u32,

@@ -1,14 +1,19 @@
 //! Sockets: making them, their options with read-back, their memory and queues.
 
+mod apart;
 mod brief;
 mod destination;
 mod many;
 mod open;
 mod option;
 
-pub use brief::{join_first_data_to_handshake, send_before_close};
+pub use apart::{listen_apart, take_no_more};
+pub use brief::{
+    accept_with_handshake, join_first_data_to_handshake, receive_to_end, send_before_close,
+    send_with_handshake,
+};
 pub use destination::{note_destinations, receive_from, send_from};
-pub use many::{BeginError, Begun, accept, begin_connect, is_established};
+pub use many::{BeginError, Begun, accept, accept_blocking, begin_connect, is_established};
 pub use open::{
     Connecting, ListenOptions, Mptcp, connect, connect_bounded, listen, mptcp_supported,
     tcp_socket, udp_socket,

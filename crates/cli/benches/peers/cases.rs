@@ -1,6 +1,7 @@
 //! The benchmarks: what is sent, against whom, and what must come out.
 
 use crate::measurement::Metric;
+use crate::pair::{Finding, Pair};
 use crate::programs::Peer;
 
 /// What both programs of a pair do.
@@ -14,8 +15,15 @@ pub(crate) enum Workload {
         per_second: Option<u64>,
         offload: bool,
     },
-    /// One small request at a time.
-    PingPong { udp: bool, spin: bool },
+    /// Small requests: so many flows, each with so many of them under way.
+    Requests {
+        udp: bool,
+        spin: bool,
+        flows: u32,
+        depth: u32,
+    },
+    /// A connection for each small request, so many at a time.
+    Connections { flows: u32 },
     /// A stock client of iperf3's against `linerate serve`, and against its own server.
     Stock { udp: bool, down: bool },
 }
@@ -59,7 +67,9 @@ pub(crate) enum Bound {
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = copies();
     cases.extend(zero_copy());
-    cases.extend(MESSAGES.map(small_messages));
+    for peer in [Peer::Iperf3, Peer::Netperf] {
+        cases.extend(MESSAGES.map(|bytes| small_messages(bytes, peer)));
+    }
     cases.extend(datagrams());
     for (udp, down) in [(false, false), (false, true), (true, false), (true, true)] {
         cases.push(stock(udp, down));
@@ -69,6 +79,8 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(ping_pong(udp, spin));
         }
     }
+    cases.extend(requests());
+    cases.extend(connections());
     cases
 }
 
@@ -95,7 +107,7 @@ fn copies() -> Vec<Case> {
             goal(Metric::ReceiverCost, Bound::RatioAtMost(1.0)),
         ],
     };
-    vec![case(Peer::Iperf3), case(Peer::Nuttcp)]
+    vec![case(Peer::Iperf3), case(Peer::Nuttcp), case(Peer::Netperf)]
 }
 
 fn zero_copy() -> Vec<Case> {
@@ -118,14 +130,14 @@ fn zero_copy() -> Vec<Case> {
     ]
 }
 
-fn small_messages(message: u64) -> Case {
+fn small_messages(message: u64, peer: Peer) -> Case {
     Case {
         name: format!("messages-{message}"),
         workload: Workload::Stream {
             message,
             copies: Copies::Both,
         },
-        peer: Some(Peer::Iperf3),
+        peer: Some(peer),
         goals: vec![goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0))],
     }
 }
@@ -155,7 +167,7 @@ fn datagrams() -> Vec<Case> {
         ]
     };
     vec![
-        case("udp-offload", None, true, Some(Peer::Iperf3), faster(12.0)),
+        case("udp-offload", None, true, Some(Peer::Iperf3), faster(1.0)),
         case("udp-plain", None, false, Some(Peer::Iperf3), faster(1.0)),
         case("udp-500k-offload", Some(500_000), true, None, even()),
         case("udp-50k-plain", Some(50_000), false, None, even()),
@@ -188,7 +200,12 @@ fn ping_pong(udp: bool, spin: bool) -> Case {
     let mode = if spin { "spin" } else { "block" };
     Case {
         name: format!("rr-{protocol}-{mode}"),
-        workload: Workload::PingPong { udp, spin },
+        workload: Workload::Requests {
+            udp,
+            spin,
+            flows: 1,
+            depth: 1,
+        },
         peer: Some(Peer::Sockperf),
         goals: vec![
             goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0)),
@@ -198,11 +215,52 @@ fn ping_pong(udp: bool, spin: bool) -> Case {
     }
 }
 
+/// Beside those whose messages have no header.
+fn requests() -> Vec<Case> {
+    let case = |name: &str, flows, depth, peer| Case {
+        name: name.to_owned(),
+        workload: Workload::Requests {
+            udp: false,
+            spin: false,
+            flows,
+            depth,
+        },
+        peer: Some(peer),
+        goals: vec![goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0))],
+    };
+    vec![
+        case("rr-tcp-block", 1, 1, Peer::Netperf),
+        case("rr-tcp-block", 1, 1, Peer::Neper),
+        case("rr-tcp-depth-16", 1, 16, Peer::Netperf),
+        case("rr-tcp-flows-16", 16, 1, Peer::Neper),
+        case("rr-tcp-flows-128", 128, 1, Peer::Neper),
+    ]
+}
+
+fn connections() -> Vec<Case> {
+    let case = |name: &str, flows, peer| Case {
+        name: name.to_owned(),
+        workload: Workload::Connections { flows },
+        peer: Some(peer),
+        goals: vec![goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0))],
+    };
+    vec![
+        case("crr", 1, Peer::Netperf),
+        case("crr", 1, Peer::Neper),
+        case("crr-flows-4", 4, Peer::Neper),
+    ]
+}
+
 fn goal(metric: Metric, bound: Bound) -> Goal {
     Goal { metric, bound }
 }
 
 impl Case {
+    pub(crate) fn findings(&self, pairs: &[Pair]) -> Vec<Finding> {
+        let goals = self.goals.iter();
+        goals.map(|goal| Finding::new(*goal, pairs)).collect()
+    }
+
     /// What the filter is matched against, such as `copy/iperf3@veth`.
     pub(crate) fn title(&self, place: &str) -> String {
         match self.peer {

@@ -1,44 +1,51 @@
-//! linerate against iperf3, nuttcp and sockperf: both sides in turn, in pairs whose order a coin
-//! decides, over loopback and over veth between two network namespaces. See docs/benchmarks.md.
+//! linerate against iperf3, nuttcp, sockperf, netperf and neper: both sides in turn, in pairs whose
+//! order a coin decides, over loopback and over veth between two network namespaces. See
+//! docs/benchmarks.md.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 
 mod cases;
 mod cost;
+mod limits;
+mod log;
 mod measurement;
+mod page;
 mod pair;
 mod place;
 mod process;
 mod programs;
 mod table;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use clap::Parser;
-use linerate_sys::netns;
 
-use crate::cases::Case;
-use crate::pair::{Coin, Finding, Pair};
+use crate::cases::{Bound, Case};
+use crate::log::{About, Log};
+use crate::pair::{Coin, Finding, Pair, Verdict};
 use crate::place::Place;
-use crate::programs::{Peer, Program, Run};
+use crate::programs::{Peer, Places, Program, Run};
 
-/// Compares linerate with iperf3, nuttcp and sockperf.
+/// Compares linerate with other programs.
 #[derive(Debug, Parser)]
 #[command(name = "peers")]
 struct Options {
     /// Only benchmarks whose title contains one of these, such as copy/iperf3@veth
     filter: Vec<String>,
-    /// Pairs of each benchmark (default 7)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pairs: Option<u32>,
+    /// Pairs of each benchmark (default 7); an interval of 95 % needs 6
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
     /// Three pairs of each
     #[arg(long, conflicts_with = "pairs")]
     quick: bool,
+    /// As many pairs as it takes to decide the goals, at most 40
+    #[arg(long, conflicts_with_all = ["pairs", "quick"])]
+    decide: bool,
+    /// A peer that is not the installed one: a program, its others beside it, or their directory
+    #[arg(long = "peer", value_name = "NAME=PATH")]
+    peers: Vec<String>,
     /// Seed of the order in the pairs (default: a new one)
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -48,9 +55,18 @@ struct Options {
     /// Exit with 1 if a goal is missed
     #[arg(long)]
     strict: bool,
+    /// Exit with 1 if a ratio that is to be large is below this, its whole interval
+    #[arg(long, value_name = "RATIO")]
+    floor: Option<f64>,
     /// Write each run as a JSON line to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Run nothing: make a page of what --from has
+    #[arg(long, value_name = "FILE", requires = "from")]
+    page: Option<PathBuf>,
+    /// What --json has written; several for several peers of a name
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "page")]
+    from: Vec<PathBuf>,
     /// Print the titles and end
     #[arg(long)]
     list: bool,
@@ -63,7 +79,10 @@ struct Options {
 #[derive(Debug, Default)]
 struct Outcome {
     met: u32,
+    open: u32,
     missed: u32,
+    /// Ratios below the floor.
+    low: u32,
     failed: u32,
     skipped: u32,
 }
@@ -72,6 +91,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     if !options.bench {
         eprintln!("SKIPPED: takes minutes; `cargo bench -p linerate --bench peers` runs it");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(page) = &options.page {
+        page::write(page, &options.from)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut outcome = Outcome::default();
@@ -85,8 +108,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let session = Session::begin(options)?;
     session.run(&places, &mut outcome)?;
     println!(
-        "\ngoals met {}, missed {}; benchmarks that failed {}, skipped {}",
-        outcome.met, outcome.missed, outcome.failed, outcome.skipped
+        "\ngoals met {}, open {}, missed {}; benchmarks that failed {}, skipped {}",
+        outcome.met, outcome.open, outcome.missed, outcome.failed, outcome.skipped
     );
     Ok(session.exit_code(&outcome))
 }
@@ -94,11 +117,10 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Loopback, and veth where this process may make namespaces.
 fn places(outcome: &mut Outcome) -> Vec<Place> {
     let mut places = vec![Place::Loopback];
-    match netns::Pair::create() {
-        Ok(pair) => places.push(Place::Veth(pair)),
+    match Place::veth() {
+        Ok(place) => places.push(place),
         Err(error) => {
             outcome.skipped += 1;
-            let error = anyhow::Error::new(error);
             eprintln!("SKIPPED: everything over veth, which needs root: {error:#}");
         }
     }
@@ -123,8 +145,8 @@ fn selected<'a>(
 /// A run of the benchmarks with the same options and the same peers.
 struct Session {
     options: Options,
-    seed: u64,
-    installed: Vec<Peer>,
+    programs: Places,
+    about: About,
 }
 
 impl Session {
@@ -140,36 +162,36 @@ impl Session {
             "no pinning"
         };
         println!("seed {seed}, {pinned}");
-        let mut installed = Vec::new();
+        let programs = Places::parse(&options.peers)?;
+        let about = About::new(seed, &programs)?;
         for peer in Peer::ALL {
-            match peer.version() {
-                Some(version) => {
-                    println!("{}: {version}", peer.name());
-                    installed.push(peer);
-                }
-                None => eprintln!("{0} is missing: install the package {0}", peer.name()),
+            match about.peers.get(peer.name()) {
+                Some(version) => println!("{}: {version}", peer.name()),
+                None => eprintln!(
+                    "{0} is missing: install it, or --peer {0}=PATH",
+                    peer.name()
+                ),
             }
         }
         Ok(Self {
             options,
-            seed,
-            installed,
+            programs,
+            about,
         })
     }
 
     fn run(&self, places: &[Place], outcome: &mut Outcome) -> anyhow::Result<()> {
-        let mut coin = Coin::new(self.seed);
+        let mut coin = Coin::new(self.about.seed);
         let mut log = match &self.options.json {
             None => None,
-            Some(path) => {
-                Some(File::create(path).with_context(|| format!("cannot write {path:?}"))?)
-            }
+            Some(path) => Some(Log::create(path, &self.about)?),
         };
         let mut warm = Vec::new();
         table::print_head();
         for (case, place) in selected(&self.options, &cases::all(), places) {
             let title = case.title(place.name());
-            if let Some(peer) = case.peer.filter(|peer| !self.installed.contains(peer)) {
+            let installed = |peer: &Peer| self.about.peers.contains_key(peer.name());
+            if let Some(peer) = case.peer.filter(|peer| !installed(peer)) {
                 eprintln!("SKIPPED: {title}: {} is not installed", peer.name());
                 outcome.skipped += 1;
                 continue;
@@ -183,18 +205,11 @@ impl Session {
                 }
             };
             if let Some(log) = &mut log {
-                write_lines(log, &title, self.seed, &pairs)?;
+                log.write(&title, &pairs)?;
             }
-            let findings: Vec<Finding> = case
-                .goals
-                .iter()
-                .map(|goal| Finding::new(*goal, &pairs))
-                .collect();
+            let findings = case.findings(&pairs);
             table::print(&title, &pairs, &findings);
-            for passed in findings.iter().filter_map(|finding| finding.passed) {
-                outcome.met += u32::from(passed);
-                outcome.missed += u32::from(!passed);
-            }
+            outcome.count(&findings, self.options.floor);
         }
         Ok(())
     }
@@ -210,6 +225,7 @@ impl Session {
         let run = Run {
             workload: case.workload,
             place,
+            programs: &self.programs,
             pin: self.options.pin,
         };
         let peer = case.peer.map(Program::Peer);
@@ -223,11 +239,16 @@ impl Session {
             (true, _) => QUICK_PAIRS,
             (false, pairs) => pairs.unwrap_or(PAIRS),
         };
-        (0..count).map(|_| pair(run, peer, coin.toss())).collect()
+        let mut pairs = Vec::new();
+        while pairs.len() < count || (self.options.decide && is_open(case, &pairs)) {
+            pairs.push(pair(run, peer, coin.toss())?);
+        }
+        Ok(pairs)
     }
 
     fn exit_code(&self, outcome: &Outcome) -> ExitCode {
-        if outcome.failed > 0 || (self.options.strict && outcome.missed > 0) {
+        let missed = self.options.strict && outcome.missed > 0;
+        if outcome.failed > 0 || outcome.low > 0 || missed {
             ExitCode::FAILURE
         } else if outcome.skipped > 0 {
             ExitCode::from(LACKING)
@@ -237,9 +258,33 @@ impl Session {
     }
 }
 
+impl Outcome {
+    fn count(&mut self, findings: &[Finding], floor: Option<f64>) {
+        for finding in findings {
+            match finding.verdict {
+                Some(Verdict::Met) => self.met += 1,
+                Some(Verdict::Open) => self.open += 1,
+                Some(Verdict::Missed) => self.missed += 1,
+                None => {}
+            }
+            let is_low = |floor| finding.ratio.is_none_or(|ratio| ratio.high < floor);
+            if matches!(finding.bound, Bound::RatioAtLeast(_)) && floor.is_some_and(is_low) {
+                self.low += 1;
+            }
+        }
+    }
+}
+
+fn is_open(case: &Case, pairs: &[Pair]) -> bool {
+    let findings = case.findings(pairs);
+    let mut verdicts = findings.iter().map(|finding| finding.verdict);
+    pairs.len() < MOST_PAIRS && verdicts.any(|verdict| verdict == Some(Verdict::Open))
+}
+
 /// Enough for a median that one disturbed pair does not move.
-const PAIRS: u32 = 7;
-const QUICK_PAIRS: u32 = 3;
+const PAIRS: usize = 7;
+const QUICK_PAIRS: usize = 3;
+const MOST_PAIRS: usize = 40;
 
 /// The exit status of linerate's own commands where the host lacks something.
 const LACKING: u8 = 3;
@@ -258,21 +303,4 @@ fn pair(run: Run<'_>, peer: Option<Program>, linerate_first: bool) -> anyhow::Re
         peer,
         linerate_first,
     })
-}
-
-/// One line for each run, in the order in which they ran.
-fn write_lines(log: &mut File, title: &str, seed: u64, pairs: &[Pair]) -> anyhow::Result<()> {
-    for (number, pair) in pairs.iter().enumerate() {
-        let mut runs = vec![("linerate", &pair.linerate)];
-        if let Some(peer) = &pair.peer {
-            runs.insert(usize::from(pair.linerate_first), ("peer", peer));
-        }
-        for (side, run) in runs {
-            let line = serde_json::json!({
-                "benchmark": title, "seed": seed, "pair": number, "side": side, "run": run,
-            });
-            writeln!(log, "{line}").context("cannot write the JSON lines")?;
-        }
-    }
-    Ok(())
 }

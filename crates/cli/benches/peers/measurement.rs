@@ -1,9 +1,9 @@
 //! What one run of one program gave, and the figures that are made of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One run, in the same terms for every program.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// Payload that the receiver had, bytes.
     pub(crate) bytes: f64,

@@ -1,15 +1,15 @@
-//! Runs in pairs, and what a pair says: the ratio of both sides.
+//! Runs in pairs, and what they say: the ratio of both sides.
 
-use linerate_core::stats::Summary;
+use linerate_core::stats::{MedianInterval, median_interval};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cases::{Bound, Goal};
 use crate::measurement::{Measurement, Metric};
 
 /// Both sides of a pair; without a peer linerate alone.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Pair {
     pub(crate) linerate: Measurement,
     pub(crate) peer: Option<Measurement>,
@@ -30,38 +30,26 @@ impl Coin {
     }
 }
 
-/// Median and range.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// `None` where there is no figure, or one that is none.
-    fn of(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
-        let figures: Vec<f64> = figures.collect::<Option<_>>()?;
-        let summary = Summary::new(&figures).ok()?;
-        Some(Self {
-            median: summary.median(),
-            min: summary.min(),
-            max: summary.max(),
-        })
-    }
-}
-
 /// One figure over all pairs.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) metric: Metric,
     pub(crate) bound: Bound,
-    pub(crate) linerate: Option<Spread>,
-    pub(crate) peer: Option<Spread>,
+    pub(crate) linerate: Option<MedianInterval>,
+    pub(crate) peer: Option<MedianInterval>,
     /// linerate's figure over the peer's, pair by pair.
-    pub(crate) ratio: Option<Spread>,
+    pub(crate) ratio: Option<MedianInterval>,
     /// `None` where nothing is asked.
-    pub(crate) passed: Option<bool>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// What the interval of the median says of a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Met,
+    Missed,
+    /// The bound is within the interval, or there are too few pairs for one.
+    Open,
 }
 
 impl Finding {
@@ -70,25 +58,42 @@ impl Finding {
         let Goal { metric, bound } = goal;
         let ours = |pair: &Pair| metric.of(&pair.linerate);
         let theirs = |pair: &Pair| metric.of(pair.peer.as_ref()?);
-        let linerate = Spread::of(pairs.iter().map(ours));
-        let ratio = Spread::of(pairs.iter().map(|pair| {
+        let linerate = interval(pairs.iter().map(ours));
+        let ratio = interval(pairs.iter().map(|pair| {
             let ratio = ours(pair)? / theirs(pair)?;
             ratio.is_finite().then_some(ratio)
         }));
-        let median = |spread: Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
-        let passed = match bound {
-            Bound::RatioAtLeast(least) => Some(median(ratio) >= least),
-            Bound::RatioAtMost(most) => Some(median(ratio) <= most),
-            Bound::Below(limit) => Some(median(linerate) < limit),
+        let verdict = match bound {
+            Bound::RatioAtLeast(least) => Some(judge(ratio, |ratio| ratio >= least)),
+            Bound::RatioAtMost(most) => Some(judge(ratio, |ratio| ratio <= most)),
+            Bound::Below(limit) => Some(judge(linerate, |figure| figure < limit)),
             Bound::Shown => None,
         };
         Self {
             metric,
             bound,
             linerate,
-            peer: Spread::of(pairs.iter().map(theirs)),
+            peer: interval(pairs.iter().map(theirs)),
             ratio,
-            passed,
+            verdict,
         }
+    }
+}
+
+/// `None` where there is no figure, or one that is none.
+fn interval(figures: impl Iterator<Item = Option<f64>>) -> Option<MedianInterval> {
+    let figures: Vec<f64> = figures.collect::<Option<_>>()?;
+    median_interval(&figures).ok()
+}
+
+fn judge(figure: Option<MedianInterval>, is_met: impl Fn(f64) -> bool) -> Verdict {
+    let Some(figure) = figure else {
+        return Verdict::Missed;
+    };
+    match (is_met(figure.low), is_met(figure.high)) {
+        _ if !figure.reaches_confidence() => Verdict::Open,
+        (true, true) => Verdict::Met,
+        (false, false) => Verdict::Missed,
+        _ => Verdict::Open,
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use linerate_sys::netns::{Host, Pair};
+use linerate_sys::proc::sysctl;
 
 /// Two hosts, or one that talks to itself.
 pub(crate) enum Place {
@@ -23,6 +24,17 @@ pub(crate) enum End {
 }
 
 impl Place {
+    /// Two hosts with nothing between them. Connections that have ended keep no ports there: some
+    /// programs leave one for each transaction.
+    pub(crate) fn veth() -> anyhow::Result<Self> {
+        let pair = Pair::create()?;
+        for host in [&pair.a, &pair.b] {
+            host.namespace
+                .run(|| sysctl::write("net.ipv4.tcp_tw_reuse", "1"))??;
+        }
+        Ok(Self::Veth(pair))
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Loopback => "loopback",

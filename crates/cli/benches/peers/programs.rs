@@ -1,5 +1,7 @@
 //! The programs: how each is started for a workload, and where its report has the figures.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,7 +19,13 @@ pub(crate) enum Peer {
     Iperf3,
     Nuttcp,
     Sockperf,
+    Netperf,
+    Neper,
 }
+
+/// Where the programs of peers are that are not the installed ones.
+#[derive(Debug, Default)]
+pub(crate) struct Places(BTreeMap<&'static str, PathBuf>);
 
 /// A side of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,33 +39,87 @@ pub(crate) enum Program {
 pub(crate) struct Run<'a> {
     pub(crate) workload: Workload,
     pub(crate) place: &'a Place,
+    pub(crate) programs: &'a Places,
     /// Server to CPU 0 and client to CPU 1.
     pub(crate) pin: bool,
 }
 
 impl Peer {
-    pub(crate) const ALL: [Self; 3] = [Self::Iperf3, Self::Nuttcp, Self::Sockperf];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Iperf3,
+        Self::Nuttcp,
+        Self::Sockperf,
+        Self::Netperf,
+        Self::Neper,
+    ];
 
-    /// Its name, which is that of its package too.
+    /// Its name, which is that of its package too, if there is one.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Iperf3 => "iperf3",
             Self::Nuttcp => "nuttcp",
             Self::Sockperf => "sockperf",
+            Self::Netperf => "netperf",
+            Self::Neper => "neper",
         }
     }
 
-    /// What it says about its version, or `None` if it is not installed.
-    pub(crate) fn version(self) -> Option<String> {
-        let option = match self {
-            Self::Iperf3 | Self::Sockperf => "--version",
-            Self::Nuttcp => "-V",
+    /// What it says about its version, or `None` if it is not there.
+    pub(crate) fn version(self, places: &Places) -> Option<String> {
+        let (program, option) = match self {
+            Self::Iperf3 | Self::Sockperf => (self.name(), "--version"),
+            Self::Nuttcp | Self::Netperf => (self.name(), "-V"),
+            Self::Neper => ("tcp_rr", "--version"),
         };
-        let output = Command::new(self.name()).arg(option).output().ok()?;
+        let path = places.program(self, program);
+        let output = Command::new(path).arg(option).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
         text.lines()
             .find(|line| !line.trim().is_empty())
             .map(|line| line.trim().to_owned())
+            // Some builds of neper's do not say any.
+            .or_else(|| (self == Self::Neper).then(|| "neper".to_owned()))
+    }
+}
+
+impl Places {
+    /// Parses NAME=PATH of each peer that is not the installed one.
+    ///
+    /// # Errors
+    /// No peer has that name, or there is nothing at the path.
+    pub(crate) fn parse(given: &[String]) -> anyhow::Result<Self> {
+        let mut places = BTreeMap::new();
+        for one in given {
+            let (name, path) = one
+                .split_once('=')
+                .with_context(|| format!("--peer {one} is not NAME=PATH"))?;
+            let peer = Peer::ALL.into_iter().find(|peer| peer.name() == name);
+            let peer = peer.with_context(|| format!("--peer {one}: no peer is called {name}"))?;
+            let path = PathBuf::from(path);
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("--peer {one}"))?;
+            places.insert(peer.name(), path);
+        }
+        Ok(Self(places))
+    }
+
+    /// Of a peer: the path is that of the program called like it, with the others beside it, or of
+    /// a directory that has them all.
+    fn program(&self, peer: Peer, program: &str) -> String {
+        let path = match self.0.get(peer.name()) {
+            None => PathBuf::from(program),
+            Some(directory) if directory.is_dir() => directory.join(program),
+            Some(path) => path.with_file_name(program),
+        };
+        path.to_string_lossy().into_owned()
+    }
+}
+
+impl Run<'_> {
+    fn command(&self, end: End, peer: Peer, program: &str) -> Command {
+        self.place
+            .command(end, &self.programs.program(peer, program))
     }
 }
 
@@ -79,6 +141,8 @@ impl Program {
             Self::Peer(Peer::Iperf3) => iperf3(run),
             Self::Peer(Peer::Nuttcp) => nuttcp(run),
             Self::Peer(Peer::Sockperf) => sockperf(run),
+            Self::Peer(Peer::Netperf) => netperf(run),
+            Self::Peer(Peer::Neper) => neper(run),
         };
         let name = self.name();
         let measurement = measured.with_context(|| format!("{name}, {:?}", run.workload))?;
@@ -126,7 +190,7 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
             let received = number(&record, "/udp/received")?;
             (received, received * bytes as f64)
         }
-        Workload::PingPong { .. } => {
+        Workload::Requests { .. } | Workload::Connections { .. } => {
             let transactions = number(&record, "/transactions")?;
             (transactions, transactions)
         }
@@ -172,11 +236,19 @@ fn linerate_arguments(workload: Workload) -> String {
             });
             format!("stream --protocol udp --size {bytes} {offload} {rate}")
         }
-        Workload::PingPong { udp, spin } => {
+        Workload::Requests {
+            udp,
+            spin,
+            flows,
+            depth,
+        } => {
             let protocol = if udp { "udp" } else { "tcp" };
             let spin = if spin { "--spin" } else { "" };
-            format!("rr --protocol {protocol} --request 1 --response 1 {spin}")
+            format!(
+                "rr --protocol {protocol} --request 1 --response 1 -P {flows} --depth {depth} {spin}"
+            )
         }
+        Workload::Connections { flows } => format!("crr --request 1 --response 1 -P {flows}"),
         // Its client is iperf3's.
         Workload::Stock { .. } => String::new(),
     }
@@ -184,12 +256,12 @@ fn linerate_arguments(workload: Workload) -> String {
 
 fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
     let [port] = run.place.free_ports()?;
-    let mut server = run.place.command(End::Server, "iperf3");
+    let mut server = run.command(End::Server, Peer::Iperf3, "iperf3");
     server.args(["-s", "-1", "-4", "-p", &port.to_string()]);
     if let Workload::Stock { udp, down } = run.workload {
         return stock(run, server, port, udp, down);
     }
-    let mut client = run.place.command(End::Client, "iperf3");
+    let mut client = run.command(End::Client, Peer::Iperf3, "iperf3");
     client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
     client.args(["-c", &run.place.server_address().to_string()]);
     let unit = match run.workload {
@@ -203,9 +275,12 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
         Workload::Datagrams {
             bytes,
             per_second: None,
-            ..
+            offload,
         } => {
             client.args(["-u", "-b", "0", "-l", &bytes.to_string()]);
+            if offload && has_offload(run) {
+                client.arg("--gsro");
+            }
             bytes
         }
         other => bail!("has no {other:?}"),
@@ -230,6 +305,13 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
     })
 }
 
+/// Whether this iperf3 has UDP's segmentation offload.
+fn has_offload(run: Run<'_>) -> bool {
+    let program = run.programs.program(Peer::Iperf3, "iperf3");
+    let help = Command::new(program).arg("--help").output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--gsro"))
+}
+
 /// A client of iperf3's with its defaults, against `server`.
 fn stock(
     run: Run<'_>,
@@ -238,7 +320,7 @@ fn stock(
     udp: bool,
     down: bool,
 ) -> anyhow::Result<Measurement> {
-    let mut client = run.place.command(End::Client, "iperf3");
+    let mut client = run.command(End::Client, Peer::Iperf3, "iperf3");
     client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
     client.args(["-c", &run.place.server_address().to_string()]);
     client.args(down.then_some("-R"));
@@ -279,9 +361,9 @@ fn nuttcp(run: Run<'_>) -> anyhow::Result<Measurement> {
     };
     let [control, data] = run.place.free_ports()?;
     let ports = [format!("-P{control}"), format!("-p{data}")];
-    let mut server = run.place.command(End::Server, "nuttcp");
+    let mut server = run.command(End::Server, Peer::Nuttcp, "nuttcp");
     server.args(["-Sf", "--nofork"]).args(&ports);
-    let mut client = run.place.command(End::Client, "nuttcp");
+    let mut client = run.command(End::Client, Peer::Nuttcp, "nuttcp");
     client.args(["-t", "-fparse", &format!("-T{SECONDS}")]);
     client.args(&ports).arg(format!("-l{message}"));
     client.arg(run.place.server_address().to_string());
@@ -306,13 +388,19 @@ fn nuttcp(run: Run<'_>) -> anyhow::Result<Measurement> {
 }
 
 fn sockperf(run: Run<'_>) -> anyhow::Result<Measurement> {
-    let Workload::PingPong { udp, spin } = run.workload else {
+    let Workload::Requests {
+        udp,
+        spin,
+        flows: 1,
+        depth: 1,
+    } = run.workload
+    else {
         bail!("has no {:?}", run.workload);
     };
     let [port] = run.place.free_ports()?;
     let address = run.place.server_address().to_string();
     let options = |end, mode: &str| {
-        let mut command = run.place.command(end, "sockperf");
+        let mut command = run.command(end, Peer::Sockperf, "sockperf");
         command.args([mode, "-i", &address, "-p", &port.to_string()]);
         command.args((!udp).then_some("--tcp"));
         command.args(spin.then_some("--nonblocked"));
@@ -343,6 +431,106 @@ fn sockperf(run: Run<'_>) -> anyhow::Result<Measurement> {
         seconds: after("[Valid Duration]", "RunTime")?,
         p50_us: Some(after("percentile 50.000", "50.000")?),
         p99_us: Some(after("percentile 99.000", "99.000")?),
+        ..costs(&client, &server)
+    })
+}
+
+fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
+    let [port] = run.place.free_ports()?;
+    let mut server = run.command(End::Server, Peer::Netperf, "netserver");
+    server.args(["-D", "-f", "-4", "-p", &port.to_string()]);
+    let mut client = run.command(End::Client, Peer::Netperf, "netperf");
+    client.args(["-4", "-P", "0", "-l", SECONDS, "-p", &port.to_string()]);
+    client.args(["-H", &run.place.server_address().to_string(), "-t"]);
+    let message = match run.workload {
+        Workload::Stream {
+            message,
+            copies: Copies::Both,
+        } => {
+            client.args(["TCP_STREAM", "--", "-m", &message.to_string()]);
+            Some(message)
+        }
+        Workload::Requests {
+            udp: false,
+            spin: false,
+            flows: 1,
+            depth,
+        } => {
+            client.args(["TCP_RR", "--", "-D", "-r", "1,1"]);
+            if depth > 1 {
+                client.args(["-b", &(depth - 1).to_string()]);
+            }
+            None
+        }
+        Workload::Connections { flows: 1 } => {
+            client.args(["TCP_CRR", "--", "-r", "1,1"]);
+            None
+        }
+        other => bail!("has no {other:?}"),
+    };
+    let server = start_server(run, server, Listening::Tcp(port))?;
+    let client = run_client(run, client)?;
+    let server = server.end(Duration::ZERO)?;
+    // Sizes first, then for TCP_STREAM seconds and Mbit/s, for the others seconds and transactions/s.
+    let skipped = if message.is_some() { 3 } else { 4 };
+    let words: Vec<f64> = client
+        .output
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let [seconds, rate, ..] = words.get(skipped..).unwrap_or_default() else {
+        bail!("what it says is not understood: {}", client.output);
+    };
+    let bytes = match message {
+        Some(_) => rate * 1e6 / 8.0 * seconds,
+        None => rate * seconds,
+    };
+    Ok(Measurement {
+        bytes,
+        units: bytes / message.unwrap_or(1) as f64,
+        seconds: *seconds,
+        ..costs(&client, &server)
+    })
+}
+
+fn neper(run: Run<'_>) -> anyhow::Result<Measurement> {
+    let (program, flows) = match run.workload {
+        Workload::Requests {
+            udp: false,
+            spin: false,
+            flows,
+            depth: 1,
+        } => ("tcp_rr", flows),
+        Workload::Connections { flows } => ("tcp_crr", flows),
+        other => bail!("has no {other:?}"),
+    };
+    let [control, data] = run.place.free_ports()?;
+    // More threads than CPUs only slow it down.
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let command = |end| {
+        let mut command = run.command(end, Peer::Neper, program);
+        command.args(["-4", "--nolog", "-l", SECONDS, "-F", &flows.to_string()]);
+        command.args(["-T", &flows.min(cpus).to_string()]);
+        command.args(["-C", &control.to_string(), "-P", &data.to_string()]);
+        // Connections end as all others', not by a reset.
+        command.args((program == "tcp_crr").then_some("--time-wait"));
+        command
+    };
+    let server = command(End::Server);
+    let mut client = command(End::Client);
+    client.args(["-c", "-H", &run.place.server_address().to_string()]);
+    let (client, server) = both(run, server, Listening::Tcp(control), client)?;
+    let value = |key: &str| -> anyhow::Result<f64> {
+        let mut lines = client.output.lines();
+        let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let value = value.with_context(|| format!("no {key} in {}", client.output))?;
+        value.parse().with_context(|| format!("{key}={value}"))
+    };
+    let (transactions, rate) = (value("num_transactions")?, value("throughput")?);
+    Ok(Measurement {
+        bytes: transactions,
+        units: transactions,
+        seconds: transactions / rate,
         ..costs(&client, &server)
     })
 }

@@ -1,7 +1,9 @@
 //! What is printed of a benchmark.
 
+use linerate_core::stats::MedianInterval;
+
 use crate::cases::Bound;
-use crate::pair::{Finding, Pair, Spread};
+use crate::pair::{Finding, Pair, Verdict};
 
 /// Prints a benchmark's findings.
 pub(crate) fn print(title: &str, pairs: &[Pair], findings: &[Finding]) {
@@ -23,7 +25,7 @@ pub(crate) fn print(title: &str, pairs: &[Pair], findings: &[Finding]) {
 pub(crate) fn print_head() {
     println!(
         "  {:<22} {:>9} {:>9}   {:<24} goal",
-        "medians", "linerate", "peer", "ratio by pair (range)"
+        "medians", "linerate", "peer", "ratio by pair (95 %)"
     );
 }
 
@@ -42,31 +44,36 @@ fn methods(pairs: &[Pair]) -> String {
     }
 }
 
-fn figure(spread: Option<Spread>) -> String {
-    match spread.map(|spread| spread.median) {
+pub(crate) fn figure(interval: Option<MedianInterval>) -> String {
+    match interval.map(|interval| interval.median) {
         None => "-".to_owned(),
         Some(median) if median < 10.0 => format!("{median:.3}"),
         Some(median) => format!("{median:.1}"),
     }
 }
 
-fn ratio(spread: Option<Spread>) -> String {
-    spread.map_or_else(String::new, |Spread { median, min, max }| {
-        format!("{median:.2} ({min:.2} … {max:.2})")
-    })
+/// The median, and the interval that holds that of all pairs that could be run.
+pub(crate) fn ratio(ratio: Option<MedianInterval>) -> String {
+    ratio.map_or_else(
+        String::new,
+        |MedianInterval {
+             median, low, high, ..
+         }| { format!("{median:.2} ({low:.2} … {high:.2})") },
+    )
 }
 
-fn verdict(finding: &Finding) -> String {
+/// The goal and whether it is met.
+pub(crate) fn verdict(finding: &Finding) -> String {
     let bound = match finding.bound {
         Bound::RatioAtLeast(least) => format!("ratio ≥ {least}"),
         Bound::RatioAtMost(most) => format!("ratio ≤ {most}"),
         Bound::Below(limit) => format!("< {limit}"),
         Bound::Shown => return String::new(),
     };
-    let word = if finding.passed == Some(true) {
-        "PASS"
-    } else {
-        "FAIL"
+    let word = match finding.verdict {
+        Some(Verdict::Met) => "met",
+        Some(Verdict::Open) => "open",
+        Some(Verdict::Missed) | None => "MISSED",
     };
-    format!("{bound} {word}")
+    format!("{bound}: {word}")
 }

@@ -36,6 +36,7 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(requests_not_sent(record));
     doubts.extend(window_not_taken(run));
     doubts.extend(discarded(record));
+    doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
     doubts.extend(stolen(record));
     let hosts = [
@@ -143,6 +144,21 @@ fn discarded(record: &Record) -> Option<Caveat> {
             CaveatKind::Discarded,
             "the receiver discarded the bytes in the kernel: no application gets this rate",
             "leave --discard out for a figure of real copies",
+        )
+    })
+}
+
+/// The kernels fall back to an ordinary handshake in silence.
+fn no_fast_open(run: &Run) -> Option<Caveat> {
+    let Traffic::Crr(exchange) = &run.test.traffic else {
+        return None;
+    };
+    let taken = run.client.end.counters.get("TcpExtTCPFastOpenActive");
+    (exchange.fast_open && taken.is_none_or(|count| *count == 0)).then(|| {
+        Caveat::new(
+            CaveatKind::SettingNotTaken,
+            "--fast-open: no connection began with its request",
+            "sysctl net.ipv4.tcp_fastopen=3 at both ends; some middleboxes drop a SYN with data",
         )
     })
 }

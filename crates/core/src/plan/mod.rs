@@ -195,6 +195,9 @@ pub struct ExchangeTest {
     /// Close the connections of `crr` by reset, which leaves no TIME_WAIT.
     #[serde(default)]
     pub reset: bool,
+    /// Send the requests of `crr` with the connection's first packet (TCP Fast Open).
+    #[serde(default)]
+    pub fast_open: bool,
 }
 
 impl ExchangeTest {
@@ -208,6 +211,7 @@ impl ExchangeTest {
             spin: false,
             closer: Closer::Server,
             reset: false,
+            fast_open: false,
         }
     }
 }

@@ -749,6 +749,13 @@ options! {
         default: Default::Always("off"),
         ..EXCHANGE
     };
+    /// Send the request with the SYN (TCP Fast Open)
+    fast_open "fast-open": bool = exchange.fast_open, ValueKind::Switch, TestOption {
+        workloads: &[Workload::Crr],
+        over: OF_TCP_SOCKETS,
+        default: Default::Always("off"),
+        ..EXCHANGE
+    };
     /// Both buffers of each data socket
     window "window": ByteCount = (|_| None, set_buffers), BUFFER, TestOption {
         short: Some('w'),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test};
+use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::session::{ClientEvent, SessionError};
 use linerate_core::wire::{Hello, HelloKind};
 use linerate_sys::poll::{Interest, wait_ready};
@@ -14,8 +14,9 @@ use linerate_sys::socket::{self, Connecting, Mptcp};
 use super::{Client, TICK, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
+use crate::measure::crr::leaves_at_once;
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
-use crate::measure::options;
+use crate::measure::options::apply_tcp;
 use crate::measure::source::{Connect, FlowSource};
 use crate::stop::Stop;
 use linerate_core::units::End;
@@ -63,6 +64,10 @@ impl Client {
         let (peer, token, test) = (self.peer, self.token, test.clone());
         let target = self.target.clone();
         let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
+        let mut options = test.options.clone();
+        if let Traffic::Crr(exchange) = &test.traffic {
+            options.nodelay &= !leaves_at_once(exchange, End::Client);
+        }
         Box::new(move |flow, first| {
             let mptcp = match test.protocol {
                 Protocol::Mptcp => Mptcp::On,
@@ -72,12 +77,17 @@ impl Client {
             let source = test.options.source.or(target.source);
             let socket = socket::tcp_socket(peer, source, mptcp)?;
             prepare(&socket, &target)?;
-            options::apply_tcp(&socket, &test.options, End::Client, sends)
-                .map_err(std::io::Error::other)?;
+            apply_tcp(&socket, &options, End::Client, sends).map_err(std::io::Error::other)?;
             let given_up = || stop.is_requested() || run_over.is_requested();
             let stream = if test.connects_within_run() {
-                if test.options.quickack.is_none() {
+                // One flow's endpoint wakes up by the acknowledgement, while the request is being
+                // sent; of several, others have work meanwhile, and a packet less counts.
+                if test.options.quickack.is_none() && test.streams > 1 {
                     socket::join_first_data_to_handshake(&socket);
+                }
+                if matches!(&test.traffic, Traffic::Crr(exchange) if exchange.fast_open) {
+                    socket::send_with_handshake(&socket)
+                        .map_err(|error| std::io::Error::new(ErrorKind::Unsupported, error))?;
                 }
                 connect_bounded(socket, peer, target.connect_timeout, given_up)?
             } else {

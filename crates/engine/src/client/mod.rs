@@ -9,6 +9,7 @@ mod udp_flows;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::assemble::{ExchangeTotals, Run as HalfRuns};
@@ -452,15 +453,22 @@ impl Client {
         half.request_stop();
         self.run_over.request();
         // Also after an interruption: there is something to report.
-        let server = self
-            .ask_at_the_end(operation::End, false, LAST_REPORT)
-            .map(|report| *report);
+        let (peer, device) = (self.peer.ip(), self.target.device.clone());
+        // Both hosts look at themselves at once.
+        let (server, facts) = thread::scope(|scope| {
+            let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
+            let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
+            let facts = facts
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (server.map(|report| *report), facts)
+        });
         let HalfEnd {
             mut report,
             exchange,
             cut_short,
             begun_ns,
-        } = half.stop(self.host_facts());
+        } = half.stop(facts);
         let (mut server, error) = both(server, watched);
         let profiles = Profiles {
             client: report.profile.take(),

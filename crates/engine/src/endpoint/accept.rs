@@ -32,6 +32,8 @@ use crate::stop::Stop;
 
 /// How long a refused client gets to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// How often the one client of an endpoint that serves no other is looked after.
+const ONE_OFF_TICK: Duration = Duration::from_millis(50);
 
 /// A connection of which the hello is not complete, or which was refused and may still read.
 struct Pending {
@@ -68,8 +70,8 @@ impl Acceptor {
     ) -> io::Result<Self> {
         let (registry, calls) = (Registry::default(), Calls::default());
         let repeats = Repeats::default();
-        let listeners = Arc::new(Listeners::new(endpoint.listeners));
-        let mut waiting = Waiting::new(Arc::clone(&listeners))?;
+        let listeners = Arc::new(Listeners::new(endpoint.listeners)?);
+        let mut waiting = Waiting::new(Arc::clone(&listeners), &stop)?;
         let mut challenges = UdpChallenges::new(registry.clone(), calls.clone());
         for datagrams in endpoint.datagrams {
             datagrams.set_nonblocking(true)?;
@@ -114,7 +116,7 @@ impl Acceptor {
         // They end with the stop flag, and hold nothing that waits for them.
         let _others = std::mem::take(&mut self.ports).start(&self.context)?;
         while !self.stop.is_requested() && !self.is_over() {
-            for number in self.waiting.wait()? {
+            for number in self.waiting.wait(self.patience())? {
                 self.look_at(number);
             }
             for stream in self.context.listeners.strangers() {
@@ -126,6 +128,15 @@ impl Acceptor {
         }
         self.finish();
         Ok(())
+    }
+
+    /// Whoever idles does not wake up for nothing.
+    fn patience(&self) -> Duration {
+        if self.one_off {
+            ONE_OFF_TICK
+        } else {
+            self.repeats.patience()
+        }
     }
 
     fn is_over(&self) -> bool {

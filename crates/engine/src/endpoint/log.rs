@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ServeEvent;
-use super::minute::Minutes;
+use super::minute::{MINUTE, Minutes};
 
 /// Refusals of an address within a minute that have a line each.
 const LINES: u64 = 10;
@@ -28,6 +28,15 @@ impl Repeats {
         self.minutes().note(peer.ip(), Instant::now()) <= LINES
     }
 
+    /// How long there is nothing to sum up.
+    pub(super) fn patience(&self) -> Duration {
+        if self.minutes().is_empty() {
+            Duration::MAX
+        } else {
+            MINUTE / 60
+        }
+    }
+
     /// What was not told of the minutes that are over.
     pub(super) fn sum_up(&self, now: Instant) -> impl Iterator<Item = ServeEvent> {
         let over = self.minutes().take_over(now).into_iter();
@@ -41,13 +50,12 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn an_address_that_is_refused_without_end_has_few_lines_and_a_sum() {
         let repeats = Repeats::default();
+        assert_eq!(repeats.patience(), Duration::MAX);
         let refused = |peer: &str| ServeEvent::Refused {
             peer: peer.parse().unwrap(),
             reason: "junk".into(),
@@ -66,5 +74,6 @@ mod tests {
             reason: "1194 more of this address within a minute".into(),
         };
         assert_eq!(sums, [sum]);
+        assert_eq!(repeats.patience(), Duration::MAX);
     }
 }

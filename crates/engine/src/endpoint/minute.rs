@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::clients::one_address;
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// Addresses that are told apart; all further ones are one.
 const ADDRESSES: usize = 1024;
 const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -31,6 +31,11 @@ impl Minutes {
     pub(super) fn count(&self, peer: IpAddr) -> u64 {
         let entry = self.0.get(&one_address(peer));
         entry.map_or(0, |(_, count)| *count)
+    }
+
+    /// Whether there was none lately.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Takes out the minutes that are over, with their counts.

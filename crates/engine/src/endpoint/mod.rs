@@ -324,6 +324,8 @@ impl Endpoint {
         };
         // Without it the acceptor is woken once more for each connection, which is only slower.
         let _ = socket::set_defer_accept(&listener, DEFER_SECONDS);
+        // Whether a connection may begin with its data is this host's setting.
+        let _ = socket::accept_with_handshake(&listener, BACKLOG);
         let local = listener.local_addr().map_err(fail)?;
         self.datagrams
             .push(socket::udp_socket(local, None, true).map_err(fail)?);

@@ -213,12 +213,6 @@ impl Session<'_> {
             if self.server.is_introduced() {
                 self.welcome();
             }
-            while let Some(bytes) = self.server.poll_transmit() {
-                if socket.send(&bytes).is_err() {
-                    self.server.handle_close();
-                    break;
-                }
-            }
             while let Some(event) = self.server.poll_event() {
                 match event {
                     ServerEvent::Request(request) => self.serve(request),
@@ -230,6 +224,13 @@ impl Session<'_> {
                 break;
             }
             self.look();
+            // All that this turn has brought: what stayed would wait for the next.
+            while let Some(bytes) = self.server.poll_transmit() {
+                if socket.send(&bytes).is_err() {
+                    self.server.handle_close();
+                    break;
+                }
+            }
             match socket.receive(self.patience()) {
                 Received::Bytes(bytes) => self.server.handle_input(now(), bytes),
                 Received::Nothing => {}
@@ -350,7 +351,7 @@ impl Session<'_> {
 
     /// Where the workers of a test get connections that are made within the run.
     fn connections(&self, test: &Test, inbox: Receiver<Flow>) -> FlowSource {
-        if !matches!(test.traffic, Traffic::Crr(_)) {
+        if !matches!(test.traffic, Traffic::Crr(_)) || test.protocol == Protocol::Mptcp {
             return FlowSource::Accept(inbox.into());
         }
         let own = Own {

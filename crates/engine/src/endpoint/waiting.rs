@@ -2,9 +2,8 @@
 //! each has a deadline, and all together have few places and no thread.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
@@ -13,18 +12,21 @@ use std::time::{Duration, Instant};
 use linerate_sys::poll::Poller;
 
 use super::door::{KEPT_TICK, Listeners};
+use crate::stop::Stop;
 
 /// Connections that wait; beyond that the oldest goes.
 const MAX_WAITING: usize = 1024;
 /// Connections that are taken in one go: the others have their turn too.
 const BURST: usize = 64;
-/// Longest wait without looking at the stop flag.
-const TICK: Duration = Duration::from_millis(50);
+/// Numbers that no socket has: the stop's bell, that of a door, and a door itself.
+const STOP: u64 = u64::MAX;
+const BELL: u64 = STOP - 1;
+const DOOR: u64 = STOP - 2;
 
 /// Listeners have the numbers from 0 on.
 pub(super) struct Waiting<C> {
     listeners: Arc<Listeners>,
-    /// The flows of a test take the connections, of which they had taken so many at the last look.
+    /// A test has a door, and its flows had taken so many connections there at the last look.
     away: Option<u64>,
     poller: Poller,
     next: u64,
@@ -33,9 +35,11 @@ pub(super) struct Waiting<C> {
 }
 
 impl<C: AsFd> Waiting<C> {
+    /// A request to `stop` ends a wait.
+    ///
     /// # Errors
     /// No descriptors.
-    pub(super) fn new(listeners: Arc<Listeners>) -> io::Result<Self> {
+    pub(super) fn new(listeners: Arc<Listeners>, stop: &Stop) -> io::Result<Self> {
         let mut waiting = Self {
             listeners: Arc::clone(&listeners),
             away: None,
@@ -43,6 +47,8 @@ impl<C: AsFd> Waiting<C> {
             next: 0,
             connections: BTreeMap::new(),
         };
+        waiting.poller.add(stop.bell()?, STOP)?;
+        waiting.poller.add(listeners.bell(), BELL)?;
         for listener in &listeners.sockets {
             listener.set_nonblocking(true)?;
             waiting.watch(listener)?;
@@ -60,46 +66,46 @@ impl<C: AsFd> Waiting<C> {
         Ok(self.next - 1)
     }
 
-    /// Those that have something now, or after a while; connections that are overdue are dropped.
+    /// Those that have something now, or within `longest`; connections that are overdue are dropped.
     ///
     /// # Errors
     /// None that a caller can mend.
-    pub(super) fn wait(&mut self) -> io::Result<Vec<u64>> {
+    pub(super) fn wait(&mut self, longest: Duration) -> io::Result<Vec<u64>> {
         let now = Instant::now();
         self.connections.retain(|_, (until, _)| *until > now);
-        let mut ready: Vec<u64> = self.poller.wait(self.tick())?.collect();
-        ready.extend(self.look_in()?);
+        let tick = self.tick(now, longest);
+        let mut ready: Vec<u64> = self.poller.wait(tick)?.collect();
+        if ready.contains(&BELL) {
+            self.listeners.bell().read_exact(&mut [0])?;
+        }
+        ready.extend(self.looks_in().then_some(DOOR));
         Ok(ready)
     }
 
-    fn tick(&self) -> Duration {
-        if self.away.is_some() { KEPT_TICK } else { TICK }
+    fn tick(&self, now: Instant, longest: Duration) -> Duration {
+        if self.away.is_some() {
+            return KEPT_TICK;
+        }
+        let deadlines = self.connections.values().map(|(until, _)| *until);
+        let left = deadlines.min().map(|first| first - now);
+        left.map_or(longest, |left| left.min(longest))
     }
 
-    /// Leaves the listeners to a test's flows while they are theirs; those that must be looked at
-    /// because the flows are all busy, and slow.
-    fn look_in(&mut self) -> io::Result<Range<u64>> {
-        let listeners = &self.listeners.sockets;
-        let kept = self.listeners.is_kept();
+    /// Whether a test's door must be looked at: its flows are all busy, and slow.
+    fn looks_in(&mut self) -> bool {
         let taken = self.listeners.taken();
-        let before = std::mem::replace(&mut self.away, kept.then_some(taken));
-        if kept != before.is_some() {
-            for (number, listener) in (0..).zip(listeners) {
-                if kept {
-                    self.poller.remove(listener)?;
-                } else {
-                    self.poller.add(listener, number)?;
-                }
-            }
-        }
+        let kept = self.listeners.door().map(|_| taken);
+        let before = std::mem::replace(&mut self.away, kept);
         let slow = before.is_some_and(|before| taken - before < BURST as u64);
-        let must = kept && slow && !self.listeners.is_awaited();
-        Ok(0..if must { listeners.len() as u64 } else { 0 })
+        self.away.is_some() && slow && !self.listeners.is_awaited()
     }
 
     /// New connections to the listener of that number; none if it is none of a listener.
     pub(super) fn accept(&mut self, number: u64) -> Vec<(TcpStream, SocketAddr)> {
         let mut accepted = Vec::new();
+        if number == DOOR {
+            return self.listeners.accept_at_door(BURST);
+        }
         let Some(listener) = self.listeners.sockets.get(number as usize) else {
             return accepted;
         };

@@ -50,7 +50,8 @@ pub(crate) fn request(
         test,
         mover: mover(shared, test),
         payload: buffer(test.request_bytes),
-        response: buffer(test.response_bytes),
+        // A byte more has the end come with the last.
+        response: buffer(test.response_bytes + 1),
     };
     let result = match schedule(shared, flow, test) {
         None => client.closed_loop(&mut tally),
@@ -182,18 +183,36 @@ impl Requester<'_> {
         }
         let rest = self.test.request_bytes.saturating_sub(FIRST_BYTES);
         self.mover.send(stream, &self.payload, rest)?;
-        self.mover
-            .receive(stream, &mut self.response, self.test.response_bytes)?;
-        match (self.test.closer, self.test.reset) {
-            (Closer::Client, false) => Ok(()),
-            (Closer::Client, true) => socket::reset_on_close(stream).map_err(io::Error::other),
-            (Closer::Server, reset) => {
-                if reset {
-                    stream.shutdown(Shutdown::Write)?;
-                }
-                self.mover.receive_end(stream)
+        let (mover, bytes) = (&self.mover, self.test.response_bytes);
+        if ends_with_response(self.test) {
+            return mover.receive_last(stream, &mut self.response, bytes);
+        }
+        mover.receive(stream, &mut self.response, bytes)?;
+        match self.test.closer {
+            Closer::Client if self.test.reset => {
+                socket::reset_on_close(stream).map_err(io::Error::other)
+            }
+            Closer::Client => Ok(()),
+            Closer::Server => {
+                stream.shutdown(Shutdown::Write)?;
+                mover.receive_end(stream)
             }
         }
+    }
+}
+
+/// Whether the endpoint's last segment ends the connection too.
+fn ends_with_response(test: &ExchangeTest) -> bool {
+    test.closer == Closer::Server && !test.reset
+}
+
+/// Whether the one message of an end waits for no acknowledgement, Nagle's algorithm or not: it fits
+/// the smallest segment (RFC 9293, 3.7.1), or is ended by a close.
+pub(crate) fn leaves_at_once(test: &ExchangeTest, side: End) -> bool {
+    const SMALLEST_SEGMENT: u64 = 536;
+    match side {
+        End::Client => HELLO_BYTES as u64 + test.request_bytes <= SMALLEST_SEGMENT,
+        End::Server => ends_with_response(test) || test.response_bytes <= SMALLEST_SEGMENT,
     }
 }
 
@@ -223,13 +242,14 @@ pub(crate) fn respond(
     test: &ExchangeTest,
 ) -> io::Result<WorkerEnd> {
     let mover = mover(shared, test);
-    let mut arrivals = shared.source.arrivals(test.spin)?;
+    let arrivals = shared.source.arrivals(test.spin)?;
     let mut request = buffer(HELLO_BYTES as u64 + test.request_bytes);
     let response = buffer(test.response_bytes);
+    let mut options = shared.test.options.clone();
+    options.nodelay &= !leaves_at_once(test, End::Server);
     let mut answered = 0;
     while let Some(arrival) = arrivals.next(&shared.stop) {
-        let options = &shared.test.options;
-        let served = options::apply_tcp(&arrival.stream, options, End::Server, flow.sends)
+        let served = options::apply_tcp(&arrival.stream, &options, End::Server, flow.sends)
             .map_err(io::Error::other)
             .and_then(|()| serve(&arrival, test, &mover, &mut request, &response));
         if served.is_ok() {
@@ -251,7 +271,7 @@ fn serve(
     response: &[u8],
 ) -> io::Result<()> {
     mover.receive(stream, request, known_bytes + test.request_bytes)?;
-    if test.closer == Closer::Server && !test.reset {
+    if ends_with_response(test) {
         return mover.send_last(stream, response, test.response_bytes);
     }
     mover.send(stream, response, test.response_bytes)?;

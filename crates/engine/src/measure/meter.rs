@@ -18,7 +18,7 @@ use super::flow::Counters;
 use crate::lab_process::mind_lab_process;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
-const COUNTERS: [&str; 45] = [
+const COUNTERS: [&str; 47] = [
     "TcpRetransSegs",
     "TcpInErrs",
     "TcpInCsumErrors",
@@ -46,6 +46,8 @@ const COUNTERS: [&str; 45] = [
     "TcpExtTCPDSACKRecv",
     "TcpExtTCPMemoryPressures",
     "TcpExtTCPAutoCorking",
+    "TcpExtTCPFastOpenActive",
+    "TcpExtTCPFastOpenPassive",
     "UdpInErrors",
     "UdpRcvbufErrors",
     "UdpSndbufErrors",

@@ -2,7 +2,7 @@
 
 mod backlog;
 mod connect_transfer;
-mod crr;
+pub(crate) mod crr;
 mod exchange;
 pub(crate) mod flow;
 pub(crate) mod half;

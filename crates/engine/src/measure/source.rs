@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linerate_sys::poll::Poller;
 use linerate_sys::socket;
 
 use super::flow::{Flow, FlowSocket};
@@ -25,14 +24,14 @@ pub(crate) enum FlowSource {
     Connect(Box<Connect>),
     /// The endpoint gets them from its acceptor.
     Accept(Mutex<Receiver<Flow>>),
-    /// The workers take them from listening sockets by themselves.
+    /// The workers take them from a listening socket by themselves.
     Door(Door),
 }
 
-/// Listening sockets where a test's workers take connections: no thread stands between.
+/// A listening socket where a test's workers take connections: no thread stands between.
 pub(crate) struct Door {
-    /// Do not block.
-    pub(crate) listeners: Vec<TcpListener>,
+    /// Its waits are bounded by [`SLICE`], and so are those of its connections.
+    pub(crate) listener: Arc<TcpListener>,
     /// Workers that wait for a connection.
     pub(crate) awaiting: Arc<AtomicU32>,
     /// The connections of the test; what is another's has been handed on.
@@ -44,7 +43,7 @@ pub(crate) struct Door {
 /// Tells whether a connection that was just taken is the test's.
 pub(crate) type Admit = dyn Fn(TcpStream, IpAddr) -> Option<Arrival> + Send + Sync;
 
-/// A connection that does not block.
+/// A connection whose calls do not block, or for a short time only.
 pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
     /// Bytes before the first request that are known and still to be read.
@@ -54,12 +53,11 @@ pub(crate) struct Arrival {
 /// One worker's view of where its connections come from.
 pub(crate) struct Arrivals<'a> {
     source: &'a FlowSource,
-    poller: Poller,
-    wait: Duration,
+    spin: bool,
 }
 
 /// Longest wait without looking at the stop flag.
-const SLICE: Duration = Duration::from_millis(20);
+pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
     /// A new connection to the endpoint, on which the hello and `first` are sent in one segment if
@@ -100,25 +98,20 @@ impl FlowSource {
     /// What a worker takes its connections from; with `spin` it waits without sleeping.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The socket is none that listens.
     pub(crate) fn arrivals(&self, spin: bool) -> io::Result<Arrivals<'_>> {
-        let poller = Poller::new()?;
         if let Self::Door(door) = self {
-            for (number, listener) in (0..).zip(&door.listeners) {
-                poller.add_shared(listener, number)?;
-            }
+            // Who sleeps is to wake up while the client still sends its request.
+            socket::set_defer_accept(&door.listener, spin.into()).map_err(io::Error::other)?;
+            door.listener.set_nonblocking(spin)?;
         }
-        Ok(Arrivals {
-            source: self,
-            poller,
-            wait: if spin { Duration::ZERO } else { SLICE },
-        })
+        Ok(Arrivals { source: self, spin })
     }
 }
 
 impl Arrivals<'_> {
     /// The next connection of the test; `None` when asked to stop or when no more will come.
-    pub(crate) fn next(&mut self, stop: &Stop) -> Option<Arrival> {
+    pub(crate) fn next(&self, stop: &Stop) -> Option<Arrival> {
         let FlowSource::Door(door) = self.source else {
             let (_, stream) = self.source.accept(stop)?;
             return Arrival::of_others(stream);
@@ -128,20 +121,21 @@ impl Arrivals<'_> {
                 return Some(arrival);
             }
             door.awaiting.fetch_add(1, Ordering::AcqRel);
-            let ready = self.poller.wait(self.wait).map(|mut ready| ready.next());
-            door.awaiting.fetch_sub(1, Ordering::AcqRel);
-            let Some(number) = ready.ok()? else {
-                continue;
+            let accepted = if self.spin {
+                socket::accept(&door.listener)
+            } else {
+                socket::accept_blocking(&door.listener)
             };
-            match socket::accept(&door.listeners[number as usize]) {
+            door.awaiting.fetch_sub(1, Ordering::AcqRel);
+            match accepted {
                 Ok((stream, from)) => {
                     if let Some(arrival) = (door.admit)(stream, from) {
                         return Some(arrival);
                     }
                 }
-                // Another worker was faster, or the connection has ended meanwhile.
+                // There is none yet, or it has ended meanwhile.
                 Err(error) if is_passing(&error) => {}
-                // Where descriptors are short it stays readable; the next look may find one.
+                // Where descriptors are short the next try may find one.
                 Err(_) => std::thread::sleep(SLICE),
             }
         }

@@ -15,6 +15,8 @@ use crate::stop::Stop;
 pub(crate) const PIECE: u64 = 64 << 10;
 /// Longest wait without looking at the stop flag.
 const SLICE: Duration = Duration::from_millis(20);
+/// Shorter than a slice of any socket's.
+const SHORT_NS: u64 = 10_000_000;
 
 /// A buffer of `bytes`, or of the largest piece where that is less.
 pub(crate) fn buffer(bytes: u64) -> Vec<u8> {
@@ -72,6 +74,30 @@ impl Mover<'_> {
             self.quickack.renew(socket);
             socket.read(&mut buffer[..length])
         })
+    }
+
+    /// Receives the last `bytes` bytes of a connection, and its end: mostly in one call.
+    pub(crate) fn receive_last(
+        &self,
+        socket: &TcpStream,
+        buffer: &mut [u8],
+        bytes: u64,
+    ) -> io::Result<()> {
+        let mut left = bytes;
+        if !self.spin && bytes < buffer.len() as u64 {
+            self.quickack.renew(socket);
+            let began = now_ns();
+            match socket::receive_to_end(socket, &mut buffer[..=bytes as usize]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // Cut short by the end alone: the call's own time was not over.
+                Ok(n) if n as u64 == bytes && now_ns() - began < SHORT_NS => return Ok(()),
+                Ok(n) => left = bytes.saturating_sub(n as u64),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.receive(socket, buffer, left)?;
+        self.receive_end(socket)
     }
 
     /// Waits until the peer has closed or reset the connection; what it still sends is dropped.
@@ -143,6 +169,13 @@ impl Mover<'_> {
             poll::wait_ready(socket, interest, SLICE).map(drop)
         }
     }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
 }
 
 /// How a call ends when the stop flag is set.

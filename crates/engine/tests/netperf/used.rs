@@ -46,6 +46,7 @@ fn exchange(connects: bool, extent: Extent) -> Test {
         spin: false,
         closer: Closer::Server,
         reset: false,
+        fast_open: false,
     };
     Test {
         traffic: if connects {

@@ -73,6 +73,7 @@ fn exchange_test(request_bytes: u64) -> Test {
             spin: false,
             closer: Closer::Client,
             reset: false,
+            fast_open: false,
         }),
         ..stream_test(1)
     }

@@ -94,7 +94,18 @@ impl Ethtool {
     /// # Errors
     /// As for [`Ethtool::features`].
     pub fn offload(&self, offload: Offload) -> Result<Vec<Feature>, EthtoolError> {
-        let wanted = |feature: &Feature| offload.features().contains(&feature.name.as_str());
+        self.features_of(&[offload])
+    }
+
+    /// The features of all these.
+    ///
+    /// # Errors
+    /// As for [`Ethtool::features`].
+    pub fn features_of(&self, offloads: &[Offload]) -> Result<Vec<Feature>, EthtoolError> {
+        let wanted = |feature: &Feature| {
+            let mut offloads = offloads.iter();
+            offloads.any(|offload| offload.features().contains(&feature.name.as_str()))
+        };
         Ok(self.features()?.into_iter().filter(wanted).collect())
     }
 

@@ -93,7 +93,20 @@ fn stands(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
 /// `WouldBlock` if none waits (and the listener does not block); out of descriptors or memory; a
 /// connection that ended while it waited.
 pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
-    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    accept_as(listener, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+}
+
+/// Takes the next connection, for which it waits as long as the listener's receiving calls do. The
+/// connection blocks, and its waits are bounded as the listener's are (`sk_clone`,
+/// net/core/sock.c).
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if there is none; out of descriptors.
+pub fn accept_blocking(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
+    accept_as(listener, libc::SOCK_CLOEXEC)
+}
+
+fn accept_as(listener: &TcpListener, flags: libc::c_int) -> io::Result<(TcpStream, IpAddr)> {
     let take = |address: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
         // SAFETY: the pointers are to a live storage and its length, which the kernel keeps to; the
         // listener is open.

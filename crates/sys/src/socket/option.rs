@@ -46,6 +46,9 @@ pub enum OptionError {
 
 fn hint(option: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) if option == "TCP_FASTOPEN_CONNECT" => {
+            " (sysctl net.ipv4.tcp_fastopen=3 allows it)"
+        }
         Some(libc::EPERM) if option == "SO_BUSY_POLL" => {
             " (it needs privileges: CAP_NET_ADMIN, or as much in net.core.busy_read)"
         }
@@ -59,7 +62,7 @@ fn hint(option: &str, error: &io::Error) -> &'static str {
     }
 }
 
-fn set<T: Copy>(
+pub(super) fn set<T: Copy>(
     socket: &impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -113,7 +116,10 @@ fn read_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Re
     Ok(i32::from_ne_bytes(bytes))
 }
 
-fn set_error(option: &'static str, value: impl ToString) -> impl FnOnce(io::Error) -> OptionError {
+pub(super) fn set_error(
+    option: &'static str,
+    value: impl ToString,
+) -> impl FnOnce(io::Error) -> OptionError {
     let value = value.to_string();
     move |source| OptionError::Set {
         option,

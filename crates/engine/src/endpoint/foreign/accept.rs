@@ -3,6 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_core::session::GREETING_TIMEOUT;
 
@@ -26,11 +27,14 @@ pub(super) fn accept(
     stop: &Stop,
     mut take: impl FnMut(TcpStream, SocketAddr),
 ) {
-    let Ok(mut waiting) = Waiting::new(Arc::new(Listeners::new(listeners))) else {
+    let listeners = Listeners::new(listeners).map(Arc::new);
+    let Ok(mut waiting) = listeners.and_then(|listeners| Waiting::new(listeners, stop)) else {
         return;
     };
     while !stop.is_requested() {
-        let Ok(ready) = waiting.wait() else { return };
+        let Ok(ready) = waiting.wait(Duration::MAX) else {
+            return;
+        };
         for number in ready {
             for (stream, peer) in waiting.accept(number) {
                 match admission {

@@ -75,6 +75,7 @@ fn lacks(test: &Test) -> Result<(), String> {
             let missing = [
                 (test.protocol == Protocol::Udp, "--udp in rr"),
                 (exchange.reset, "--reset"),
+                (exchange.fast_open, "--fast-open"),
             ];
             first(&missing)
         }

@@ -21,7 +21,7 @@ use super::cpu::CpuWatch;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::options;
-use crate::measure::source::{Arrival, Door, FlowSource};
+use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
 use crate::measure::udp;
 use linerate_core::units::End;
 
@@ -178,7 +178,7 @@ impl Data {
         if matches!(self.test.traffic, Traffic::Crr(_)) {
             let peer = self.peer;
             let door = Door {
-                listeners: vec![listener.try_clone()?],
+                listener: listener.try_clone()?.into(),
                 awaiting: Arc::default(),
                 // Others are turned away.
                 admit: Box::new(move |stream, from| {
@@ -270,6 +270,10 @@ fn listener(asked: &DataTest, address: SocketAddr) -> Result<TcpListener, Refusa
         .set_nonblocking(true)
         .map_err(|error| no_socket(address, &error))?;
     prepare(&listener, asked)?;
+    if matches!(asked.role, Role::ConnectExchange | Role::Connect) {
+        socket::bound_waits(&listener, Some(SLICE))
+            .map_err(|error| Refusal::new(errno::EINVAL, error.to_string()))?;
+    }
     Ok(listener)
 }
 
