@@ -88,7 +88,7 @@ pub(crate) enum Command {
     /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
     /// A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
     /// Where a transfer's CPU time goes, layer by layer, at both ends

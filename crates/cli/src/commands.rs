@@ -41,7 +41,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None),
         Command::Load(args) => load::execute(args),
         Command::Capacity(args) => capacity::execute(args),
-        Command::Compare(args) => compare::execute(args),
+        Command::Compare(args) => compare::execute(*args),
         Command::Run(args) => experiment::execute(&args),
         Command::Profile(args) => profile::execute(args),
         Command::Trace(args) => trace::execute(&args),
