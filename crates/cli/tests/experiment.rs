@@ -220,6 +220,6 @@ fn a_list_runs_nothing_and_needs_no_lab() {
         listed.contains("pacing policy, not run: a policy"),
         "{listed}"
     );
-    assert!(listed.ends_with("4 runs, about 6 s\n"), "{listed}");
+    assert!(listed.ends_with("4 runs, about 8 s\n"), "{listed}");
     assert!(!bench.path("pace.toml.records.jsonl").exists());
 }
