@@ -206,7 +206,7 @@ impl Lab {
         addresses.find(wanted)
     }
 
-    /// What the emulated links did so far, at most a tenth of a second ago.
+    /// What the emulated links did so far.
     pub fn report(&self) -> LabReport {
         let emulated = self.topology.links.iter().filter(|link| !link.is_plain());
         let gauges = self.pump.as_ref().map_or(&[][..], Pump::gauges);

@@ -18,6 +18,8 @@ mod spared;
 mod store;
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -45,7 +47,9 @@ const SLICE: Duration = Duration::from_micros(100);
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Frames taken from one socket before the others have their turn.
 const TURN: usize = 64;
-/// How often the figures are published.
+/// How often who asked for the figures looks for them.
+const ANSWER: Duration = Duration::from_millis(1);
+/// How often the figures are published where nobody asks.
 const PUBLISH: Nanos = Nanos::from_millis(100);
 
 /// A link for the pump: the two packet sockets, and what each direction does.
@@ -63,6 +67,10 @@ pub(crate) struct Pump {
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
     gauges: Vec<[Gauge; 2]>,
+    /// How often somebody asked for the figures of the moment, and which of these each thread has
+    /// answered.
+    asked: Arc<AtomicU64>,
+    answered: Vec<Arc<AtomicU64>>,
 }
 
 impl Pump {
@@ -75,11 +83,15 @@ impl Pump {
             stop: Stop::new(),
             threads: Vec::new(),
             gauges: Vec::new(),
+            asked: Arc::default(),
+            answered: Vec::new(),
         };
         let share = wires.len().div_ceil(threads.max(1)).max(1);
         let mut wires = wires.into_iter().peekable();
         while wires.peek().is_some() {
-            let mut driver = Driver::new(wires.by_ref().take(share).collect())?;
+            let asked = Arc::clone(&pump.asked);
+            let mut driver = Driver::new(wires.by_ref().take(share).collect(), asked)?;
+            pump.answered.push(Arc::clone(&driver.answered));
             let gauges = driver.wires.iter().map(|wire| wire.gauges());
             pump.gauges.extend(gauges);
             let stop = pump.stop.clone();
@@ -97,8 +109,15 @@ impl Pump {
         Ok(pump)
     }
 
-    /// The figures of each link, up and down, in the order of the links.
+    /// The figures of each link, up and down, in the order of the links: of this moment.
     pub(crate) fn gauges(&self) -> &[[Gauge; 2]] {
+        let asked = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        for (thread, answered) in self.threads.iter().zip(&self.answered) {
+            // One that panicked answers no more.
+            while answered.load(Ordering::Acquire) < asked && !thread.is_finished() {
+                thread::sleep(ANSWER);
+            }
+        }
         &self.gauges
     }
 }
@@ -133,6 +152,8 @@ struct Driver {
     /// Times of the links count from here.
     epoch_ns: u64,
     published: Nanos,
+    asked: Arc<AtomicU64>,
+    answered: Arc<AtomicU64>,
     ready: Vec<u64>,
 }
 
@@ -148,7 +169,7 @@ impl Driver {
         });
     }
 
-    fn new(wires: Vec<Wire>) -> io::Result<Self> {
+    fn new(wires: Vec<Wire>, asked: Arc<AtomicU64>) -> io::Result<Self> {
         let poller = Poller::new()?;
         for (index, wire) in wires.iter().enumerate() {
             for (end, socket) in wire.sockets.iter().enumerate() {
@@ -160,6 +181,8 @@ impl Driver {
             poller,
             epoch_ns: now_ns(),
             published: Nanos::ZERO,
+            asked,
+            answered: Arc::default(),
             ready: Vec::new(),
         })
     }
@@ -175,9 +198,12 @@ impl Driver {
             wire.hand_on(self.epoch_ns);
         }
         let now = self.now();
-        if now - self.published >= PUBLISH {
+        let asked = self.asked.load(Ordering::Acquire);
+        let is_wanted = asked > self.answered.load(Ordering::Relaxed);
+        if is_wanted || now - self.published >= PUBLISH {
             self.published = now;
             self.wires.iter_mut().for_each(Running::publish);
+            self.answered.store(asked, Ordering::Release);
         }
     }
 
