@@ -79,7 +79,7 @@ impl Readings {
         open.full += u32::from(round.is_full);
         open.idle = open.idle + round.idle;
         open.rtt = match (open.rtt, now.rtt) {
-            (Some(mean), Some(rtt)) => Some(Nanos((mean.0 + rtt.0) / 2)),
+            (Some(mean), Some(rtt)) => Some(Nanos(mean.0 / 2 + rtt.0 / 2)),
             (mean, rtt) => mean.or(rtt),
         };
         open.is_repairing |= now.is_repairing;

@@ -111,7 +111,7 @@ impl Echo {
                 let least = self.step_min.map_or(way, |least| least.min(way));
                 self.step_min = Some(least);
                 // What takes much longer than the shortest was not let go by this.
-                if way.0 <= 2 * least.0 {
+                if way.0 <= least.0.saturating_mul(2) {
                     self.step_sum = self.step_sum.saturating_add(way.0);
                     self.step_count += 1;
                 }

@@ -339,6 +339,24 @@ fn connections_beyond_the_bound_are_counted() {
     assert!(capture.flows.is_sorted_by(|a, b| a.bytes() >= b.bytes()));
 }
 
+/// Found by the property below: the number of the second loss is that of the first one's
+/// retransmission.
+#[test]
+fn a_transfer_whose_retransmission_has_the_number_of_a_loss_is_whole() {
+    let transfer = Transfer {
+        bytes: 100_000,
+        rtt_us: 1000,
+        place: 0,
+        window: 35 * 128 * 12,
+        lost: [11, 48].into(),
+        ..Transfer::default()
+    };
+    let (flow, truth) = only(&transfer, USUAL);
+    let sent = flow.sent_by(Side::Initiator);
+    assert_eq!(sent.bytes, 100_000);
+    assert_eq!(sent.retransmitted.segments, truth.retransmitted);
+}
+
 proptest! {
     /// Following a transfer gives back its truth.
     #[test]

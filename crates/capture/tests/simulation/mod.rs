@@ -349,7 +349,9 @@ impl Run<'_> {
     }
 
     fn send_segment(&mut self, offset: u64, bytes: u32) {
-        let is_lost = self.transfer.lost.contains(&self.number);
+        // The first gap is filled once, and without a timeout: that retransmission arrives.
+        let is_repair = self.repaired.contains(&offset);
+        let is_lost = !is_repair && self.transfer.lost.contains(&self.number);
         self.number += 1;
         self.segment(
             self.now,
