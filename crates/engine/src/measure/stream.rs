@@ -248,7 +248,8 @@ fn send_paced<S: Source>(
     Ok(())
 }
 
-/// Sends one message, in as many calls as the kernel makes of it.
+/// Sends one message, in as many calls as the kernel makes of it; less of it where the peer goes in
+/// the middle: what it took is counted, and the next call has the error.
 #[inline]
 fn send_message<S: Source>(
     stop: &Stop,
@@ -263,6 +264,7 @@ fn send_message<S: Source>(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => sent += n,
             Err(error) if is_passing(&error, stop) => {}
+            Err(_) if sent > 0 => break,
             Err(error) => return Err(error),
         }
     }
