@@ -71,8 +71,9 @@ pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often each end says that it is there while a test runs.
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// From `End` to the report.
-pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// From `End` to the report: an endpoint whose host was profiled names thousands of functions first,
+/// on CPUs that may have much else to do.
+pub const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are
 /// changed, and the control connection stands still for as long.
 pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
