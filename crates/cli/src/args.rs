@@ -152,7 +152,7 @@ pub(crate) struct WatchArgs {
 pub(crate) struct CheckArgs {
     /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
     pub(crate) host: Option<EndpointName>,
-    /// One run each way instead of six: a third of the time, and no intervals
+    /// About 5 s: one run each way instead of six, no intervals and no RPM
     #[arg(long)]
     pub(crate) quick: bool,
     /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
@@ -168,7 +168,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) fail_below: Option<BitRate>,
     /// Exit with 1 if either direction has fewer round trips per minute under load, such as 1000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fail_below_rpm: Option<u32>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::plan::{Extent, Plan, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
@@ -74,7 +74,7 @@ fn measure<C: Choice>(
 ) -> Result<(), Failure> {
     let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
     let plan = &plan.map_err(Failure::usage)?;
-    let baseline = baseline::of_runs(&options.beside)?;
+    let baseline = baseline::of_runs(&options.beside, plan)?;
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
@@ -166,6 +166,10 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         _ => Format::Text,
     };
     let Some(file) = &args.file else {
+        if args.csv.is_some() {
+            let words = "--csv: connections that are watched have no records; give --json";
+            return Err(Failure::usage(anyhow!(words)));
+        }
         return explain::execute(&args, format);
     };
     let opened = Opened::new(file).map_err(Failure::usage)?;

@@ -4,18 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use linerate_core::compare::{Design, Metric, Sequential, Standing};
+use linerate_core::compare::{Comparison, Design, Metric, Sequential, Standing};
 use linerate_core::link::PathSpec;
 use linerate_core::plan::{Direction, Draft, End, Plan, Protocol, Test, Workload};
 use linerate_core::record::Interval;
 use linerate_core::treatment::{MAX_POLICY_BYTES, Pair, pair};
 use linerate_core::units::{Family, Span, quoted};
 use linerate_engine::{
-    Client, CompareObserver, CompareOptions, LabPath, Observer, Sides, compare, compare_sides,
+    Client, CompareObserver, CompareOptions, LabPath, MeasureError, Observer, Sides, compare,
+    compare_sides,
 };
 use linerate_report::text;
 
 use crate::args::{CompareArgs, Load};
+use crate::baseline::{self, Baseline};
 use crate::failure::Failure;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
@@ -38,6 +40,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         return output::print(&text::treatments(output::style()));
     }
     let mut options = resolve(&args).map_err(Failure::usage)?;
+    let baseline = baseline::of_comparison(&args.beside, &options)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let known = options.caveats.iter();
@@ -51,7 +54,8 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     }
     if let (Some(a), Some(b)) = (&args.path.lab, &args.lab_b) {
         let output = Output::open(&args.document, format)?;
-        return of_paths([a, b], args.path.family(), &options, output, progress);
+        let (document, error) = of_paths([a, b], args.path.family(), &options, progress)?;
+        return finish(document, error, output, baseline.as_ref());
     }
     let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
     for test in std::iter::once(&options.test).chain(&options.with) {
@@ -65,9 +69,20 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     drop(client);
     drop(shown);
     site.iter().for_each(|site| site.describe(&mut document));
-    // What ran stands in the document, whatever ended it: its words say what.
+    finish(document, error, output, baseline.as_ref())
+}
+
+/// What ran stands in the document, whatever ended it: its words say what.
+fn finish(
+    mut document: Comparison,
+    error: Option<MeasureError>,
+    output: Output,
+    baseline: Option<&Baseline>,
+) -> Result<(), Failure> {
+    let held = baseline.map(|baseline| baseline.beside_comparison(&mut document));
     let error = error.map(|error| Failure::failed(anyhow!(error)));
-    conclude(&document, error, output, None)
+    conclude(&document, error, output, None)?;
+    held.unwrap_or(Ok(()))
 }
 
 /// Two emulated paths, each with its endpoint.
@@ -75,9 +90,8 @@ fn of_paths(
     specs: [&PathSpec; 2],
     family: Option<Family>,
     options: &CompareOptions,
-    output: Output,
     mut progress: Progress,
-) -> Result<(), Failure> {
+) -> Result<(Comparison, Option<MeasureError>), Failure> {
     progress.phase("making both labs");
     let paths = Site::build_two(specs, family, options.design.seed)?;
     let signals = run::signals()?;
@@ -98,8 +112,7 @@ fn of_paths(
     document.lab_b = Some(specs[1].to_string());
     paths[0].describe([(&mut document.environment, &mut document.caveats)]);
     document.caveats.extend(paths[1].caveats());
-    let error = error.map(|error| Failure::failed(anyhow!(error)));
-    conclude(&document, error, output, None)
+    Ok((document, error))
 }
 
 /// Whether anything but sockets is treated.

@@ -185,7 +185,7 @@ impl Again {
 }
 
 /// Commands that take `--baseline`.
-const BESIDE: [&str; 4] = ["stream", "rr", "crr", "check"];
+const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
 /// What a document says was run.
 fn again(bytes: &[u8]) -> anyhow::Result<Again> {

@@ -61,7 +61,13 @@ impl Client {
         plan: &Plan,
         observer: &mut dyn Observer,
     ) -> Result<Campaign, MeasureError> {
-        run_plan(&mut |test, observe| self.run(test, observe), plan, observer)
+        let connected = self.connect_time();
+        run_plan(
+            &mut |test, observe| self.run(test, observe),
+            plan,
+            connected,
+            observer,
+        )
     }
 
     /// One run, its intervals shown to `observer`.
@@ -84,10 +90,11 @@ impl Client {
     }
 }
 
-/// [`Client::run_plan`], whoever the tests are run against.
+/// [`Client::run_plan`], whoever the tests are run against; a connection to it took so long.
 pub(crate) fn run_plan(
     run: &mut RunTest<'_>,
     plan: &Plan,
+    connected: Duration,
     observer: &mut dyn Observer,
 ) -> Result<Campaign, MeasureError> {
     let mut campaign = Campaign {
@@ -100,7 +107,8 @@ pub(crate) fn run_plan(
     for (number, test) in (1..).zip(&plan.tests) {
         let mut samples = Vec::new();
         while wants_more(plan.repeats, &samples) {
-            let left = left_s(plan, campaign.rows.len(), began.elapsed().as_secs_f64());
+            let elapsed_s = began.elapsed().as_secs_f64();
+            let left = left_s(plan, campaign.rows.len(), elapsed_s, beside_s(connected));
             if let Some(left) = left.map(Duration::from_secs_f64) {
                 observer.takes([left; 2]);
             }
@@ -150,9 +158,9 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
     }
 }
 
-/// What is left of a plan of several runs after so many of them and so many seconds; `None` where
-/// a size or a precision ends them.
-fn left_s(plan: &Plan, done: usize, elapsed_s: f64) -> Option<f64> {
+/// What is left of a plan after so many of its runs and so many seconds; `None` where a size or a
+/// precision ends them. What a run takes besides its time is what it took so far, or `beside_s`.
+fn left_s(plan: &Plan, done: usize, elapsed_s: f64, beside_s: f64) -> Option<f64> {
     let Repeats::Times(times) = plan.repeats else {
         return None;
     };
@@ -164,16 +172,17 @@ fn left_s(plan: &Plan, done: usize, elapsed_s: f64) -> Option<f64> {
     let (before, left): (Vec<_>, Vec<_>) = runs.enumerate().partition(|(at, _)| *at < done);
     let sum = |runs: &[(usize, f64)]| runs.iter().map(|(_, seconds)| seconds).sum::<f64>();
     let beside = match done {
-        0 => BESIDE_S,
+        0 => beside_s,
         _ => (elapsed_s - sum(&before)).max(0.0) / done as f64,
     };
-    let is_several = before.len() + left.len() > 1;
-    is_several.then(|| sum(&left) + beside * left.len() as f64)
+    Some(sum(&left) + beside * left.len() as f64)
 }
 
-/// What a run takes besides its time, seconds, as long as none has shown it: asking for it,
-/// connecting, the reports.
-const BESIDE_S: f64 = 0.3;
+/// What a run takes besides its time, as long as none has shown it: asking for it, connecting, the
+/// reports.
+fn beside_s(connected: Duration) -> f64 {
+    0.1 + 8.0 * connected.as_secs_f64()
+}
 
 /// `size 2 of 5, 1448 B messages, run 3 of 6`
 fn title(plan: &Plan, number: usize, done: usize) -> String {
@@ -401,14 +410,14 @@ mod tests {
             repeats: Repeats::Times(3),
         };
         // Ten seconds and a second's warm-up each.
-        let left = |plan: &Plan, done, elapsed_s| left_s(plan, done, elapsed_s);
-        assert_eq!(left(&plan, 0, 0.0), Some(66.0 + 6.0 * BESIDE_S));
+        let left = |plan: &Plan, done, elapsed_s| left_s(plan, done, elapsed_s, 0.3);
+        assert_eq!(left(&plan, 0, 0.0), Some(66.0 + 6.0 * 0.3));
         assert_eq!(left(&plan, 4, 46.0), Some(2.0 * 11.5));
         plan.repeats = Repeats::Precision(linerate_core::units::Percent(5.0));
         assert_eq!(left(&plan, 0, 0.0), None);
         plan.repeats = Repeats::Times(1);
         plan.tests.truncate(1);
-        assert_eq!(left(&plan, 0, 0.0), None);
+        assert_eq!(left(&plan, 0, 0.0), Some(11.3));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use linerate_core::units::{EndpointName, Percent};
 
 use super::options::{OfCompare, OfCrr, OfRr, OfStream, TestOptions};
 use super::parsers;
-use super::shared::{DocumentOptions, PathOptions};
+use super::shared::{BaselineOptions, DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), override_usage = USAGE)]
 pub(crate) struct CompareArgs {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(required_unless_present = "lab")]
@@ -40,6 +40,8 @@ pub(crate) struct CompareArgs {
     pub(crate) path: PathOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
+    #[command(flatten)]
+    pub(crate) beside: BaselineOptions,
 }
 
 /// What `--with` has: a workload with its options and nothing else.
@@ -107,6 +109,7 @@ fn after_help() -> String {
     )
 }
 
+const USAGE: &str = "linerate compare [OPTIONS] --a <TREATMENT> --b <TREATMENT> [HOST]";
 const EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off

@@ -18,10 +18,11 @@ pub(super) fn digits(value: f64, significant: usize) -> String {
 /// With a sign, also where it is positive.
 pub(super) fn signed(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");
-    match text.trim_start_matches(['+', '-', '0', '.']).is_empty() {
+    if text.trim_start_matches(['+', '-', '0', '.']).is_empty() {
         // Nothing is left of it: neither sign is true.
-        true => text.trim_start_matches(['+', '-']).to_owned(),
-        false => text.replace('-', "−"),
+        text.trim_start_matches(['+', '-']).to_owned()
+    } else {
+        text
     }
 }
 
@@ -30,7 +31,7 @@ pub(super) fn signed_digits(value: f64) -> String {
     let text = digits(value.abs(), 3);
     match value {
         0.0 => text,
-        value if value < 0.0 => format!("−{text}"),
+        value if value < 0.0 => format!("-{text}"),
         _ => format!("+{text}"),
     }
 }
@@ -68,10 +69,10 @@ mod tests {
         assert_eq!(digits(0.001_234, 3), "0.00123");
         assert_eq!(digits(123_456.0, 3), "123456");
         assert_eq!(digits(0.0, 3), "0");
-        assert_eq!(signed(-6.93, 1), "−6.9");
+        assert_eq!(signed(-6.93, 1), "-6.9");
         assert_eq!(signed(0.12, 1), "+0.1");
         assert_eq!(signed(-0.04, 1), "0.0");
-        assert_eq!(signed_digits(-0.0123), "−0.0123");
+        assert_eq!(signed_digits(-0.0123), "-0.0123");
         assert_eq!(signed_digits(0.0), "0");
     }
 }

@@ -1,10 +1,12 @@
 //! What limits the worth of a record, seen from the record itself.
 
+use std::time::Duration;
+
 use crate::plan::{ReceiveMethod, Traffic};
-use crate::record::{Caveat, CaveatKind, HostFacts, Record, Status};
+use crate::record::{Caveat, CaveatKind, HostFacts, Leg, Record, Status};
 
 use super::Run;
-use crate::units::End;
+use crate::units::{ByteCount, End, Span};
 
 /// A thread that had so much of a CPU had no more to get, percent.
 const THREAD_FULL: f64 = 95.0;
@@ -12,6 +14,8 @@ const THREAD_FULL: f64 = 95.0;
 const STOLEN: f64 = 2.0;
 /// Sent over asked, below which a paced sender did not do what it was to.
 const RATE_REACHED: f64 = 0.98;
+/// Of what came in the measured time: what was sent before it and is told.
+const WARM_UP_SHARE: f64 = 0.015;
 /// Clock sources that are read in user space or by one instruction.
 const GOOD_CLOCKS: [&str; 5] = [
     "tsc",
@@ -38,6 +42,12 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(discarded(record));
     doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
+    doubts.extend(
+        record
+            .legs
+            .iter()
+            .filter_map(|leg| queue_of_warm_up(record, leg)),
+    );
     doubts.extend(stolen(record));
     let hosts = [
         Some(&record.environment.client),
@@ -163,6 +173,29 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     })
 }
 
+/// More came than was sent: it had stood in the path's queue, or behind a loss, when the measured time
+/// began.
+fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
+    let tcp = leg.tcp_sender()?;
+    let segment = tcp.effective_segment_bytes?;
+    let sent = (tcp.data_segments_out? as f64 * segment) as u64;
+    let sent = sent.saturating_sub(tcp.retransmitted_bytes?);
+    let more = leg.bytes.checked_sub(sent)?;
+    let share = more as f64 / leg.bytes.max(1) as f64;
+    let has_warm_up = record.plan.warm_up > Span(Duration::ZERO) && sent > 0;
+    (has_warm_up && share >= WARM_UP_SHARE).then(|| {
+        let (more, percent) = (ByteCount(more / 1000 * 1000), share * 100.0);
+        Caveat::new(
+            CaveatKind::TooShort,
+            format!(
+                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is that \
+                 much too high"
+            ),
+            "a longer run (-t) has a smaller share of it",
+        )
+    })
+}
+
 fn socket_drops(record: &Record) -> Option<Caveat> {
     let legs = record.legs.iter().filter_map(|leg| leg.udp.as_ref());
     let dropped: u64 = legs.filter_map(|udp| udp.socket_drops).sum();
@@ -213,4 +246,37 @@ fn shared_kernel(record: &Record) -> Option<Caveat> {
             "run `linerate serve` on another host",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Direction, Test};
+    use crate::record::TcpSender;
+
+    #[test]
+    fn what_the_warm_up_had_sent_is_told_where_it_makes_the_rate() {
+        let mut test = Test::stream().resolve(1).expect("a test");
+        test.warm_up = Span(Duration::from_secs(1));
+        let leg = |bytes| Leg {
+            bytes,
+            tcp: Some(
+                TcpSender {
+                    data_segments_out: Some(10_100),
+                    effective_segment_bytes: Some(1000.0),
+                    retransmitted_bytes: Some(100_000),
+                    ..TcpSender::default()
+                }
+                .into(),
+            ),
+            ..Leg::new(Direction::Up)
+        };
+        let mut record = Record::new(test);
+        let doubt = queue_of_warm_up(&record, &leg(10_200_000)).expect("200 kB more came");
+        assert!(doubt.message.contains(" 2.0 %, "), "{}", doubt.message);
+        assert_eq!(queue_of_warm_up(&record, &leg(10_100_000)), None);
+        assert_eq!(queue_of_warm_up(&record, &leg(9_000_000)), None);
+        record.plan.warm_up = Span(Duration::ZERO);
+        assert_eq!(queue_of_warm_up(&record, &leg(10_200_000)), None);
+    }
 }

@@ -113,6 +113,7 @@ fn merge_senders(worst: &TcpSender, flows: &[&TcpSender]) -> TcpSender {
     };
     merged.retransmitted_segments = flows.iter().map(|tcp| tcp.retransmitted_segments).sum();
     merged.loss_events = flows.iter().map(|tcp| tcp.loss_events).sum();
+    merged.warm_up_retransmitted_segments = sum(|tcp| tcp.warm_up_retransmitted_segments);
     merged.retransmitted_bytes = sum(|tcp| tcp.retransmitted_bytes);
     merged.dsack_duplicates = sum(|tcp| tcp.dsack_duplicates);
     merged.timeouts = sum(|tcp| tcp.timeouts);

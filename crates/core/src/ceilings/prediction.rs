@@ -7,7 +7,7 @@
 
 use super::causes::{full_buffers_bps, whole_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
-use super::remedy::better_congestion_control;
+use super::remedy::{better_congestion_control, fixes_both_buffers};
 use super::signals::{ThreadTime, positive};
 use super::small_segments::full_segment;
 use super::text::bps;
@@ -80,7 +80,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
         .filter(|ceiling| lasts(view, lifted, ceiling));
     let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
     let others = shown.chain(asked_rates(view));
-    let others = others.filter(|(cause, _)| *cause != lifted);
+    let others = others.filter(|(cause, _)| !is_lifted(view, lifted, *cause));
     let (cause, limit_bps) = others
         .chain(of_remedy(view, lifted))
         .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
@@ -90,6 +90,25 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
         limit_bps,
         is_promised: cpus_carry(view, lifted, ceilings, limit_bps),
     })
+}
+
+/// Where no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
+/// run has fixed cost nothing before they are used.
+pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
+    if is_buffer(lifted) && fixes_both_buffers(view) {
+        PREDICTED_TIMES
+    } else {
+        UNKNOWN_NEXT
+    }
+}
+
+/// Whether the remedy lifts this one: both buffers go together where the run has fixed both.
+fn is_lifted(view: &View<'_>, lifted: Cause, cause: Cause) -> bool {
+    cause == lifted || (is_buffer(cause) && is_buffer(lifted) && fixes_both_buffers(view))
+}
+
+fn is_buffer(cause: Cause) -> bool {
+    [Cause::ReceiveWindow, Cause::SendBuffer].contains(&cause)
 }
 
 /// Whether a ceiling is as high when the cause is lifted.
@@ -205,3 +224,6 @@ fn is_cpu_taken(view: &View<'_>) -> bool {
 fn is_link(ceiling: &Ceiling) -> bool {
     ceiling.cause == Cause::PathRate && ceiling.independent
 }
+
+/// Times the measured rate that a remedy aims at where no next limit is known.
+pub(super) const UNKNOWN_NEXT: f64 = 2.0;

@@ -62,11 +62,44 @@ pub(super) fn buffer(
     limit_key: &str,
 ) -> Remedy {
     let remedy = Remedy::option(option, bytes);
-    let limit = setting_of(host(view, role), limit_key).and_then(|text| text.parse::<u64>().ok());
-    match limit.filter(|limit| *limit < bytes) {
+    match limit_of(host(view, role), limit_key).filter(|limit| *limit < bytes) {
         Some(_) => remedy.after(setting(view, role, limit_key, &[bytes])),
         None => remedy,
     }
+}
+
+/// Both buffers as `-w` sets them, where the run has fixed both: one alone leaves the other as the
+/// limit. `payload_share` is of the send buffer.
+pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
+    let shares = [None, Some(payload_share)];
+    let bytes = shares.map(|share| buffer_for(view, target_bps, share));
+    let bytes = bytes
+        .into_iter()
+        .max()
+        .filter(|_| fixes_both_buffers(view))?;
+    let limits = [
+        (Role::Receiver, "net.core.rmem_max"),
+        (Role::Sender, "net.core.wmem_max"),
+    ];
+    let mut low: Vec<Remedy> = limits
+        .into_iter()
+        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes))
+        .map(|(role, key)| setting(view, role, key, &[bytes]))
+        .collect();
+    // What is typed at the endpoint's host comes first, and stands alone.
+    low.sort_by_key(|step| step.end == Some(End::Client));
+    let first = low.into_iter().reduce(|before, step| step.after(before));
+    let remedy = Remedy::option(RunOption::Window, bytes);
+    Some(match first {
+        Some(first) => remedy.after(first),
+        None => remedy,
+    })
+}
+
+/// Whether the run was asked for both buffers, as by `-w`.
+pub(super) fn fixes_both_buffers(view: &View<'_>) -> bool {
+    let options = &view.record.plan.options;
+    options.receive_window_bytes.is_some() && options.send_buffer_bytes.is_some()
 }
 
 /// The host that has this role.
@@ -75,6 +108,11 @@ pub(super) fn host<'a>(view: &View<'a>, role: Role) -> Option<&'a HostFacts> {
         Role::Sender => view.sender_host,
         Role::Receiver => view.receiver_host,
     }
+}
+
+/// A kernel setting of one figure.
+fn limit_of(host: Option<&HostFacts>, key: &str) -> Option<u64> {
+    setting_of(host, key)?.parse().ok()
 }
 
 /// A kernel setting of a host as the record has it.

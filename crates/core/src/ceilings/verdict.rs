@@ -124,7 +124,7 @@ fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> R
     let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
     let of_path = [Cause::PathRate, Cause::Policer];
     let own = runner_up.and_then(|candidate| {
-        let remedy = (candidate.rule.remedy)(view, UNKNOWN_NEXT * view.throughput_bps)?;
+        let remedy = (candidate.rule.remedy)(view, prediction::UNKNOWN_NEXT * view.throughput_bps)?;
         let faster = format!("if faster: {}", candidate.rule.cause.name());
         lifts(candidate.rule.cause, Some(&remedy)).then(|| remedy.because(faster))
     });
@@ -170,7 +170,7 @@ fn verdict(
         let next = next
             .as_ref()
             .map(|next| next.target_bps(view, ceiling.cause));
-        next.unwrap_or(UNKNOWN_NEXT * measured)
+        next.unwrap_or(measured * prediction::unknown_times(view, ceiling.cause))
     });
     let mut evidence = candidate
         .signs
@@ -270,5 +270,3 @@ const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the re
 
 /// A verdict that is wrong as often as right is none.
 const UNEXPLAINED_BELOW: f64 = 0.5;
-/// Where no next ceiling is known, a remedy aims at this many times the measured rate.
-const UNKNOWN_NEXT: f64 = 2.0;

@@ -8,7 +8,7 @@ use super::{
     ComparedMetric, ComparedPair, Fault, MAX_PAIRS, MetricConclusion, OneSidedFault, Verdict3,
 };
 use crate::plan::Test;
-use crate::record::{Caveat, Environment, Status};
+use crate::record::{Baseline, Caveat, Environment, Observed, Status, asked};
 use crate::stats::median;
 use crate::treatment::Treatments;
 
@@ -81,6 +81,32 @@ pub struct Comparison {
     pub environment: Environment,
     /// Seed of the order in the pairs and of every run.
     pub seed: u64,
+    /// How the effects have changed since an earlier comparison, which was asked for.
+    pub baseline: Option<Baseline>,
+}
+
+impl Comparison {
+    /// Its effects, to be held against those of another one.
+    pub fn observed(&self) -> Observed {
+        let options = asked_of_both(&self.plan, [&self.a, &self.b], self.with.as_ref());
+        let effects = self.metrics.iter().map(|metric| {
+            let found = &metric.conclusion;
+            (
+                metric.metric.as_str(),
+                found.effect_percent,
+                found.interval_percent,
+            )
+        });
+        Observed::effects(&self.started_at, options, effects)
+    }
+}
+
+/// What is asked of a comparison, as it is typed.
+pub fn asked_of_both(test: &Test, sides: [&Treatments; 2], with: Option<&Test>) -> Vec<String> {
+    let sides = ["--a", "--b"].into_iter().zip(sides);
+    let sides = sides.map(|(option, side)| format!("{option} {side}"));
+    let with = with.map(|with| format!("--with \"{}\"", asked(with).join(" ")));
+    asked(test).into_iter().chain(sides).chain(with).collect()
 }
 
 /// What would decide a comparison, as far as its pairs tell: an estimate, and no part of the test.

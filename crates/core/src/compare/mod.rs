@@ -17,7 +17,7 @@ mod metric;
 #[cfg(test)]
 pub(crate) mod samples;
 
-pub use document::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack, WouldDecide};
+pub use document::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack, WouldDecide, asked_of_both};
 pub use fault::{FAULTS, Fault, FaultError};
 pub use ledger::{
     ComparedMetric, ComparedPair, Ledger, MAX_EXCLUDED, OneSidedFault, SeenFault, Standing,

@@ -384,7 +384,6 @@ impl ConnectionsDocument {
             started_at: before.started_at.clone(),
             changes,
             bottlenecks: bottlenecks.into_iter().collect(),
-            other_options: Vec::new(),
         });
     }
 }

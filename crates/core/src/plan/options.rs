@@ -617,7 +617,7 @@ options! {
         default: Default::Transport("128KiB", "1448"),
         ..STREAM
     };
-    /// Measured time
+    /// Measured time: us, ms, s, min or h
     time "time": Span = (extent_time, |test, value| set_extent(test, value, Extent::Time)), time(10), TestOption {
         short: Some('t'),
         value_name: "TIME",

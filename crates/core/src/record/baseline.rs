@@ -22,22 +22,20 @@ pub struct Baseline {
     pub changes: Vec<Change>,
     /// The bottlenecks, where both have one.
     pub bottlenecks: Vec<BottleneckChange>,
-    /// Options in which the two tests differ, as on a command line: another test is another figure.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub other_options: Vec<String>,
 }
 
 /// A figure then and now.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Its path in the document; of several sizes with the size, bytes, after an `@`.
+    /// Its path in the document; of several sizes with the size, bytes, after an `@`. Of a
+    /// comparison `effect_percent` after the metric's path.
     pub metric: String,
     /// The earlier one: the median, where there were several runs.
     pub was: f64,
     /// This one.
     pub is: f64,
-    /// The change, percent of the earlier one.
+    /// The change, percent of the earlier one; of an effect in percentage points.
     pub change_percent: f64,
     /// The interval of the earlier median, of 6 runs or more.
     pub was_interval: Option<[f64; 2]>,
@@ -84,9 +82,48 @@ struct ObservedFigure {
     value: f64,
     interval: Option<[f64; 2]>,
     headline: bool,
+    /// A change already, in percent.
+    is_effect: bool,
 }
 
 impl Observed {
+    /// Of a comparison of that time: its options, and each metric with its effect and the interval,
+    /// percent, the decisive one first.
+    pub fn effects<'a>(
+        started_at: &str,
+        options: Vec<String>,
+        effects: impl IntoIterator<Item = (&'a str, f64, [f64; 2])>,
+    ) -> Self {
+        let figure = |(number, (metric, value, interval))| ObservedFigure {
+            metric: format!("{metric}.effect_percent"),
+            value,
+            interval: Some(interval),
+            headline: number == 0,
+            is_effect: true,
+        };
+        Self {
+            started_at: started_at.to_owned(),
+            figures: effects.into_iter().enumerate().map(figure).collect(),
+            bottlenecks: Vec::new(),
+            options,
+        }
+    }
+
+    /// In what a test with these options is another one, in words; its figures are others then.
+    pub fn differs_from(&self, options: &[String]) -> Option<String> {
+        let only = |one: &[String], other: &[String]| {
+            let only = one.iter().filter(|it| !other.contains(it));
+            only.cloned().collect::<Vec<_>>().join(" ")
+        };
+        let [was, is] = [only(&self.options, options), only(options, &self.options)];
+        let parts = [("then", was), ("now", is)].into_iter();
+        let parts = parts.filter(|(_, words)| !words.is_empty());
+        let parts: Vec<String> = parts
+            .map(|(when, words)| format!("{when} {words}"))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
     /// Of runs of one test, or of several that differ in their sizes.
     pub fn runs<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Self {
         let rows: Vec<&Record> = rows.into_iter().collect();
@@ -105,7 +142,7 @@ impl Observed {
         }
         if let Some(first) = rows.first() {
             all.started_at = first.started_at.clone();
-            all.options = options(&first.plan);
+            all.options = asked(&first.plan);
             let legs = first.legs.iter();
             let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
             all.bottlenecks = if sizes.len() > 1 {
@@ -147,6 +184,7 @@ impl Observed {
                     value,
                     interval,
                     headline: true,
+                    is_effect: false,
                 }));
             let verdict = record.as_ref().and_then(Record::verdict);
             all.bottlenecks
@@ -165,11 +203,16 @@ impl Observed {
     pub fn until(&self, now: &Self) -> Baseline {
         let change = |is: &ObservedFigure| {
             let was = self.figures.iter().find(|was| was.metric == is.metric)?;
-            (was.value > 0.0).then(|| Change {
+            let change_percent = if is.is_effect {
+                is.value - was.value
+            } else {
+                100.0 * (is.value / was.value - 1.0)
+            };
+            (was.value > 0.0 || is.is_effect).then(|| Change {
                 metric: is.metric.clone(),
                 was: was.value,
                 is: is.value,
-                change_percent: 100.0 * (is.value / was.value - 1.0),
+                change_percent,
                 was_interval: was.interval,
                 is_interval: is.interval,
                 headline: is.headline,
@@ -183,21 +226,10 @@ impl Observed {
                 is: *is,
             })
         };
-        let differ = |one: &Self, other: &Self| {
-            let only = one.options.iter().filter(|it| !other.options.contains(it));
-            only.cloned().collect::<Vec<_>>()
-        };
-        let was = differ(self, now)
-            .into_iter()
-            .map(|option| format!("was {option}"));
-        let is = differ(now, self)
-            .into_iter()
-            .map(|option| format!("is {option}"));
         Baseline {
             started_at: self.started_at.clone(),
             changes: now.figures.iter().filter_map(change).collect(),
             bottlenecks: now.bottlenecks.iter().filter_map(bottleneck).collect(),
-            other_options: was.chain(is).collect(),
         }
     }
 
@@ -266,6 +298,7 @@ impl Observed {
                     .reaches_confidence()
                     .then_some([found.low, found.high]),
                 headline,
+                is_effect: false,
             });
         }
     }
@@ -283,18 +316,23 @@ pub fn message_sizes<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Vec<u64>
     sizes
 }
 
-/// What was given for a test, but its size, which the figures name.
-fn options(test: &Test) -> Vec<String> {
+/// What is asked of a test, as it is typed: but its size, which the figures name, and how often it is
+/// looked at.
+pub fn asked(test: &Test) -> Vec<String> {
     let workload = [test.workload().word().to_owned()].into_iter();
-    workload.chain(test.typed(&["size", "request"])).collect()
+    let options = test.typed(&["size", "request", "interval"]);
+    workload.chain(options).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::compare::samples::record;
     use crate::plan::Draft;
     use crate::plan::Workload;
+    use crate::units::Span;
 
     #[test]
     fn medians_of_runs_are_held_against_each_other_with_their_intervals() {
@@ -314,7 +352,6 @@ mod tests {
             (change.was_interval, change.is_interval),
             (Some([10e6, 12e6]), None)
         );
-        assert!(found.other_options.is_empty());
     }
 
     #[test]
@@ -340,6 +377,25 @@ mod tests {
         let found = Observed::runs([&was]).until(&Observed::runs([&is]));
         assert_eq!(found.changes[0].metric, "latency_us.p50");
         assert!(found.changes[0].headline && found.changes[0].worse_percent() == 50.0);
-        assert_eq!(found.other_options, ["is --streams 4"]);
+        let differs = |is: &Record| Observed::runs([&was]).differs_from(&asked(&is.plan));
+        assert_eq!(differs(&is).as_deref(), Some("now --streams 4"));
+        is.plan.streams = was.plan.streams;
+        is.plan.interval = Span(Duration::from_millis(100));
+        assert_eq!(differs(&is), None);
+    }
+
+    #[test]
+    fn an_effect_is_held_against_an_earlier_one_in_points() {
+        let of = |effect: f64| {
+            let effect = ("latency_us.p99", effect, [effect - 1.0, effect + 1.0]);
+            Observed::effects("2026", Vec::new(), [effect])
+        };
+        let change = of(-20.0).until(&of(5.0)).changes.remove(0);
+        assert_eq!(change.metric, "latency_us.p99.effect_percent");
+        assert_eq!(
+            (change.was, change.is, change.change_percent),
+            (-20.0, 5.0, 25.0)
+        );
+        assert!(change.headline && change.worse_percent() == 25.0);
     }
 }

@@ -135,6 +135,8 @@ pub struct TcpSender {
     pub rtt_var_us: u32,
     /// Segments retransmitted.
     pub retransmitted_segments: u64,
+    /// Those of the warm-up, which the figures above leave out.
+    pub warm_up_retransmitted_segments: Option<u64>,
     /// Retransmissions that the peer reported as spurious (DSACK).
     pub dsack_duplicates: Option<u64>,
     /// Payload retransmitted, bytes.

@@ -4,12 +4,13 @@
 //! limit would be the next one.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::net::IpAddr;
 
 use super::{
     Change, Discipline, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight,
 };
-use crate::plan::{End, ReceiveMethod, Test, Traffic};
+use crate::plan::{End, ReceiveMethod, Test, Traffic, option_of};
 use crate::units::{BitRate, Family};
 
 /// The run that a remedy is for.
@@ -72,17 +73,15 @@ pub fn shell_safe(text: &str) -> bool {
 
 fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
     let Typed { words, place, note } = typed(remedy, run);
-    let mut line = match remedy.first.as_deref() {
-        None => words,
-        Some(first) => {
-            let before = typed(first, run);
-            if before.place.is_empty() || first.end == remedy.end {
-                format!("{} && {words}", before.words)
-            } else {
-                format!("{}  # {}, and then: {words}", before.words, before.place)
-            }
+    let before = iter::successors(remedy.first.as_deref(), |step| step.first.as_deref());
+    let mut line = before.fold(words, |line, step| {
+        let before = typed(step, run);
+        if before.place.is_empty() || step.end == remedy.end {
+            format!("{} && {line}", before.words)
+        } else {
+            format!("{}  # {}, and then: {line}", before.words, before.place)
         }
-    };
+    });
     let reason = [note.as_str(), remedy.reason.as_str()];
     let reason: Vec<&str> = reason.into_iter().filter(|part| !part.is_empty()).collect();
     let comment = match (place.as_str(), reason.join(", ")) {
@@ -213,6 +212,10 @@ fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'st
         (Sight::Path, None) => ("linerate check HOST".to_owned(), ""),
         (Sight::CpuTime, Some(run)) => (again(run, "profile", None), ""),
         (Sight::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
+        (Sight::Programs, _) => (
+            "top -o %CPU".to_owned(),
+            "shows which programs have the CPUs: run it while they rest",
+        ),
     }
 }
 
@@ -363,9 +366,9 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
     let is_name = |name: &String| Name::new(name).is_some();
     test.options.congestion = test.options.congestion.filter(is_name);
     let mut without = vec!["time", "warm-up", "interval"];
-    without.extend(dropped.map(RunOption::key));
-    if dropped == Some(RunOption::Time) {
-        without.extend(["bytes", "count"]);
+    if let Some(option) = dropped.and_then(|option| option_of(test.workload(), option.key())) {
+        without.push(option.key);
+        without.extend(option.excludes);
     }
     let family = (run.family == Family::Ipv6).then(|| "-6".to_owned());
     let words = ["linerate".to_owned(), verb.to_owned(), target(&run.target)];

@@ -210,6 +210,8 @@ pub enum Sight {
     Path,
     /// Where both ends' CPU time goes, layer by layer.
     CpuTime,
+    /// The programs of a host that use its CPUs.
+    Programs,
     /// A connection of any program.
     #[serde(untagged)]
     Connection {

@@ -21,6 +21,8 @@ pub enum RunOption {
     WriteRate,
     /// Rate at which the application reads.
     ReadRate,
+    /// Both buffers.
+    Window,
     /// The window that the receiver may advertise.
     ReceiveWindow,
     /// Buffer of the sender.
@@ -47,6 +49,7 @@ impl RunOption {
             Self::Rate => "rate",
             Self::WriteRate => "write-rate",
             Self::ReadRate => "read-rate",
+            Self::Window => "window",
             Self::ReceiveWindow => "receive-window",
             Self::SendBuffer => "send-buffer",
             Self::Mss => "mss",
@@ -61,6 +64,7 @@ impl RunOption {
     pub fn flag(self) -> String {
         match self {
             Self::Congestion => "-C".to_owned(),
+            Self::Window => "-w".to_owned(),
             _ => format!("--{}", self.key()),
         }
     }

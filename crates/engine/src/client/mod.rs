@@ -215,11 +215,22 @@ impl Client {
     /// from now on: without it the ceiling of the path shows only where it is reached. Takes some
     /// round trips, 4 s at most; where UDP does not get through nothing is found.
     pub fn find_link_rate(&mut self, direction: Direction, seed: u64) {
-        for direction in direction.parts() {
-            let found = train::measure(&self.target, *direction, seed, &self.stop);
-            match direction {
-                Direction::Down => self.trains.down = found,
-                Direction::Up | Direction::Both => self.trains.up = found,
+        // Each direction's trains have a session of their own, both at once where there is room.
+        let room = (self.welcome.limits.clients as usize).clamp(2, 3) - 1;
+        for directions in direction.parts().chunks(room) {
+            let (target, stop) = (&self.target, &self.stop);
+            let measure = |direction| move || train::measure(target, direction, seed, stop);
+            let found: Vec<_> = thread::scope(|scope| {
+                let threads = directions.iter().map(|part| scope.spawn(measure(*part)));
+                let threads: Vec<_> = threads.collect();
+                threads.into_iter().map(|thread| thread.join()).collect()
+            });
+            for (direction, found) in directions.iter().zip(found) {
+                let found = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                match direction {
+                    Direction::Down => self.trains.down = found,
+                    Direction::Up | Direction::Both => self.trains.up = found,
+                }
             }
         }
     }

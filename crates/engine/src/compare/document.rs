@@ -59,6 +59,7 @@ pub(super) fn assemble(
         caveats,
         environment: preflight.environment,
         seed: options.design.seed,
+        baseline: None,
     })
 }
 

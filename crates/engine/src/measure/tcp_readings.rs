@@ -136,6 +136,7 @@ impl TcpReadings {
         evidence.segments_in = grown(|i| Some(i.segs_in.into()));
         evidence.samples = Some(self.readings.len() as u64);
         evidence.retransmitted_segments = grown(|i| Some(i.total_retrans.into())).unwrap_or(0);
+        evidence.warm_up_retransmitted_segments = Some(begin.total_retrans.into());
         evidence.retransmitted_bytes = grown(|i| i.bytes_retrans);
         evidence.dsack_duplicates = grown(|i| i.dsack_dups.map(u64::from));
         evidence.timeouts = grown(|i| i.total_rto.map(u64::from));

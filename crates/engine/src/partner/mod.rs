@@ -151,7 +151,13 @@ impl Partner {
         plan: &Plan,
         observer: &mut dyn Observer,
     ) -> Result<Campaign, MeasureError> {
-        campaign::run_plan(&mut |test, observe| self.run(test, observe), plan, observer)
+        let connected = self.connect_time();
+        campaign::run_plan(
+            &mut |test, observe| self.run(test, observe),
+            plan,
+            connected,
+            observer,
+        )
     }
 
     /// One run, its intervals shown to `observer`.

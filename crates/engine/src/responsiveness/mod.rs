@@ -47,11 +47,11 @@ pub(crate) struct Measured {
 }
 
 /// Where nothing asks for a longer one.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 /// Most sessions with load: those whose flows are not needed are opened and closed.
 const MOST_LOADS: u32 = 8;
 /// The idle path is looked at so long, once it has answered.
-const IDLE: Duration = Duration::from_millis(500);
+pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// Beside the intervals: making connections, and the end.
 const SPARE: Duration = Duration::from_secs(20);
 

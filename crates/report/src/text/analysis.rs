@@ -345,7 +345,7 @@ fn signed(value: f64, write: fn(f64) -> String) -> String {
     let text = write(value.abs());
     match value {
         0.0 => text,
-        value if value < 0.0 => format!("−{text}"),
+        value if value < 0.0 => format!("-{text}"),
         _ => format!("+{text}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
-    Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
+    Caveat, CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
 };
 use linerate_core::remedy::{Name, shell_word};
 use linerate_core::responsiveness::{Place, Queue, Responsiveness};
@@ -158,7 +158,13 @@ fn headline(check: &Check) -> String {
     } else {
         ""
     };
-    format!("check of {}{sides}{stopped}", check.host)
+    let is_quick = |caveat: &Caveat| caveat.kind == CaveatKind::FewRuns;
+    let quick = if check.caveats.iter().any(is_quick) {
+        ", one run each way (RPM: without --quick)"
+    } else {
+        ""
+    };
+    format!("check of {}{sides}{quick}{stopped}", check.host)
 }
 
 /// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is

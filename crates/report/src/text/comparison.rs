@@ -12,6 +12,7 @@ use linerate_core::stats::{Figure, median};
 use linerate_core::units::printable;
 
 use super::Style;
+use super::baseline::baseline;
 use super::ceilings::caveats;
 use super::figure::figure;
 use super::live::{duration, takes};
@@ -72,6 +73,7 @@ impl Document for Comparison {
                 page.paragraph(Emphasis::None, "  note", 8, note);
             }
         }
+        baseline(&mut page, self.baseline.as_ref());
         caveats(&mut page, &self.caveats);
         page.finish()
     }

@@ -56,6 +56,7 @@ fn answer(page: &mut Page, record: &Record) {
     }
     for leg in legs {
         let mut facts = evidence::in_short(leg);
+        facts.extend(leg.tcp_sender().and_then(|tcp| tcp.congestion.clone()));
         facts.extend(slowest_and_fastest(
             &record.flows_of(leg).collect::<Vec<_>>(),
         ));

@@ -746,6 +746,7 @@ pub(crate) fn different() -> Comparison {
         )],
         environment,
         seed: 7,
+        baseline: None,
     }
 }
 
@@ -905,7 +906,6 @@ pub(crate) fn beside_an_earlier_one() -> Record {
                 was: Cause::PathRate,
                 is: Cause::ReceiveWindow,
             }],
-            other_options: vec!["is --streams 4".to_owned()],
         }),
         ..stream()
     }

@@ -121,13 +121,14 @@ fn hops_in_words(there: PathEnd, back: PathEnd) -> Option<String> {
     let (PathEnd::Reached { ttl: there }, PathEnd::Reached { ttl: back }) = (there, back) else {
         return None;
     };
+    let hops = if there == 1 { "hop" } else { "hops" };
     Some(if there == back {
         format!(
-            "It is {there} hops there and {back} back; whether by the same routers cannot be told, since each answers \
+            "It is {there} {hops} there and {back} back; whether by the same routers cannot be told, since each answers \
              from the side that it was asked from."
         )
     } else {
-        format!("It is {there} hops there and {back} back: they are not the same path.")
+        format!("It is {there} {hops} there and {back} back: they are not the same path.")
     })
 }
 

@@ -34,7 +34,6 @@ fn claimed(claim: &Claim) -> String {
         Unit::Percent => format!("{text} %"),
         Unit::Difference | Unit::Ratio => text,
     }
-    .replace('-', "−")
 }
 
 fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {

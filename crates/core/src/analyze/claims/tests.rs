@@ -29,7 +29,7 @@ fn verdict(lines: &str) -> ClaimVerdict {
 
 #[test]
 fn a_percentage_is_judged_by_its_own_rounding_base_and_sign() {
-    // Means 792 and 737.5: −6.88 % over the first, −7.39 % over the second.
+    // Means 792 and 737.5: -6.88 % over the first, -7.39 % over the second.
     let at = |value: &str| {
         verdict(&format!(
             "where = {{ path = 917 }}\nunit = \"percent\"\nvalue = {value}"
@@ -51,7 +51,7 @@ fn the_words_name_both_bases_and_what_was_misprinted() {
     );
     assert_eq!(
         result.explanation,
-        "−7.4 % is over 737.50 (`on`, the mean of its rows); it is −6.9 % over 792.00 (`off`); the report prints 737.4 where its \
+        "-7.4 % is over 737.50 (`on`, the mean of its rows); it is -6.9 % over 792.00 (`off`); the report prints 737.4 where its \
          rows give 737.5"
     );
 }
@@ -64,9 +64,9 @@ fn a_range_holds_only_if_every_group_is_in_it() {
     assert_eq!(result.verdict, ClaimVerdict::Disagrees);
     assert_eq!(
         result.explanation,
-        "−54.5 to +2.0 in 2 groups; 1 outside: +2.0 at path 967"
+        "-54.5 to +2.0 in 2 groups; 1 outside: +2.0 at path 967"
     );
-    assert_eq!(result.claimed, "−60 to 1");
+    assert_eq!(result.claimed, "-60 to 1");
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::Traffic;
+use crate::plan::{Role, Traffic};
 use crate::record::{CpuQuota, EndReport, HostFacts};
-use crate::remedy::{Remedy, RunOption};
+use crate::remedy::{Change, Remedy, RunOption, Sight};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -21,7 +21,7 @@ pub(super) const SEND: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: send_ceiling,
     signs: send_signs,
-    remedy,
+    remedy: |view, _| remedy(view, Role::Sender),
 };
 
 /// The receiver's.
@@ -30,7 +30,7 @@ pub(super) const RECEIVE: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: receive_ceiling,
     signs: receive_signs,
-    remedy,
+    remedy: |view, _| remedy(view, Role::Receiver),
 };
 
 /// Of the host that both ends share.
@@ -235,11 +235,21 @@ fn service_demand(end: &EndReport) -> Option<f64> {
 }
 
 fn sentences(thread: ThreadTime) -> Vec<String> {
+    let others = if others_run(thread) {
+        " that others had"
+    } else {
+        ""
+    };
     vec![format!(
-        "its busiest thread ran for {} of the time and waited {} for a CPU",
+        "its busiest thread ran for {} of the time and waited {} for a CPU{others}",
         percent(thread.running),
         percent(thread.delayed)
     )]
+}
+
+/// Others have the most of its CPU.
+fn others_run(thread: ThreadTime) -> bool {
+    thread.delayed >= CPU_TAKEN && thread.delayed > thread.running
 }
 
 /// A UDP sender may spin between departures, and send more than the path takes: CPU that limits
@@ -371,8 +381,18 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }
 
-/// Larger writes where they are small; else more flows, while there are cores without one.
-fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+/// A thread that mostly waits for a CPU has others to thank for it. Else larger writes where they are
+/// small; else more flows, while there are cores without one.
+fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
+    let (end, thread) = match role {
+        Role::Sender => (view.sender()?, view.writer()?),
+        Role::Receiver => (view.receiver()?, view.reader()?),
+    };
+    if others_run(thread) && quota_used_up(view, end).is_none() {
+        let object = Sight::Programs;
+        let end = role.end(view.leg.direction);
+        return Some(Remedy::new(Change::Look { object }, Some(end)));
+    }
     let cores = [view.sender_host, view.receiver_host]
         .into_iter()
         .flatten()

@@ -1,7 +1,9 @@
 //! The window that the receiver offers.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning};
+use super::super::remedy::{
+    both_buffers, buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning,
+};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
@@ -10,6 +12,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
+use super::send_buffer::asked_share;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{TcpReceiver, TcpSender};
@@ -166,6 +169,9 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         return Some(scaling(view));
     }
     if view.tcp.iter().any(|flow| flow.has_fixed_window()) {
+        if let Some(both) = both_buffers(view, target_bps, asked_share(view)) {
+            return Some(both);
+        }
         let (limit, bytes) = ("net.core.rmem_max", buffer_for(view, target_bps, None));
         let option = RunOption::ReceiveWindow;
         return Some(buffer(view, option, bytes, Role::Receiver, limit));

@@ -236,15 +236,27 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         // Whose it is, the program's or the kernel's, no packet tells.
         return None;
     }
-    let payload = MEAN_FILL * measured_share(view).unwrap_or_else(|| payload_share(view));
     if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {
-        // The kernel doubles what is asked for.
-        let bytes = buffer_for(view, target_bps, Some(2.0 * payload));
+        let share = asked_share(view);
+        if let Some(both) = remedy::both_buffers(view, target_bps, share) {
+            return Some(both);
+        }
+        let bytes = buffer_for(view, target_bps, Some(share));
         let (option, limit) = (RunOption::SendBuffer, "net.core.wmem_max");
         return Some(remedy::buffer(view, option, bytes, Role::Sender, limit));
     }
-    let bytes = buffer_for(view, target_bps, Some(payload));
+    let bytes = buffer_for(view, target_bps, Some(filled_share(view)));
     tuning(view, Role::Sender, "net.ipv4.tcp_wmem", bytes)
+}
+
+/// Payload in flight over a buffer that is asked for: the kernel doubles it.
+pub(super) fn asked_share(view: &View<'_>) -> f64 {
+    2.0 * filled_share(view)
+}
+
+/// Payload in flight over the memory of the buffer.
+fn filled_share(view: &View<'_>) -> f64 {
+    MEAN_FILL * measured_share(view).unwrap_or_else(|| payload_share(view))
 }
 
 /// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is

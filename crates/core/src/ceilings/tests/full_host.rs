@@ -35,6 +35,26 @@ fn a_thread_that_waits_on_a_full_host_lacks_cpu() {
 }
 
 #[test]
+fn a_starved_thread_is_not_given_more_flows() {
+    let starved = full(contended(0.3, 0.1), contended(0.1, 0.85)).is(Cause::CpuReceive);
+    let evidence = &starved.verdict.evidence[0];
+    assert!(
+        evidence.ends_with("85 % for a CPU that others had"),
+        "{evidence}"
+    );
+    let command = starved.verdict.command();
+    assert!(
+        command.starts_with("top -o %CPU  # on the endpoint's host"),
+        "{command}"
+    );
+    // One that runs as much as it can gets a second flow, where there are CPUs for it.
+    let mut runs = full(contended(0.3, 0.1), contended(0.6, 0.35));
+    (runs.sender_host.cpu.usable, runs.receiver_host.cpu.usable) = (4.0, 4.0);
+    let command = runs.is(Cause::CpuReceive).verdict.command();
+    assert!(command.ends_with("--streams 2"), "{command}");
+}
+
+#[test]
 fn a_full_host_on_which_nothing_waits_is_no_cause() {
     // Work of idle priority, which leaves the CPU to whoever wants it.
     full(contended(0.5, 0.0), contended(0.4, 0.0)).is(Cause::Unexplained);

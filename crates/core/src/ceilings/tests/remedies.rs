@@ -49,7 +49,6 @@ fn a_rate_that_linerate_was_asked_to_keep_to_is_left_out() {
 fn what_else_was_asked_stays() {
     let mut scene = small_window();
     scene.plan.options.receive_window_bytes = Some(ByteCount(86_000));
-    scene.plan.options.send_buffer_bytes = Some(ByteCount(500_000));
     scene.plan.options.pacing_bps = Some(BitRate(1_500_000));
     scene.plan.options.congestion = Some("reno".into());
     scene.plan.options.nodelay = true;
@@ -57,10 +56,64 @@ fn what_else_was_asked_stays() {
     scene.stream().verify = true;
     scene.plan.extent = Extent::Count(9000);
     let remedy = verdict(&scene, Cause::ReceiveWindow).command();
-    let command = "linerate stream mauchly --size 8192 --count 9000 --verify --send-buffer 500000 \
-                   --pacing 1.5mbit --congestion reno --nodelay --receive-window ";
+    let command = "linerate stream mauchly --size 8192 --count 9000 --verify --pacing 1.5mbit \
+                   --congestion reno --nodelay --receive-window ";
     assert!(remedy.starts_with(command), "{remedy}");
     assert_eq!(remedy.matches("--receive-window").count(), 1);
+}
+
+#[test]
+fn both_buffers_are_raised_where_both_were_fixed() {
+    let (window, buffer) = (small_window(), small_buffer());
+    for (mut scene, cause) in [(window, Cause::ReceiveWindow), (buffer, Cause::SendBuffer)] {
+        let one = verdict(&scene, cause).command();
+        assert!(!one.contains(" -w "), "{one}");
+        scene.plan.options.receive_window_bytes = Some(ByteCount(65_536));
+        scene.plan.options.send_buffer_bytes = Some(ByteCount(65_536));
+        let both = verdict(&scene, cause);
+        let command = both.command();
+        assert!(
+            command.starts_with("linerate stream mauchly -w "),
+            "{command}"
+        );
+        let bytes: u64 = command.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(bytes >= 1 << 20, "{command}");
+        let buffers = [Cause::ReceiveWindow, Cause::SendBuffer].map(Some);
+        assert!(!buffers.contains(&both.next_cause), "{both:?}");
+    }
+}
+
+#[test]
+fn a_limit_of_each_host_is_raised_before_both_buffers() {
+    let mut scene = small_window();
+    scene.plan.options.receive_window_bytes = Some(ByteCount(65_536));
+    scene.plan.options.send_buffer_bytes = Some(ByteCount(65_536));
+    let limit = |key: &str| (key.to_owned(), "212992".to_owned());
+    scene
+        .sender_host
+        .sysctls
+        .extend([limit("net.core.wmem_max")]);
+    scene
+        .receiver_host
+        .sysctls
+        .extend([limit("net.core.rmem_max")]);
+    let command = verdict(&scene, Cause::ReceiveWindow).command();
+    let (there, here) = command
+        .split_once("  # on the endpoint's host, and then: ")
+        .unwrap();
+    assert!(
+        there.starts_with("linerate host set net.core.rmem_max="),
+        "{command}"
+    );
+    let steps: Vec<&str> = here.split(" && ").collect();
+    assert!(
+        steps[0].starts_with("linerate host set net.core.wmem_max="),
+        "{command}"
+    );
+    assert!(
+        steps[1].starts_with("linerate stream mauchly -w "),
+        "{command}"
+    );
 }
 
 #[test]

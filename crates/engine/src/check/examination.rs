@@ -1,0 +1,370 @@
+//! What a check does, step by step, and how long each takes.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::plan::{Direction, Test};
+use linerate_core::record::{Caveat, CaveatKind, Check, Record};
+use linerate_core::stats::LatencySummary;
+
+use super::CheckOptions;
+use super::route::{self, trace_to};
+use super::runs::Runs;
+use super::transfer::{CLEAN_WARM_UP, QUICK_RUN, RUN, WARM_UP, bulk, probe};
+use crate::campaign::Observer;
+use crate::client::Client;
+use crate::error::MeasureError;
+use crate::partner::Partner;
+use crate::responsiveness;
+use crate::stop::Stop;
+use crate::target::Target;
+
+/// Runs each way: the fewest of which the median has an interval of 95 %.
+const RUNS: usize = 6;
+const IDLE_WARM_UP: Duration = Duration::from_millis(50);
+
+/// With load each way, when responsiveness is measured.
+const MOST_LOADED: Duration = Duration::from_secs(8);
+/// After each interval another load is added: this one on most paths, that one where queues are long.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(400);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Those that it takes on most paths.
+const USUAL_INTERVALS: u32 = 6;
+
+/// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
+const BESIDE_ROUND_TRIPS: u32 = 6;
+/// What the hosts take for that.
+const BESIDE: Duration = Duration::from_millis(60);
+/// Round trips of the trains, both directions at once: a session, and four short tests.
+const TRAINS_ROUND_TRIPS: u32 = 24;
+
+/// A check that goes on.
+pub(super) struct Examination<'a> {
+    client: Partner,
+    /// A second session, for small requests beside the bulk transfer.
+    probe: Option<Client>,
+    options: &'a CheckOptions,
+    check: &'a mut Check,
+    observer: &'a mut dyn Observer,
+    rtt: Duration,
+    /// What all bulk transfers took besides their own time, and their number.
+    beside: (Duration, u32),
+}
+
+impl<'a> Examination<'a> {
+    pub(super) fn new(
+        client: Partner,
+        options: &'a CheckOptions,
+        check: &'a mut Check,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        Self {
+            rtt: client.connect_time(),
+            client,
+            probe: None,
+            options,
+            check,
+            observer,
+            beside: (Duration::ZERO, 0),
+        }
+    }
+
+    pub(super) fn run(mut self, target: &Target, stop: &Stop) -> Result<(), MeasureError> {
+        let (mut up, mut down) = (Runs::default(), Runs::default());
+        let ahead = self.takes_to_look_around();
+        self.say_time_left([&up, &down], ahead);
+        match self.client.tool() {
+            None => self.look_around(target, stop)?,
+            Some(tool) => {
+                self.check.caveats.push(Caveat::new(
+                    CaveatKind::OtherTool,
+                    format!("{tool} answers there: latency, idle and under load, and packet trains need linerate at both ends"),
+                    "on that host: linerate serve",
+                ));
+                self.check.route = trace_to(target, self.options.seed, stop);
+            }
+        }
+        let done = self.both_ways(&mut up, &mut down);
+        self.keep(up, down);
+        done?;
+        if !self.options.quick {
+            self.responsiveness()?;
+        }
+        self.trace_again(target, stop);
+        Ok(())
+    }
+
+    /// What only an endpoint of linerate's can do: small requests, trains. Nothing else is on the path
+    /// but a trace of a few small packets; `--quick` has the trains beside it, too.
+    fn look_around(&mut self, target: &Target, stop: &Stop) -> Result<(), MeasureError> {
+        self.observer.phase("route and idle latency");
+        let (seed, is_quick) = (self.options.seed, self.options.quick);
+        let request = probe(self.idle_time(), IDLE_WARM_UP, seed);
+        let Partner::Own(client) = &mut self.client else {
+            return Ok(());
+        };
+        if is_quick {
+            self.probe = Client::connect(target.clone(), stop.clone()).ok();
+        }
+        let (route, idle) = thread::scope(|scope| {
+            let route = scope.spawn(|| trace_to(target, seed, stop));
+            let idle = match &mut self.probe {
+                Some(probe) => {
+                    let idle = scope.spawn(move || probe.run_once(&request, &mut ()));
+                    client.find_link_rate(Direction::Both, seed);
+                    joined(idle.join())
+                }
+                None => client.run_once(&request, &mut ()),
+            };
+            (joined(route.join()), idle)
+        });
+        self.check.route = route;
+        let (idle, error) = idle?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        self.check.environment = idle.environment.clone();
+        self.check.idle_latency_us = idle.latency_us;
+        self.check.path.pmtu_bytes = idle.tcp_sender().map(|tcp| tcp.pmtu_bytes);
+        if let Some(latency) = idle.latency_us {
+            self.rtt = Duration::from_secs_f64(latency.p50 / 1e6);
+        }
+        if self.probe.is_none() {
+            // Before there is a second session: the trains need theirs, and an endpoint may allow no
+            // more.
+            self.observer.phase("packet trains");
+            client.find_link_rate(Direction::Both, seed);
+            self.connect_probe(target, stop);
+        }
+        Ok(())
+    }
+
+    fn connect_probe(&mut self, target: &Target, stop: &Stop) {
+        match Client::connect(target.clone(), stop.clone()) {
+            Ok(probe) => self.probe = Some(probe),
+            Err(error) => self.check.caveats.push(Caveat::new(
+                CaveatKind::NotReadable,
+                format!("latency under load was not measured: {error}"),
+                "allow more clients: linerate serve --max-clients",
+            )),
+        }
+    }
+
+    /// In turn, so that a drift of the hosts or of the path falls on both directions alike.
+    fn both_ways(&mut self, up: &mut Runs, down: &mut Runs) -> Result<(), MeasureError> {
+        let runs = self.runs();
+        for run in 1..=runs {
+            self.say_time_left([up, down], Duration::ZERO);
+            self.observer.phase(&format!("up, run {run} of {runs}"));
+            self.bulk(Direction::Up, up)?;
+            self.observer.phase(&format!("down, run {run} of {runs}"));
+            self.bulk(Direction::Down, down)?;
+        }
+        Ok(())
+    }
+
+    /// Round trips per minute, each direction loaded alone. Where they cannot be had, they alone are
+    /// missing.
+    fn responsiveness(&mut self) -> Result<(), MeasureError> {
+        // Its place is one that a load can have.
+        self.probe = None;
+        self.observer.takes([self.responsiveness_takes(); 2]);
+        for direction in [Direction::Up, Direction::Down] {
+            let request = self.responsiveness_request(direction);
+            let Partner::Own(client) = &mut self.client else {
+                return Ok(());
+            };
+            let name = direction.name();
+            self.observer.phase(&format!("responsiveness, {name}"));
+            match responsiveness::measure(client, &request) {
+                Ok(measured) => {
+                    let all = &mut self.check.responsiveness;
+                    all.insert(name.to_owned(), measured.responsiveness);
+                }
+                Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
+                Err(error) => self.check.caveats.push(Caveat::new(
+                    CaveatKind::NotReadable,
+                    format!("responsiveness {name} was not measured: {error}"),
+                    "run it again; the endpoint's owner can allow more: linerate serve --max-clients",
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
+        let by_direction = &self.check.loaded_latency_by_direction_us;
+        let loaded_us = by_direction
+            .get(direction.name())
+            .map_or(0.0, |loaded| loaded.p50);
+        let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
+        let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+        let record = match direction {
+            Direction::Up => &self.check.up,
+            Direction::Down | Direction::Both => &self.check.down,
+        };
+        responsiveness::Request {
+            load: self.bulk_test(direction, RUN.on(self.rtt), Duration::ZERO),
+            rate_bps: record.as_ref().and_then(Record::throughput_bps),
+            interval,
+            most_intervals: (MOST_LOADED.as_millis() / interval.as_millis()) as u32,
+        }
+    }
+
+    /// Routers limit their answers, and another trace may just have had them all.
+    fn trace_again(&mut self, target: &Target, stop: &Stop) {
+        if self.has_silent_hops() {
+            self.observer.phase("tracing the route again");
+            let again = trace_to(target, self.options.seed, stop);
+            self.check.route = route::better(self.check.route.take(), again);
+        }
+    }
+
+    fn has_silent_hops(&self) -> bool {
+        let route = self.check.route.as_deref();
+        route.is_some_and(|route| !route::is_whole(route))
+    }
+
+    /// Each way.
+    fn runs(&self) -> usize {
+        if self.options.quick { 1 } else { RUNS }
+    }
+
+    fn idle_time(&self) -> Duration {
+        Duration::from_millis(if self.options.quick { 500 } else { 1200 })
+    }
+
+    /// Of each test, besides its own time.
+    fn beside(&self) -> Duration {
+        match self.beside {
+            (_, 0) => self.rtt * BESIDE_ROUND_TRIPS + BESIDE,
+            (all, tests) => all / tests,
+        }
+    }
+
+    fn takes_to_look_around(&self) -> Duration {
+        match self.client.tool() {
+            None if self.options.quick => self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
+            None => IDLE_WARM_UP + self.idle_time() + self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// Both ways on most paths.
+    fn responsiveness_takes(&self) -> Duration {
+        let interval = self.responsiveness_request(Direction::Up).interval;
+        (responsiveness::IDLE + interval * USUAL_INTERVALS + self.beside() * 2) * 2
+    }
+
+    /// After what is done, and with something before the next run.
+    fn say_time_left(&mut self, done: [&Runs; 2], before: Duration) {
+        let mut left = before;
+        for runs in done {
+            let (warm_up, time) = self.times(runs);
+            let to_come = self.runs() - runs.records.len();
+            left += (warm_up + time + self.beside()) * to_come as u32;
+        }
+        if self.client.tool().is_none() && !self.options.quick {
+            left += self.responsiveness_takes();
+        }
+        if self.has_silent_hops() {
+            left += route::AGAIN;
+        }
+        self.observer.takes([left; 2]);
+    }
+
+    /// Of a bulk transfer after these: warm-up and length.
+    fn times(&self, before: &Runs) -> (Duration, Duration) {
+        let warm_up = if before.are_clean() {
+            CLEAN_WARM_UP
+        } else {
+            WARM_UP
+        };
+        let run = if self.options.quick { QUICK_RUN } else { RUN };
+        let time = self.options.bulk.time.unwrap_or(run.on(self.rtt));
+        (warm_up.on(self.rtt), time)
+    }
+
+    /// One bulk transfer with small requests beside it.
+    fn bulk(&mut self, direction: Direction, leg: &mut Runs) -> Result<(), MeasureError> {
+        let (warm_up, time) = self.times(leg);
+        let began = Instant::now();
+        let test = self.bulk_test(direction, time, warm_up);
+        let beside = probe(time, warm_up, self.options.seed);
+        let probe = self.probe.as_mut();
+        let (bulk, loaded) = thread::scope(|scope| {
+            let probing =
+                probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
+            let bulk = self.client.run_once(&test, &mut ());
+            (bulk, probing.map(|thread| joined(thread.join())))
+        });
+        // A probe that fails costs the latency under load and nothing else.
+        if let Some(Ok((record, None))) = loaded
+            && let Some(buckets) = &record.latency_histogram
+        {
+            leg.loaded.merge_buckets(buckets).ok();
+        }
+        let (record, error) = bulk?;
+        self.beside.0 += began.elapsed().saturating_sub(warm_up + time);
+        self.beside.1 += 1;
+        leg.records.push(record);
+        match error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn bulk_test(&self, direction: Direction, time: Duration, warm_up: Duration) -> Test {
+        let asked = &self.options.bulk;
+        let mut test = bulk(direction, time, warm_up, self.options.seed);
+        test.streams = asked.streams.unwrap_or(1);
+        test.options.congestion.clone_from(&asked.congestion);
+        test
+    }
+
+    fn keep(&mut self, up: Runs, down: Runs) {
+        let repeated = !self.options.quick;
+        for (key, leg) in [("up", &up), ("down", &down)] {
+            if let Some(summary) = leg.loaded.summary() {
+                let by_direction = &mut self.check.loaded_latency_by_direction_us;
+                by_direction.insert(key.to_owned(), summary);
+            }
+            self.check.caveats.extend(leg.disagreement(key));
+        }
+        self.check.loaded_latency_us = worse(&self.check.loaded_latency_by_direction_us);
+        self.check.up_throughput_bps = up.figure().filter(|_| repeated);
+        self.check.down_throughput_bps = down.figure().filter(|_| repeated);
+        let bulk = up.records.iter().chain(&down.records);
+        // Of a bulk flow: a connection that has carried little has not got its whole MSS on every
+        // device.
+        let sizes = bulk.filter_map(|record| record.tcp_sender().map(|tcp| tcp.mss_bytes));
+        self.check.path.mss_bytes = sizes.max();
+        if self.client.tool().is_some()
+            && let Some(record) = up.records.first()
+        {
+            self.check.environment = record.environment.clone();
+        }
+        self.check.up = up.median();
+        self.check.down = down.median();
+        if self.options.quick {
+            self.check.caveats.push(Caveat::new(
+                CaveatKind::FewRuns,
+                "one run each way: no interval, and no round trips per minute (RPM)",
+                "leave --quick out",
+            ));
+        }
+    }
+}
+
+fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
+    by_direction
+        .values()
+        .max_by(|a, b| a.p50.total_cmp(&b.p50))
+        .copied()
+}
+
+/// A thread's result; its panic goes on here.
+fn joined<T>(ended: thread::Result<T>) -> T {
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
