@@ -173,7 +173,7 @@ pub(crate) struct CheckArgs {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
     #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
     pub(crate) via: Option<Tool>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use linerate_core::plan::{Extent, Plan, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, Family, Span};
-use linerate_engine::{BulkOptions, NetperfOptions};
+use linerate_engine::{BulkOptions, NetperfOptions, StampOptions};
 use linerate_report::Document;
 
 use crate::args::{
@@ -269,6 +269,10 @@ fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
             .map(|port| NetperfOptions { port, passphrase }),
         ttcp_sink: options.ttcp,
         ttcp_source: options.ttcp_source,
+        stamp: options.stamp.map(|port| StampOptions {
+            port,
+            allowed: options.stamp_allow.clone(),
+        }),
     })
 }
 
@@ -397,6 +401,12 @@ mod tests {
             ("--allow-treatments", ["--allow-treatments", "--key-file"]),
             ("--inetd --netperf", ["--inetd", "--netperf"]),
             ("--inetd --ttcp=5", ["--inetd", "--ttcp"]),
+            ("--inetd --stamp", ["--inetd", "--stamp"]),
+            ("--stamp-allow 192.0.2.0/24", ["required", "--stamp"]),
+            (
+                "--stamp --stamp-allow 192.0.2.0/33",
+                ["192.0.2.0/33", "/32"],
+            ),
             ("--netperf-passphrase f", ["required", "--netperf"]),
         ] {
             let message = served(line).expect_err(line);
@@ -415,6 +425,8 @@ mod tests {
             netperf_passphrase: None,
             ttcp: None,
             ttcp_source: None,
+            stamp: None,
+            stamp_allow: Vec::new(),
         };
         assert!(others(&none(), true).is_ok());
         let doors = [

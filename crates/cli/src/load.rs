@@ -1,19 +1,23 @@
 //! `load`: a mix of tests on one path.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, ensure};
-use linerate_core::load::{DEFAULT_MIX, Mix, MixChoice, names};
+use anyhow::{Context, anyhow, bail, ensure};
+use linerate_core::load::{DEFAULT_MIX, LOAD_SCHEMA, LoadDocument, Mix, MixChoice, names};
 use linerate_core::units::{EndpointName, shortened};
+use linerate_report::document::schema;
 
-use crate::args::LoadArgs;
+use crate::args::{LoadArgs, PathOptions};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Format, Output, conclude};
 use crate::plan;
 use crate::progress::Progress;
 use crate::run;
-use crate::site::place;
+use crate::site::{Site, place};
+use crate::target::Target;
+use crate::watch;
 
 /// Longest file of a mix, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -28,51 +32,110 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
         return output::print(&list());
     }
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
-    let (host, mix) = words(&args).map_err(Failure::usage)?;
+    let (hosts, mix) = words(&args).map_err(Failure::usage)?;
     let choice = MixChoice {
         time: args.time,
         flows: args.flows,
         seed,
     };
-    let mix = mix_of(mix, &choice).map_err(Failure::usage)?;
+    let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    let mix = mix_of(mix, &choice, &names).map_err(Failure::usage)?;
     let format = match (args.document.json, args.csv) {
         (true, _) => Format::Json,
         (_, Some(rows)) => Format::Csv(rows),
         _ => Format::Text,
     };
     let mut progress = Progress::new(format, args.document.quiet);
-    let (site, target) = place(host, &args.path, seed, &mut progress)?;
+    if mix.members.iter().any(|member| member.ecn.is_some()) {
+        // In this host's own namespace: that is where a command before this one can have left
+        // something.
+        let notes = watch::before_treating();
+        notes.iter().for_each(|note| progress.warn(note));
+    }
+    let (site, targets) = places(hosts, &args.path, seed, &mut progress)?;
     let output = Output::open(&args.document, format)?;
-    let (mut document, error) = run::load(&target, &mix, seed, progress)?;
+    let (mut document, error) = run::load(&targets, &mix, seed, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, None)
 }
 
-/// The endpoint and the mix.
-fn words(args: &LoadArgs) -> anyhow::Result<(Option<EndpointName>, &str)> {
+/// The endpoints, none where there is a lab, and the mix.
+fn words(args: &LoadArgs) -> anyhow::Result<(Vec<EndpointName>, &str)> {
     let (host, mix) = (args.host.as_deref(), args.mix.as_deref());
     if args.path.lab.is_none() {
-        let host = host.map(str::parse).transpose()?;
-        return Ok((host, mix.unwrap_or(DEFAULT_MIX)));
+        let hosts = host.into_iter().flat_map(|hosts| hosts.split(','));
+        let hosts = hosts
+            .map(str::parse)
+            .collect::<Result<Vec<EndpointName>, _>>()?;
+        let is_twice = |at: usize| hosts[..at].contains(&hosts[at]);
+        if let Some(twice) = (0..hosts.len()).find(|at| is_twice(*at)) {
+            bail!("HOST {} is given twice", hosts[twice]);
+        }
+        return Ok((hosts, mix.unwrap_or(DEFAULT_MIX)));
     }
     ensure!(
         mix.is_none(),
         "HOST cannot be used with --lab: give the mix alone"
     );
-    Ok((None, host.unwrap_or(DEFAULT_MIX)))
+    Ok((Vec::new(), host.unwrap_or(DEFAULT_MIX)))
 }
 
-fn mix_of(name: &str, choice: &MixChoice) -> anyhow::Result<Mix> {
-    let path = Path::new(name);
-    if path.extension().is_none_or(|ending| ending != "toml") {
-        return Mix::named(name, choice).map_err(|why| anyhow!(why));
+/// Where to: all endpoints, or the one of a lab.
+fn places(
+    hosts: Vec<EndpointName>,
+    path: &PathOptions,
+    seed: u64,
+    progress: &mut Progress,
+) -> Result<(Option<Site>, Vec<Target>), Failure> {
+    if path.lab.is_some() {
+        let (site, target) = place(None, path, seed, progress)?;
+        return Ok((site, vec![target]));
     }
-    let text = String::from_utf8(files::read_at_most(path, MAX_FILE)?);
-    let text = text
-        .map_err(|error| anyhow!(error))
-        .with_context(|| name.to_owned())?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    Mix::from_toml(&shortened(&stem), &text, choice).with_context(|| name.to_owned())
+    let targets = hosts
+        .into_iter()
+        .map(|host| Target::resolve(host, path, progress));
+    Ok((None, targets.collect::<Result<_, _>>()?))
+}
+
+fn mix_of(name: &str, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mix> {
+    let path = Path::new(name);
+    let mix = match path.extension().and_then(OsStr::to_str) {
+        Some("toml") => {
+            let text = String::from_utf8(files::read_at_most(path, MAX_FILE)?);
+            let text = text
+                .map_err(|error| anyhow!(error))
+                .with_context(|| name.to_owned())?;
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            Mix::from_toml(&shortened(&stem), &text, choice).with_context(|| name.to_owned())?
+        }
+        Some("json") => return again(path, choice, hosts).with_context(|| name.to_owned()),
+        _ => Mix::named(name, choice).map_err(|why| anyhow!(why))?,
+    };
+    mix.over(hosts).map_err(|why| anyhow!(why))
+}
+
+/// The mix of a document that a load has left, for as many endpoints as it had.
+fn again(path: &Path, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mix> {
+    let bytes = files::read_at_most(path, files::MAX_DOCUMENT)?;
+    ensure!(
+        schema(&bytes)? == LOAD_SCHEMA,
+        "it is no document of a load"
+    );
+    let document: LoadDocument = serde_json::from_slice(&bytes)?;
+    ensure!(
+        choice.time.is_none() && choice.flows.is_none(),
+        "--time and --flows are as the document has them"
+    );
+    let mix = Mix::from_document(&document, choice.seed).context("its members have no time")?;
+    let had = 1 + mix
+        .members
+        .iter()
+        .map(|member| member.endpoint)
+        .max()
+        .unwrap_or(0);
+    let given = hosts.len().max(1);
+    ensure!(given == had, "its load had {had} endpoints: give as many");
+    Ok(mix)
 }
 
 fn list() -> String {

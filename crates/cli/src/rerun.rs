@@ -1,12 +1,13 @@
 //! `rerun`: what a stored document says was run, as the command line that runs it again.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument, CapacityTest, LoadPace};
 use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
 use linerate_core::foreign::Tool;
+use linerate_core::load::{LOAD_SCHEMA, LoadDocument};
 use linerate_core::plan::{Test, Workload};
 use linerate_core::record::{
     CHECK_SCHEMA, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Sweep,
@@ -32,7 +33,9 @@ use crate::{files, output, usage};
 pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
     let place = || args.file.display().to_string();
     let bytes = files::read_at_most(&args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
-    let again = again(&bytes).with_context(place).map_err(Failure::usage)?;
+    let again = again(&bytes, &args.file)
+        .with_context(place)
+        .map_err(Failure::usage)?;
     let words = again
         .typed(args)
         .with_context(place)
@@ -188,16 +191,17 @@ impl Again {
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
 /// What a document says was run.
-fn again(bytes: &[u8]) -> anyhow::Result<Again> {
+fn again(bytes: &[u8], file: &Path) -> anyhow::Result<Again> {
     match schema(bytes)? {
         it @ RECORD_SCHEMA => runs(&[read(bytes, it)?]),
         it @ SWEEP_SCHEMA => runs(&read::<Sweep>(bytes, it)?.rows),
         it @ CHECK_SCHEMA => check(&read(bytes, it)?),
         it @ COMPARISON_SCHEMA => Ok(comparison(&read(bytes, it)?)),
+        it @ LOAD_SCHEMA => Ok(load(&read(bytes, it)?, file)),
         it @ CAPACITY_SCHEMA => Ok(capacity(&read(bytes, it)?)),
         it @ TRACE_SCHEMA => trace(&read(bytes, it)?),
         other => bail!(
-            "a {other} is not run again; a record, sweep, check, comparison, capacity or trace is"
+            "a {other} is not run again; a record, sweep, check, comparison, load, capacity or trace is"
         ),
     }
 }
@@ -299,6 +303,22 @@ fn comparison(it: &Comparison) -> Again {
         options,
         seed: it.seed,
         note: has_policy.then_some("the policy is what its file says now"),
+    }
+}
+
+/// The document says itself what its members were.
+fn load(it: &LoadDocument, file: &Path) -> Again {
+    let mut options = Words::default();
+    options.0.push(file.display().to_string());
+    let first = it.members.first().map(|member| &member.record);
+    let family = first.map(|first| first.family);
+    let peer = first.map(|first| first.peer.as_str()).unwrap_or_default();
+    Again {
+        verb: "load",
+        place: Place::new(&it.environment, &it.host, peer, family),
+        options,
+        seed: it.seed,
+        note: None,
     }
 }
 
@@ -421,6 +441,9 @@ mod tests {
             "stream pit --size 64,128,1448 --warm-up 0",
             "rr pit --depth 4 --request 64 --response 1000",
             "rr pit --rate 2.5k -u",
+            "rr pit -u --stamp --rate 10 --request 100",
+            "rr pit --objects 40 --streams 6 --rate 0.5",
+            "rr pit --video --request 400",
             "crr pit --close client --reset",
             "crr pit --fast-open",
         ] {

@@ -16,7 +16,8 @@ use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
 use linerate_engine::{
     BulkOptions, Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError,
-    NetperfOptions, Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,
+    NetperfOptions, Observer, Partner, ServeEvent, ServeOptions, StampOptions, Stop,
+    stop_on_signal,
 };
 use serde_json::json;
 
@@ -81,6 +82,8 @@ pub(crate) struct Others {
     pub(crate) ttcp_sink: Option<u16>,
     /// Those that receive.
     pub(crate) ttcp_source: Option<u16>,
+    /// STAMP's senders.
+    pub(crate) stamp: Option<StampOptions>,
 }
 
 /// Where clients of an endpoint come from.
@@ -203,7 +206,7 @@ pub(crate) fn check(
 /// # Errors
 /// As [`plan`].
 pub(crate) fn load(
-    target: &Target,
+    targets: &[Target],
     mix: &Mix,
     seed: u64,
     progress: Progress,
@@ -212,7 +215,8 @@ pub(crate) fn load(
         progress,
         is_kept: true,
     };
-    let loaded = linerate_engine::load(&target.to_engine(), mix, seed, &signals()?, &mut shown);
+    let targets: Vec<_> = targets.iter().map(Target::to_engine).collect();
+    let loaded = linerate_engine::load(&targets, mix, seed, &signals()?, &mut shown);
     let (document, error) = loaded.map_err(failure)?;
     Ok((document, error.map(failure)))
 }
@@ -233,6 +237,7 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         netperf: service.others.netperf,
         ttcp_sink: service.others.ttcp_sink,
         ttcp_source: service.others.ttcp_source,
+        stamp: service.others.stamp,
         ..ServeOptions::within(service.limits)
     };
     let endpoint = match service.entrance {

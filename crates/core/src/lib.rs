@@ -28,6 +28,7 @@
 //! | [`pace`] | when the next unit of a paced sender is due |
 //! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss |
 //! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
+//! | [`one_way`] | one-way delays and losses by two clocks, whose offset and drift are estimated |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`assemble`] | two ends' accounts of a run become its record |
@@ -46,6 +47,7 @@
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
 //! | [`capacity`] | how many connections two ends can hold |
 //! | [`load`] | mixes of tests on one clock; their totals, latency of classes, what a call is worth |
+//! | [`video`] | a player that chooses each chunk's rate by its buffer |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
@@ -65,6 +67,7 @@ pub mod foreign;
 pub mod host;
 pub mod lab;
 pub mod load;
+pub mod one_way;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;
@@ -77,6 +80,7 @@ pub mod toml_reader;
 pub mod treatment;
 pub mod truth;
 pub mod value;
+pub mod video;
 pub mod wire;
 
 pub use linerate_capture as capture;

@@ -1,12 +1,18 @@
 //! One monotonic clock for everything, ns.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub(crate) use linerate_sys::clock::monotonic_ns as now_ns;
 
 /// Now, as the session's state machines take it.
 pub(crate) fn now() -> Duration {
     Duration::from_nanos(now_ns())
+}
+
+/// Now by the clock that hosts set to each other, ns since 1970: for what another host is told.
+pub(crate) fn since_1970_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, nanos)
 }
 
 /// A span as ns of this clock; 584 years and more are the end of time.

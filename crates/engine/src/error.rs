@@ -177,6 +177,7 @@ impl MeasureError {
             Tool::Netperf => "`netserver` or `linerate serve --netperf`",
             Tool::Iperf3 => "`iperf3 -s` or `linerate serve`",
             Tool::Ttcp => "`ttcp -r` or `linerate serve --ttcp`",
+            Tool::Stamp => "`linerate serve --stamp`",
         };
         match self {
             Self::Connect { peer, .. } if self.is_refused_connection() => Self::Foreign {

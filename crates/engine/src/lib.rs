@@ -97,6 +97,7 @@ pub use client::{Client, Live, Outcome, Profiles};
 pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};
 pub use endpoint::{
     AccessError, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent, ServeOptions,
+    StampOptions,
 };
 pub use error::MeasureError;
 pub use experiment::special::SpecialError;

@@ -1,8 +1,9 @@
-//! A message with control messages, sent.
+//! A message with control messages: sent, and what those of a received one hold.
 
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use socket2::SockAddr;
 
@@ -40,4 +41,10 @@ pub(crate) fn send_message(
     } else {
         Ok(())
     }
+}
+
+/// `None` for a clock that is set before 1970.
+pub(crate) fn since_1970(time: libc::timespec) -> Option<Duration> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
 }

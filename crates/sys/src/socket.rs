@@ -12,7 +12,7 @@ pub use brief::{
     accept_with_handshake, join_first_data_to_handshake, receive_to_end, send_before_close,
     send_with_handshake,
 };
-pub use destination::{note_destinations, receive_from, send_from};
+pub use destination::{Arrival, note_arrivals, note_destinations, receive_from, send_from};
 pub use many::{BeginError, Begun, accept, accept_blocking, begin_connect, is_established};
 pub use open::{
     Connecting, ListenOptions, Mptcp, connect, connect_bounded, listen, mptcp_supported,

@@ -11,10 +11,10 @@ use super::shared::{CsvRows, DocumentOptions, PathOptions};
 #[derive(Debug, Args)]
 #[command(mut_arg("lab", |lab| lab.conflicts_with(Resettable::<clap::Id>::Reset)))]
 pub(crate) struct LoadArgs {
-    /// Endpoint: host, host:port or [v6]:port; with --lab left out
+    /// Endpoint: host, host:port or [v6]:port, several as pit,pat; with --lab left out
     #[arg(required_unless_present_any = ["lab", "list"])]
     pub(crate) host: Option<String>,
-    /// Mix, a name of --list or a file such as mine.toml (default rrul)
+    /// Mix: a name of --list, a file such as mine.toml, or a document of a load (default rrul)
     pub(crate) mix: Option<String>,
     /// Print the mixes that there are
     #[arg(long, exclusive = true)]

@@ -22,9 +22,10 @@ fn word<T: Clone + Send + Sync + 'static>(
 
 /// `iperf3` or `netperf`.
 pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
-    word(&["iperf3", "netperf"], |word| match word {
+    word(&["iperf3", "netperf", "stamp"], |word| match word {
         "iperf3" => Some(Tool::Iperf3),
-        _ => Some(Tool::Netperf),
+        "netperf" => Some(Tool::Netperf),
+        _ => Some(Tool::Stamp),
     })
 }
 

@@ -8,7 +8,7 @@ use super::shared::{BaselineOptions, DocumentOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct RerunArgs {
-    /// A record, sweep, check, comparison, capacity or trace, as --json or --output wrote it
+    /// A record, sweep, check, comparison, load, capacity or trace, as --output wrote it
     pub(crate) file: PathBuf,
     /// Endpoint in place of the document's: host, host:port or [v6]:port
     #[arg(long, value_name = "HOST")]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use linerate_core::capacity::MAX_HELD;
+use linerate_core::lab::Prefix;
 use linerate_core::plan::MAX_STREAMS;
 use linerate_core::units::{BitRate, ByteCount, Family, Span};
 
@@ -135,20 +136,35 @@ pub(crate) struct OtherOptions {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "5002", conflicts_with = "inetd")]
     pub(crate) ttcp_source: Option<u16>,
+    /// Reflect STAMP and TWAMP light packets of clients that are there (default port 862)
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = STAMP_PORT, conflicts_with = "inetd")]
+    pub(crate) stamp: Option<u16>,
+    /// Reflect packets of these addresses too, such as 192.0.2.0/24
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        requires = "stamp",
+        value_delimiter = ','
+    )]
+    pub(crate) stamp_allow: Vec<Prefix>,
 }
 
 /// A netserver's.
 const NETPERF_PORT: &str = "12865";
+/// A session-reflector's (RFC 8762, 4.1).
+const STAMP_PORT: &str = "862";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_port_of_netperf_is_a_netservers() {
+    fn ports_are_those_of_the_tools() {
         assert_eq!(
             NETPERF_PORT,
             linerate_core::foreign::netperf::PORT.to_string()
         );
+        assert_eq!(STAMP_PORT, linerate_core::wire::STAMP_PORT.to_string());
     }
 }

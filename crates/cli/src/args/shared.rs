@@ -19,7 +19,7 @@ pub(crate) struct RunOptions {
     pub(crate) host: Option<EndpointName>,
     #[command(flatten)]
     pub(crate) repeats: RepeatOptions,
-    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
     #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
     pub(crate) via: Option<Tool>,
     #[command(flatten)]

@@ -5,10 +5,12 @@ mod evidence;
 mod part;
 
 use crate::cost::service_demand;
+use crate::one_way::OneWay;
 use crate::plan::{Direction, Test, Traffic};
 use crate::session::message::HalfReport;
 use crate::stats::{LatencyBuckets, LatencySummary};
 use crate::units::Family;
+use crate::video::Playback;
 
 use evidence::{merge_tcp, merge_udp};
 use part::{Part, rate};
@@ -58,6 +60,12 @@ pub struct ExchangeTotals {
     pub histogram: Option<LatencyBuckets>,
     /// Open loop: how late the generator was.
     pub send_lag: Option<LatencySummary>,
+    /// Of STAMP's packets: each way by itself.
+    pub one_way: Option<OneWay>,
+    /// Of pages: from the first request to the last byte.
+    pub page: Option<LatencySummary>,
+    /// Of a video.
+    pub video: Option<Playback>,
 }
 
 impl Run {
@@ -201,6 +209,9 @@ impl Run {
         record.latency_us = totals.latency;
         record.latency_histogram = totals.histogram;
         record.send_lag_us = totals.send_lag;
+        record.one_way = totals.one_way;
+        record.page_us = totals.page;
+        record.video = totals.video;
         record.requests_not_sent = totals.not_sent;
         record.failed = Some(totals.failed);
     }

@@ -301,7 +301,7 @@ mod tests {
             ("throughput_bp", "did you mean `throughput_bps`?"),
             (
                 "p99",
-                "did you mean `latency_us.p99` or `send_lag_us.p99` or `udp.gaps_us.p99`?",
+                "did you mean `latency_us.p99` or `one_way.down_us.p99` or `one_way.up_us.p99` or",
             ),
             ("latency_ms.p99", "did you mean `latency_us.p99`?"),
             ("speed", "such are throughput_bps"),

@@ -87,7 +87,7 @@ impl Encounter {
         match (self.tool, self.role) {
             (Tool::Iperf3, _) => true,
             (Tool::Netperf, Role::Used) => matches!(self.test.traffic, Traffic::Stream(_)),
-            (Tool::Netperf, Role::Served) | (Tool::Ttcp, _) => false,
+            (Tool::Netperf, Role::Served) | (Tool::Ttcp | Tool::Stamp, _) => false,
         }
     }
 

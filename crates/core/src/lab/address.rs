@@ -1,6 +1,7 @@
 //! Addresses: which a link gets unless it is told, and which it may be given.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use super::topology::Prefix;
 
@@ -65,6 +66,23 @@ impl Prefix {
             Ipv6Addr::UNSPECIFIED.into()
         };
         Self { address, length: 0 }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = &'static str;
+
+    /// `192.0.2.0/24`, or an address alone.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const HINT: &str =
+            "write a network such as 192.0.2.0/24 (up to /32, IPv6 /128), or an address";
+        let Some((address, length)) = text.split_once('/') else {
+            return text.parse().map(Self::of_host).map_err(|_| HINT);
+        };
+        let address: IpAddr = address.parse().map_err(|_| HINT)?;
+        let length: u8 = length.parse().map_err(|_| HINT)?;
+        let is_one = length <= Self::of_host(address).length;
+        is_one.then_some(Self { address, length }).ok_or(HINT)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_with_macros::skip_serializing_none;
 
 use super::mix::{Member, Mix};
 use super::voice::{Codec, mos, rating};
+use crate::one_way::{Clock, ClockOffset, Probe};
 use crate::plan::{Direction, Protocol, Workload};
 use crate::record::{Caveat, Environment, FlowRecord, Leg, Record, Status};
 use crate::stats::LatencySummary;
@@ -29,7 +30,7 @@ pub struct LoadDocument {
     pub status: Status,
     /// When the load began, RFC 3339.
     pub started_at: String,
-    /// The endpoint as the user named it.
+    /// The endpoint as the user named it; several are joined by commas.
     pub host: String,
     /// Its address and port.
     pub peer: String,
@@ -51,6 +52,8 @@ pub struct LoadDocument {
     pub idle_latency_us: Option<f64>,
     /// The same under the load, µs.
     pub loaded_latency_us: Option<f64>,
+    /// Each way by itself, where probes are of STAMP's packets: where the queue is.
+    pub one_way: Option<LoadOneWay>,
     /// What calls were worth, each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallQuality>,
@@ -76,12 +79,20 @@ pub struct LoadMember {
     pub probe: bool,
     /// It is a call, coded so.
     pub codec: Option<Codec>,
+    /// Its TCP connections were to negotiate ECN, or not to.
+    pub ecn: Option<bool>,
     /// When it was to begin, after the mix, s.
     pub start_s: f64,
     /// When its first flow began, after the mix, s.
     pub started_s: Option<f64>,
     /// Of a probe: its round trips before the load.
     pub idle_latency_us: Option<LatencySummary>,
+    /// Of a probe of STAMP's packets: what they said before the load.
+    #[serde(skip)]
+    pub idle_probes: Vec<Probe>,
+    /// And beside it.
+    #[serde(skip)]
+    pub probes: Vec<Probe>,
     /// Its run beside the others.
     pub record: Record,
 }
@@ -115,6 +126,37 @@ pub struct ClassLatency {
     pub loaded_us: Option<LatencySummary>,
     /// Requests without an answer under the load.
     pub failed: Option<u64>,
+    /// On the way up under the load, by clocks as [`LoadOneWay::clock`] has them.
+    pub loaded_up_us: Option<LatencySummary>,
+    /// On the way down.
+    pub loaded_down_us: Option<LatencySummary>,
+}
+
+/// Each way's delays, of all probes of STAMP's packets.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadOneWay {
+    /// To the endpoint.
+    pub up: WayDelay,
+    /// From the endpoint.
+    pub down: WayDelay,
+    /// Which way the queue is that the load made: that with the larger part of what is added, or
+    /// both; absent where less than 1 ms is.
+    pub queue: Option<Direction>,
+    /// What the delays owe to the clocks. What is added owes nothing to their offset.
+    pub clock: ClockOffset,
+}
+
+/// Delays of one way.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WayDelay {
+    /// Before the load.
+    pub idle_us: Option<LatencySummary>,
+    /// Beside it.
+    pub loaded_us: LatencySummary,
+    /// What the load adds to the mean, µs.
+    pub added_us: Option<f64>,
 }
 
 /// What a call was worth in one direction, by the E-model (ITU-T G.107).
@@ -130,8 +172,8 @@ pub struct CallQuality {
     pub loss_percent: f64,
     /// Interarrival jitter (RFC 3550), µs.
     pub jitter_us: f64,
-    /// From mouth to ear: a packet's 20 ms, half the mean round trip of its class, and a playout
-    /// buffer of twice the jitter, µs.
+    /// From mouth to ear: a packet's 20 ms, the mean delay of its class this way (without STAMP's
+    /// packets half its round trip), and a playout buffer of twice the jitter, µs.
     pub delay_us: f64,
     /// Rating R, 0 to 93.2.
     pub r: f64,
@@ -149,11 +191,15 @@ pub const LOAD_FIGURES: &[&str] = &[
     "idle_latency_us",
     "loaded_latency_us",
     "added_latency_us",
+    "added_up_us",
+    "added_down_us",
     "start_skew_us",
     "r",
     "mos",
 ];
 
+/// What a load must add before it is said where, µs.
+const LEAST_QUEUE_US: f64 = 1_000.0;
 /// Speech in a packet, ms.
 const PACKET_MS: f64 = 20.0;
 
@@ -161,6 +207,19 @@ impl LoadDocument {
     /// Of what the members left; `starts_ns` are the beginnings of all flows that were to begin
     /// with the mix, by one clock.
     pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
+        let hosts = hosts(&members);
+        let clocks: Vec<_> = hosts
+            .iter()
+            .map(|(host, _)| LoadOneWay::clock(&members, host))
+            .collect();
+        let clock_of = |member: &LoadMember| {
+            let known = hosts
+                .iter()
+                .position(|(host, _)| *host == member.record.host)?;
+            clocks[known].as_ref()
+        };
+        let joined =
+            |of: fn(&(String, String)) -> &str| hosts.iter().map(of).collect::<Vec<_>>().join(",");
         let first = members.first().map(|member| &member.record);
         let longest = members.iter().map(|member| member.record.seconds);
         let mut document = Self {
@@ -169,17 +228,24 @@ impl LoadDocument {
             started_at: first
                 .map(|first| first.started_at.clone())
                 .unwrap_or_default(),
-            host: first.map(|first| first.host.clone()).unwrap_or_default(),
-            peer: first.map(|first| first.peer.clone()).unwrap_or_default(),
+            host: joined(|(host, _)| host),
+            peer: joined(|(_, peer)| peer),
             mix: mix.name.clone(),
             title: mix.title.clone(),
             seconds: longest.fold(0.0, f64::max),
             idle_seconds: mix.idle.as_secs_f64(),
             up: None,
             down: None,
-            latency: members.iter().filter_map(LoadMember::latency).collect(),
+            latency: (members.iter())
+                .filter_map(|member| member.latency(clock_of(member)))
+                .collect(),
             idle_latency_us: None,
             loaded_latency_us: None,
+            one_way: match &clocks[..] {
+                [Some(clock)] => LoadOneWay::new(clock, &members),
+                // Each endpoint has a clock and a way of its own.
+                _ => None,
+            },
             calls: Vec::new(),
             start_skew_us: None,
             caveats: Vec::new(),
@@ -202,7 +268,7 @@ impl LoadDocument {
         };
         document.idle_latency_us = latency(|class| class.idle_us);
         document.loaded_latency_us = latency(|class| class.loaded_us);
-        document.calls = calls(mix, &document.members);
+        document.calls = calls(mix, &document);
         document
     }
 
@@ -220,6 +286,8 @@ impl LoadDocument {
             self.idle_latency_us,
             self.loaded_latency_us,
             added.map(|(loaded, idle)| loaded - idle),
+            self.one_way.as_ref().and_then(|ways| ways.up.added_us),
+            self.one_way.as_ref().and_then(|ways| ways.down.added_us),
             self.start_skew_us,
             worst(|call| call.r),
             worst(|call| call.mos),
@@ -274,9 +342,12 @@ impl LoadMember {
             name: member.name.clone(),
             probe: member.probe,
             codec: member.codec,
+            ecn: member.ecn,
             start_s: member.start.as_secs_f64(),
             started_s: None,
             idle_latency_us,
+            idle_probes: Vec::new(),
+            probes: Vec::new(),
             record,
         }
     }
@@ -294,7 +365,8 @@ impl LoadMember {
         legs.map(move |leg| (self, leg))
     }
 
-    fn latency(&self) -> Option<ClassLatency> {
+    fn latency(&self, clock: Option<&Clock>) -> Option<ClassLatency> {
+        let ways = clock.and_then(|clock| clock.delays(&self.probes));
         self.probe.then(|| ClassLatency {
             member: self.name.clone(),
             dscp: self.record.plan.options.dscp.unwrap_or_default(),
@@ -302,24 +374,89 @@ impl LoadMember {
             idle_us: self.idle_latency_us,
             loaded_us: self.record.latency_us,
             failed: self.record.failed,
+            loaded_up_us: ways.map(|[up, _]| up),
+            loaded_down_us: ways.map(|[_, down]| down),
         })
     }
 }
 
-/// Each direction of each call, with the delay that the probe of its class saw.
-fn calls(mix: &Mix, members: &[LoadMember]) -> Vec<CallQuality> {
-    let both: Vec<(&Member, &LoadMember)> = mix.members.iter().zip(members).collect();
+impl LoadOneWay {
+    /// Of the probes of all members with an endpoint: they have the same two clocks, and those before
+    /// the load saw the path without a queue.
+    fn clock(members: &[LoadMember], host: &str) -> Option<Clock> {
+        let there = members.iter().filter(|member| member.record.host == host);
+        let all = there.flat_map(|member| member.idle_probes.iter().chain(&member.probes));
+        Clock::new(&all.copied().collect::<Vec<_>>())
+    }
+
+    fn new(clock: &Clock, members: &[LoadMember]) -> Option<Self> {
+        let delays = |of: fn(&LoadMember) -> &[Probe]| {
+            let probes: Vec<Probe> = members.iter().flat_map(of).copied().collect();
+            clock.delays(&probes)
+        };
+        let idle = delays(|member| &member.idle_probes);
+        let loaded = delays(|member| &member.probes)?;
+        let way = |way: usize| {
+            let (idle_us, loaded_us) = (idle.map(|idle| idle[way]), loaded[way]);
+            WayDelay {
+                idle_us,
+                loaded_us,
+                added_us: idle_us.map(|idle| loaded_us.mean - idle.mean),
+            }
+        };
+        let (up, down) = (way(0), way(1));
+        Some(Self {
+            queue: up.added_us.zip(down.added_us).and_then(queue),
+            up,
+            down,
+            clock: clock.offset,
+        })
+    }
+}
+
+/// The endpoints, each with its address.
+fn hosts(members: &[LoadMember]) -> Vec<(String, String)> {
+    let mut hosts: Vec<(String, String)> = Vec::new();
+    for record in members.iter().map(|member| &member.record) {
+        if hosts.iter().all(|(host, _)| *host != record.host) {
+            hosts.push((record.host.clone(), record.peer.clone()));
+        }
+    }
+    hosts
+}
+
+/// Which way has what is added, at least a quarter of it.
+fn queue((up, down): (f64, f64)) -> Option<Direction> {
+    let added = up.max(0.0) + down.max(0.0);
+    let has = |way: f64| way >= added / 4.0;
+    match (has(up), has(down)) {
+        _ if added < LEAST_QUEUE_US => None,
+        (true, true) => Some(Direction::Both),
+        (true, false) => Some(Direction::Up),
+        _ => Some(Direction::Down),
+    }
+}
+
+/// Each direction of each call, with the delay that the probe of its class saw that way.
+fn calls(mix: &Mix, document: &LoadDocument) -> Vec<CallQuality> {
     let mut calls = Vec::new();
-    for (call, ran) in &both {
+    for (call, ran) in mix.members.iter().zip(&document.members) {
         let Some(codec) = call.codec else { continue };
-        let probe = both.iter().find(|(probe, _)| call.is_timed_by(probe));
-        let Some(round_trip) = probe.and_then(|(_, probe)| probe.record.latency_us) else {
+        let probe = mix.members.iter().find(|probe| call.is_timed_by(probe));
+        let of_probe = |class: &&ClassLatency| probe.is_some_and(|p| p.name == class.member);
+        let Some(class) = document.latency.iter().find(of_probe) else {
             continue;
         };
         calls.extend(ran.record.legs.iter().filter_map(|leg| {
             let udp = leg.udp.as_ref().filter(|udp| udp.sent > 0)?;
             let loss_percent = 100.0 * udp.lost as f64 / udp.sent as f64;
-            let delay_us = PACKET_MS * 1e3 + round_trip.mean / 2.0 + 2.0 * udp.jitter_us;
+            let way = match leg.direction {
+                Direction::Down => class.loaded_down_us,
+                Direction::Up | Direction::Both => class.loaded_up_us,
+            };
+            let half = class.loaded_us.map(|round_trip| round_trip.mean / 2.0);
+            let network_us = way.map(|way| way.mean).or(half)?;
+            let delay_us = PACKET_MS * 1e3 + network_us + 2.0 * udp.jitter_us;
             let r = rating(codec, delay_us / 1e3, loss_percent);
             Some(CallQuality {
                 member: call.name.clone(),

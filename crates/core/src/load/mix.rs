@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::built_in::{built_in, names};
+use super::document::LoadDocument;
 use super::voice::Codec;
-use crate::plan::{Draft, PlanError, Protocol, Test, Traffic, Workload, option_of, options};
+use crate::plan::{
+    Direction, Draft, Extent, PlanError, Protocol, Test, Traffic, Workload, option_of, options,
+};
 use crate::session::Owner;
 use crate::session::message::{Refusal, RefusalReason};
 use crate::session::operation::{Open, Operation};
@@ -43,6 +46,18 @@ pub struct Member {
     pub probe: bool,
     /// It is a call, coded so.
     pub codec: Option<Codec>,
+    /// Its TCP connections negotiate ECN; or must not.
+    #[serde(default)]
+    pub ecn: Option<bool>,
+    /// Its streams are those of `--flows`, shared out among the endpoints.
+    #[serde(default)]
+    pub scales: bool,
+    /// With several endpoints its streams come from all of them.
+    #[serde(default)]
+    pub gathers: bool,
+    /// Which endpoint it runs with, from 0.
+    #[serde(default)]
+    pub endpoint: usize,
     /// What it does.
     pub test: Test,
 }
@@ -101,7 +116,9 @@ impl Mix {
     /// | | `start`, `time` | after the others, default 0; default to the mix's end |
     /// | | `probe` | requests that tell the latency of their class |
     /// | | `codec` | `g711` or `g729a`: UDP that is a call |
-    /// | | `scales` | its `streams` are those of `--flows` |
+    /// | | `ecn` | its TCP connections negotiate ECN, or must not |
+    /// | | `scales` | its `streams` are those of `--flows`; several endpoints share them |
+    /// | | `gathers` | with several endpoints its streams come from them |
     /// | | `workload` | `command`: `stream`, `rr` or `crr`; and its long options |
     ///
     /// # Errors
@@ -129,13 +146,103 @@ impl Mix {
         self.warm_up.as_secs_f64() + self.time.as_secs_f64()
     }
 
-    /// Whether an endpoint allows all of it that lets one client have so many sessions.
+    /// The same for an endpoint that does not answer STAMP's packets: round trips alone.
+    pub fn without_stamp(&mut self) {
+        for member in &mut self.members {
+            if let Traffic::Rr(exchange) = &mut member.test.traffic {
+                exchange.stamp = false;
+            }
+        }
+    }
+
+    /// The same mix with several endpoints: every member with each of them. Streams that scale are
+    /// shared out.
+    ///
+    /// # Errors
+    /// It has too many members then, or fewer streams than endpoints.
+    pub fn over(&self, hosts: &[String]) -> Result<Self, String> {
+        let count = hosts.len();
+        if count < 2 {
+            return Ok(self.clone());
+        }
+        if self.members.len() * count > MAX_MEMBERS {
+            return Err(format!(
+                "{} has {} members for each of {count} endpoints: a mix has at most {MAX_MEMBERS}",
+                self.name,
+                self.members.len()
+            ));
+        }
+        let each = |member: &Member| {
+            (hosts.iter().enumerate())
+                .map(|(endpoint, host)| member.with(endpoint, host, count))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let members = self
+            .members
+            .iter()
+            .map(each)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            members: members.concat(),
+            ..self.clone()
+        })
+    }
+
+    /// What a load document says was run, with each member as it was.
+    pub fn from_document(document: &LoadDocument, seed: u64) -> Option<Self> {
+        let mut hosts: Vec<&str> = Vec::new();
+        let mut members = Vec::new();
+        for (number, ran) in (0..).zip(&document.members) {
+            let host = ran.record.host.as_str();
+            let known = hosts.iter().position(|other| *other == host);
+            let endpoint = known.unwrap_or(hosts.len());
+            if known.is_none() {
+                hosts.push(host);
+            }
+            members.push(Member {
+                name: ran.name.clone(),
+                start: Span(Duration::try_from_secs_f64(ran.start_s).ok()?),
+                probe: ran.probe,
+                codec: ran.codec,
+                ecn: ran.ecn,
+                scales: false,
+                gathers: false,
+                endpoint,
+                test: Test {
+                    seed: seed.wrapping_add(number),
+                    ..ran.record.plan.clone()
+                },
+            });
+        }
+        let end = |member: &Member| match member.test.extent {
+            Extent::Time(time) => Some(member.start.0 + time.0),
+            Extent::Bytes(_) | Extent::Count(_) => None,
+        };
+        Some(Self {
+            name: document.mix.clone(),
+            title: document.title.clone(),
+            time: Span(
+                members
+                    .iter()
+                    .map(end)
+                    .collect::<Option<Vec<_>>>()?
+                    .into_iter()
+                    .max()?,
+            ),
+            warm_up: members.first()?.test.warm_up,
+            idle: Span(Duration::try_from_secs_f64(document.idle_seconds).ok()?),
+            members,
+        })
+    }
+
+    /// Whether an endpoint allows all of its members that lets one client have so many sessions.
     ///
     /// # Errors
     /// Which member it does not allow, and why.
-    pub fn check(&self, owner: &Owner<'_>, sessions: u64) -> Result<(), Refusal> {
-        if self.members.len() as u64 > sessions {
-            let members = self.members.len();
+    pub fn check(&self, endpoint: usize, owner: &Owner<'_>, sessions: u64) -> Result<(), Refusal> {
+        let is_there = |member: &&Member| member.endpoint == endpoint;
+        let members = self.members.iter().filter(is_there).count();
+        if members as u64 > sessions {
             return Err(Refusal {
                 reason: RefusalReason::Limit,
                 message: format!(
@@ -145,7 +252,7 @@ impl Mix {
                 ),
             });
         }
-        self.members.iter().try_for_each(|member| {
+        self.members.iter().filter(is_there).try_for_each(|member| {
             let test = Box::new(member.test.clone());
             let open = Open {
                 test,
@@ -174,11 +281,10 @@ fn read(name: &str, text: &str, choice: &MixChoice) -> Result<Mix, Fault> {
         members: Vec::new(),
     };
     let sections = root.sections("member", "[[member]]", MEMBER_KEYS)?;
-    let scales = |section: &Section<'_>| section.boolean("scales");
     let mut scaling = false;
     for (number, section) in (0..).zip(&sections) {
-        scaling |= scales(section)?.unwrap_or(false);
         let member = member(section, &mix, number, choice)?;
+        scaling |= member.scales;
         mix.members.push(member);
     }
     if choice.flows.is_some() && !scaling {
@@ -197,6 +303,12 @@ fn check_whole(mix: &Mix, root: &Section<'_>, sections: &[Section<'_>]) -> Resul
         let what = format!("{} members", mix.members.len());
         return Fault::contradiction(root.offset, what, "a mix has at most 48");
     }
+    let asks = |asked: bool| mix.members.iter().find(|member| member.ecn == Some(asked));
+    if let (Some(one), Some(other)) = (asks(true), asks(false)) {
+        let what = format!("`ecn` on of `{}` and off of `{}`", one.name, other.name);
+        let hint = "a host's connections all ask for it, or none";
+        return Fault::contradiction(root.offset, what, hint);
+    }
     let mut names = HashSet::new();
     for (member, section) in mix.members.iter().zip(sections) {
         if !names.insert(&member.name) {
@@ -212,10 +324,34 @@ fn check_whole(mix: &Mix, root: &Section<'_>, sections: &[Section<'_>]) -> Resul
 }
 
 impl Member {
+    /// The same with one of several endpoints.
+    fn with(&self, endpoint: usize, host: &str, of: usize) -> Result<Self, String> {
+        let mut member = self.clone();
+        member.name = format!("{} {host}", self.name);
+        member.endpoint = endpoint;
+        member.test.seed = self.test.seed.wrapping_add((endpoint * MAX_MEMBERS) as u64);
+        if self.scales {
+            let streams = (self.test.streams as usize + of - 1 - endpoint) / of;
+            if streams == 0 {
+                let has = self.test.streams;
+                return Err(format!(
+                    "`{}` has {has} flows for {of} endpoints: give --flows",
+                    self.name
+                ));
+            }
+            member.test.streams = streams as u32;
+        }
+        if self.gathers {
+            member.test.direction = Direction::Down;
+        }
+        Ok(member)
+    }
+
     /// Whether the round trips of `probe` are those of this one's packets.
     pub fn is_timed_by(&self, probe: &Self) -> bool {
         let dscp = |member: &Self| member.test.options.dscp.unwrap_or_default();
-        probe.probe && probe.test.protocol == Protocol::Udp && dscp(probe) == dscp(self)
+        let is_there = probe.probe && probe.endpoint == self.endpoint;
+        is_there && probe.test.protocol == Protocol::Udp && dscp(probe) == dscp(self)
     }
 
     fn is_udp_stream(&self) -> bool {
@@ -250,21 +386,40 @@ fn member(
         start,
         probe: section.boolean("probe")?.unwrap_or(false),
         codec: section.string("codec")?.map(codec).transpose()?,
+        ecn: section.boolean("ecn")?,
+        scales,
+        gathers: section.boolean("gathers")?.unwrap_or(false),
+        endpoint: 0,
         test,
     };
+    check_member(section, &member)?;
+    Ok(member)
+}
+
+/// What a member says of itself that its workload has not.
+fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
+    let name = &member.name;
+    if member.ecn.is_some() && member.test.protocol == Protocol::Udp {
+        let what = format!("`ecn` of `{name}`, which is over UDP");
+        return Fault::contradiction(section.offset, what, "TCP alone negotiates it");
+    }
+    if member.gathers && member.test.workload() != Workload::Stream {
+        let what = format!("`gathers` of `{name}`, which is no stream");
+        return Fault::contradiction(section.offset, what, "requests go from the client");
+    }
     if member.probe && member.test.workload() == Workload::Stream {
-        let what = format!("`{}` is a probe without requests", name.value);
+        let what = format!("`{name}` is a probe without requests");
         return Fault::contradiction(section.offset, what, "a probe is of `rr` or `crr`");
     }
     if member.codec.is_some() && !member.is_udp_stream() {
-        let what = format!("`{}` is a call over no datagrams", name.value);
+        let what = format!("`{name}` is a call over no datagrams");
         return Fault::contradiction(
             section.offset,
             what,
             "a call is of `stream` with protocol udp",
         );
     }
-    Ok(member)
+    Ok(())
 }
 
 /// `workload = { command = "rr", rate = 10 }`
@@ -342,7 +497,7 @@ fn span(section: &Section<'_>, key: &'static str) -> Result<Option<Span>, Fault>
 }
 
 const KEYS: &str = "title time warm-up idle member";
-const MEMBER_KEYS: &str = "name start time probe codec scales workload";
+const MEMBER_KEYS: &str = "name start time probe codec ecn scales gathers workload";
 /// What ends a test by itself.
 const EXTENTS: [&str; 5] = ["time", "bytes", "count", "total", "warm-up"];
 const DEFAULT_TIME: Span = Span(Duration::from_secs(10));

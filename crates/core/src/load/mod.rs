@@ -18,8 +18,8 @@ mod voice;
 
 pub use built_in::{DEFAULT_MIX, built_in, names};
 pub use document::{
-    CallQuality, ClassLatency, LOAD_FIGURES, LOAD_SCHEMA, LoadDocument, LoadMember, LoadTotal,
-    spread_us,
+    CallQuality, ClassLatency, LOAD_FIGURES, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay,
+    LoadTotal, WayDelay, spread_us,
 };
 pub use mix::{MAX_MEMBERS, Member, Mix, MixChoice, MixError, MixProblem};
 pub use voice::{Codec, mos, rating};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::one_way::Probe;
 use crate::plan::{Direction, Traffic};
 use crate::record::{FlowRecord, Leg, Record, UdpEvidence};
 use crate::session::Owner;
@@ -105,6 +106,30 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
             "`m` is a call without its delay: add a probe",
         ),
         (
+            member("ecn = true\nworkload = { command = \"rr\", protocol = \"udp\" }"),
+            "`ecn` of `m`, which is over UDP",
+        ),
+        (
+            member("gathers = true\nworkload = { command = \"rr\" }"),
+            "`gathers` of `m`, which is no stream",
+        ),
+        (
+            member(
+                "ecn = true\nworkload = { command = \"rr\" }\n[[member]]\nname = \"n\"\necn = false\nworkload = { command = \"rr\" }",
+            ),
+            "`ecn` on of `m` and off of `n`",
+        ),
+        (
+            member("workload = { command = \"rr\", stamp = true }"),
+            "`m`: `stamp` cannot be used with `protocol` tcp: STAMP's packets are datagrams",
+        ),
+        (
+            member(
+                "workload = { command = \"rr\", protocol = \"udp\", stamp = true, request = 20 }",
+            ),
+            "`m`: `request` 20: it must be 44 to 65527",
+        ),
+        (
             member("codec = \"mp3\"\nworkload = { command = \"rr\" }"),
             "write g711 or g729a",
         ),
@@ -139,11 +164,11 @@ fn what_an_endpoint_does_not_allow_is_said_of_the_member() {
             limits,
             operations: &operations,
         };
-        let refusal = mix.check(&owner, sessions).err();
+        let refusal = mix.check(0, &owner, sessions).err();
         refusal.map(|refusal| refusal.message)
     };
-    assert_eq!(refused(&limits, &["stream", "rr"], 2), None);
-    let few = refused(&limits, &["stream", "rr"], 1).unwrap();
+    assert_eq!(refused(&limits, &["stream", "stamp"], 2), None);
+    let few = refused(&limits, &["stream", "stamp"], 1).unwrap();
     assert!(
         few.contains("2 members") && few.contains("--max-clients"),
         "{few}"
@@ -152,14 +177,14 @@ fn what_an_endpoint_does_not_allow_is_said_of_the_member() {
         streams: 31,
         ..limits
     };
-    let flows = refused(&streams, &["stream", "rr"], 2).unwrap();
+    let flows = refused(&streams, &["stream", "stamp"], 2).unwrap();
     assert!(
         flows.starts_with("`senders` cannot run: ") && flows.contains("31"),
         "{flows}"
     );
     let lacks = refused(&limits, &["stream"], 2).unwrap();
     assert!(
-        lacks.starts_with("`UDP` cannot run: ") && lacks.contains("operation rr"),
+        lacks.starts_with("`UDP` cannot run: ") && lacks.contains("operation stamp"),
         "{lacks}"
     );
 }
@@ -247,4 +272,101 @@ fn who_ran_for_a_part_of_the_time_counts_for_that_part() {
     assert_eq!(document.up.unwrap().throughput_bps, 1.5e6);
     assert_eq!(document.loaded_latency_us, None);
     assert_eq!(spread_us(&[5_000, 1_000, 2_000]), Some(4.0));
+}
+
+#[test]
+fn several_endpoints_share_what_scales_and_each_has_the_rest() {
+    let choice = MixChoice::default();
+    let mix = Mix::from_toml("incast", built_in("incast").unwrap(), &choice).unwrap();
+    let hosts = ["pit", "pat", "pot"].map(str::to_owned);
+    let spread = mix.over(&hosts).unwrap();
+    let senders: Vec<_> = spread
+        .members
+        .iter()
+        .filter(|member| member.scales)
+        .collect();
+    let streams: Vec<u32> = senders.iter().map(|member| member.test.streams).collect();
+    assert_eq!(streams, [11, 11, 10]);
+    assert_eq!(senders[1].name, "senders pat");
+    // Many to one: of one endpoint's flows the one is the endpoint, of several it is this host.
+    assert_eq!(mix.members[0].test.direction, Direction::Up);
+    assert!(
+        senders
+            .iter()
+            .all(|member| member.test.direction == Direction::Down)
+    );
+    let ends: Vec<usize> = spread
+        .members
+        .iter()
+        .map(|member| member.endpoint)
+        .collect();
+    assert_eq!(ends, [0, 1, 2, 0, 1, 2]);
+    let mut seeds: Vec<u64> = spread
+        .members
+        .iter()
+        .map(|member| member.test.seed)
+        .collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), 6);
+    assert_eq!(mix.over(&hosts[..1]).unwrap(), mix);
+    let many: Vec<String> = (0..25).map(|n| format!("h{n}")).collect();
+    assert!(mix.over(&many).unwrap_err().contains("at most 48"));
+    let few = MixChoice {
+        flows: Some(2),
+        ..choice
+    };
+    let few = Mix::from_toml("incast", built_in("incast").unwrap(), &few).unwrap();
+    assert!(
+        few.over(&hosts)
+            .unwrap_err()
+            .contains("2 flows for 3 endpoints")
+    );
+}
+
+#[test]
+fn a_document_says_what_was_run() {
+    let late = "[[member]]\nname = \"late\"\nstart = \"4s\"\necn = true\n\
+                workload = { command = \"stream\" }\n";
+    let probe = "[[member]]\nname = \"probe\"\nprobe = true\nworkload = { command = \"rr\" }\n";
+    let mix = mix(&with(&format!("{late}{probe}"))).unwrap();
+    let document = LoadDocument::new(&mix, 1, ran(&mix));
+    let written = serde_json::to_string(&document).unwrap();
+    let read: LoadDocument = serde_json::from_str(&written).unwrap();
+    assert_eq!(Mix::from_document(&read, 0), Some(mix));
+}
+
+#[test]
+fn the_queue_is_on_the_way_whose_probes_wait() {
+    let mix = Mix::from_toml("voip", built_in("voip").unwrap(), &MixChoice::default()).unwrap();
+    for (up_ms, down_ms, queue) in [
+        (0, 200, Some(Direction::Down)),
+        (150, 10, Some(Direction::Up)),
+        (90, 110, Some(Direction::Both)),
+        (0, 0, None),
+    ] {
+        let probe = |n: u64, [up, down]: [u64; 2]| {
+            let (sent, ahead) = (n * 100_000_000, 77_000_000_000);
+            let there = sent + (10 + up) * 1_000_000 + ahead;
+            Probe::new(sent, there, there, there - ahead + (10 + down) * 1_000_000)
+        };
+        let mut members = ran(&mix);
+        for member in members.iter_mut().filter(|member| member.probe) {
+            member.idle_probes = (0..30).map(|n| probe(n, [0, 0])).collect();
+            member.probes = (30..130).map(|n| probe(n, [up_ms, down_ms])).collect();
+        }
+        let document = LoadDocument::new(&mix, 1, members);
+        let ways = document.one_way.as_ref().unwrap();
+        assert_eq!(ways.queue, queue, "{ways:?}");
+        let added = ways.down.added_us.unwrap();
+        assert!((added - down_ms as f64 * 1e3).abs() < 300.0, "{ways:?}");
+        assert!((ways.clock.offset_us - 77e6).abs() < 50.0, "{ways:?}");
+        // 20 ms for the packet, 10 of the path, the queue, and twice the jitter of 5.
+        let delays = document.calls.iter().map(|call| call.delay_us / 1e3);
+        let expected = [up_ms, down_ms].map(|queue| 40.0 + queue as f64);
+        assert!(
+            delays.zip(expected).all(|(a, b)| (a - b).abs() < 0.5),
+            "{ways:?}"
+        );
+    }
 }

@@ -18,6 +18,7 @@ use serde_with_macros::skip_serializing_none;
 use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
+use crate::wire::STAMP_BYTES;
 
 pub use crate::units::End;
 pub use build::Draft;
@@ -198,6 +199,16 @@ pub struct ExchangeTest {
     /// Send the requests of `crr` with the connection's first packet (TCP Fast Open).
     #[serde(default)]
     pub fast_open: bool,
+    /// UDP: requests and responses are STAMP's test packets (RFC 8762), which tell each way's delay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stamp: bool,
+    /// TCP: the responses are objects of pages, so many each, which all connections fetch together;
+    /// `rate_per_s` is of pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u32>,
+    /// TCP: several responses are a chunk of a video, whose player adapts its rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub video: bool,
 }
 
 impl ExchangeTest {
@@ -212,6 +223,9 @@ impl ExchangeTest {
             closer: Closer::Server,
             reset: false,
             fast_open: false,
+            stamp: false,
+            objects: None,
+            video: false,
         }
     }
 }
@@ -323,6 +337,8 @@ pub const MAX_DATAGRAM: u64 = 65_527;
 pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
 /// Datagrams of a packet train at most.
 pub const MAX_TRAIN: u64 = 1024;
+/// Objects of a page at most.
+pub const MAX_OBJECTS: u32 = 1000;
 /// Requests in flight at once on one connection, at most.
 pub const MAX_DEPTH: u32 = 1024;
 
@@ -497,6 +513,21 @@ impl Test {
         if self.protocol == Protocol::Udp {
             within("request", exchange.request_bytes, 1, MAX_DATAGRAM)?;
             within("response", exchange.response_bytes, 1, MAX_DATAGRAM)?;
+        }
+        if exchange.stamp {
+            within(
+                "request",
+                exchange.request_bytes,
+                STAMP_BYTES as u64,
+                MAX_DATAGRAM,
+            )?;
+            if exchange.response_bytes != exchange.request_bytes {
+                let what = "must be as large as `request` with `stamp`";
+                return forbidden("response", what);
+            }
+        }
+        if exchange.video {
+            within("streams", u64::from(self.streams), 1, 1)?;
         }
         if matches!(self.extent, Extent::Bytes(_)) {
             return forbidden(

@@ -11,11 +11,14 @@ use std::time::Duration;
 
 use super::build::Draft;
 use super::{
-    Closer, Direction, ExchangeTest, Extent, MAX_DEPTH, MAX_MESSAGE, MAX_SECONDS, MAX_STREAMS,
-    PlanError, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic, Workload,
+    Closer, Direction, ExchangeTest, Extent, MAX_DEPTH, MAX_MESSAGE, MAX_OBJECTS, MAX_SECONDS,
+    MAX_STREAMS, PlanError, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
+    Workload,
 };
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 use crate::value::{Value, ValueKind};
+use crate::video::UNIT_BYTES;
+use crate::wire::STAMP_BYTES;
 
 /// An option of a test, and all that is to be known of it.
 #[derive(Debug, Clone, Copy)]
@@ -539,6 +542,21 @@ fn default_nodelay(test: &Test) -> Value {
     Value::Switch(test.protocol != Protocol::Udp && exchange(test).is_some())
 }
 
+/// A byte, or all that a test packet of STAMP's has.
+fn default_request(test: &Test) -> Value {
+    let stamp = exchange(test).is_some_and(|exchange| exchange.stamp);
+    Value::Number(if stamp { STAMP_BYTES as u64 } else { 1 })
+}
+
+/// A byte; STAMP's are as large both ways, and a video's are what its lowest rate needs for a chunk.
+fn default_response(test: &Test) -> Value {
+    Value::Number(match exchange(test) {
+        Some(exchange) if exchange.stamp => exchange.request_bytes,
+        Some(exchange) if exchange.video => UNIT_BYTES,
+        _ => 1,
+    })
+}
+
 fn extent_time(test: &Test) -> Option<Value> {
     match test.extent {
         Extent::Time(time) => time.value(),
@@ -706,16 +724,38 @@ options! {
         value_name: "RATE",
         ..STREAM
     };
+    /// UDP: STAMP's packets (RFC 8762), for each way's delay and loss
+    stamp "stamp": bool = exchange.stamp, ValueKind::Switch, TestOption {
+        workloads: &[Workload::Rr],
+        over: Over::Udp("STAMP's packets are datagrams"),
+        default: Default::Always("off"),
+        ..EXCHANGE
+    };
+    /// TCP: pages of N objects over all connections
+    objects "objects": u32 = exchange.objects, number(1, MAX_OBJECTS as u64), TestOption {
+        workloads: &[Workload::Rr],
+        over: Over::Tcp("pages come over connections"),
+        excludes: &["depth"],
+        ..EXCHANGE
+    };
+    /// TCP: a player of video in chunks of 2 s, at a rate that it adapts
+    video "video": bool = exchange.video, ValueKind::Switch, TestOption {
+        workloads: &[Workload::Rr],
+        over: Over::Tcp("chunks come over a connection"),
+        default: Default::Always("off"),
+        excludes: &["depth", "rate", "objects"],
+        ..EXCHANGE
+    };
     /// Bytes of each request
     request "request": u64 = exchange.request_bytes, MESSAGE, TestOption {
         value_name: "SIZE",
-        default: Default::Always("1"),
+        default: Default::Rule("1", default_request),
         ..EXCHANGE
     };
     /// Bytes of each response
     response "response": u64 = exchange.response_bytes, MESSAGE, TestOption {
         value_name: "SIZE",
-        default: Default::Always("1"),
+        default: Default::Rule("1", default_response),
         ..EXCHANGE
     };
     /// Open loop: requests/s over all flows, without it closed

@@ -6,11 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Workload};
 use crate::responsiveness::Responsiveness;
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
+use crate::video::Playback;
 
 use super::leg::{Leg, keys};
 use super::{Baseline, Cause, Caveat, Environment, TcpEvidence, Tool, UdpEvidence};
@@ -89,6 +91,12 @@ pub struct Record {
     pub latency_histogram: Option<LatencyBuckets>,
     /// Open loop: how late the generator itself sent.
     pub send_lag_us: Option<LatencySummary>,
+    /// Of STAMP's packets: delay and loss of each way.
+    pub one_way: Option<OneWay>,
+    /// Of pages: from the first request to the last byte of the last object.
+    pub page_us: Option<LatencySummary>,
+    /// What a player of video got.
+    pub video: Option<Playback>,
     /// Open loop: requests due in the run that were never sent.
     pub requests_not_sent: Option<u64>,
     /// UDP requests without an answer; connections that failed.
@@ -146,6 +154,9 @@ impl Record {
             latency_us: None,
             latency_histogram: None,
             send_lag_us: None,
+            one_way: None,
+            page_us: None,
+            video: None,
             requests_not_sent: None,
             failed: None,
             corrupted_bytes: None,

@@ -15,6 +15,8 @@ pub enum Tool {
     Netperf,
     /// ttcp and those that take its bytes.
     Ttcp,
+    /// STAMP's session-reflectors (RFC 8762) and those of TWAMP's light mode.
+    Stamp,
 }
 
 impl Tool {
@@ -24,6 +26,7 @@ impl Tool {
             Self::Iperf3 => "iperf3",
             Self::Netperf => "netperf",
             Self::Ttcp => "ttcp",
+            Self::Stamp => "stamp",
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::message::{Limits, Refusal, RefusalReason};
-use super::operation::{CAPACITY, MAX_CHANGES, PROFILE, TRACE, TREATMENTS};
+use super::operation::{CAPACITY, MAX_CHANGES, PROFILE, STAMP, TRACE, TREATMENTS};
 use crate::capacity::CapacityRequest;
-use crate::plan::{Test, Workload};
+use crate::plan::{Test, Traffic};
 use crate::profile::ProfileRequest;
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
@@ -31,10 +31,11 @@ pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
     if let Err(error) = test.check() {
         return refuse(RefusalReason::Test, error.to_string());
     }
-    let operation = match test.workload() {
-        Workload::Stream => "stream",
-        Workload::Rr => "rr",
-        Workload::Crr => "crr",
+    let operation = match &test.traffic {
+        Traffic::Stream(_) => "stream",
+        Traffic::Rr(exchange) if exchange.stamp => STAMP,
+        Traffic::Rr(_) => "rr",
+        Traffic::Crr(_) => "crr",
     };
     if !owner.has(operation) {
         return refuse(

@@ -23,6 +23,8 @@ pub const TRACE: &str = "trace";
 pub const CAPACITY: &str = "capacity";
 /// The operation of an endpoint that profiles its host while a test runs.
 pub const PROFILE: &str = "profile";
+/// The operation of an endpoint that answers `rr` by STAMP's test packets.
+pub const STAMP: &str = "stamp";
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
 pub const MAX_CHANGES: usize = 32;
 
@@ -226,7 +228,7 @@ impl Rules {
 operations! {
     /// Make ready for a test; it was checked and is within the limits.
     Open: Open => () {
-        const NAMES: &'static [&'static str] = &["stream", "rr", "crr", PROFILE];
+        const NAMES: &'static [&'static str] = &["stream", "rr", "crr", STAMP, PROFILE];
         const THEN: Stage = Stage::Binding;
         const TIMEOUT: Duration = super::OPENING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not answer the request for a test";

@@ -8,12 +8,14 @@
 //!   The bodies are JSON: see [`crate::session::message`].
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
 //! * [`DatagramHeader`] and [`Handshake`]: UDP payload, and the challenge that comes before it.
+//! * [`StampRequest`] and [`StampAnswer`]: STAMP's test packets (RFC 8762), which tell one-way delays.
 
 mod datagram;
 mod frame;
 mod hello;
 mod pattern;
 mod seal;
+mod stamp;
 
 pub use datagram::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase,
@@ -22,6 +24,9 @@ pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
 pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;
 pub use seal::{Key, KeyError, Seal, SealError};
+pub use stamp::{
+    STAMP_ANSWERED_AT, STAMP_BYTES, STAMP_PORT, StampAnswer, StampArrival, StampRequest, reflect,
+};
 
 /// Version of everything in this module and of the session's messages. A peer of another version is told both numbers.
 pub const WIRE_VERSION: u16 = 2;

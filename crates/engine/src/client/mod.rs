@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::assemble::{ExchangeTotals, Run as HalfRuns};
 use linerate_core::ceilings;
+use linerate_core::one_way::Probe;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub profiles: Profiles,
     /// When this end's half of each flow began, by this host's monotonic clock; 0 if it never did.
     pub(crate) begun_ns: Vec<u64>,
+    /// What STAMP's answers said, for who puts several runs together.
+    pub(crate) probes: Vec<Probe>,
 }
 
 /// The profiles of a run's two ends.
@@ -495,7 +498,7 @@ impl Client {
             status: Status::new(!partial),
             client: report,
             server,
-            exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
+            exchange: exchange.as_ref().map(ExchangeTotals::from),
         };
         let mut record = run.into_record();
         record.path_train = match test.direction {
@@ -510,6 +513,7 @@ impl Client {
             error,
             profiles,
             begun_ns,
+            probes: exchange.map(|outcome| outcome.probes).unwrap_or_default(),
         }
     }
 }

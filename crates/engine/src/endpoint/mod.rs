@@ -35,6 +35,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_core::lab::Prefix;
 use linerate_core::plan::Test;
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
@@ -89,6 +90,17 @@ pub struct ServeOptions {
     pub ttcp_sink: Option<u16>,
     /// Port that sends to whoever connects.
     pub ttcp_source: Option<u16>,
+    /// Reflect the packets of STAMP's senders too, at a port of their own.
+    pub stamp: Option<StampOptions>,
+}
+
+/// How to reflect STAMP's packets.
+#[derive(Debug, Clone, Default)]
+pub struct StampOptions {
+    /// UDP; 0 lets the kernel choose.
+    pub port: u16,
+    /// Who is answered beside the peers of sessions.
+    pub allowed: Vec<Prefix>,
 }
 
 /// How to serve netperf's clients.
@@ -119,6 +131,7 @@ impl ServeOptions {
             netperf: None,
             ttcp_sink: None,
             ttcp_source: None,
+            stamp: None,
         }
     }
 
@@ -351,7 +364,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`.
+    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`, `stamp`.
     pub fn foreign_addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         self.ports.addresses()
     }

@@ -20,6 +20,8 @@ struct Entry {
     /// Data comes from the control connection's own address or the one that the test names, or not
     /// at all.
     peer: IpAddr,
+    /// The endpoint has let it in.
+    is_admitted: bool,
     /// Of the test that is open.
     inbox: Option<Inbox>,
 }
@@ -48,11 +50,22 @@ impl Registry {
     }
 
     pub(crate) fn register(&self, token: Token, peer: IpAddr) -> Registration {
-        self.entries().insert(token, Entry { peer, inbox: None });
+        let entry = Entry {
+            peer,
+            is_admitted: false,
+            inbox: None,
+        };
+        self.entries().insert(token, entry);
         Registration {
             registry: self.clone(),
             token,
         }
+    }
+
+    /// Whether a client is there whose control connection comes from that address.
+    pub(crate) fn has_peer(&self, peer: IpAddr) -> bool {
+        let is_it = |entry: &Entry| entry.is_admitted && entry.peer.to_canonical() == peer;
+        self.entries().values().any(is_it)
     }
 
     /// Whether a flow may be bound: the token is known, from that address, and the test still lacks
@@ -106,6 +119,13 @@ impl Registration {
             });
         }
         receiver
+    }
+
+    /// The endpoint lets it in.
+    pub(crate) fn admit(&self) {
+        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
+            entry.is_admitted = true;
+        }
     }
 
     /// Takes no more.

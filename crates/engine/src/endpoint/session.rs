@@ -251,6 +251,7 @@ impl Session<'_> {
         if let Err(message) = self.presence.enter() {
             return self.server.hang_up(RefusalReason::Busy, &message);
         }
+        self.registration.admit();
         let welcome = Welcome {
             software: env!("CARGO_PKG_VERSION").to_owned(),
             token: words::hexadecimal(&self.token.0),

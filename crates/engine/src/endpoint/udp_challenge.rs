@@ -46,11 +46,12 @@ impl UdpChallenges {
         let mut bytes = [0; HANDSHAKE_BYTES + 1];
         // A flood is not answered without end before the TCP side has its turn.
         for _ in 0..64 {
-            let Ok((n, peer, asked)) = socket::receive_from(socket, &mut bytes) else {
+            let Ok(arrival) = socket::receive_from(socket, &mut bytes) else {
                 return;
             };
+            let (n, peer) = (arrival.length, arrival.from);
             // The peer takes answers from the address alone that it has asked.
-            let Some(local) = asked.or_else(|| socket.local_addr().ok()) else {
+            let Some(local) = arrival.to.or_else(|| socket.local_addr().ok()) else {
                 return;
             };
             if let Some(handshake) = Handshake::decode(&bytes[..n]) {

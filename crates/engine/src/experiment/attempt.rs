@@ -38,7 +38,8 @@ pub(super) fn run(
         Work::Load(mix) => {
             let seed = experiment.seed_of(slot);
             let mut act = |target: &Target, _: Option<&LabPath>| {
-                let (document, error) = load(target, mix, seed, stop, &mut ())?;
+                let (document, error) =
+                    load(std::slice::from_ref(target), mix, seed, stop, &mut ())?;
                 error.map_or(Ok(document.figures()), |error| Err(error.into()))
             };
             run.figures = in_place(cell, seed, site, &mut act)?.0;

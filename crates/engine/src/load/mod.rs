@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use linerate_core::load::{LoadDocument, LoadMember, Member, Mix, spread_us};
 use linerate_core::plan::{Extent, Test};
+use linerate_core::record::{Caveat, CaveatKind, Leg};
 use linerate_core::session::Owner;
-use linerate_core::stats::LatencySummary;
-use linerate_core::units::Span;
+use linerate_core::session::operation::STAMP;
+use linerate_core::treatment::Treatments;
+use linerate_core::units::{End, Span};
 use linerate_sys::clock::sleep_until;
 use linerate_sys::thread::wake_sharply;
 
@@ -29,6 +31,7 @@ use crate::endpoint::share_of_one;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::target::Target;
+use crate::treatment::{Applied, TreatError};
 
 /// From when the last session is ready to the beginning: every thread is asleep by then.
 const LEAD: Duration = Duration::from_millis(20);
@@ -38,37 +41,83 @@ const READY_BEFORE: Duration = Duration::from_secs(5);
 /// Longest sleep without a look at the stop flag.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Runs a mix. What ends it early is in the error beside the document.
+/// Runs a mix with an endpoint, or with several of them. What ends it early is in the error beside
+/// the document.
 ///
 /// # Errors
-/// The endpoint does not allow all of it, a session could not be had or not begun, or it was
-/// stopped before the load.
+/// An endpoint does not allow all of it, this host not what it changes, a session could not be had
+/// or not begun, or it was stopped before the load.
 pub fn load(
-    target: &Target,
+    targets: &[Target],
     mix: &Mix,
     seed: u64,
     stop: &Stop,
     observer: &mut dyn Observer,
 ) -> Result<(LoadDocument, Option<MeasureError>), MeasureError> {
     observer.phase("connecting");
-    let first = Client::connect(target.clone(), stop.clone())?;
-    check(mix, &first, target.key.is_some())?;
-    let mut clients = vec![first];
-    while clients.len() < mix.members.len() {
-        clients.push(clients[0].another()?);
+    let firsts = targets
+        .iter()
+        .map(|target| Client::connect(target.clone(), stop.clone()));
+    let firsts = firsts.collect::<Result<Vec<_>, _>>()?;
+    let mut mix = mix.clone();
+    let reflects = |first: &Client| first.welcome().operations.iter().any(|name| name == STAMP);
+    if !firsts.iter().all(reflects) {
+        mix.without_stamp();
     }
+    for (endpoint, (first, target)) in firsts.iter().zip(targets).enumerate() {
+        check(&mix, endpoint, first, target.key.is_some())?;
+    }
+    let _ecn = ask_for_ecn(&mix, &firsts)?;
+    let connect_times: Vec<Duration> = firsts.iter().map(Client::connect_time).collect();
+    let mut clients = sessions(&mix, firsts)?;
     let takes = mix.idle.as_secs_f64() + mix.seconds();
     observer.takes([Duration::from_secs_f64(takes); 2]);
     observer.phase("idle latency");
-    let idle = idle(&mut clients, mix, stop)?;
+    let idle = idle(&mut clients, &mix, stop)?;
     observer.phase(&format!("{}, {} members", mix.name, mix.members.len()));
+    // What the nearer endpoints send arrives with what the farthest does.
+    let farthest = connect_times.iter().max().copied().unwrap_or_default();
+    let later = |member: &Member| farthest - connect_times[member.endpoint];
     let jobs = mix.members.iter().map(|member| {
-        let start = member.start.0;
+        let start = member.start.0 + later(member);
         let test = member.test.clone();
         Some(Job { test, start })
     });
     let (began_ns, runs) = together(&mut clients, jobs.collect(), stop)?;
-    Ok(document(mix, seed, began_ns, idle, runs))
+    Ok(document(&mix, seed, began_ns, &later, idle, runs))
+}
+
+/// A session for each member; `firsts` are one with each endpoint.
+fn sessions(mix: &Mix, firsts: Vec<Client>) -> Result<Vec<Client>, MeasureError> {
+    let mut firsts: Vec<Option<Client>> = firsts.into_iter().map(Some).collect();
+    let mut clients: Vec<Client> = Vec::new();
+    for member in &mix.members {
+        let there = mix
+            .members
+            .iter()
+            .position(|other| other.endpoint == member.endpoint);
+        clients.push(match (firsts[member.endpoint].take(), there) {
+            (None, Some(there)) => clients[there].another()?,
+            (first, _) => first.expect("the first member of an endpoint has its first session"),
+        });
+    }
+    Ok(clients)
+}
+
+/// Has this host's connections ask for ECN while the mix runs, or not ask, where a member wants
+/// that; an endpoint agrees unless its owner has forbidden it.
+fn ask_for_ecn(mix: &Mix, firsts: &[Client]) -> Result<Option<Applied>, MeasureError> {
+    let Some(asked) = mix.members.iter().find_map(|member| member.ecn) else {
+        return Ok(None);
+    };
+    let text = if asked {
+        "sysctl:net.ipv4.tcp_ecn=1"
+    } else {
+        "sysctl:net.ipv4.tcp_ecn=2"
+    };
+    let treatments: Treatments = text.parse().map_err(TreatError::from)?;
+    let changes = treatments.host_changes(End::Client);
+    Ok(Some(Applied::apply(&changes, firsts[0].peer().ip())?))
 }
 
 /// What a session is to do, and how long after the first.
@@ -78,7 +127,7 @@ struct Job {
 }
 
 /// Whether the endpoint allows every member, and as many of them.
-fn check(mix: &Mix, client: &Client, has_key: bool) -> Result<(), MeasureError> {
+fn check(mix: &Mix, endpoint: usize, client: &Client, has_key: bool) -> Result<(), MeasureError> {
     let welcome = client.welcome();
     let clients = u64::from(welcome.limits.clients);
     // Whoever has proved a key has no share to keep to.
@@ -91,16 +140,16 @@ fn check(mix: &Mix, client: &Client, has_key: bool) -> Result<(), MeasureError> 
         limits: &welcome.limits,
         operations: &welcome.operations,
     };
-    mix.check(&owner, sessions)
+    mix.check(endpoint, &owner, sessions)
         .map_err(|refusal| client.refused(refusal))
 }
 
-/// The round trips of each probe on the idle path.
+/// Each probe on the idle path.
 fn idle(
     clients: &mut [Client],
     mix: &Mix,
     stop: &Stop,
-) -> Result<Vec<Option<LatencySummary>>, MeasureError> {
+) -> Result<Vec<Option<Outcome>>, MeasureError> {
     let job = |member: &Member| {
         let is_measured = member.probe && !mix.idle.0.is_zero();
         is_measured.then(|| Job {
@@ -113,13 +162,13 @@ fn idle(
         })
     };
     let (_, runs) = together(clients, mix.members.iter().map(job).collect(), stop)?;
-    let latency = |run: Option<Outcome>| match run {
+    let whole = |run: Option<Outcome>| match run {
         Some(Outcome {
             error: Some(error), ..
         }) => Err(error),
-        run => Ok(run.and_then(|run| run.record.latency_us)),
+        run => Ok(run),
     };
-    runs.into_iter().map(latency).collect()
+    runs.into_iter().map(whole).collect()
 }
 
 /// Runs each job on its session, and says when the first of them began by this host's clock.
@@ -233,7 +282,8 @@ fn document(
     mix: &Mix,
     seed: u64,
     began_ns: u64,
-    idle: Vec<Option<LatencySummary>>,
+    later: &dyn Fn(&Member) -> Duration,
+    idle: Vec<Option<Outcome>>,
     runs: Vec<Option<Outcome>>,
 ) -> (LoadDocument, Option<MeasureError>) {
     let (mut error, mut at_once) = (None, Vec::new());
@@ -241,11 +291,19 @@ fn document(
     for ((member, idle), run) in mix.members.iter().zip(idle).zip(runs) {
         let Some(run) = run else { continue };
         let begun: Vec<u64> = run.begun_ns.into_iter().filter(|ns| *ns > 0).collect();
-        let mut ran = LoadMember::new(member, idle, run.record);
+        let latency = idle.as_ref().and_then(|idle| idle.record.latency_us);
+        let mut ran = LoadMember::new(member, latency, run.record);
+        ran.idle_probes = idle.map(|idle| idle.probes).unwrap_or_default();
+        ran.probes = run.probes;
         let first = begun.iter().min();
         ran.started_s = first.map(|first| first.saturating_sub(began_ns) as f64 / 1e9);
         if member.start.0.is_zero() {
-            at_once.extend(begun);
+            let later_ns = nanos(later(member));
+            at_once.extend(begun.iter().map(|ns| ns - later_ns));
+        }
+        if member.ecn == Some(true) {
+            let lacking = ran.record.legs.iter().any(|leg| !negotiated_ecn(leg));
+            ran.record.caveats.extend(lacking.then(no_ecn));
         }
         error = error.or(run.error);
         members.push(ran);
@@ -253,4 +311,18 @@ fn document(
     let mut document = LoadDocument::new(mix, seed, members);
     document.start_skew_us = spread_us(&at_once);
     (document, error)
+}
+
+/// Of requests nothing is known.
+fn negotiated_ecn(leg: &Leg) -> bool {
+    let options = leg.tcp.as_ref().and_then(|tcp| tcp.sender());
+    options.is_none_or(|sender| sender.options.iter().any(|option| option == "ecn"))
+}
+
+fn no_ecn() -> Caveat {
+    Caveat::new(
+        CaveatKind::SettingNotTaken,
+        "ECN was asked for and not negotiated",
+        "set net.ipv4.tcp_ecn to 1 or 2 on the endpoint's host; a device on the path may clear it",
+    )
 }

@@ -4,9 +4,11 @@
 //! the clock. More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a
 //! [`tally`].
 
+mod fetch;
 mod ping_pong;
 mod pipeline;
 mod respond;
+mod stamp;
 mod tag;
 mod tally;
 mod tcp;
@@ -20,9 +22,12 @@ use std::io;
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::ExchangeTest;
 
+pub(crate) use fetch::Pages;
 pub(crate) use respond::respond;
+pub(crate) use stamp::{LostEachWay, answer};
 pub(super) use tally::Tally;
 
+use self::fetch::Fetcher;
 use self::pipeline::Pipeline;
 use self::tcp::TcpRequests;
 use self::udp::UdpRequests;
@@ -48,8 +53,16 @@ pub(crate) fn request(
 ) -> io::Result<WorkerEnd> {
     let mut tally = Tally::new(shared, flow, test);
     let schedule = schedule(shared, flow, test);
-    let closed_alone = schedule.is_none() && test.depth == 1;
+    // Each has its time stamps: that is one way alone.
+    let closed_alone = schedule.is_none() && test.depth == 1 && !test.stamp;
     let result = match socket {
+        FlowSocket::Tcp(stream) if test.video => {
+            Fetcher::new(stream, shared, test)?.video(&mut tally)
+        }
+        FlowSocket::Tcp(stream) if test.objects.is_some() => {
+            let pages = shared.pages.as_ref().expect("a test of pages has them");
+            Fetcher::new(stream, shared, test)?.pages(pages, &mut tally)
+        }
         FlowSocket::Tcp(stream) if closed_alone => {
             let quickack = QuickAck::new(&shared.test);
             ping_pong::tcp(&mut tally, test, stream, &shared.stop, quickack)
@@ -60,7 +73,7 @@ pub(crate) fn request(
             Pipeline::new(requests, &mut tally, test, schedule).run()
         }
         FlowSocket::Udp(socket) => {
-            let requests = UdpRequests::new(socket, test)?;
+            let requests = UdpRequests::new(socket, test, flow.id)?;
             Pipeline::new(requests, &mut tally, test, schedule).run()
         }
     };

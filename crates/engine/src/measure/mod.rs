@@ -3,7 +3,7 @@
 mod backlog;
 mod connect_transfer;
 pub(crate) mod crr;
-mod exchange;
+pub(crate) mod exchange;
 pub(crate) mod flow;
 pub(crate) mod half;
 pub(crate) mod live;

@@ -3,8 +3,12 @@
 use std::io;
 
 use linerate_core::assemble::ExchangeTotals;
+use linerate_core::one_way::{OneWay, Probe};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::stats::LatencyHistogram;
+use linerate_core::video::Playback;
+
+use super::exchange::LostEachWay;
 
 /// A transaction of `crr` that has its whole response, by [`crate::clock`].
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +36,13 @@ pub(crate) struct ExchangeOutcome {
     pub(crate) failures: Failures,
     /// Length of the measured time.
     pub(crate) seconds: f64,
+    /// STAMP's answers, or as many of them as are kept.
+    pub(crate) probes: Vec<Probe>,
+    /// What they tell of losses.
+    pub(crate) lost: LostEachWay,
+    /// From a page's beginning to its last byte.
+    pub(crate) pages: Option<LatencyHistogram>,
+    pub(crate) video: Option<Playback>,
 }
 
 /// Failures of connections by kind.
@@ -59,6 +70,14 @@ impl ExchangeOutcome {
         self.failed += other.failed;
         self.failures.merge(&other.failures);
         self.seconds = self.seconds.max(other.seconds);
+        self.probes.extend(&other.probes);
+        self.lost.merge(other.lost);
+        if let Some(pages) = &other.pages {
+            self.pages
+                .get_or_insert_with(LatencyHistogram::new)
+                .merge(pages);
+        }
+        self.video = self.video.or(other.video);
     }
 }
 
@@ -124,6 +143,9 @@ impl From<&ExchangeOutcome> for ExchangeTotals {
                 .send_lag
                 .as_ref()
                 .and_then(LatencyHistogram::summary),
+            one_way: OneWay::new(&outcome.probes, outcome.lost.known()),
+            page: outcome.pages.as_ref().and_then(LatencyHistogram::summary),
+            video: outcome.video,
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use linerate_core::foreign::iperf3::Layout;
-use linerate_core::plan::{Direction, Test};
+use linerate_core::plan::{Direction, Test, Traffic};
 use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{UdpReceived, UdpSent};
 
+use super::exchange::Pages;
 use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
 use super::outcome::{Answer, ExchangeOutcome};
 use super::source::FlowSource;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) source: FlowSource,
     /// Who is told of each transaction of `crr` when it has ended.
     pub(crate) answers: Option<Sender<Answer>>,
+    /// Which objects are left, of a test of pages.
+    pub(crate) pages: Option<Pages>,
     pub(crate) stop: Stop,
     pub(crate) began_ns: u64,
     /// Every worker's thread is there.
@@ -85,6 +88,7 @@ impl Shared {
         source: FlowSource,
     ) -> Self {
         let flows = flow_states(side, test, flows);
+        let began_ns = now_ns();
         Self {
             side,
             marks,
@@ -94,8 +98,15 @@ impl Shared {
             flows,
             source,
             answers: None,
+            pages: match &test.traffic {
+                Traffic::Rr(exchange) => {
+                    let pages = |objects| Pages::new(objects, exchange.rate_per_s, began_ns);
+                    exchange.objects.map(pages)
+                }
+                Traffic::Stream(_) | Traffic::Crr(_) => None,
+            },
             stop: Stop::new(),
-            began_ns: now_ns(),
+            began_ns,
             let_go: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }

@@ -5,6 +5,7 @@
 
 mod iperf3;
 mod netperf;
+mod stamp;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::PORT;
 use linerate_core::foreign::{Encounter, Role, Tool};
-use linerate_core::plan::{Plan, Test};
+use linerate_core::plan::{Direction, Extent, Plan, Test, Traffic};
 use linerate_core::record::{Record, Status};
 use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
@@ -23,8 +24,10 @@ use linerate_sys::tcp_info::TcpInfo;
 pub use self::iperf3::Accounts;
 use self::iperf3::{BUSY_FOR, Iperf3};
 use self::netperf::Netperf;
+use self::stamp::Stamp;
 use crate::campaign::{self, Campaign, Observer};
 use crate::client::{Client, Live, Outcome, Profiles};
+use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::half::Half;
 use crate::stop::Stop;
@@ -65,6 +68,7 @@ struct Ended {
 enum Server {
     Iperf3(Box<Iperf3>),
     Netperf(Box<Netperf>),
+    Stamp(Box<Stamp>),
 }
 
 impl Partner {
@@ -101,6 +105,7 @@ impl Partner {
             Tool::Netperf => {
                 Netperf::find(target, stop).map(|found| Server::Netperf(Box::new(found)))
             }
+            Tool::Stamp => Stamp::find(target, stop).map(|found| Server::Stamp(Box::new(found))),
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
         let server = server.map_err(|error| match via {
@@ -184,6 +189,7 @@ impl Foreign {
         match &self.0 {
             Server::Iperf3(_) => Tool::Iperf3,
             Server::Netperf(_) => Tool::Netperf,
+            Server::Stamp(_) => Tool::Stamp,
         }
     }
 
@@ -215,14 +221,14 @@ impl Foreign {
     pub fn take_accounts(&mut self) -> Option<Accounts> {
         match &mut self.0 {
             Server::Iperf3(iperf3) => iperf3.accounts.take(),
-            Server::Netperf(_) => None,
+            Server::Netperf(_) | Server::Stamp(_) => None,
         }
     }
 
     fn as_iperf3(&self) -> Option<&Iperf3> {
         match &self.0 {
             Server::Iperf3(iperf3) => Some(iperf3),
-            Server::Netperf(_) => None,
+            Server::Netperf(_) | Server::Stamp(_) => None,
         }
     }
 
@@ -230,6 +236,7 @@ impl Foreign {
         match &self.0 {
             Server::Iperf3(iperf3) => &iperf3.found,
             Server::Netperf(netperf) => &netperf.found,
+            Server::Stamp(stamp) => &stamp.found,
         }
     }
 
@@ -245,6 +252,7 @@ impl Foreign {
         match &mut self.0 {
             Server::Iperf3(iperf3) => iperf3.run(test, observe),
             Server::Netperf(netperf) => netperf.run(test, observe),
+            Server::Stamp(stamp) => stamp.run(test, observe),
         }
     }
 }
@@ -266,6 +274,44 @@ impl Found {
     fn lacks(&self, what: String) -> MeasureError {
         let peer = self.peer;
         MeasureError::Lacks { peer, what }
+    }
+
+    /// Stays with a running test until it is over at this end.
+    fn watch(
+        &self,
+        test: &Test,
+        half: &Half,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<(), MeasureError> {
+        let mut over_since = None;
+        loop {
+            std::thread::sleep(half.patience().min(Duration::from_millis(20)));
+            if !observe(&live(half)) || self.stop.is_requested() {
+                return Err(MeasureError::Interrupted);
+            }
+            let is_over = match (&test.traffic, test.extent) {
+                (Traffic::Stream(_), Extent::Bytes(_) | Extent::Count(_))
+                    if test.direction == Direction::Up =>
+                {
+                    half.all_sent()
+                }
+                _ => half.is_finished(),
+            };
+            if !is_over {
+                continue;
+            }
+            let over = *over_since.get_or_insert_with(now);
+            let since = now().saturating_sub(over);
+            let settle = match (&test.traffic, test.direction) {
+                _ if half.all_done() => Duration::ZERO,
+                (Traffic::Stream(_), _) if half.all_received() => Duration::ZERO,
+                (Traffic::Stream(_), _) => LAST_BYTES,
+                (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
+            };
+            if since >= settle {
+                return Ok(());
+            }
+        }
     }
 
     fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: Ended) -> Outcome {
@@ -291,9 +337,15 @@ impl Found {
             error: ended.error,
             profiles: Profiles::default(),
             begun_ns: Vec::new(),
+            probes: Vec::new(),
         }
     }
 }
+
+/// How long a sending server may go on after this end has measured.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+/// After the last request, for its answer.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// How a running test is to be shown. What has arrived there only the server knows.
 fn live(half: &Half) -> Live {

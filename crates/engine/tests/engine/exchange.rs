@@ -53,6 +53,51 @@ fn rr_counts_every_transaction_of_every_flow() {
 }
 
 #[test]
+fn a_page_is_there_with_its_last_object() {
+    let pages = ExchangeTest {
+        objects: Some(7),
+        rate_per_s: Some(200.0),
+        ..ExchangeTest::new(100, 3_000)
+    };
+    let time = Extent::Time(Span(Duration::from_millis(400)));
+    let record = run(&Test {
+        streams: 3,
+        ..test(Traffic::Rr(pages), time)
+    });
+    let page = record.page_us.unwrap();
+    let answered = record.transactions.unwrap();
+    // At most so many begin, and of the last one not all objects may be there.
+    assert!((1..=82).contains(&page.count), "{page:?}");
+    assert!(
+        answered >= 7 * page.count && answered < 7 * (page.count + 2),
+        "{answered} {page:?}"
+    );
+    assert!(page.min >= record.latency_us.unwrap().min);
+    assert_eq!(record.requests_not_sent, None);
+}
+
+#[test]
+fn a_player_watches_a_video_to_the_end() {
+    let video = ExchangeTest {
+        video: true,
+        ..ExchangeTest::new(100, 1_000)
+    };
+    let time = Extent::Time(Span(Duration::from_millis(400)));
+    let record = run(&Test {
+        streams: 1,
+        ..test(Traffic::Rr(video), time)
+    });
+    let playback = record.video.unwrap();
+    // The buffer is full after ten chunks, and loopback needs no second for them.
+    assert!((1..=11).contains(&playback.chunks), "{playback:?}");
+    assert_eq!(record.transactions, Some(playback.chunks));
+    assert!(
+        playback.mean_bps >= 4_000.0 && playback.stalls == 0,
+        "{playback:?}"
+    );
+}
+
+#[test]
 fn rr_in_an_open_loop_sends_what_was_due() {
     let exchange = ExchangeTest {
         rate_per_s: Some(1000.0),

@@ -1,9 +1,13 @@
 //! Mixes on loopback: members beside each other, and what an endpoint does not allow.
 
-use linerate_core::load::{Mix, MixChoice};
-use linerate_core::record::Status;
+use std::slice;
+
+use linerate_core::load::{ClassLatency, Mix, MixChoice};
+use linerate_core::record::{Leg, Status};
 use linerate_core::session::message::Limits;
 use linerate_engine::{MeasureError, Stop, Target, load};
+use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
 use super::support::{LIMITS, Served};
 
@@ -42,7 +46,7 @@ fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
         None,
     );
     let target = Target::at("here", served.address);
-    let (document, error) = load(&target, &mix(MIX), 7, &Stop::new(), &mut ()).unwrap();
+    let (document, error) = load(&[target], &mix(MIX), 7, &Stop::new(), &mut ()).unwrap();
     assert!(error.is_none(), "{error:?}");
     assert_eq!(document.status, Status::Complete);
     let names: Vec<&str> = document
@@ -71,7 +75,15 @@ fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
 fn what_cannot_run_ends_the_mix_before_it_begins() {
     let served = Served::start();
     let target = Target::at("here", served.address);
-    let refused = |text: &str| load(&target, &mix(text), 7, &Stop::new(), &mut ());
+    let refused = |text: &str| {
+        load(
+            slice::from_ref(&target),
+            &mix(text),
+            7,
+            &Stop::new(),
+            &mut (),
+        )
+    };
     // Three of four places are one address's.
     let fourth = "[[member]]\nname = \"one more\"\nworkload = { command = \"rr\" }\n";
     let error = refused(&format!("{MIX}{fourth}")).unwrap_err();
@@ -84,4 +96,74 @@ fn what_cannot_run_ends_the_mix_before_it_begins() {
     let error = refused(&lacking).unwrap_err();
     assert!(!matches!(error, MeasureError::Interrupted), "{error}");
     assert!(error.to_string().contains("nothing"), "{error}");
+}
+
+#[test]
+fn several_endpoints_send_to_one_host_together() {
+    let ends = [Served::start(), Served::start()];
+    let names = ["pit", "pat"].map(str::to_owned);
+    let targets: Vec<Target> = (ends.iter().zip(&names))
+        .map(|(end, name)| Target::at(name, end.address))
+        .collect();
+    let text = r#"
+title = "many to one"
+time = "300ms"
+idle = "200ms"
+
+[[member]]
+name = "senders"
+scales = true
+gathers = true
+workload = { command = "stream", streams = 5 }
+
+[[member]]
+name = "probe"
+probe = true
+workload = { command = "rr", protocol = "udp", stamp = true, rate = 100 }
+"#;
+    let mix = mix(text).over(&names).unwrap();
+    let (document, error) = load(&targets, &mix, 7, &Stop::new(), &mut ()).unwrap();
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(
+        (document.host.as_str(), document.members.len()),
+        ("pit,pat", 4)
+    );
+    let down = document.down.unwrap();
+    assert!(document.up.is_none() && down.flows == 5 && down.throughput_bps > 0.0);
+    assert!(document.start_skew_us.is_some());
+    // Each endpoint has a clock of its own.
+    assert_eq!(document.one_way, None);
+    let has_ways = |class: &ClassLatency| class.loaded_up_us.is_some();
+    assert!(document.latency.iter().all(has_ways) && document.latency.len() == 2);
+}
+
+#[test]
+fn a_member_negotiates_ecn_and_the_hosts_setting_comes_back() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => return skip(Need::Lab, format_args!("no network namespaces: {error}")),
+    };
+    let here = pair.a.namespace.clone();
+    let served = pair
+        .b
+        .namespace
+        .run(|| Served::with(pair.b.ipv4.into(), LIMITS, None))
+        .unwrap();
+    let target = Target::at("there", served.address);
+    let setting = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn");
+    let text = MIX.replace("name = \"bulk\"", "name = \"bulk\"\necn = true");
+    here.run(|| {
+        let was = setting().unwrap();
+        let loaded = load(&[target], &mix(&text), 7, &Stop::new(), &mut ());
+        let (document, error) = loaded.unwrap();
+        assert!(error.is_none(), "{error:?}");
+        let bulk = &document.members[0].record;
+        let has = |leg: &Leg| {
+            let sender = leg.tcp.as_ref().and_then(|tcp| tcp.sender()).unwrap();
+            sender.options.iter().any(|option| option == "ecn")
+        };
+        assert!(bulk.legs.iter().all(has), "{:?}", bulk.caveats);
+        assert_eq!(setting().unwrap(), was);
+    })
+    .unwrap();
 }

@@ -8,6 +8,7 @@ mod keys;
 mod load;
 mod profile;
 mod qos;
+mod stamp;
 mod stream;
 mod support;
 mod treatments;

@@ -22,6 +22,8 @@ pub(crate) const LIMITS: Limits = Limits {
 /// An endpoint that runs until it is dropped.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    /// For other tools.
+    pub(crate) foreign: Vec<(&'static str, SocketAddr)>,
     stop: Stop,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -32,13 +34,17 @@ impl Served {
     }
 
     pub(crate) fn with(bind: IpAddr, limits: Limits, key: Option<Key>) -> Self {
-        let options = ServeOptions {
+        Self::of(&ServeOptions {
             bind: Some(bind),
             key,
             ..ServeOptions::within(limits)
-        };
-        let endpoint = Endpoint::bind(&options).unwrap();
+        })
+    }
+
+    pub(crate) fn of(options: &ServeOptions) -> Self {
+        let endpoint = Endpoint::bind(options).unwrap();
         let address = endpoint.addresses()[0];
+        let foreign = endpoint.foreign_addresses();
         let stop = Stop::new();
         let thread = {
             let stop = stop.clone();
@@ -46,6 +52,7 @@ impl Served {
         };
         Self {
             address,
+            foreign,
             stop,
             thread: Some(thread),
         }

@@ -38,16 +38,7 @@ fn stream(direction: Direction, protocol: Protocol, extent: Extent) -> Test {
 }
 
 fn exchange(connects: bool, extent: Extent) -> Test {
-    let exchange = ExchangeTest {
-        request_bytes: 16,
-        response_bytes: 32,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
-        closer: Closer::Server,
-        reset: false,
-        fast_open: false,
-    };
+    let exchange = ExchangeTest::new(16, 32);
     Test {
         traffic: if connects {
             Traffic::Crr(exchange)

@@ -1,8 +1,11 @@
 //! A mix on one screen.
 
-use linerate_core::load::{CallQuality, ClassLatency, LoadDocument, LoadMember, LoadTotal};
-use linerate_core::plan::{Protocol, Workload};
+use linerate_core::load::{
+    CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
+};
+use linerate_core::plan::{Direction, Protocol, Workload};
 use linerate_core::record::{Record, Status};
+use linerate_core::video::Playback;
 
 use super::Style;
 use super::ceilings::{caveats, verdict};
@@ -27,6 +30,10 @@ impl Document for LoadDocument {
             );
         }
         page.facts("latency", &latency(self));
+        page.facts(
+            "one way",
+            &self.one_way.iter().flat_map(one_way).collect::<Vec<_>>(),
+        );
         for call in &self.calls {
             page.facts(
                 &format!("call {}", direction_name(call.direction)),
@@ -121,6 +128,24 @@ fn latency(document: &LoadDocument) -> Vec<String> {
     facts
 }
 
+/// `247 ms added down, 1.2 ms up: the queue is on the way down`
+fn one_way(ways: &LoadOneWay) -> Option<String> {
+    let (up, down) = (ways.up.added_us?, ways.down.added_us?);
+    let mut added = [(up, "up"), (down, "down")];
+    added.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let [more, less] = added.map(|(us, way)| (micros(us.max(0.0)), way));
+    let place = match ways.queue {
+        Some(Direction::Up) => ": the queue is on the way up",
+        Some(Direction::Down) => ": the queue is on the way down",
+        Some(Direction::Both) => ": there is a queue each way",
+        None => "",
+    };
+    Some(format!(
+        "{} added {}, {} {}{place}",
+        more.0, more.1, less.0, less.1
+    ))
+}
+
 fn call_facts(call: &CallQuality) -> Vec<String> {
     vec![
         format!("MOS {:.2} (R {:.0})", call.mos, call.r),
@@ -145,6 +170,14 @@ fn exchange(member: &LoadMember) -> String {
         facts.push(format!("p50 {}", micros(latency.p50)));
         facts.push(format!("max {}", micros(latency.max)));
     }
+    if let Some(page) = &record.page_us {
+        facts = vec![
+            plural(page.count, "page"),
+            format!("median {}", micros(page.p50)),
+            format!("max {}", micros(page.max)),
+        ];
+    }
+    facts = record.video.as_ref().map_or(facts, video);
     let bad = [
         (record.failed, "failed"),
         (record.requests_not_sent, "not sent"),
@@ -157,6 +190,20 @@ fn exchange(member: &LoadMember) -> String {
             .map(|(n, what)| format!("{} {what}", count(n))),
     );
     format!("{}: {}", member.name, facts.join(", "))
+}
+
+/// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`
+pub(super) fn video(video: &Playback) -> Vec<String> {
+    let stalls = match video.stalls {
+        0 => "no stall".to_owned(),
+        stalls => format!("{} ({})", plural(stalls, "stall"), seconds(video.stalled_s)),
+    };
+    vec![
+        format!("video of {}", rate(video.mean_bps)),
+        plural(video.switches, "rate change"),
+        stalls,
+        format!("first chunk after {}", seconds(video.startup_s)),
+    ]
 }
 
 fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
@@ -204,6 +251,11 @@ fn members(page: &mut Page, document: &LoadDocument) {
         .map(|us| format!("flows begin within {}", micros(us)));
     let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
     page.facts("run", &skew.into_iter().chain([idle]).collect::<Vec<_>>());
+    let clock = document
+        .one_way
+        .as_ref()
+        .map(|ways| super::record::clock(&ways.clock));
+    page.facts("clock", &clock.into_iter().collect::<Vec<_>>());
     for member in &document.members {
         let record = &member.record;
         let started = member.started_s.map(seconds).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use linerate_core::one_way::{ClockOffset, OneWay};
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
@@ -108,6 +109,58 @@ fn exchange_facts(page: &mut Page, record: &Record) {
         );
     }
     page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    if let Some(all) = &record.page_us {
+        let (median, max) = (micros(all.p50), micros(all.max));
+        let facts = format!("{}: median {median}, max {max}", plural(all.count, "page"));
+        page.paragraph(Emphasis::None, "", 2, &facts);
+    }
+    if let Some(played) = &record.video {
+        page.paragraph(
+            Emphasis::None,
+            "",
+            2,
+            &super::load::video(played).join(", "),
+        );
+    }
+    if let Some(ways) = &record.one_way {
+        for facts in one_way(ways) {
+            page.paragraph(Emphasis::None, "", 2, &facts);
+        }
+    }
+}
+
+/// `up p50 10.1 ms, max 12.2 ms, 1 lost`, and the same down; what both owe to the clocks.
+fn one_way(ways: &OneWay) -> [String; 3] {
+    let way = |name, delay: &LatencySummary, lost: Option<u64>| {
+        let lost = lost.map_or_else(String::new, |lost| format!(", {} lost", count(lost)));
+        format!(
+            "{name} p50 {}, max {}{lost}",
+            micros(delay.p50),
+            micros(delay.max)
+        )
+    };
+    [
+        way("up", &ways.up_us, ways.up_lost),
+        way("down", &ways.down_us, ways.down_lost),
+        clock(&ways.clock),
+    ]
+}
+
+/// `endpoint's clock 1.20 s ahead ± 10.0 ms, drift 3.1 ppm (-1.0 to 5.2)`
+pub(super) fn clock(clock: &ClockOffset) -> String {
+    let place = if clock.offset_us < 0.0 {
+        "behind"
+    } else {
+        "ahead"
+    };
+    format!(
+        "endpoint's clock {} {place} ± {}, drift {:.1} ppm ({:.1} to {:.1})",
+        micros(clock.offset_us.abs()),
+        micros(clock.offset_error_us),
+        clock.drift_ppm,
+        clock.drift_least_ppm,
+        clock.drift_most_ppm,
+    )
 }
 
 /// `flows 1.20 – 3.40 Mbit/s`, where there are several.
@@ -137,6 +190,9 @@ fn evidence_of(page: &mut Page, record: &Record) {
         [
             ("latency", record.latency_us.as_ref()),
             ("send lag", record.send_lag_us.as_ref()),
+            ("page", record.page_us.as_ref()),
+            ("up", record.one_way.as_ref().map(|ways| &ways.up_us)),
+            ("down", record.one_way.as_ref().map(|ways| &ways.down_us)),
         ],
     );
 }

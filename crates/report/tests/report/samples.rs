@@ -66,14 +66,10 @@ fn stream_test(message_bytes: u64) -> Test {
 fn exchange_test(request_bytes: u64) -> Test {
     Test {
         traffic: Traffic::Rr(ExchangeTest {
-            request_bytes,
-            response_bytes: 1024,
             depth: 4,
             rate_per_s: Some(20_000.0),
-            spin: false,
             closer: Closer::Client,
-            reset: false,
-            fast_open: false,
+            ..ExchangeTest::new(request_bytes, 1024)
         }),
         ..stream_test(1)
     }

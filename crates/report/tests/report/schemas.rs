@@ -126,9 +126,9 @@ fn every_document_is_what_its_schema_says() {
 }
 
 /// A key with one of these words says its unit; a share is of 0 to 1.
-const UNITS: [&str; 15] = [
-    "bps", "us", "ms", "ns", "s", "seconds", "second", "hz", "bytes", "kib", "percent", "ttl",
-    "pages", "share", "ratio",
+const UNITS: [&str; 16] = [
+    "ppm", "bps", "us", "ms", "ns", "s", "seconds", "second", "hz", "bytes", "kib", "percent",
+    "ttl", "pages", "share", "ratio",
 ];
 
 /// Or what is counted.
@@ -229,7 +229,12 @@ const SHARES: [&str; 15] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 90] = [
+const COUNTS: [&str; 95] = [
+    "chunks",
+    "down_lost",
+    "stalls",
+    "switches",
+    "up_lost",
     "alive",
     "asked",
     "borrowed",

@@ -1,25 +1,57 @@
 //! Datagrams with the address of this host that they were sent to: a socket that is bound to no
-//! address answers from another one, by the route, where a host has several.
+//! address answers from another one, by the route, where a host has several. And with the time at
+//! which the kernel took them, and their hop limit.
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::time::Duration;
 
 use socket2::{SockAddr, SockAddrStorage};
 
-use crate::message::{Control, send_message};
+use crate::message::{Control, send_message, since_1970};
+
+/// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked to.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// How long it is.
+    pub length: usize,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// To which address and port of this host ([`note_destinations`]).
+    pub to: Option<SocketAddr>,
+    /// When it arrived, since 1970 ([`note_arrivals`]).
+    pub at: Option<Duration>,
+    /// The hop limit that it had then ([`note_arrivals`]).
+    pub ttl: Option<u8>,
+}
 
 /// Has [`receive_from`] tell the address that datagrams were sent to.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn note_destinations(socket: &UdpSocket) -> io::Result<()> {
-    let (level, name) = match socket.local_addr()? {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-    };
+    match socket.local_addr()? {
+        SocketAddr::V4(_) => switch_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => switch_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    }
+}
+
+/// Has [`receive_from`] tell when datagrams arrived, by the kernel's stamp, and with which hop limit.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
+    switch_on(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)?;
+    match socket.local_addr()? {
+        SocketAddr::V4(_) => switch_on(socket, libc::IPPROTO_IP, libc::IP_RECVTTL),
+        SocketAddr::V6(_) => switch_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+    }
+}
+
+fn switch_on(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the kernel reads one `int`.
     let result = unsafe {
@@ -38,15 +70,11 @@ pub fn note_destinations(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Receives a datagram: its length, who sent it, and to which address and port of this host, where
-/// the kernel says it.
+/// Receives a datagram.
 ///
 /// # Errors
 /// Those of recvmsg(2).
-pub fn receive_from(
-    socket: &UdpSocket,
-    bytes: &mut [u8],
-) -> io::Result<(usize, SocketAddr, Option<SocketAddr>)> {
+pub fn receive_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<Arrival> {
     let mut control = Control([0; 256]);
     let mut name = SockAddrStorage::zeroed();
     let mut vector = libc::iovec {
@@ -69,8 +97,15 @@ pub fn receive_from(
     let from = name
         .as_socket()
         .ok_or_else(|| io::Error::other("a datagram without a sender's address"))?;
-    let port = socket.local_addr()?.port();
-    Ok((length, from, destination(&header, port)))
+    let mut datagram = Arrival {
+        length,
+        from,
+        to: None,
+        at: None,
+        ttl: None,
+    };
+    read_control(&header, socket, &mut datagram)?;
+    Ok(datagram)
 }
 
 /// Sends a datagram from an address of this host's.
@@ -127,48 +162,63 @@ fn put<T>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_int, info: T)
     }
 }
 
-/// The address that a datagram was sent to; of a broadcast or multicast the one to answer from.
-fn destination(header: &libc::msghdr, port: u16) -> Option<SocketAddr> {
+/// What the kernel says of a datagram; of a broadcast or multicast the address to answer from.
+fn read_control(
+    header: &libc::msghdr,
+    socket: &UdpSocket,
+    datagram: &mut Arrival,
+) -> io::Result<()> {
     // SAFETY: the kernel has filled the control buffer, whose length the header says. Each
     // structure is read where the kernel has written it whole.
     unsafe {
-        let message = libc::CMSG_FIRSTHDR(header);
-        if message.is_null() {
-            return None;
-        }
-        let data = libc::CMSG_DATA(message);
-        match ((*message).cmsg_level, (*message).cmsg_type) {
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
-                let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
-                Some((Ipv4Addr::from(octets), port).into())
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
+                    let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
+                    let port = socket.local_addr()?.port();
+                    datagram.to = Some((Ipv4Addr::from(octets), port).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info: libc::in6_pktinfo = ptr::read_unaligned(data.cast());
+                    let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                    // Only there an address is of one interface.
+                    let scope = if address.is_unicast_link_local() {
+                        info.ipi6_ifindex as u32
+                    } else {
+                        0
+                    };
+                    let port = socket.local_addr()?.port();
+                    datagram.to = Some(SocketAddrV6::new(address, port, 0, scope).into());
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    let ttl: libc::c_int = ptr::read_unaligned(data.cast());
+                    datagram.ttl = u8::try_from(ttl).ok();
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let time: libc::timespec = ptr::read_unaligned(data.cast());
+                    datagram.at = since_1970(time);
+                }
+                _ => {}
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                let info: libc::in6_pktinfo = ptr::read_unaligned(data.cast());
-                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                // Only there an address is of one interface.
-                let scope = if address.is_unicast_link_local() {
-                    info.ipi6_ifindex as u32
-                } else {
-                    0
-                };
-                Some(SocketAddrV6::new(address, port, 0, scope).into())
-            }
-            _ => None,
+            message = libc::CMSG_NXTHDR(header, message);
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::socket::udp_socket;
-    use std::time::Duration;
 
     #[test]
     fn a_datagram_is_answered_from_the_address_that_it_was_sent_to() {
         let server = udp_socket("0.0.0.0:0".parse().unwrap(), None, true).unwrap();
         note_destinations(&server).unwrap();
+        note_arrivals(&server).unwrap();
         let port = server.local_addr().unwrap().port();
         for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 9)] {
             let asked = SocketAddr::from((address, port));
@@ -178,10 +228,11 @@ mod tests {
                 .unwrap();
             client.send(b"?").unwrap();
             let mut bytes = [0; 8];
-            let (length, from, to) = receive_from(&server, &mut bytes).unwrap();
-            assert_eq!((length, to), (1, Some(asked)));
-            assert_eq!(Some(from), client.local_addr().ok());
-            send_from(&server, b"!", from, asked).unwrap();
+            let got = receive_from(&server, &mut bytes).unwrap();
+            assert_eq!((got.length, got.to), (1, Some(asked)));
+            assert_eq!(Some(got.from), client.local_addr().ok());
+            assert!(got.at.is_some() && got.ttl.is_some_and(|ttl| ttl > 0));
+            send_from(&server, b"!", got.from, asked).unwrap();
             // A connected socket takes nothing from another address.
             assert_eq!(client.recv(&mut bytes).unwrap(), 1);
         }
@@ -194,12 +245,14 @@ mod tests {
             return;
         };
         note_destinations(&server).unwrap();
+        note_arrivals(&server).unwrap();
         let asked = SocketAddr::from((Ipv6Addr::LOCALHOST, server.local_addr().unwrap().port()));
         let client = UdpSocket::bind("[::1]:0").unwrap();
         client.send_to(b"?", asked).unwrap();
-        let (_, from, to) = receive_from(&server, &mut [0; 8]).unwrap();
-        assert_eq!(to, Some(asked));
-        send_from(&server, b"!", from, asked).unwrap();
+        let got = receive_from(&server, &mut [0; 8]).unwrap();
+        assert_eq!(got.to, Some(asked));
+        assert!(got.at.is_some() && got.ttl.is_some_and(|ttl| ttl > 0));
+        send_from(&server, b"!", got.from, asked).unwrap();
         client
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();

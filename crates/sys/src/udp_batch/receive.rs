@@ -7,6 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::{CONTROL_BYTES, Control, Offload, empty_header, set_option};
+use crate::message::since_1970;
 
 /// Receives many datagrams from one socket at once, and counts those that the socket dropped.
 #[derive(Debug)]
@@ -232,12 +233,6 @@ fn read_control(header: &libc::msghdr) -> Annex {
         }
     }
     found
-}
-
-/// `None` for a clock that is set before 1970.
-fn since_1970(time: libc::timespec) -> Option<Duration> {
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
 }
 
 /// Receives into what [`BatchReceiver::prepare`] has just written; answers how many headers were

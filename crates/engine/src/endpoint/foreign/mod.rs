@@ -8,6 +8,7 @@ mod accept;
 pub(super) mod iperf3;
 mod netperf;
 mod ports;
+mod stamp;
 mod ttcp;
 
 use std::cell::Cell;

@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use linerate_core::lab::Prefix;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
-use super::{netperf, ttcp};
+use super::{netperf, stamp, ttcp};
 use crate::endpoint::session::Context;
 use crate::endpoint::{BACKLOG, NetperfOptions, ServeOptions};
 use crate::error::MeasureError;
@@ -23,6 +24,8 @@ pub(in crate::endpoint) struct Ports {
     sink: Vec<TcpListener>,
     sink_datagrams: Vec<UdpSocket>,
     source: Vec<TcpListener>,
+    stamp: Vec<UdpSocket>,
+    stamp_allowed: Vec<Prefix>,
 }
 
 impl Ports {
@@ -41,18 +44,24 @@ impl Ports {
         }
         if let Some(port) = options.ttcp_sink {
             ports.sink = listen(addresses, port, "--ttcp")?;
-            for listener in &ports.sink {
-                let local = listener
-                    .local_addr()
-                    .map_err(MeasureError::host("--ttcp: no address"))?;
-                let socket = socket::udp_socket(local, None, false).map_err(MeasureError::host(
-                    format!("--ttcp: no datagrams at {local}"),
-                ))?;
-                ports.sink_datagrams.push(socket);
-            }
+            let locals = ports.sink.iter().map(TcpListener::local_addr);
+            let locals = locals.collect::<io::Result<Vec<_>>>();
+            let locals = locals.map_err(MeasureError::host("--ttcp: no address"))?;
+            ports.sink_datagrams = datagrams(&locals, "--ttcp")?;
         }
         if let Some(port) = options.ttcp_source {
             ports.source = listen(addresses, port, "--ttcp-source")?;
+        }
+        if let Some(stamp) = &options.stamp {
+            let locals = addresses.iter().map(|ip| SocketAddr::new(*ip, stamp.port));
+            ports.stamp = datagrams(&locals.collect::<Vec<_>>(), "--stamp")?;
+            ports.stamp_allowed.clone_from(&stamp.allowed);
+            for socket in &ports.stamp {
+                // Without the one the route chooses the address of an answer, without the other
+                // its times are the thread's.
+                let _ = socket::note_destinations(socket);
+                let _ = socket::note_arrivals(socket);
+            }
         }
         Ok(ports)
     }
@@ -69,6 +78,10 @@ impl Ports {
                 let bound = listeners.iter().filter_map(|l| l.local_addr().ok());
                 bound.map(|address| (*name, address))
             })
+            .chain(self.stamp.iter().filter_map(|socket| {
+                let bound = socket.local_addr().ok()?;
+                Some(("stamp", bound))
+            }))
             .collect()
     }
 
@@ -95,6 +108,8 @@ impl Ports {
             sink,
             sink_datagrams,
             source,
+            stamp,
+            stamp_allowed,
         } = self;
         if !netperf.is_empty() {
             let work = move |context: &Arc<Context>| {
@@ -114,8 +129,27 @@ impl Ports {
             let work = move |context: &Arc<Context>| ttcp::source(context, source);
             start("ttcp-source", Box::new(work))?;
         }
+        if !stamp.is_empty() {
+            let work = move |context: &Arc<Context>| stamp::serve(context, stamp, &stamp_allowed);
+            start("stamp", Box::new(work))?;
+        }
         Ok(threads)
     }
+}
+
+/// A socket at each of these; all get the same port, also when the kernel chooses it.
+fn datagrams(wanted: &[SocketAddr], option: &str) -> Result<Vec<UdpSocket>, MeasureError> {
+    let mut sockets: Vec<UdpSocket> = Vec::new();
+    for wanted in wanted {
+        let mut wanted = *wanted;
+        if let Some(Ok(first)) = sockets.first().map(UdpSocket::local_addr) {
+            wanted.set_port(first.port());
+        }
+        let what = format!("{option}: no datagrams at {wanted}");
+        let socket = socket::udp_socket(wanted, None, false);
+        sockets.push(socket.map_err(MeasureError::host(what))?);
+    }
+    Ok(sockets)
 }
 
 /// Listens at each address; all get the same port, also when the kernel chooses it.

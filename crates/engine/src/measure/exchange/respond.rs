@@ -5,6 +5,7 @@ use std::net::{TcpStream, UdpSocket};
 
 use linerate_core::plan::ExchangeTest;
 
+use super::stamp;
 use super::tag::{SLICE, Tag};
 use super::udp::is_passing;
 use crate::clock::now_ns;
@@ -89,6 +90,9 @@ fn respond_udp(
     let is_unmarked = shared.marks == Marks::None;
     socket.set_nonblocking(test.spin)?;
     socket.set_read_timeout(Some(SLICE))?;
+    if test.stamp {
+        return stamp::respond(shared, test, socket, counters);
+    }
     let tag = if is_unmarked {
         0
     } else {

@@ -3,22 +3,33 @@
 use std::time::Duration;
 
 use linerate_core::plan::ExchangeTest;
+use linerate_core::wire::STAMP_ANSWERED_AT;
 
 /// Longest wait without looking at the stop flag and at overdue requests.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
 /// A sequence number in the first bytes of a request, which the response repeats: 8 bytes, or as
-/// many as the shorter of the two has, big-endian.
+/// many as the shorter of the two has, big-endian. Of STAMP's packets it is 4 bytes, and the
+/// response has it behind what is its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tag {
     bytes: usize,
+    /// Where it stands in a response.
+    at: usize,
 }
 
 impl Tag {
     pub(super) fn new(test: &ExchangeTest) -> Self {
+        if test.stamp {
+            return Self {
+                bytes: 4,
+                at: STAMP_ANSWERED_AT,
+            };
+        }
         let shorter = test.request_bytes.min(test.response_bytes);
         Self {
             bytes: shorter.min(8) as usize,
+            at: 0,
         }
     }
 
@@ -44,7 +55,7 @@ impl Tag {
     /// The number in `datagram`, modulo what the tag holds.
     #[inline]
     pub(super) fn read(self, datagram: &[u8]) -> u64 {
-        datagram[..self.bytes]
+        datagram[self.at..self.at + self.bytes]
             .iter()
             .fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
@@ -84,7 +95,7 @@ mod tests {
     #[test]
     fn a_tag_tells_its_number_from_all_that_can_be_under_way() {
         for bytes in 1..=8 {
-            let tag = Tag { bytes };
+            let tag = Tag { bytes, at: 0 };
             let mut datagram = [0; 8];
             for sequence in [0, 1, 255, 256, 0x1234_5678_9abc_def0] {
                 tag.write(sequence, &mut datagram);
@@ -93,7 +104,7 @@ mod tests {
                 assert!(!tag.is(sequence + tag.most_under_way(), &datagram));
             }
         }
-        assert_eq!(Tag { bytes: 1 }.most_under_way(), 128);
+        assert_eq!(Tag { bytes: 1, at: 0 }.most_under_way(), 128);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::io;
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{ExchangeTest, Extent};
 use linerate_core::stats::LatencyHistogram;
+use linerate_core::wire::StampAnswer;
 
+use super::stamp::{self, Delays};
 use crate::clock::{nanos, now_ns};
 use crate::measure::flow::Counters;
 use crate::measure::outcome::ExchangeOutcome;
-use crate::measure::shared::{FlowState, Shared, WorkerEnd};
+use crate::measure::shared::{FlowState, Marks, Shared, WorkerEnd};
 
 /// The measured time of a run, in ns of [`crate::clock`].
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +46,8 @@ pub(crate) struct Tally<'a> {
     to_begin: u64,
     completed: u64,
     pub(crate) outcome: ExchangeOutcome,
+    /// Of STAMP's answers.
+    delays: Option<Delays>,
 }
 
 impl<'a> Tally<'a> {
@@ -59,9 +63,12 @@ impl<'a> Tally<'a> {
             },
             completed: 0,
             outcome: ExchangeOutcome {
-                send_lag: test.rate_per_s.map(|_| LatencyHistogram::new()),
+                // A page begins when the one before it is there.
+                send_lag: (test.rate_per_s.filter(|_| test.objects.is_none()))
+                    .map(|_| LatencyHistogram::new()),
                 ..ExchangeOutcome::default()
             },
+            delays: test.stamp.then(|| Delays::new(shared.marks == Marks::Own)),
         }
     }
 
@@ -108,6 +115,15 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// And its answer says when it came and went.
+    pub(super) fn stamped(&mut self, start_ns: u64, answer: &StampAnswer, arrived_ns: u64) {
+        if let Some(delays) = &mut self.delays
+            && self.window.has(start_ns)
+        {
+            delays.answered(answer, stamp::probe(answer, arrived_ns));
+        }
+    }
+
     /// The request of `start_ns` will have none.
     pub(crate) fn failed(&mut self, start_ns: u64) {
         if self.window.has(start_ns) {
@@ -139,8 +155,11 @@ impl<'a> Tally<'a> {
             .min(self.window.to_ns)
             .saturating_sub(self.window.from_ns);
         self.outcome.seconds = measured as f64 / 1e9;
+        if let Some(delays) = self.delays {
+            (self.outcome.probes, self.outcome.lost) = delays.end();
+        }
         WorkerEnd {
-            error: result.err().filter(|_| !self.is_stopped()),
+            error: result.err().filter(|_| !self.shared.stop.is_requested()),
             exchange: Some(self.outcome),
             ..WorkerEnd::default()
         }

@@ -6,12 +6,15 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
+use linerate_core::wire::{StampAnswer, StampRequest};
 use linerate_sys::poll::{self, Interest};
+use linerate_sys::socket::{self, Arrival};
 
 use super::pipeline::Requests;
+use super::stamp;
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
-use crate::clock::now_ns;
+use crate::clock::{now_ns, since_1970_ns};
 
 /// Sends a datagram. What an earlier one brought back as an ICMP error is not this one's.
 pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
@@ -41,7 +44,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 }
 
 /// A request in flight. Its sequence number is `generation × slots + slot`, so that the number in
-/// an answer leads to its slot.
+/// an answer leads to its slot; STAMP's go up one by one, and are looked for.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     sequence: u64,
@@ -53,6 +56,8 @@ struct Slot {
 pub(super) struct UdpRequests<'a> {
     socket: &'a UdpSocket,
     tag: Tag,
+    /// STAMP's packets: which session of this host's, and the number of the next.
+    stamp: Option<(u16, u32)>,
     patience: Patience,
     request: Vec<u8>,
     response: Vec<u8>,
@@ -66,8 +71,11 @@ pub(super) struct UdpRequests<'a> {
 }
 
 impl<'a> UdpRequests<'a> {
-    pub(super) fn new(socket: &'a UdpSocket, test: &ExchangeTest) -> io::Result<Self> {
+    pub(super) fn new(socket: &'a UdpSocket, test: &ExchangeTest, flow: u32) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        if test.stamp {
+            socket::note_arrivals(socket)?;
+        }
         let tag = Tag::new(test);
         let depth = if test.rate_per_s.is_some() {
             MAX_DEPTH
@@ -78,6 +86,8 @@ impl<'a> UdpRequests<'a> {
         Ok(Self {
             socket,
             tag,
+            // No session has the number 0 (RFC 8972, 3).
+            stamp: test.stamp.then_some((flow as u16 + 1, 0)),
             patience: Patience::default(),
             request: vec![0x5a; test.request_bytes as usize],
             // One byte more, so that a longer datagram is not taken for a response.
@@ -92,6 +102,25 @@ impl<'a> UdpRequests<'a> {
             unsent: None,
             next_look_ns: 0,
         })
+    }
+
+    /// A datagram into `response`: its length, and of STAMP's how it arrived.
+    fn take(&mut self) -> io::Result<(usize, Option<Arrival>)> {
+        if self.stamp.is_none() {
+            return Ok((self.socket.recv(&mut self.response)?, None));
+        }
+        let arrival = socket::receive_from(self.socket, &mut self.response)?;
+        Ok((arrival.length, Some(arrival)))
+    }
+
+    /// The slot of the request that `response` answers, if it still waits.
+    fn slot_of_response(&self) -> Option<usize> {
+        let is_it = |slot: &Slot| slot.busy && self.tag.is(slot.sequence, &self.response);
+        if self.stamp.is_some() {
+            return self.slots.iter().position(is_it);
+        }
+        let slot = self.tag.read(&self.response) as usize & (self.slots.len() - 1);
+        is_it(&self.slots[slot]).then_some(slot)
     }
 
     fn release(&mut self, slot: usize) -> Slot {
@@ -122,6 +151,11 @@ impl Requests for UdpRequests<'_> {
         let slot = self.free.pop_front().expect("asked has_number before");
         let entry = &mut self.slots[slot as usize];
         (entry.start_ns, entry.sent_ns, entry.busy) = (start_ns, now_ns, true);
+        if let Some((_, number)) = &mut self.stamp {
+            // One after the other, whichever slot is free.
+            entry.sequence = u64::from(*number);
+            *number = number.wrapping_add(1);
+        }
         self.unsent = Some(slot);
         self.flush()
     }
@@ -131,7 +165,15 @@ impl Requests for UdpRequests<'_> {
             return Ok(());
         };
         let sequence = self.slots[slot as usize].sequence;
-        self.tag.write(sequence, &mut self.request);
+        match self.stamp {
+            Some((session, _)) => StampRequest {
+                sequence: sequence as u32,
+                sent_ns: since_1970_ns(),
+                session,
+            }
+            .write(&mut self.request),
+            None => self.tag.write(sequence, &mut self.request),
+        }
         match send(self.socket, &self.request) {
             Ok(()) => self.unsent = None,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -141,21 +183,26 @@ impl Requests for UdpRequests<'_> {
     }
 
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
-        let n = match self.socket.recv(&mut self.response) {
-            Ok(n) => n,
+        let (n, arrival) = match self.take() {
+            Ok(taken) => taken,
             Err(error) if is_passing(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         if n + 1 != self.response.len() {
             return Ok(true);
         }
-        let slot = self.tag.read(&self.response) as usize & (self.slots.len() - 1);
+        let Some(slot) = self.slot_of_response() else {
+            return Ok(true);
+        };
         let entry = self.slots[slot];
-        if entry.busy && self.tag.is(entry.sequence, &self.response) {
-            let now = now_ns();
-            self.patience.learn(now - entry.sent_ns);
-            self.release(slot);
-            tally.answered(entry.start_ns, now);
+        let now = now_ns();
+        self.patience.learn(now - entry.sent_ns);
+        self.release(slot);
+        tally.answered(entry.start_ns, now);
+        if let Some(arrival) = arrival
+            && let Some(answer) = StampAnswer::read(&self.response)
+        {
+            tally.stamped(entry.start_ns, &answer, stamp::arrived_ns(&arrival));
         }
         Ok(true)
     }

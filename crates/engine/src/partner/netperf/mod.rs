@@ -4,21 +4,20 @@ mod connection;
 mod test;
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::netperf::{PORT, Results};
-use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
+use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::DEFAULT_PORT;
 use linerate_sys::clock::format_rfc3339;
 
 use self::connection::Connection;
 use self::test::{Adapted, adapt};
-use super::{Ended, Found, live};
+use super::{Ended, Found};
 use crate::client::{Live, Outcome};
-use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::flow::Flow;
@@ -28,11 +27,6 @@ use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
 use linerate_core::units::End;
-
-/// How long a sending netserver may go on after this end has measured.
-const LAST_BYTES: Duration = Duration::from_secs(5);
-/// After the last request, for its answer.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// A netserver.
 #[derive(Debug)]
@@ -90,7 +84,7 @@ impl Netperf {
         };
         let half = Half::start_marked(End::Client, &adapted.test, marks, None, flows, source)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
-        let watched = self.watch(&adapted.test, &half, observe);
+        let watched = self.found.watch(&adapted.test, &half, observe);
         Ok(self.outcome(adapted, started_at, half, connections, watched))
     }
 
@@ -112,44 +106,6 @@ impl Netperf {
             flows.collect::<Result<_, MeasureError>>()?,
             FlowSource::Bound,
         ))
-    }
-
-    /// Stays with a running test until it is over at this end.
-    fn watch(
-        &self,
-        test: &Test,
-        half: &Half,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<(), MeasureError> {
-        let mut over_since = None;
-        loop {
-            std::thread::sleep(half.patience().min(Duration::from_millis(20)));
-            if !observe(&live(half)) || self.found.stop.is_requested() {
-                return Err(MeasureError::Interrupted);
-            }
-            let is_over = match (&test.traffic, test.extent) {
-                (Traffic::Stream(_), Extent::Bytes(_) | Extent::Count(_))
-                    if test.direction == Direction::Up =>
-                {
-                    half.all_sent()
-                }
-                _ => half.is_finished(),
-            };
-            if !is_over {
-                continue;
-            }
-            let over = *over_since.get_or_insert_with(now);
-            let since = now().saturating_sub(over);
-            let settle = match (&test.traffic, test.direction) {
-                _ if half.all_done() => Duration::ZERO,
-                (Traffic::Stream(_), _) if half.all_received() => Duration::ZERO,
-                (Traffic::Stream(_), _) => LAST_BYTES,
-                (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
-            };
-            if since >= settle {
-                return Ok(());
-            }
-        }
     }
 
     fn outcome(

@@ -1,0 +1,200 @@
+//! Requests that belong together, on TCP: the chunks of a video, and the objects of a page.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linerate_core::plan::ExchangeTest;
+use linerate_core::stats::LatencyHistogram;
+use linerate_core::video::Player;
+use linerate_sys::clock::sleep_until;
+
+use super::tag::SLICE;
+use super::tally::Tally;
+use crate::clock::{nanos, now, now_ns};
+use crate::measure::quickack::QuickAck;
+use crate::measure::shared::Shared;
+use crate::measure::transfer::{Mover, PIECE, buffer};
+
+/// One connection that fetches.
+pub(super) struct Fetcher<'a> {
+    mover: Mover<'a>,
+    socket: &'a TcpStream,
+    test: &'a ExchangeTest,
+    payload: Vec<u8>,
+    response: Vec<u8>,
+}
+
+impl<'a> Fetcher<'a> {
+    pub(super) fn new(
+        socket: &'a TcpStream,
+        shared: &'a Shared,
+        test: &'a ExchangeTest,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(test.spin)?;
+        let mover = Mover {
+            stop: &shared.stop,
+            spin: test.spin,
+            // Blocked until the stop shuts the socket down.
+            patience: None,
+            quickack: QuickAck::new(&shared.test),
+        };
+        Ok(Self {
+            mover,
+            socket,
+            test,
+            payload: buffer(PIECE),
+            response: buffer(PIECE),
+        })
+    }
+
+    /// So many requests at once, and all of their responses.
+    fn fetch(&mut self, requests: u64) -> io::Result<()> {
+        let sent = requests * self.test.request_bytes;
+        self.mover.send(self.socket, &self.payload, sent)?;
+        let received = requests * self.test.response_bytes;
+        self.mover
+            .receive(self.socket, &mut self.response, received)
+    }
+
+    /// Watches a video to the end of the run: each chunk is a transaction.
+    pub(super) fn video(mut self, tally: &mut Tally<'_>) -> io::Result<()> {
+        let mut player = Player::new(now());
+        let mut next = now_ns();
+        let result = loop {
+            sleep(next, tally);
+            let start = now_ns();
+            if !tally.wants(start) {
+                break Ok(());
+            }
+            tally.begun();
+            if let Err(error) = self.fetch(player.requests()) {
+                tally.abandoned(start);
+                break Err(error);
+            }
+            tally.answered(start, now_ns());
+            next = nanos(player.handle_chunk(now()));
+        };
+        tally.outcome.video = Some(player.end(now(), self.test.response_bytes));
+        result
+    }
+
+    /// Fetches objects of page after page, beside the other connections.
+    pub(super) fn pages(mut self, pages: &Pages, tally: &mut Tally<'_>) -> io::Result<()> {
+        while let Some(page) = pages.next_object(tally) {
+            let start = now_ns();
+            if !tally.wants(start) {
+                break;
+            }
+            tally.begun();
+            if let Err(error) = self.fetch(1) {
+                tally.abandoned(start);
+                pages.end();
+                return Err(error);
+            }
+            let done = now_ns();
+            tally.answered(start, done);
+            if pages.object_is_there(page, done) && tally.window.has(page.began_ns) {
+                let pages = tally
+                    .outcome
+                    .pages
+                    .get_or_insert_with(LatencyHistogram::new);
+                pages.record_ns(done - page.began_ns);
+            }
+        }
+        pages.end();
+        Ok(())
+    }
+}
+
+fn sleep(until_ns: u64, tally: &Tally<'_>) {
+    while !tally.is_stopped() && now_ns() < until_ns.min(tally.window.to_ns) {
+        sleep_until(until_ns.min(now_ns() + nanos(SLICE)), Duration::ZERO);
+    }
+}
+
+/// The page that all connections fetch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Page {
+    began_ns: u64,
+}
+
+/// Which objects of which page are left: connections take one after the other, as those of a
+/// browser do.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    objects: u32,
+    /// Between two pages, if they do not follow each other at once.
+    every_ns: u64,
+    state: Mutex<State>,
+    next: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    page: Page,
+    taken: u32,
+    there: u32,
+    is_over: bool,
+}
+
+impl Pages {
+    pub(crate) fn new(objects: u32, rate_per_s: Option<f64>, began_ns: u64) -> Self {
+        Self {
+            objects,
+            every_ns: rate_per_s.map_or(0, |rate| (1e9 / rate) as u64),
+            state: Mutex::new(State {
+                page: Page { began_ns },
+                taken: 0,
+                there: 0,
+                is_over: false,
+            }),
+            next: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an object to fetch; `None` when there are no more.
+    fn next_object(&self, tally: &Tally<'_>) -> Option<Page> {
+        let page = {
+            let mut state = self.state();
+            while state.taken == self.objects && !state.is_over {
+                if tally.is_stopped() || now_ns() >= tally.window.to_ns {
+                    return None;
+                }
+                let waited = self.next.wait_timeout(state, SLICE);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if state.is_over {
+                return None;
+            }
+            state.taken += 1;
+            state.page
+        };
+        sleep(page.began_ns, tally);
+        Some(page)
+    }
+
+    /// Whether it was the page's last one; then the next page begins.
+    fn object_is_there(&self, page: Page, now_ns: u64) -> bool {
+        let mut state = self.state();
+        state.there += 1;
+        let is_whole = state.there == self.objects;
+        if is_whole {
+            let began_ns = now_ns.max(page.began_ns + self.every_ns);
+            (state.page, state.taken, state.there) = (Page { began_ns }, 0, 0);
+            self.next.notify_all();
+        }
+        is_whole
+    }
+
+    /// A connection has ended: a page that lacks an object is never whole.
+    fn end(&self) {
+        self.state().is_over = true;
+        self.next.notify_all();
+    }
+}

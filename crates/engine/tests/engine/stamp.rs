@@ -1,0 +1,171 @@
+//! STAMP on loopback: one-way delays of `rr`, and whom the reflector answers.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use linerate_core::foreign::Tool;
+use linerate_core::plan::*;
+use linerate_core::record::{Record, Status};
+use linerate_core::units::Span;
+use linerate_core::wire::{STAMP_BYTES, StampAnswer, StampRequest};
+use linerate_engine::{Partner, ServeOptions, StampOptions, Stop, Target};
+
+use super::support::{LIMITS, Served, run};
+
+/// Longer than any machine takes for a datagram on loopback.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn test(count: u64) -> Test {
+    let exchange = ExchangeTest {
+        stamp: true,
+        ..ExchangeTest::new(STAMP_BYTES as u64, STAMP_BYTES as u64)
+    };
+    Test {
+        traffic: Traffic::Rr(exchange),
+        protocol: Protocol::Udp,
+        direction: Direction::Up,
+        streams: 2,
+        extent: Extent::Count(count),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_millis(100)),
+        options: SocketOptions::default(),
+        seed: 7,
+    }
+}
+
+/// Both ends have one clock: its offset from itself is within what is said of it.
+fn has_each_way(record: &Record) {
+    let ways = record.one_way.as_ref().unwrap();
+    let answered = record.transactions.unwrap();
+    assert_eq!((ways.up_us.count, ways.down_us.count), (answered, answered));
+    let lost = ways.up_lost.unwrap() + ways.down_lost.unwrap();
+    assert!(lost <= record.failed.unwrap(), "{ways:?}");
+    let clock = ways.clock;
+    assert!(
+        clock.offset_us.abs() <= clock.offset_error_us + 100.0,
+        "{clock:?}"
+    );
+    assert!(
+        clock.drift_least_ppm <= 0.0 && clock.drift_most_ppm >= 0.0,
+        "{clock:?}"
+    );
+}
+
+#[test]
+fn rr_by_stamp_tells_the_delay_of_each_way() {
+    let record = run(&test(200));
+    assert_eq!(record.transactions.unwrap() + record.failed.unwrap(), 400);
+    has_each_way(&record);
+}
+
+/// An endpoint that reflects what these networks send.
+fn reflecting(allowed: &[&str]) -> (Served, SocketAddr) {
+    let allowed = allowed.iter().map(|network| network.parse().unwrap());
+    let served = Served::of(&ServeOptions {
+        bind: Some([127, 0, 0, 1].into()),
+        stamp: Some(StampOptions {
+            port: 0,
+            allowed: allowed.collect(),
+        }),
+        ..ServeOptions::within(LIMITS)
+    });
+    let reflector = served.foreign.iter().find(|(tool, _)| *tool == "stamp");
+    let address = reflector.unwrap().1;
+    (served, address)
+}
+
+fn sender(from: &str, reflector: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(reflector).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn send(socket: &UdpSocket, sequence: u32, session: u16) {
+    let mut packet = [0; STAMP_BYTES];
+    StampRequest {
+        sequence,
+        sent_ns: 1_795_435_200_000_000_000,
+        session,
+    }
+    .write(&mut packet);
+    socket.send(&packet).unwrap();
+}
+
+fn answer(socket: &UdpSocket) -> StampAnswer {
+    let mut packet = [0; 2000];
+    let length = socket.recv(&mut packet).unwrap();
+    assert_eq!(length, STAMP_BYTES);
+    StampAnswer::read(&packet[..length]).unwrap()
+}
+
+fn has_nothing(socket: &UdpSocket) {
+    socket.set_nonblocking(true).unwrap();
+    let error = socket.recv(&mut [0; 2000]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).unwrap();
+}
+
+#[test]
+fn the_reflector_answers_peers_of_sessions_and_named_networks_and_nobody_else() {
+    let (served, reflector) = reflecting(&["127.0.0.3", "127.8.0.0/16"]);
+    let [stranger, here, named, near] =
+        ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.8.9.1"].map(|from| sender(from, reflector));
+    send(&stranger, 0, 1);
+    send(&here, 0, 1);
+    // Whoever is answered now came later.
+    for (number, socket) in [&named, &near].into_iter().enumerate() {
+        send(socket, 7, 1);
+        let answer = answer(socket);
+        assert_eq!(
+            (answer.request_sequence, answer.sequence),
+            (7, 0),
+            "{number}"
+        );
+        assert!(answer.received_ns <= answer.sent_ns && answer.request_ttl > 0);
+    }
+    has_nothing(&stranger);
+    has_nothing(&here);
+    // The reflector counts each session by itself.
+    for (session, sequence, count) in [(1, 9, 1), (2, 5, 0), (1, 11, 2)] {
+        send(&named, sequence, session);
+        assert_eq!(answer(&named).sequence, count);
+    }
+    // Shorter than an answer, or longer than an Ethernet packet: nobody's delay.
+    named.send(&[1; 40]).unwrap();
+    named.send(&[1; 1501]).unwrap();
+    let client = served.client();
+    send(&here, 3, 0);
+    assert_eq!(answer(&here).request_sequence, 3);
+    has_nothing(&named);
+    drop(client);
+    // A request of TWAMP's light mode, padded to an answer's 41 bytes.
+    let mut light = [0x5a; 41];
+    light[..4].copy_from_slice(&8u32.to_be_bytes());
+    named.send(&light).unwrap();
+    let mut packet = [0; 100];
+    assert_eq!(named.recv(&mut packet).unwrap(), 41);
+    assert_eq!(
+        StampAnswer::read(&packet[..41]).unwrap().request_sequence,
+        8
+    );
+}
+
+#[test]
+fn another_reflector_is_used_without_a_session() {
+    let (_served, reflector) = reflecting(&["127.0.0.0/8"]);
+    let target = Target::at("reflector", reflector);
+    let mut partner = Partner::connect(target, Some(Tool::Stamp), Stop::new()).unwrap();
+    let outcome = partner.run(&test(100), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(outcome.record.via, Some(Tool::Stamp));
+    assert_eq!(outcome.record.status, Status::Complete);
+    has_each_way(&outcome.record);
+    let plain = Test {
+        traffic: Traffic::Rr(ExchangeTest::new(1, 1)),
+        ..test(1)
+    };
+    let error = partner.run(&plain, &mut |_| true).unwrap_err();
+    assert!(error.to_string().contains("rr -u --stamp"), "{error}");
+}
