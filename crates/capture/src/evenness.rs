@@ -1,59 +1,172 @@
-//! How even a sender sends: a clock that paces it keeps the rate over a few frames, too.
+//! How a sender's frames follow each other: what keeps a clock, a link or a writer shows in it.
+
+use std::collections::BTreeMap;
 
 use linerate_units::Nanos;
 
-/// Times at which each so many frames of new data went by, of the first part of a connection.
-#[derive(Debug, Default)]
-pub(crate) struct Course {
-    frames: u32,
-    bytes: u64,
-    marks: Vec<(Nanos, u64)>,
-}
-
-/// Rates over a few frames, over their mean.
+/// How frames of new data followed each other, once slow start was over most likely.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evenness {
-    /// That which 5 % do not exceed.
+    /// Rate over 16 frames, over the mean: for 5 % of the time it was lower.
     pub low: f64,
-    /// That which 95 % do not exceed.
+    /// For 5 % of the time it was higher.
     pub high: f64,
+    /// Share of the time in which each frame alone took what the mean rate gives it.
+    pub even: f64,
+    /// Share of the time that ended with a frame which no acknowledgement had let go.
+    pub own: f64,
+    /// Share of the frames that were whole segments.
+    pub whole: f64,
+    /// Share of the bytes that went by faster than the mean.
+    pub fast: f64,
 }
 
+/// Frames of new data, as they go by.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    began: Option<Nanos>,
+    last: Option<(Nanos, u64)>,
+    /// First frame of the block, and its bytes so far.
+    block: Option<(Nanos, u64)>,
+    /// What is counted since about a third of the time, and what was counted in the third before.
+    now: Part,
+    before: Part,
+}
+
+/// A part of the time.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    frames: Rates,
+    blocks: Rates,
+    count: u64,
+    whole: u64,
+    own: u64,
+    /// Since the first frame, ns.
+    began: u64,
+}
+
+/// Time (ns) and bytes by the logarithm of the rate.
+type Rates = BTreeMap<i32, (u64, u64)>;
+
 impl Course {
-    pub(crate) fn add(&mut self, at: Nanos, bytes: u64) {
-        if self.frames.is_multiple_of(FRAMES) && self.marks.len() < MOST_MARKS {
-            self.marks.push((at, self.bytes));
+    /// A frame of new data, `since_ack` after the last acknowledgement that went by.
+    pub(crate) fn add(&mut self, at: Nanos, bytes: u64, since_ack: Option<Nanos>, is_whole: bool) {
+        let began = *self.began.get_or_insert(at);
+        self.now.count += 1;
+        self.now.whole += u64::from(is_whole);
+        if let Some((before, its_bytes)) = self.last.replace((at, bytes)) {
+            let gap = (at - before).0;
+            note(&mut self.now.frames, gap, its_bytes);
+            if since_ack.is_none_or(|since| since >= ACK_LETS_GO) {
+                self.now.own = self.now.own.saturating_add(gap);
+            }
         }
-        self.frames = self.frames.wrapping_add(1);
-        self.bytes += bytes;
+        match &mut self.block {
+            Some((first, block)) if self.now.count.is_multiple_of(FRAMES) => {
+                note(&mut self.now.blocks, (at - *first).0, *block);
+                self.block = Some((at, bytes));
+            }
+            Some((_, block)) => *block = block.saturating_add(bytes),
+            None => self.block = Some((at, bytes)),
+        }
+        if at - began >= Nanos(self.now.ends_at()) {
+            self.before = std::mem::take(&mut self.now);
+            self.now.began = (at - began).0;
+        }
     }
 
-    /// Once slow start is over, most likely; `None` for too few frames.
+    /// `None` for too few frames.
     pub(crate) fn evenness(&self) -> Option<Evenness> {
-        let marks = self.marks.get(self.marks.len() / 3..)?;
-        let (first, last) = (marks.first()?, marks.last()?);
-        let rate = |from: &(Nanos, u64), to: &(Nanos, u64)| {
-            let time = (to.0.0 as f64 - from.0.0 as f64).max(1.0);
-            (to.1 - from.1) as f64 / time
+        let all = self.before.and(&self.now);
+        let (time, bytes) = total(&all.frames);
+        let is_enough = all.count >= FEWEST && time > 0;
+        let mean = is_enough.then(|| rate(time, bytes))?;
+        let near = |bin: i32| (bin - mean).abs() <= EVEN;
+        let part = |counts: &dyn Fn(i32) -> bool, pick: fn(&(u64, u64)) -> u64| -> u64 {
+            let counted = all.frames.iter().filter(|(bin, _)| counts(**bin));
+            counted.map(|(_, sums)| pick(sums)).sum()
         };
-        let mean = rate(first, last);
-        let pairs = marks.iter().zip(&marks[1..]);
-        let mut rates: Vec<f64> = pairs.map(|(from, to)| rate(from, to) / mean).collect();
-        rates.sort_by(f64::total_cmp);
-        let at = |share: f64| rates.get((rates.len() as f64 * share) as usize).copied();
-        let enough = rates.len() >= FEWEST;
+        let even = part(&near, |sums| sums.0);
+        let fast = part(&|bin| bin > mean + FASTER, |sums| sums.1);
         Some(Evenness {
-            low: at(0.05)?,
-            high: at(0.95)?,
+            low: quantile(&all.blocks, 0.05).map_or(1.0, |bin| over(bin, mean)),
+            high: quantile(&all.blocks, 0.95).map_or(1.0, |bin| over(bin, mean)),
+            even: even as f64 / time as f64,
+            own: all.own as f64 / time as f64,
+            whole: all.whole as f64 / all.count as f64,
+            fast: fast as f64 / bytes.max(1) as f64,
         })
-        .filter(|even| enough && even.low.is_finite() && even.high.is_finite())
     }
+}
+
+impl Part {
+    /// Three times as late as it began.
+    fn ends_at(&self) -> u64 {
+        self.began.saturating_mul(3).max(FIRST_PART_NS)
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        for (sums, more) in [
+            (&mut all.frames, &other.frames),
+            (&mut all.blocks, &other.blocks),
+        ] {
+            for (bin, counted) in more {
+                let sum = sums.entry(*bin).or_default();
+                *sum = plus(*sum, *counted);
+            }
+        }
+        all.count += other.count;
+        all.whole += other.whole;
+        all.own = all.own.saturating_add(other.own);
+        all
+    }
+}
+
+fn note(rates: &mut Rates, time: u64, bytes: u64) {
+    let sum = rates.entry(rate(time, bytes)).or_default();
+    *sum = plus(*sum, (time, bytes));
+}
+
+/// Sixteenths of an octave of bytes over time.
+fn rate(time: u64, bytes: u64) -> i32 {
+    (16.0 * (bytes.max(1) as f64 / time.max(1) as f64).log2()).round() as i32
+}
+
+/// Times of a damaged file may be any.
+fn plus(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0.saturating_add(other.0), one.1.saturating_add(other.1))
+}
+
+fn over(bin: i32, mean: i32) -> f64 {
+    (f64::from(bin - mean) / 16.0).exp2()
+}
+
+fn total(rates: &Rates) -> (u64, u64) {
+    rates.values().copied().fold((0, 0), plus)
+}
+
+/// The rate below which it was for this share of the time.
+fn quantile(rates: &Rates, share: f64) -> Option<i32> {
+    let most = (total(rates).0 as f64 * share) as u64;
+    let mut time = 0;
+    let found = rates.iter().find(|(_, (of_rate, _))| {
+        time = of_rate.saturating_add(time);
+        time > most
+    });
+    found.map(|(bin, _)| *bin)
 }
 
 /// Less than a round trip of most connections, and more than what leaves at once.
-const FRAMES: u32 = 16;
-const MOST_MARKS: usize = 1024;
-const FEWEST: usize = 6;
+const FRAMES: u64 = 16;
+const FEWEST: u64 = 20;
+/// A fifth to either side of the mean rate, and half as much again.
+const EVEN: i32 = 5;
+const FASTER: i32 = 9;
+/// What an acknowledgement lets go leaves in the same interrupt.
+const ACK_LETS_GO: Nanos = Nanos(200_000);
+/// The first part ends then; each later one at three times that.
+const FIRST_PART_NS: u64 = 30_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -63,7 +176,7 @@ mod tests {
         let (mut course, mut at) = (Course::default(), 0);
         for gap in gaps_us {
             at += gap * 1000;
-            course.add(Nanos(at), 1448);
+            course.add(Nanos(at), 1448, None, true);
         }
         course.evenness()
     }
@@ -71,10 +184,26 @@ mod tests {
     #[test]
     fn a_clock_is_even_and_bursts_are_not() {
         let paced = evenness((0..400).map(|_| 1000)).unwrap();
-        assert!(paced.low > 0.99 && paced.high < 1.01, "{paced:?}");
+        assert!(paced.low > 0.95 && paced.high < 1.05, "{paced:?}");
+        assert!(paced.even > 0.99 && paced.fast < 0.01, "{paced:?}");
         // 40 frames in a burst, and then nothing.
         let bursts = evenness((0..400).map(|n| if n % 40 == 0 { 40_000 } else { 10 })).unwrap();
-        assert!(bursts.low < 0.5 || bursts.high > 2.0, "{bursts:?}");
-        assert_eq!(evenness((0..60).map(|_| 1000)), None);
+        assert!(bursts.low < 0.8 || bursts.high > 1.2, "{bursts:?}");
+        assert!(bursts.even < 0.1 && bursts.fast > 0.9, "{bursts:?}");
+        assert_eq!(evenness((0..15).map(|_| 1000)), None);
+    }
+
+    #[test]
+    fn pairs_of_a_paced_sender_come_at_the_links_rate() {
+        let pairs = evenness((0..400).map(|n| if n % 2 == 0 { 3800 } else { 200 })).unwrap();
+        assert!(pairs.low > 0.95 && pairs.high < 1.05, "{pairs:?}");
+        assert!(pairs.even < 0.1 && pairs.fast > 0.4, "{pairs:?}");
+    }
+
+    #[test]
+    fn what_slow_start_did_is_left_out() {
+        let doubling = (0..6).flat_map(|round| vec![100_000 >> round; 10 << round]);
+        let later = evenness(doubling.chain((0..30_000).map(|_| 2000))).unwrap();
+        assert!(later.even > 0.9, "{later:?}");
     }
 }

@@ -87,7 +87,7 @@ pub struct Sent {
     pub retransmitted: Retransmitted,
     /// Bytes in flight when losses came, of the first 256 episodes.
     pub loss_flights: Vec<u64>,
-    /// Smallest round-trip time.
+    /// Smallest round-trip time of data.
     pub rtt_min: Option<Nanos>,
     /// Mean deviation of the round-trip time at the end (RFC 6298).
     pub rtt_deviation: Nanos,
@@ -387,7 +387,7 @@ fn sent(stream: Stream, facts: &Facts) -> Sent {
         mss: facts.mss,
         counts: stream.counts,
         retransmitted: stream.recovery.counts,
-        rtt_min: stream.rtt.smallest().filter(|_| stream.rtt.samples > 0),
+        rtt_min: stream.rtt.of_data,
         rtt_deviation: stream.rtt.deviation(),
         rtt_samples: stream.rtt.samples,
         window_largest: stream.window.scale.map(|_| stream.window.largest),

@@ -2,6 +2,8 @@
 
 use linerate_units::Nanos;
 
+use crate::recovery::Retransmitted;
+
 /// One round trip of a sender.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Round {
@@ -29,7 +31,7 @@ pub(crate) struct Now {
     pub(crate) bytes: u64,
     pub(crate) rtt: Option<Nanos>,
     pub(crate) window: u64,
-    pub(crate) retransmitted: u64,
+    pub(crate) retransmitted: Retransmitted,
     pub(crate) is_repairing: bool,
 }
 
@@ -48,8 +50,8 @@ pub struct Reading {
     pub in_flight: u64,
     /// Window offered at its end, bytes.
     pub window: u64,
-    /// Segments retransmitted so far.
-    pub retransmitted: u64,
+    /// What was sent again so far.
+    pub retransmitted: Retransmitted,
     /// Round trips in it, and those in which the window was full.
     pub rounds: u32,
     /// Those with a full window.

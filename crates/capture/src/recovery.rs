@@ -43,6 +43,22 @@ pub struct Retransmitted {
     pub episodes: u64,
 }
 
+impl Retransmitted {
+    /// What was sent again since then.
+    pub fn since(&self, then: &Self) -> Self {
+        Self {
+            segments: self.segments - then.segments,
+            bytes: self.bytes - then.bytes,
+            fast: self.fast - then.fast,
+            after_timeout: self.after_timeout - then.after_timeout,
+            probes: self.probes - then.probes,
+            spurious: self.spurious - then.spurious,
+            timeouts: self.timeouts - then.timeouts,
+            episodes: self.episodes - then.episodes,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fast,
@@ -64,7 +80,7 @@ pub(crate) struct Recovery {
     episode: Option<Episode>,
     duplicates: u32,
     /// Highest byte that a SACK told of.
-    sacked: u64,
+    pub(crate) sacked: u64,
     /// Last time that something new was sent or acknowledged.
     progress: Nanos,
     acked: u64,

@@ -23,6 +23,8 @@ pub(crate) struct Rtt {
     pub(crate) near_min: Option<Nanos>,
     pub(crate) samples: u64,
     smallest: Option<Nanos>,
+    /// Of data alone: a handshake's packets are shorter.
+    pub(crate) of_data: Option<Nanos>,
     smoothed: f64,
     deviation: f64,
     step_sum: u64,
@@ -35,6 +37,7 @@ impl Rtt {
         let all = seen + rest;
         self.near_min = Some(self.near_min.map_or(seen, |least| least.min(seen)));
         self.smallest = Some(self.smallest.map_or(all, |least| least.min(all)));
+        self.of_data = Some(self.of_data.map_or(all, |least| least.min(all)));
         self.samples += 1;
         self.step_sum = self.step_sum.saturating_add(seen.0);
         self.step_count += 1;
@@ -83,6 +86,50 @@ pub(crate) struct Echo {
     last: Option<Nanos>,
     pub(crate) smallest: Option<Nanos>,
     pub(crate) samples: u64,
+    stamps: Stamps,
+}
+
+/// How long data waited before it came by, by the stamps that it left its sender with: in the queue of the
+/// sender's own host, or of a link on the way.
+#[derive(Debug, Default)]
+struct Stamps {
+    first: Option<(u32, Nanos)>,
+    /// Least that the clock of the capture was ahead of that of the stamps since the first, ns.
+    least: i64,
+    step_sum: i64,
+    step_count: i64,
+    last: Option<Nanos>,
+    /// They tick otherwise than in milliseconds.
+    is_other: bool,
+}
+
+impl Stamps {
+    fn handle_data(&mut self, segment: &Segment) {
+        let Some((value, _)) = segment.options.timestamps else {
+            return;
+        };
+        let (first, began) = *self.first.get_or_insert((value, segment.at));
+        let passed = (segment.at - began).0.min(MOST_PASSED_NS) as i64;
+        let ticks = i64::from(value.wrapping_sub(first) as i32);
+        let ahead = passed - ticks.saturating_mul(TICK_NS);
+        self.is_other |= ahead.abs() > passed / 4 + FURTHEST_NS;
+        self.least = self.least.min(ahead);
+        let wait = ahead - self.least - TICK_NS / 2 - passed / CLOCKS_APART;
+        self.step_sum = self.step_sum.saturating_add(wait.max(0));
+        self.step_count += 1;
+    }
+
+    /// Mean since the last step.
+    fn wait(&self) -> Option<Nanos> {
+        let mean = self.step_sum.checked_div(self.step_count);
+        let mean = mean.map(|mean| Nanos(mean.unsigned_abs()));
+        mean.or(self.last).filter(|_| !self.is_other)
+    }
+
+    fn take_step(&mut self) {
+        self.last = self.wait();
+        (self.step_sum, self.step_count) = (0, 0);
+    }
 }
 
 impl Echo {
@@ -96,7 +143,11 @@ impl Echo {
         }
     }
 
-    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+    pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
+        self.stamps.handle_data(segment);
+        if facts.is_at_sender {
+            return;
+        }
         let Some((_, echo)) = segment.options.timestamps else {
             return;
         };
@@ -122,8 +173,13 @@ impl Echo {
 
     /// What it takes to the sender and back now.
     pub(crate) fn now(&self, facts: &Facts) -> Nanos {
+        let wait = self.stamps.wait();
         if facts.is_at_sender {
-            return Nanos::ZERO;
+            return wait.unwrap_or(Nanos::ZERO);
+        }
+        // Of a sender with a clock of its own the answer to an acknowledgement waits for that.
+        if let Some(wait) = wait {
+            return self.way(facts) + wait;
         }
         let mean = self.step_sum.checked_div(self.step_count).map(Nanos);
         let measured = mean.or(self.last);
@@ -143,8 +199,17 @@ impl Echo {
             self.last = Some(now);
         }
         (self.step_sum, self.step_count) = (0, 0);
+        self.stamps.take_step();
         now
     }
 }
 
 const MOST_WAITING: usize = 1024;
+/// Linux stamps in milliseconds (`TCP_TS_HZ`).
+const TICK_NS: i64 = 1_000_000;
+/// No queue is longer.
+const FURTHEST_NS: i64 = 2_000_000_000;
+/// Clocks run apart by less than 200 ppm.
+const CLOCKS_APART: i64 = 5000;
+/// Stamps wrap after 24 days.
+const MOST_PASSED_NS: u64 = 1_000_000_000_000_000;

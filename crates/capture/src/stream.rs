@@ -56,6 +56,9 @@ pub(crate) struct Stream {
     pub(crate) echo: Echo,
     pub(crate) readings: Readings,
     pub(crate) course: Course,
+    /// The last new frame was of whole segments: the writer had more, most likely.
+    has_more: bool,
+    last_ack: Option<Nanos>,
     round: Round,
     /// Time up to which it is known what the sender did.
     pub(crate) until: Option<Nanos>,
@@ -138,18 +141,21 @@ impl Stream {
             self.handle_old(start.max(first), end.min(self.next), segment, facts);
         }
         if end > self.next {
-            self.handle_new(start, end, segment);
+            self.handle_new(start, end, segment, facts);
         }
         self.mark_full(facts);
     }
 
-    fn handle_new(&mut self, start: u64, end: u64, segment: &Segment) {
+    fn handle_new(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         if start > self.next {
             self.holes
                 .open(self.next, start, segment.at, value(segment));
         }
         self.next = end;
-        self.course.add(segment.at, end - start);
+        self.has_more = segment.payload.is_multiple_of(facts.mss.max(1));
+        let since_ack = self.last_ack.map(|last| segment.at - last);
+        self.course
+            .add(segment.at, end - start, since_ack, self.has_more);
         if self.outstanding.len() < MOST_OUTSTANDING {
             self.outstanding.push_back(Outstanding {
                 end,
@@ -207,6 +213,7 @@ impl Stream {
         }
         self.first_ack.get_or_insert(ack);
         self.counts.acks += 1;
+        self.last_ack = Some(segment.at);
         self.counts.marked += u64::from(segment.flags & ECE != 0);
         self.offer(segment);
         let advances = ack > self.seen_ack;
@@ -229,7 +236,11 @@ impl Stream {
             newest = Some(*sent);
             self.outstanding.pop_front();
         }
-        if let Some(sent) = newest.filter(|sent| !sent.is_retransmitted && !self.recovery.is_on()) {
+        // What was told of before arrived before.
+        let is_timed = |sent: &Outstanding| {
+            !sent.is_retransmitted && !self.recovery.is_on() && sent.end > self.recovery.sacked
+        };
+        if let Some(sent) = newest.filter(is_timed) {
             self.rtt.sample(segment.at - sent.at, self.echo.now(facts));
         }
         self.counts.missing_bytes += self.holes.acknowledged(ack);
@@ -270,9 +281,7 @@ impl Stream {
     /// What the sender knew when it sent this: what it echoes, or what has had the time to get there.
     fn learn(&mut self, segment: &Segment, facts: &Facts) {
         let echoed = segment.options.timestamps.map(|(_, echo)| echo);
-        if !facts.is_at_sender {
-            self.echo.handle_data(segment);
-        }
+        self.echo.handle_data(segment, facts);
         while let Some(ack) = self.on_their_way.front().copied() {
             let echoed = echoed.zip(ack.value);
             let ticks = echoed.map(|(echo, value)| echo.wrapping_sub(value) as i32);
@@ -309,7 +318,9 @@ impl Stream {
         self.until = Some(at);
         let outstanding = self.next.saturating_sub(self.known.acked) > 0;
         let open = self.known.edge.saturating_sub(self.next) > 0 || self.window.scale.is_none();
-        if outstanding {
+        // A pause after whole segments is the sender's own: a writer's last one is shorter.
+        let paced = open && self.has_more && passed < PAUSE;
+        if outstanding || paced {
             self.busy = self.busy + passed;
             self.round.busy = self.round.busy + passed;
         } else if open {
@@ -343,7 +354,7 @@ impl Stream {
                 bytes: self.delivered(),
                 rtt: self.rtt.take_step(echo),
                 window: self.window.now,
-                retransmitted: self.recovery.counts.segments,
+                retransmitted: self.recovery.counts,
                 is_repairing: self.recovery.is_on(),
             },
         );
@@ -441,5 +452,7 @@ const MOST_OUTSTANDING: usize = 4096;
 const MOST_ON_THEIR_WAY: usize = 1024;
 /// What comes later than this behind the one after it is no reordering of the path.
 const LATE: Nanos = Nanos(3_000_000);
+/// Nobody paces so slowly.
+const PAUSE: Nanos = Nanos(250_000_000);
 /// Of hosts on one machine.
 const SHORTEST_ROUND: Nanos = Nanos(100_000);

@@ -402,4 +402,34 @@ proptest! {
         }
         drop(follow(Cursor::new(file), 10, |_| true));
     }
+
+    /// Blocks of pcapng that lie about their length, and options that lie about theirs.
+    #[test]
+    fn no_length_in_a_pcapng_file_makes_it_panic(
+        is_big_endian: bool,
+        lies in prop::collection::vec((any::<prop::sample::Index>(), length(), any::<bool>()), 0..6),
+        options in prop::collection::vec((0..20_u16, any::<u16>(), prop::collection::vec(any::<u8>(), 0..12)), 0..5),
+        ends: bool,
+    ) {
+        let transfer = Transfer { bytes: 20_000, ..Transfer::default() };
+        let file = File { is_ng: true, is_big_endian, ..USUAL };
+        let (mut bytes, blocks) = file.write_blocks(&transfer.run().packets, &options, ends);
+        for (block, length, at_its_end) in lies {
+            let (begin, end) = blocks[block.index(blocks.len())];
+            let place = if at_its_end { end - 4 } else { begin + 4 };
+            bytes[place..place + 4].copy_from_slice(&file.word(length));
+        }
+        drop(follow(Cursor::new(bytes), 10, |_| true));
+    }
+}
+
+/// Lengths about those of blocks, about 0, and any.
+fn length() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        0..40_u32,
+        100..200_u32,
+        1_000_000..2_000_000_u32,
+        (u32::MAX - 20)..u32::MAX,
+        any::<u32>()
+    ]
 }

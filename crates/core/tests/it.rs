@@ -4,6 +4,7 @@ mod aai_ttcp;
 mod analyze_reports;
 mod arrows;
 mod bsd_1981;
+mod captures;
 mod corpus;
 mod host_table;
 mod lab_file;

@@ -58,6 +58,8 @@ pub(crate) struct Transfer {
     pub(crate) timestamps: bool,
     /// The sender writes so much at once, and then waits.
     pub(crate) burst: Option<(u64, u64)>,
+    /// Bits per second at which its own clock lets frames go.
+    pub(crate) pace_bps: Option<u64>,
     pub(crate) first_seq: u32,
     /// Segments of one frame.
     pub(crate) offload: u32,
@@ -78,6 +80,7 @@ impl Default for Transfer {
             lost_before: false,
             timestamps: true,
             burst: None,
+            pace_bps: None,
             first_seq: 1000,
             offload: 1,
             handshake: true,
@@ -118,6 +121,7 @@ enum Event {
     /// At the sender: acknowledged, start and end of what is beyond a gap, the receiver's clock.
     Ack(u64, u64, u64, u32),
     Write,
+    Clock,
 }
 
 struct Run<'a> {
@@ -130,6 +134,8 @@ struct Run<'a> {
     acked: u64,
     written: u64,
     number: u64,
+    /// The clock lets the next frame go then.
+    due_to_send: u64,
     link_free: u64,
     echo: u32,
     repaired: BTreeSet<u64>,
@@ -149,6 +155,7 @@ impl Transfer {
             acked: 0,
             written: self.burst.map_or(self.bytes, |(bytes, _)| bytes),
             number: 0,
+            due_to_send: 0,
             link_free: 0,
             echo: 0,
             repaired: BTreeSet::new(),
@@ -254,13 +261,15 @@ impl Run<'_> {
             self.now = at;
             match event {
                 Event::Write => {
-                    let (bytes, wait) = self.transfer.burst.expect("it is its event");
-                    self.written = (self.written + bytes).min(self.transfer.bytes);
-                    if self.written < self.transfer.bytes {
-                        self.at(at + wait, Event::Write);
+                    if let Some((bytes, wait)) = self.transfer.burst {
+                        self.written = (self.written + bytes).min(self.transfer.bytes);
+                        if self.written < self.transfer.bytes {
+                            self.at(at + wait, Event::Write);
+                        }
                     }
                     self.send();
                 }
+                Event::Clock => self.send(),
                 Event::Data(offset, bytes, value) => {
                     let end = offset + u64::from(bytes);
                     if offset <= received {
@@ -341,6 +350,13 @@ impl Run<'_> {
             let bytes = bytes
                 .min(room / u64::from(self.transfer.mss).max(1) * u64::from(self.transfer.mss))
                 .max(least);
+            if let Some(pace) = self.transfer.pace_bps {
+                if self.now < self.due_to_send {
+                    return;
+                }
+                self.due_to_send = self.now + bytes * 8_000_000 / pace;
+                self.at(self.due_to_send, Event::Clock);
+            }
             let offset = self.sent;
             self.sent += bytes;
             self.truth.most_in_flight = self.truth.most_in_flight.max(self.sent - self.acked);
@@ -440,6 +456,48 @@ impl File {
         file
     }
 
+    /// With these options (code, length said, value) in each block, an end of options or none, and with the
+    /// places of its blocks.
+    pub(crate) fn write_blocks(
+        &self,
+        packets: &[Packet],
+        options: &[(u16, u16, Vec<u8>)],
+        ends: bool,
+    ) -> (Vec<u8>, Vec<(usize, usize)>) {
+        let mut more = Vec::new();
+        for (code, length, value) in options {
+            more.extend(self.half(*code));
+            more.extend(self.half(*length));
+            more.extend(value);
+            more.resize(more.len().next_multiple_of(4), 0);
+        }
+        if ends {
+            more.extend([0; 4]);
+        }
+        let plain = self.write(packets);
+        let (mut file, mut blocks, mut at) = (Vec::new(), Vec::new(), 0);
+        while at < plain.len() {
+            let field: [u8; 4] = plain[at + 4..at + 8].try_into().unwrap();
+            let length = if self.is_big_endian {
+                u32::from_be_bytes(field)
+            } else {
+                u32::from_le_bytes(field)
+            } as usize;
+            let kind: [u8; 4] = plain[at..at + 4].try_into().unwrap();
+            let kind = if self.is_big_endian {
+                u32::from_be_bytes(kind)
+            } else {
+                u32::from_le_bytes(kind)
+            };
+            let begin = file.len();
+            let body = [&plain[at + 8..at + length - 4], &more[..]].concat();
+            self.block(&mut file, kind, &body);
+            blocks.push((begin, file.len()));
+            at += length;
+        }
+        (file, blocks)
+    }
+
     fn head(&self) -> Vec<u8> {
         let mut file = Vec::new();
         let link: u16 = match self.layer {
@@ -484,7 +542,7 @@ impl File {
         file.extend(length);
     }
 
-    fn word(&self, word: u32) -> [u8; 4] {
+    pub(crate) fn word(&self, word: u32) -> [u8; 4] {
         if self.is_big_endian {
             word.to_be_bytes()
         } else {

@@ -2,6 +2,7 @@
 
 mod screen;
 
+use std::cmp::Reverse;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::thread;
@@ -236,18 +237,22 @@ fn on_screen(
 fn sort(connections: &mut [Connection], key: SortKey) {
     let sender = |one: &Connection| one.tcp.as_ref().and_then(|tcp| tcp.sender()).cloned();
     match key {
-        SortKey::Rate => connections.sort_by(|a, b| b.throughput_bps.total_cmp(&a.throughput_bps)),
+        SortKey::Rate => {
+            // As they come; rates are ordered as their bits are.
+            let slowest_last = |one: &Connection| Reverse(one.throughput_bps.max(0.0).to_bits());
+            if !connections.is_sorted_by_key(slowest_last) {
+                connections.sort_by_cached_key(slowest_last);
+            }
+        }
         SortKey::Rtt => {
-            connections.sort_by_cached_key(|one| {
-                std::cmp::Reverse(sender(one).map(|sender| sender.rtt_mean_us))
-            });
+            connections
+                .sort_by_cached_key(|one| Reverse(sender(one).map(|sender| sender.rtt_mean_us)));
         }
         SortKey::Retransmitted => connections.sort_by_cached_key(|one| {
-            std::cmp::Reverse(sender(one).map(|sender| sender.retransmitted_segments))
+            Reverse(sender(one).map(|sender| sender.retransmitted_segments))
         }),
         SortKey::Cwnd => {
-            connections
-                .sort_by_cached_key(|one| std::cmp::Reverse(sender(one).map(|s| s.cwnd_bytes)));
+            connections.sort_by_cached_key(|one| Reverse(sender(one).map(|s| s.cwnd_bytes)));
         }
         SortKey::Process => connections.sort_by_cached_key(|one| {
             let process = one.process.as_ref();

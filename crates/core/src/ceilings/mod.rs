@@ -65,6 +65,15 @@ pub fn is_window_closing(view: &View<'_>) -> bool {
     causes::is_closing(view)
 }
 
+/// Whether most steps had one rate; of few steps, whether the intervals had.
+pub fn is_even(view: &View<'_>) -> bool {
+    let varies_little = || {
+        view.variation()
+            .is_some_and(|share| share <= thresholds::EVEN)
+    };
+    view.is_even() || (view.leg.steps.is_none() && varies_little())
+}
+
 /// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
 /// that are small for their interface.
 pub fn annotate(record: &mut Record) {

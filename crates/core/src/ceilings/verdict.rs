@@ -40,9 +40,11 @@ impl Candidate {
     }
 
     fn confirmed(&self, view: &View<'_>) -> bool {
+        let signs = self.signs.as_ref().map_or(0.0, |signs| signs.tolerance);
+        let tolerance = self.rule.tolerance.max(signs);
         self.ceiling
             .as_ref()
-            .is_some_and(|c| agrees(view.throughput_bps, c.limit_bps, self.rule.tolerance))
+            .is_some_and(|c| agrees(view.throughput_bps, c.limit_bps, tolerance))
     }
 }
 

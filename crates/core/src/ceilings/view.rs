@@ -103,6 +103,11 @@ impl<'a> View<'a> {
         unread && !self.tcp.is_empty() && self.tcp.iter().all(packets)
     }
 
+    /// Its bytes were counted as they were acknowledged: the receiver's end was not seen.
+    pub(super) fn counts_acknowledged(&self) -> bool {
+        self.receiver().is_none()
+    }
+
     /// What a packet train found of the path.
     pub(super) fn train(&self) -> Option<PathTrain> {
         self.record.path_train.filter(|_| !self.is_both())

@@ -1,8 +1,9 @@
 //! What a capture's packets show of a connection, as evidence for the rules.
 
-use super::document::{Connection, ConnectionsDocument, Source, State, Vantage};
-use super::held;
+use super::document::{Connection, ConnectionsDocument, Settled, Source, State, Vantage};
+use super::held::{self, Held};
 use super::mss::small_segments;
+use super::steady::Steady;
 use crate::capture::{Capture, Flow, Reading, Sent, Side};
 use crate::plan::Direction;
 use crate::record::{
@@ -41,6 +42,7 @@ impl Connection {
             None => Vantage::Between,
         };
         let lasted = seconds(sent.lasted);
+        let steady = Steady::new(sent);
         let [local, remote] = flow.ends.map(|end| end.to_string());
         Self {
             state: state(flow),
@@ -54,8 +56,12 @@ impl Connection {
             seconds: lasted,
             began: flow.offer_of(Side::Initiator).is_some(),
             ended: flow.reset_by.is_some() || flow.closed == [true; 2],
-            steps: steps(sent),
-            tcp: Some(evidence(flow, side)),
+            settled: steady.from_s().map(|from_s| Settled {
+                from_s,
+                throughput_bps: steady.throughput_bps(),
+            }),
+            steps: steps(&steady),
+            tcp: Some(evidence(flow, side, &steady)),
             intervals: intervals(sent),
             ..Self::new(local, remote, vantage)
         }
@@ -72,101 +78,107 @@ fn state(flow: &Flow) -> State {
     }
 }
 
-fn evidence(flow: &Flow, side: Side) -> TcpEvidence {
-    let sent = flow.sent_by(side);
+fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
     let peer = flow.offer_of(side.other());
     let receiver = TcpReceiver {
         advmss_bytes: peer.and_then(|offer| offer.mss).map_or(0, u32::from),
-        window_bytes: sent.window_largest,
-        unread_bytes: median(unread(sent)),
+        window_bytes: steady.sent.window_largest,
+        unread_bytes: quantile(unread(steady), 0.5),
         ..TcpReceiver::default()
     };
-    let mut evidence = TcpEvidence::from(sender(flow, side));
+    let mut sender = sender(flow, side, steady);
+    match held::by(flow, side, steady) {
+        Held::Paced(bps) => {
+            sender.pacing_rate_bps = Some(bps);
+            sender.max_pacing_rate_bps = Some(bps);
+        }
+        Held::Full(bytes) => {
+            sender.send_buffer_bytes = bytes;
+            sender.send_buffer_locked = true;
+        }
+        Held::Written => sender.app_limited_share = Some(1.0),
+        Held::Unknown => {}
+    }
+    let mut evidence = TcpEvidence::from(sender);
     evidence.receiver = Some(receiver);
     evidence
 }
 
-fn sender(flow: &Flow, side: Side) -> TcpSender {
-    let sent = flow.sent_by(side);
-    let again = sent.retransmitted;
-    let rtts: Vec<u64> = sent
-        .readings
-        .iter()
-        .filter_map(|r| Some(r.rtt?.0 / 1000))
-        .collect();
-    let flights = || {
-        sent.readings
-            .iter()
-            .filter(|r| r.in_flight > 0)
-            .map(|r| r.in_flight)
-    };
-    let windows: Vec<u64> = if follows_losses(sent) {
-        flights().collect()
+fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
+    let sent = steady.sent;
+    let again = steady.retransmitted();
+    let rtts = steady.rtts_us();
+    let windows = if follows_losses(steady) {
+        steady.flights()
     } else {
         Vec::new()
     };
-    let rounds: u64 = sent.readings.iter().map(|r| u64::from(r.rounds)).sum();
-    let full: u64 = sent.readings.iter().map(|r| u64::from(r.full)).sum();
-    let readings = sent.readings.len() as u64;
+    let count = |pick: fn(&Reading) -> u64| steady.readings.iter().map(pick).sum::<u64>();
+    let rounds = count(|r| r.rounds.into());
+    let full = count(|r| r.full.into());
+    let idle = count(|r| u64::from(r.idle.0 * 2 >= r.length.0));
+    let readings = steady.readings.len() as u64;
     let is_told = sent.window_largest.is_some();
     let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
-    let held = held::by(flow, side);
-    let pace = held.pace_bps;
-    let idle = sent
-        .readings
-        .iter()
-        .filter(|r| r.idle.0 * 2 >= r.length.0)
-        .count() as u64;
+    let all_bytes = sent.bytes + sent.retransmitted.bytes;
+    let segment = share(all_bytes, sent.counts.segments);
+    let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
+    let busy = |r: &Reading| 1.0 - r.idle.0 as f64 / r.length.0.max(1) as f64;
+    let limited = |r: &Reading| busy(r) * f64::from(r.full) / f64::from(r.rounds.max(1));
+    let at_sender = flow.near == Some(side);
+    let is_bbr = |even| held::is_paced_through_losses(&even, at_sender);
     TcpSender {
+        congestion: (sent.evenness.is_some_and(is_bbr)).then(|| LIKE_BBR.to_owned()),
         mss_bytes: sent.mss,
         advmss_bytes: flow
             .offer_of(side)
             .and_then(|offer| offer.mss)
             .map_or(0, u32::from),
-        effective_segment_bytes: share(sent.bytes + again.bytes, sent.counts.segments),
+        effective_segment_bytes: segment,
         rtt_min_us: sent.rtt_min.map(|rtt| micros(rtt.0 / 1000)),
         rtt_mean_us: micros(rtts.iter().sum::<u64>() / (rtts.len() as u64).max(1)),
+        rtt_var_us: micros(unsteadiness(&rtts)),
         rtt_p95_us: quantile(rtts, 0.95).map(micros),
-        rtt_var_us: micros(sent.rtt_deviation.0 / 1000),
         retransmitted_segments: again.segments,
         retransmitted_bytes: Some(again.bytes),
         dsack_duplicates: Some(again.spurious),
-        loss_events: if is_always_repairing(sent) {
+        loss_events: if is_always_repairing(steady) {
             readings
         } else {
             again.episodes
         },
-        samples: is_always_repairing(sent).then_some(readings),
-        loss_window_variation: variation(&sent.loss_flights),
+        samples: is_always_repairing(steady).then_some(readings),
+        loss_window_variation: variation(steady.loss_flights()),
         timeouts: Some(again.timeouts),
         reordering_seen: Some(sent.counts.reordered),
         delivered_ce: Some(sent.counts.marked),
-        data_segments_out: Some(sent.counts.segments).filter(|n| *n > 0),
+        data_segments_out: segments.filter(|n| *n > 0),
         segments_in: Some(sent.counts.acks),
-        send_window_bytes: sent.window_largest,
+        send_window_bytes: quantile(steady.windows(), 0.5).filter(|_| is_told),
         send_window_full_share: share(full, rounds).filter(|_| is_told),
         cwnd_mean_bytes: windows
             .iter()
             .sum::<u64>()
             .checked_div(windows.len() as u64),
-        cwnd_bytes: median(windows).unwrap_or(0),
+        cwnd_bytes: quantile(windows, 0.5).unwrap_or(0),
         ssthresh_bytes: sent.loss_flights.last().copied(),
-        unacked_bytes: median(flights().collect()).unwrap_or(0),
-        busy_us: is_told.then_some(sent.busy.0 / 1000),
-        rwnd_limited_us: is_told.then_some(sent.window_limited.0 / 1000),
-        delivery_rate_bps: quantile(rates(sent, |_| true), 0.5).map(|bps| bps as u64),
-        delivery_rate_max_bps: rates(sent, |r| !r.is_repairing)
-            .into_iter()
-            .max_by(f64::total_cmp)
+        unacked_bytes: steady.flight(0.5).unwrap_or(0),
+        busy_us: is_told.then(|| (steady.time(busy) * 1e6) as u64),
+        rwnd_limited_us: is_told.then(|| (steady.time(limited) * 1e6) as u64),
+        delivery_rate_bps: quantile(rates(steady, |_| true), 0.5).map(|bps| bps as u64),
+        // The largest is that of a burst.
+        delivery_rate_max_bps: quantile(rates(steady, |r| !r.is_repairing), 0.95)
             .map(|bps| bps as u64),
         app_limited_share: share(idle, readings),
-        pacing_rate_bps: pace,
-        max_pacing_rate_bps: pace,
-        send_buffer_bytes: held.flight_bytes.unwrap_or(0),
-        send_buffer_locked: held.flight_bytes.is_some(),
         options: options(flow),
         ..TcpSender::default()
     }
+}
+
+/// Mean change of the round trip from one reading to the next: a queue changes slowly, jitter does not.
+fn unsteadiness(rtts: &[u64]) -> u64 {
+    let changes = rtts.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
+    changes.sum::<u64>() / (rtts.len() as u64).saturating_sub(1).max(1)
 }
 
 /// What both ends' SYNs have.
@@ -188,37 +200,24 @@ fn options(flow: &Flow) -> Vec<String> {
 
 /// The bytes in flight come down with losses and grow again: it is the congestion window that holds
 /// them. A flight that stays the same is held by something else, which packets do not tell.
-fn follows_losses(sent: &Sent) -> bool {
-    let flights = || {
-        sent.readings
-            .iter()
-            .filter(|r| r.in_flight > 0)
-            .map(|r| r.in_flight)
-    };
-    let low = quantile(flights().collect(), 0.25);
-    let high = quantile(flights().collect(), 0.9);
+fn follows_losses(steady: &Steady<'_>) -> bool {
+    let (low, high) = (steady.flight(0.25), steady.flight(0.9));
     let varies = low
         .zip(high)
         .is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
-    sent.retransmitted.episodes > 0 && varies
+    steady.retransmitted().episodes > 0 && varies
 }
 
 /// Losses come in each round trip, and the sender goes on: none of them is an event of its own.
-fn is_always_repairing(sent: &Sent) -> bool {
-    let time = |is_counted: fn(&Reading) -> bool| -> u64 {
-        let counted = sent.readings.iter().filter(|reading| is_counted(reading));
-        counted.map(|reading| reading.length.0).sum()
-    };
-    2 * time(|reading| reading.is_repairing) > time(|_| true)
+fn is_always_repairing(steady: &Steady<'_>) -> bool {
+    2.0 * steady.time(|r| f64::from(u8::from(r.is_repairing))) > steady.seconds()
 }
 
 /// What the window lacks to the largest offered so far: data that nobody has read.
-fn unread(sent: &Sent) -> Vec<u64> {
+fn unread(steady: &Steady<'_>) -> Vec<u64> {
     let mut largest = 0;
-    let readings = sent
-        .readings
-        .iter()
-        .filter(|_| sent.window_largest.is_some());
+    let is_told = steady.sent.window_largest.is_some();
+    let readings = steady.readings.iter().filter(|_| is_told);
     let unread = readings.map(|reading| {
         largest = largest.max(reading.window);
         largest - reading.window
@@ -227,17 +226,22 @@ fn unread(sent: &Sent) -> Vec<u64> {
 }
 
 /// Payload bits per second of each step.
-fn rates(sent: &Sent, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
-    let before = std::iter::once(0).chain(sent.readings.iter().map(|reading| reading.bytes));
+fn rates(steady: &Steady<'_>, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
+    let readings = steady.readings;
+    let before = std::iter::once(steady.bytes_before());
+    let before = before.chain(readings.iter().map(|reading| reading.bytes));
+    // The last one may be of a moment.
+    let longest = readings.iter().map(|r| r.length).max();
+    let is_whole = |reading: &Reading| longest.is_some_and(|most| reading.length.0 * 4 >= most.0);
     let steps = before
-        .zip(&sent.readings)
-        .filter(|(_, reading)| counts(reading));
+        .zip(readings)
+        .filter(|(_, reading)| is_whole(reading) && counts(reading));
     let rates = steps.map(|(before, r)| rate(r.bytes.saturating_sub(before), seconds(r.length)));
     rates.filter(|bps| *bps > 0.0).collect()
 }
 
-fn steps(sent: &Sent) -> Option<StepRates> {
-    let grouped = grouped(sent, STEP_S);
+fn steps(steady: &Steady<'_>) -> Option<StepRates> {
+    let grouped = grouped(steady.readings, steady.bytes_before(), STEP_S);
     StepRates::new(
         grouped
             .iter()
@@ -250,7 +254,8 @@ fn steps(sent: &Sent) -> Option<StepRates> {
 fn intervals(sent: &Sent) -> Vec<Interval> {
     let least = seconds(sent.lasted) / MOST_INTERVALS;
     grouped(
-        sent,
+        &sent.readings,
+        0,
         [0.1, 1.0, 10.0, 60.0]
             .into_iter()
             .find(|s| *s >= least)
@@ -259,25 +264,30 @@ fn intervals(sent: &Sent) -> Vec<Interval> {
 }
 
 /// Readings put together to intervals of at least so many seconds.
-fn grouped(sent: &Sent, least_s: f64) -> Vec<Interval> {
-    let Some(began) = sent.readings.first().map(|first| first.at - first.length) else {
+fn grouped(readings: &[Reading], bytes_before: u64, least_s: f64) -> Vec<Interval> {
+    let Some(began) = readings.first().map(|first| first.at - first.length) else {
         return Vec::new();
     };
     let (mut all, mut open) = (Vec::new(), Interval::default());
-    let (mut bytes, mut again, mut rtts) = (0, 0, Vec::new());
-    for (place, reading) in sent.readings.iter().enumerate() {
+    let (mut bytes, mut again, mut rtts) = (bytes_before, 0, Vec::new());
+    for (place, reading) in readings.iter().enumerate() {
         rtts.extend(reading.rtt.map(|rtt| rtt.0 as f64 / 1e3));
         let end = seconds(reading.at - began);
-        if end - open.start_s < least_s && place + 1 < sent.readings.len() {
+        if end - open.start_s < least_s && place + 1 < readings.len() {
             continue;
         }
         open.seconds = end - open.start_s;
         open.bytes = reading.bytes.saturating_sub(bytes);
         open.throughput_bps = rate(open.bytes, open.seconds);
         open.rtt_us = (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64);
-        open.retransmitted_segments = Some(reading.retransmitted.saturating_sub(again));
-        (bytes, again) = (reading.bytes, reading.retransmitted);
+        open.retransmitted_segments = Some(reading.retransmitted.segments.saturating_sub(again));
+        (bytes, again) = (reading.bytes, reading.retransmitted.segments);
         rtts.clear();
+        // The rest of the last one says little by itself.
+        if let Some(last) = all.last_mut().filter(|_| open.seconds * 2.0 < least_s) {
+            merge(last, &open);
+            continue;
+        }
         all.push(std::mem::replace(
             &mut open,
             Interval {
@@ -287,6 +297,16 @@ fn grouped(sent: &Sent, least_s: f64) -> Vec<Interval> {
         ));
     }
     all
+}
+
+fn merge(interval: &mut Interval, next: &Interval) {
+    interval.seconds += next.seconds;
+    interval.bytes += next.bytes;
+    interval.throughput_bps = rate(interval.bytes, interval.seconds);
+    let again = interval
+        .retransmitted_segments
+        .zip(next.retransmitted_segments);
+    interval.retransmitted_segments = again.map(|(one, other)| one + other);
 }
 
 fn missing_segments(flow: &Flow) -> u64 {
@@ -403,12 +423,8 @@ fn micros(us: u64) -> u32 {
     u32::try_from(us).unwrap_or(u32::MAX)
 }
 
-fn median(values: Vec<u64>) -> Option<u64> {
-    quantile(values, 0.5)
-}
-
 /// The value that this share does not exceed: an observed one.
-fn quantile<T: Copy + PartialOrd>(mut values: Vec<T>, share: f64) -> Option<T> {
+pub(super) fn quantile<T: Copy + PartialOrd>(mut values: Vec<T>, share: f64) -> Option<T> {
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let last = values.len().checked_sub(1)?;
     values.get((last as f64 * share).floor() as usize).copied()
@@ -430,6 +446,8 @@ fn variation(values: &[u64]) -> Option<f64> {
 /// The lower quartile of the bytes in flight over their largest: a window that is halved, or cut to
 /// 0.7, at each loss and grows evenly comes to 0.6 to 0.85.
 const FLIGHT_STAYS: f64 = 0.92;
+/// It paces, and goes on through losses, as BBR does.
+const LIKE_BBR: &str = "bbr-like";
 /// As a record's steps.
 const STEP_S: f64 = 0.1;
 const MOST_INTERVALS: f64 = 120.0;

@@ -109,6 +109,9 @@ pub struct Connection {
     /// It ended while it was watched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
+    /// What its causes are looked for in, where its slow start is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
     /// How even it was; absent where fewer than 16 steps were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepRates>,
@@ -131,6 +134,15 @@ pub struct Connection {
     /// What to run at the other end, where this one cannot know the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_other_end: Option<Remedy>,
+}
+
+/// A connection once its slow start was over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settled {
+    /// From when on, seconds since its first data.
+    pub from_s: f64,
+    /// Payload bits per second since then.
+    pub throughput_bps: f64,
 }
 
 /// A process.
@@ -305,6 +317,7 @@ impl Connection {
             seconds: 0.0,
             began: false,
             ended: false,
+            settled: None,
             steps: None,
             tcp: None,
             end: None,

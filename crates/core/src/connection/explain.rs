@@ -32,6 +32,9 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     let views = views(&record);
     let held = views.iter().any(ceilings::is_held_by_receiver);
     let closing = views.iter().any(ceilings::is_window_closing);
+    // Behind a link the rate is even; a reader that is late makes the round trip long, too.
+    let uneven = held && !views.iter().any(ceilings::is_even);
+    let closing = closing || (uneven && verdict.cause == Cause::PathRate);
     let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
     let verdict = if closing
         && ![Cause::ReceiveWindow, Cause::ApplicationReceive].contains(&verdict.cause)

@@ -17,9 +17,17 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
     let mut plan = Test::stream().resolve(0).ok()?;
     plan.direction = connection.direction;
     // What it did before is left out, slow start most likely.
-    let left_out = u64::from(!connection.began);
+    let left_out = u64::from(!connection.began || connection.settled.is_some());
     plan.warm_up = Span(Duration::from_secs(left_out));
-    let leg = connection.leg();
+    let mut leg = connection.leg();
+    let mut seconds = connection.seconds;
+    let mut intervals = connection.intervals.clone();
+    if let Some(settled) = connection.settled {
+        seconds -= settled.from_s;
+        leg.throughput_bps = Some(settled.throughput_bps);
+        leg.bytes = (settled.throughput_bps * seconds / 8.0) as u64;
+        intervals.retain(|interval| interval.start_s >= settled.from_s);
+    }
     let remote: Option<SocketAddr> = connection.remote.parse().ok();
     let host = |address: SocketAddr| address.ip().to_string();
     Some(Record {
@@ -27,12 +35,12 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
         peer: connection.remote.clone(),
         family: remote.map_or(Family::Ipv4, |address| Family::from(address.ip())),
         direction: connection.direction,
-        seconds: connection.seconds,
+        seconds,
         flows: vec![FlowRecord {
             id: 0,
             direction: connection.direction,
-            throughput_bps: connection.throughput_bps,
-            bytes: connection.bytes(),
+            throughput_bps: leg.throughput_bps.unwrap_or_default(),
+            bytes: leg.bytes,
             local: connection.local.clone(),
             remote: connection.remote.clone(),
             sender_thread_percent: None,
@@ -40,7 +48,7 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
             tcp: leg.tcp.clone(),
             udp: None,
         }],
-        intervals: connection.intervals.clone(),
+        intervals,
         legs: vec![leg],
         environment: environment.clone(),
         ..Record::new(plan)

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `document` | the document and its parts |
 //! | `capture` | what the packets of a capture are evidence of |
-//! | `held` | a clock or a buffer that keeps its sender back, by its packets |
+//! | `steady` | what of it is explained, once slow start is over |
+//! | `held` | a clock, a writer or a buffer that keeps its sender back, by its packets |
 //! | `mss` | why its segments are small |
 //! | `half` | a connection as a record of one end |
 //! | `explain` | its verdict; which causes that end can know |
@@ -22,11 +23,12 @@ mod half;
 mod held;
 mod mss;
 mod remedy;
+mod steady;
 #[cfg(test)]
 mod tests;
 
 pub use document::{
     CONNECTIONS_SCHEMA, Connection, ConnectionsDocument, LimitSource, ListenTotals, Listener,
-    Process, Source, State, Vantage,
+    Process, Settled, Source, State, Vantage,
 };
 pub use explain::explain;

@@ -124,6 +124,8 @@ pub enum Program {
     Nginx,
     /// Both ends.
     Socat,
+    /// Its client and sshd; what is sent is encrypted.
+    Ssh,
 }
 
 /// A queue of the kernel's at a device.

@@ -49,7 +49,13 @@ impl SeenFrom {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Python, Self::Iperf3, Self::Nginx, Self::Socat];
+    pub const ALL: [Self; 5] = [
+        Self::Python,
+        Self::Iperf3,
+        Self::Nginx,
+        Self::Socat,
+        Self::Ssh,
+    ];
 
     /// In words.
     pub(super) fn words(self) -> &'static str {
@@ -58,6 +64,7 @@ impl Program {
             Self::Iperf3 => "iperf3",
             Self::Nginx => "curl from nginx",
             Self::Socat => "socat",
+            Self::Ssh => "ssh",
         }
     }
 }
@@ -67,7 +74,7 @@ impl Trial {
     ///
     /// The sender's end is to name the cause, unless it is the receiver's program or CPU, which it
     /// cannot know. The receiver's end may say that it does not know. Packets are to say what the
-    /// sockets said.
+    /// sockets said, or what is true where the sockets said something else.
     pub fn from_looks(scenario: &Scenario, looks: &[(SeenFrom, ConnectionsDocument)]) -> Vec<Self> {
         let seen = |sight| {
             let document = looks.iter().find(|(at, _)| *at == sight);
@@ -120,8 +127,9 @@ impl Scenario {
             SeenFrom::SentPackets | SeenFrom::ReceivedPackets => {
                 let [sender, receiver] = sockets;
                 seen.cause = sender?;
-                seen.accepted = receiver.into_iter().collect();
+                seen.accepted.extend(receiver);
                 seen.accepted.retain(|cause| *cause != Cause::Unexplained);
+                seen.accepted.push(self.cause);
                 seen.accepted.extend(as_packets_have_it(seen.cause));
                 seen.rivals.clear();
             }

@@ -241,7 +241,8 @@ impl Seen {
             uid: socket.uid,
             is_mptcp: socket.is_mptcp,
             congestion: socket.congestion.map(str::to_owned),
-            readings: Vec::new(),
+            // Of most there is no other: they are idle.
+            readings: Vec::with_capacity(1),
             last_ns: 0,
             has_ended: false,
             look: 0,
@@ -270,6 +271,10 @@ impl Seen {
         if socket.inode != 0 {
             self.inode = socket.inode;
             self.state = socket.state;
+        }
+        // One that is still being made has none.
+        if self.congestion.is_none() {
+            self.congestion = socket.congestion.map(str::to_owned);
         }
         let Some(info) = socket.info else { return };
         if let ([first], true) = (&mut self.readings[..], self.is_new) {

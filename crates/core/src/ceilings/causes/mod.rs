@@ -41,6 +41,8 @@ pub(super) struct Signs {
     pub(super) hold: bool,
     /// Sentences with figures.
     pub(super) say: Vec<String>,
+    /// How near the rate must come to the ceiling at least, where they are surer than that.
+    pub(super) tolerance: f64,
 }
 
 /// In the order in which they are asked; the first that holds and agrees with its ceiling is the
@@ -84,7 +86,12 @@ impl Signs {
         Some(Self {
             hold,
             say: say.into_iter().collect(),
+            tolerance: 0.0,
         })
+    }
+
+    fn within(self, tolerance: f64) -> Self {
+        Self { tolerance, ..self }
     }
 }
 

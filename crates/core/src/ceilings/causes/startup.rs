@@ -21,8 +21,12 @@ pub(super) const RULE: Rule = Rule {
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
-        // The last round ends where it arrives, half a round trip after it was sent.
-        let seconds = slow_start(view, flow)?.seconds + (waits - 0.5) * shortest_rtt_s(flow)?;
+        // The last round ends where it arrives, half a round trip after it was sent, or where that is
+        // acknowledged.
+        let until = if view.counts_acknowledged() { 0.0 } else { 0.5 };
+        let paced = if is_bbr(flow.tcp) { BBR_ROUNDS } else { 0.0 };
+        let rounds = waits + paced - until;
+        let seconds = slow_start(view, flow)?.seconds + rounds * shortest_rtt_s(flow)?;
         positive(flow.bytes as f64 * 8.0 / seconds)
     };
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
@@ -46,7 +50,8 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
         return None;
     }
     let reached = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
-    let steady = reached.and_then(positive).filter(|_| has_left(flow.tcp));
+    let keeps = |rate: &f64| has_left(flow.tcp) && rate_was_kept(view, flow, *rate);
+    let steady = reached.and_then(positive).filter(keeps);
     Some(SlowStart::of(
         positive(flow.bytes as f64)?,
         positive(flow.tcp.mss_bytes.into())?,
@@ -65,6 +70,12 @@ fn has_left(tcp: &TcpSender) -> bool {
     }
 }
 
+/// What BBR reached in the last round of slow start, it has not had for most of the time.
+fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
+    let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
+    !is_bbr(flow.tcp) || mean >= KEPT * rate
+}
+
 /// Without the queue that a growing window makes in the end.
 fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
     let shortest = flow.tcp.rtt_min_us.map(|us| f64::from(us) / 1e6);
@@ -72,8 +83,11 @@ fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
 }
 
 /// A whole transfer begins with its handshake. Else the connection is there, and a client that is
-/// to receive begins to count as it asks.
+/// to receive begins to count as it asks. A stranger's is counted from its first data.
 fn round_trips_before_data(view: &View<'_>) -> f64 {
+    if view.counts_acknowledged() {
+        return 0.0;
+    }
     let whole = matches!(&view.record.plan.traffic, Traffic::Stream(stream) if stream.whole);
     f64::from(u8::from(whole || view.leg.direction == Direction::Down))
 }
@@ -103,3 +117,9 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
 
 /// What `linerate stream` takes of itself, seconds.
 const MIN_SECONDS: f64 = 10.0;
+/// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round later,
+/// and it measures the next one's pace by that.
+const BBR_ROUNDS: f64 = 1.0;
+/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter of the
+/// last one's.
+const KEPT: f64 = 0.5;

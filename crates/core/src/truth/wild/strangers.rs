@@ -122,6 +122,13 @@ fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
             is_served && pacing.is_none() && mss.is_none() && !of_socket(window) && write.is_none()
         }
         Program::Socat => pacing.is_none() && write.is_none() && read.is_none(),
+        // It has a window of its own, and what is encrypted costs CPU time.
+        Program::Ssh => {
+            let ends = [window, send_buffer].into_iter().all(|one| !of_socket(one));
+            let tells = pacing.is_none() && write.is_none() && read.is_none() && mss.is_none();
+            let in_flight = made.limit_bps.unwrap_or(f64::INFINITY) * conditions.rtt_s() / 8.0;
+            ends && tells && transfer.is_none() && !plain && in_flight <= MOST_OF_SSH
+        }
     }
 }
 
@@ -131,5 +138,7 @@ const FAST_BPS: f64 = 6e7;
 const SEEN_S: f64 = 0.4;
 /// `iperf3 --length` at most, bytes.
 const MOST_OF_IPERF3: u64 = 1 << 20;
+/// A quarter of the window that `ssh` gives a session, bytes.
+const MOST_OF_SSH: f64 = 5e5;
 /// `output_buffers` and `sendfile` alike, bytes.
 const NGINX_PIECE: u64 = 65_536;

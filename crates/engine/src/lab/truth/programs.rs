@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::process::Command;
 
 use linerate_core::plan::{Direction, Extent, StreamTest, Traffic};
 use linerate_core::truth::{Program, Scenario};
@@ -63,6 +64,7 @@ pub(super) fn commands(
         Program::Iperf3 => Ok(iperf3(scenario, place)),
         Program::Nginx => nginx(scenario, place),
         Program::Socat => Ok(socat(scenario, place)),
+        Program::Ssh => ssh(scenario, place),
     };
     made.map_err(|error| TruthError::LeftOut(format!("files for {program:?}: {error}")))
 }
@@ -73,6 +75,7 @@ fn needed(program: Program) -> &'static [&'static str] {
         Program::Iperf3 => &["iperf3"],
         Program::Nginx => &["nginx", "curl"],
         Program::Socat => &["socat"],
+        Program::Ssh => &["ssh", "sshd", "ssh-keygen"],
     }
 }
 
@@ -232,10 +235,16 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {directory}/{name};"))
         .concat();
+    // Of each cause one in two.
+    let nopush = if (scenario.number / 12).is_multiple_of(2) {
+        "on"
+    } else {
+        "off"
+    };
     let text = format!(
         "daemon off; master_process off; pid {directory}/pid; error_log {directory}/errors;\n\
          events {{ worker_connections 64; }}\n\
-         http {{ access_log off; sendfile on; {temporary}\n\
+         http {{ access_log off; sendfile on; tcp_nopush {nopush}; {temporary}\n\
          server {{ listen {address}:{port}{buffer}; root {directory}; }} }}\n"
     );
     fs::write(place.directory.join("nginx.conf"), text)?;
@@ -249,6 +258,36 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     Ok(Commands {
         server: words(&server),
         client: words(&client),
+    })
+}
+
+/// The server lets in who has the key that is made here, and nobody else.
+fn ssh(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
+    let Place { address, port, .. } = place;
+    let directory = place.directory.display();
+    let key = format!("{directory}/key");
+    // Its own; a package leaves it to the system's start.
+    fs::create_dir_all("/run/sshd")?;
+    let mut make = Command::new("ssh-keygen");
+    make.args(["-q", "-t", "ed25519", "-N", "", "-f", &key]);
+    if !make.status()?.success() {
+        return Err(io::Error::other("ssh-keygen made no key"));
+    }
+    let config = format!(
+        "Port {port}\nListenAddress {address}\nHostKey {key}\nAuthorizedKeysFile {key}.pub\n\
+         StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin prohibit-password\n"
+    );
+    fs::write(place.directory.join("sshd_config"), config)?;
+    let options = "-q -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes";
+    let session = format!("exec ssh {options} -i {key} -p {port} root@{address}");
+    let session = if client_sends(scenario) {
+        format!("{session} 'cat > /dev/null' < /dev/zero")
+    } else {
+        format!("{session} cat /dev/zero")
+    };
+    Ok(Commands {
+        server: words(&format!("/usr/sbin/sshd -D -f {directory}/sshd_config")),
+        client: ["sh", "-c", &session].map(str::to_owned).to_vec(),
     })
 }
 

@@ -209,8 +209,12 @@ impl Site<'_> {
         })
     }
 
-    /// Nobody else's, so that nobody else's threads count for it.
+    /// Nobody else's, so that nobody else's threads count for it; sshd lets in those alone who have an
+    /// account.
     fn user(&self) -> u32 {
+        if self.scenario.around.program == Some(Program::Ssh) {
+            return 0;
+        }
         FIRST_USER + self.scenario.number % USERS
     }
 
