@@ -144,8 +144,9 @@ impl Observer for Shown {
 
 impl CompareObserver for Shown {
     fn begins(&mut self, [fewest, most]: [u32; 2]) {
-        self.0
-            .line(&format!("at least {fewest} pairs, at most {most}"));
+        self.0.line(&format!(
+            "at least {fewest} pairs, at most {most}; last: when an answer is expected"
+        ));
     }
 
     fn pair(&mut self, standing: &Standing<'_>) {

@@ -49,8 +49,7 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
     let Span(time) = args.watch.time;
     progress.takes([time; 2]);
     let found = explain_connections(&selection, time, &stop).map_err(connections::failure)?;
-    let mut document =
-        found.ok_or_else(|| Failure::failed(anyhow!("no TCP connection {asked}")))?;
+    let mut document = found.ok_or_else(|| Failure::usage(anyhow!("no TCP connection {asked}")))?;
     document.asked = Some(asked);
     Ok(document)
 }

@@ -15,7 +15,7 @@ use super::Style;
 use super::baseline::baseline;
 use super::ceilings::caveats;
 use super::figure::figure;
-use super::live::{duration, takes};
+use super::live::duration;
 use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
 use super::page::{Emphasis, Page};
 use super::record::{destination, emulated, protocol_name, towards, workload_name};
@@ -103,7 +103,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
             };
             let change = pair.change_percent(path).map_or_else(String::new, signed);
             format!(
-                "A {:>12}  B {:>12}  {change:>8}",
+                "A {:>11} B {:>11} {change:>7}",
                 side(&pair.a),
                 side(&pair.b)
             )
@@ -111,7 +111,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
     };
     let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
     let so_far = so_far.map_or_else(String::new, |metric| {
-        format!("  so far {:>8}", signed(metric.effect_percent))
+        format!("  so far {:>7}", signed(metric.effect_percent))
     });
     let line = format!(
         "pair {:>2}  {figures}{so_far}  {}",
@@ -121,26 +121,14 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
     printable(&line).replace(NBSP, " ")
 }
 
+/// `13–17 pairs, 2 min`: when an answer is expected, and how long until then at most.
 fn outlook(standing: &Standing<'_>) -> String {
+    let left = duration(standing.left_s()[1]);
     match standing.expected_pairs {
         Some([fewest, _]) if fewest <= standing.counted => String::new(),
-        Some([fewest, most]) => {
-            let to = if most > fewest {
-                format!(" to {most}")
-            } else {
-                String::new()
-            };
-            format!(
-                "answer expected after {fewest}{to} pairs, in {}",
-                takes(standing.left_s())
-            )
-        }
-        None => format!(
-            "{} of at most {} pairs, {} more",
-            standing.counted,
-            standing.max_pairs,
-            duration(standing.left_s()[1])
-        ),
+        Some([fewest, most]) if most > fewest => format!("{fewest}–{most} pairs, {left}"),
+        Some([fewest, _]) => format!("{fewest} pairs, {left}"),
+        None => format!("to {} pairs, {left}", standing.max_pairs),
     }
 }
 

@@ -138,7 +138,27 @@ fn pairs_are_told_as_they_come() {
     };
     let lines = [(0, Some([13, 17])), (1, None), (2, Some([2, 2]))]
         .map(|(index, expected)| text::pair_line(&standing(index, expected)));
+    for whole in [&lines[0], &lines[2]] {
+        assert!(whole.chars().count() <= 80, "{whole}");
+    }
     assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn an_effect_is_told_beside_an_earlier_one() {
+    let mut earlier = samples::different();
+    earlier.metrics[0].conclusion.effect_percent = 2.5;
+    earlier.metrics[0].conclusion.interval_percent = [1.5, 3.5];
+    let mut comparison = samples::different();
+    comparison.baseline = Some(earlier.observed().until(&comparison.observed()));
+    let page = comparison.text(Style::default());
+    for words in [
+        "throughput_bps.effect_percent",
+        "points",
+        "the two intervals lie apart",
+    ] {
+        assert!(page.contains(words), "{page}");
+    }
 }
 
 #[test]
