@@ -9,6 +9,7 @@ mod capacity;
 mod compare;
 mod connections;
 mod explain;
+mod history;
 mod host;
 mod lab;
 mod load;
@@ -17,6 +18,7 @@ mod parsers;
 mod profile;
 mod qos;
 mod qos_cost;
+mod report;
 mod rerun;
 mod run;
 mod serve;
@@ -39,6 +41,10 @@ pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
 pub(crate) use compare::{CompareArgs, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use explain::WatchOptions;
+pub(crate) use history::{
+    ChangesArgs, CompareRunsArgs, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand,
+    PruneArgs, ShowArgs,
+};
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
@@ -51,11 +57,13 @@ pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
 pub(crate) use qos_cost::QosCostArgs;
+pub(crate) use report::ReportArgs;
 pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
-    BaselineOptions, CsvRows, DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions,
+    BaselineOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RepeatOptions, RunOptions,
+    TableOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
@@ -99,6 +107,10 @@ pub(crate) enum Command {
     Connections(ConnectionsArgs),
     /// Explain a document, a capture, or other programs' connections
     Explain(ExplainArgs),
+    /// Stored documents as a page with charts: HTML or Markdown
+    Report(ReportArgs),
+    /// Runs that were saved: list, show, compare, changes, export
+    History(HistoryArgs),
     /// Run again what a stored document says was run
     Rerun(RerunArgs),
     /// Statistics and ceilings of figures measured elsewhere
@@ -215,10 +227,11 @@ pub(crate) struct CaptureOptions {
     pub(crate) flows: bool,
 }
 
-/// As clap has it, with its usage and its two options in a line of [`BEGIN`], so that the commands fit
-/// a screen.
-const OVERVIEW: &str = "{about}\n{subcommands}{after-help}";
-/// What comes after the commands.
+/// As clap has it, with its usage and its two options in its last line, so that the commands fit a
+/// screen.
+const OVERVIEW: &str = "{about}\n{subcommands}
+Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more";
+/// What the manual page has after the commands.
 const BEGIN: &str = "\
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";

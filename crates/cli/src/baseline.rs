@@ -6,8 +6,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::compare::{COMPARISON_SCHEMA, Comparison, asked_of_both};
 use linerate_core::plan::Plan;
 use linerate_core::record::{
-    Baseline as Beside, CHECK_SCHEMA, Check, Observed, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Sweep,
-    asked,
+    Baseline as Beside, CHECK_SCHEMA, Check, Observed, RECORD_SCHEMA, SWEEP_SCHEMA, asked,
 };
 use linerate_core::units::Percent;
 use linerate_engine::CompareOptions;
@@ -15,6 +14,8 @@ use linerate_engine::CompareOptions;
 use crate::args::BaselineOptions;
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
+use crate::gate;
+use crate::history::{self, Against};
 use crate::run::Measured;
 
 /// An earlier document, and how much worse the new one may be.
@@ -27,15 +28,18 @@ pub(crate) struct Baseline {
 ///
 /// # Errors
 /// It cannot be read, is no such document, or is of another test.
-pub(crate) fn of_runs(options: &BaselineOptions, plan: &Plan) -> Result<Option<Baseline>, Failure> {
-    open(options, &[RECORD_SCHEMA, SWEEP_SCHEMA], |schema, bytes| {
-        let was = if schema == RECORD_SCHEMA {
-            Observed::runs([&serde_json::from_slice::<Record>(bytes)?])
-        } else {
-            Observed::sweep(&serde_json::from_slice::<Sweep>(bytes)?)
-        };
-        of_same_test(was, &plan.tests.first().map(asked).unwrap_or_default())
-    })
+pub(crate) fn of_runs(
+    options: &BaselineOptions,
+    plan: &Plan,
+    against: Against<'_>,
+) -> Result<Option<Baseline>, Failure> {
+    let asked = plan.tests.first().map(asked).unwrap_or_default();
+    open(
+        options,
+        against,
+        &[RECORD_SCHEMA, SWEEP_SCHEMA],
+        Some(&asked),
+    )
 }
 
 /// The earlier comparison, if one was named, of what is to be compared.
@@ -45,31 +49,22 @@ pub(crate) fn of_runs(options: &BaselineOptions, plan: &Plan) -> Result<Option<B
 pub(crate) fn of_comparison(
     options: &BaselineOptions,
     compared: &CompareOptions,
+    against: Against<'_>,
 ) -> Result<Option<Baseline>, Failure> {
-    open(options, &[COMPARISON_SCHEMA], |_, bytes| {
-        let was = serde_json::from_slice::<Comparison>(bytes)?.observed();
-        let sides = [&compared.a, &compared.b];
-        let asked = asked_of_both(&compared.test, sides, compared.with.as_ref());
-        of_same_test(was, &asked)
-    })
-}
-
-/// Figures of another test would be others, whatever the path is like.
-fn of_same_test(was: Observed, asked: &[String]) -> anyhow::Result<Observed> {
-    if let Some(other) = was.differs_from(asked) {
-        bail!("it is of another test: {other}");
-    }
-    Ok(was)
+    let sides = [&compared.a, &compared.b];
+    let asked = asked_of_both(&compared.test, sides, compared.with.as_ref());
+    open(options, against, &[COMPARISON_SCHEMA], Some(&asked))
 }
 
 /// The earlier check, if one was named.
 ///
 /// # Errors
 /// As [`of_runs`].
-pub(crate) fn of_check(options: &BaselineOptions) -> Result<Option<Baseline>, Failure> {
-    open(options, &[CHECK_SCHEMA], |_, bytes| {
-        Ok(Observed::check(&serde_json::from_slice::<Check>(bytes)?))
-    })
+pub(crate) fn of_check(
+    options: &BaselineOptions,
+    against: Against<'_>,
+) -> Result<Option<Baseline>, Failure> {
+    open(options, against, &[CHECK_SCHEMA], None)
 }
 
 impl Baseline {
@@ -105,56 +100,34 @@ impl Baseline {
     }
 
     fn hold(&self, found: &Beside) -> Result<(), Failure> {
-        let Some(worst) = self.worst else {
-            return Ok(());
-        };
-        let held = || {
-            ensure!(
-                found.changes.iter().any(|change| change.headline),
-                "--fail-on-worse {worst}: the baseline and this run have no figure in common"
-            );
-            let mut headlines = found.changes.iter().filter(|change| change.headline);
-            match headlines.find(|change| change.worse_percent() > worst.0) {
-                None => Ok(()),
-                Some(worse) => Err(anyhow!(
-                    "--fail-on-worse {worst}: {} is {:.1} {} worse than the baseline's",
-                    worse.metric,
-                    worse.worse_percent(),
-                    if worse.metric.ends_with("effect_percent") {
-                        "points"
-                    } else {
-                        "%"
-                    }
-                )),
-            }
-        };
-        held().map_err(Failure::failed)
+        gate::hold_change(found, self.worst)
     }
 }
 
 fn open(
     options: &BaselineOptions,
+    against: Against<'_>,
     schemas: &[&str],
-    observed: impl FnOnce(&str, &[u8]) -> anyhow::Result<Observed>,
+    asked: Option<&[String]>,
 ) -> Result<Option<Baseline>, Failure> {
-    let Some(path) = &options.baseline else {
-        return Ok(None);
+    let worst = options.fail_on_worse;
+    let was = match (&options.baseline, &options.against) {
+        (Some(path), _) => read(path, schemas, asked).map_err(Failure::usage)?,
+        (None, Some(which)) => history::observed(which, &against, schemas, asked)?,
+        (None, None) if worst.is_some() => {
+            return Err(Failure::usage(anyhow!(
+                "--fail-on-worse needs --baseline or --against"
+            )));
+        }
+        (None, None) => return Ok(None),
     };
-    let was = read(path, schemas, observed).map_err(Failure::usage)?;
-    Ok(Some(Baseline {
-        was,
-        worst: options.fail_on_worse,
-    }))
+    Ok(Some(Baseline { was, worst }))
 }
 
-fn read(
-    path: &Path,
-    schemas: &[&str],
-    observed: impl FnOnce(&str, &[u8]) -> anyhow::Result<Observed>,
-) -> anyhow::Result<Observed> {
+fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Result<Observed> {
     let bytes = files::read_of("--baseline", path, MAX_DOCUMENT)?;
     let place = || format!("--baseline {}", path.display());
-    linerate_report::document::read(&bytes).with_context(place)?;
+    let document = linerate_report::document::read(&bytes).with_context(place)?;
     let schema = linerate_report::document::schema(&bytes)?;
     ensure!(
         schemas.contains(&schema),
@@ -163,12 +136,19 @@ fn read(
         schema,
         schemas.join(" or ")
     );
-    observed(schema, &bytes).with_context(place)
+    let was = document.observed();
+    // Figures of another test would be others, whatever the path is like.
+    if let Some(other) = asked.and_then(|asked| was.differs_from(asked)) {
+        bail!("{}: it is of another test: {other}", place());
+    }
+    Ok(was)
 }
 
 #[cfg(test)]
 mod tests {
     use linerate_core::plan::{Draft, Repeats, Workload};
+
+    use crate::args::KeepOptions;
 
     use super::*;
 
@@ -177,7 +157,13 @@ mod tests {
         let earlier = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
         let options = BaselineOptions {
             baseline: Some(earlier.into()),
+            against: None,
             fail_on_worse: None,
+        };
+        let keep = KeepOptions {
+            save: false,
+            label: Vec::new(),
+            db: None,
         };
         let found = |keys: &[(&str, &str)]| {
             let mut draft = Draft::new(Workload::Stream);
@@ -186,7 +172,13 @@ mod tests {
             }
             let test = draft.resolve(1).expect("a test");
             let (tests, repeats) = (vec![test], Repeats::Times(1));
-            let refused = of_runs(&options, &Plan { tests, repeats }).err();
+            let against = Against {
+                keep: &keep,
+                path: None,
+                workload: "stream",
+                detail: None,
+            };
+            let refused = of_runs(&options, &Plan { tests, repeats }, against).err();
             refused.map(|failure| failure.chain())
         };
         let same = [("time", "1s"), ("warm-up", "0")];

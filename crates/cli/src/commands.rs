@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::plan::{Extent, Plan, Workload};
+use anyhow::{anyhow, bail, ensure};
+use linerate_core::plan::{Extent, Plan, Test, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, Family, Span};
 use linerate_engine::{BulkOptions, NetperfOptions, StampOptions};
 use linerate_report::Document;
+use serde_json::json;
 
 use crate::args::{
     CheckArgs, Choice, Command, Count, ExplainArgs, LimitOptions, ListenOptions, MAX_FLOWS,
@@ -17,15 +18,15 @@ use crate::args::{
 };
 use crate::capture::{self, Opened};
 use crate::failure::Failure;
-use crate::files::MAX_DOCUMENT;
+use crate::history::Against;
 use crate::output::{self, Format, Output, conclude};
 use crate::progress::Progress;
 use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::{Site, place};
 use crate::target::Target;
 use crate::{
-    analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, host,
-    iperf3, lab, load, manual, plan, profile, qos, rerun, trace, watch,
+    analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, history,
+    host, iperf3, lab, load, manual, plan, profile, qos, report, rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -47,6 +48,8 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Trace(args) => trace::execute(&args),
         Command::Connections(args) => connections::execute(&args),
         Command::Explain(args) => explain(args),
+        Command::Report(args) => report::execute(&args),
+        Command::History(args) => history::execute(&args),
         Command::Rerun(args) => rerun::command(&args)?.map_or(Ok(()), execute),
         Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),
@@ -74,7 +77,16 @@ fn measure<C: Choice>(
 ) -> Result<(), Failure> {
     let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
     let plan = &plan.map_err(Failure::usage)?;
-    let baseline = baseline::of_runs(&options.beside, plan)?;
+    let against = Against {
+        detail: plan.tests.first().map(detail),
+        ..Against::new(
+            &options.document.keep,
+            options.host.as_ref(),
+            &options.path,
+            workload.word(),
+        )
+    };
+    let baseline = baseline::of_runs(&options.beside, plan, against)?;
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
@@ -92,12 +104,20 @@ fn measure<C: Choice>(
     held.map_or(Ok(()), |held| held)
 }
 
+/// What tells a test from others of its workload, as in its record.
+fn detail(test: &Test) -> String {
+    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let [protocol, direction] = [json!(test.protocol), json!(test.direction)].map(word);
+    format!("{protocol} {direction}")
+}
+
 fn seed_of(plan: &Plan) -> u64 {
     plan.tests.first().map_or(0, |test| test.seed)
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
-    let baseline = baseline::of_check(&args.beside)?;
+    let against = Against::new(&args.document.keep, args.host.as_ref(), &args.path, "check");
+    let baseline = baseline::of_check(&args.beside, against)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
@@ -185,16 +205,18 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
 fn stored(args: &ExplainArgs, opened: Opened) -> Result<Box<dyn Document>, Failure> {
     let name = opened.name.clone();
     let read = || {
-        if let Some(command) = opened.unpacked_by() {
-            bail!("{name}: it is compressed: {command} FILE | linerate explain -");
-        }
         let asked = args.capture.asked().is_some() || args.capture.flows;
         ensure!(
             !asked,
             "{name}: --port, --peer and --flows are for packet captures, and it is none"
         );
-        let bytes = files::read_open(opened.bytes, &name, MAX_DOCUMENT)?;
-        linerate_report::document::read(&bytes).with_context(|| name.clone())
+        let mut documents = report::documents(opened, "explain")?;
+        ensure!(
+            documents.len() == 1,
+            "{name}: a report of {} documents; one of them at a time is explained",
+            documents.len()
+        );
+        Ok(documents.remove(0))
     };
     read().map_err(Failure::usage)
 }

@@ -19,6 +19,7 @@ use linerate_report::text;
 use crate::args::{CompareArgs, Load};
 use crate::baseline::{self, Baseline};
 use crate::failure::Failure;
+use crate::history::Against;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
@@ -40,7 +41,9 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         return output::print(&text::treatments(output::style()));
     }
     let mut options = resolve(&args).map_err(Failure::usage)?;
-    let baseline = baseline::of_comparison(&args.beside, &options)?;
+    let keep = &args.document.keep;
+    let against = Against::new(keep, args.host.as_ref(), &args.path, "compare");
+    let baseline = baseline::of_comparison(&args.beside, &options, against)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let known = options.caveats.iter();

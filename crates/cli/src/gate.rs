@@ -1,10 +1,12 @@
 //! `--fail-below`: a floor under every throughput of a document; `--fail-below-rpm`: one under the
-//! responsiveness of a check.
+//! responsiveness of a check; `--fail-on-worse`: how much worse than an earlier run's a figure may be.
 
 use anyhow::{anyhow, bail, ensure};
-use linerate_core::record::Check;
-use linerate_core::units::BitRate;
+use linerate_core::record::{Baseline, Check};
+use linerate_core::units::{BitRate, Percent};
 use linerate_report::Document;
+
+use crate::failure::Failure;
 
 /// Holds each run, and each direction of it, to the floor.
 ///
@@ -39,6 +41,37 @@ pub(crate) fn hold_rpm(check: &Check, floor: u32) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Holds the headlines to how much worse they may be.
+///
+/// # Errors
+/// One is worse, or there is none to compare.
+pub(crate) fn hold_change(found: &Baseline, worst: Option<Percent>) -> Result<(), Failure> {
+    let Some(worst) = worst else {
+        return Ok(());
+    };
+    let held = || {
+        ensure!(
+            found.changes.iter().any(|change| change.headline),
+            "--fail-on-worse {worst}: the baseline and this run have no figure in common"
+        );
+        let mut headlines = found.changes.iter().filter(|change| change.headline);
+        match headlines.find(|change| change.worse_percent() > worst.0) {
+            None => Ok(()),
+            Some(worse) => Err(anyhow!(
+                "--fail-on-worse {worst}: {} is {:.1} {} worse than the baseline's",
+                worse.metric,
+                worse.worse_percent(),
+                if worse.metric.ends_with("effect_percent") {
+                    "points"
+                } else {
+                    "%"
+                }
+            )),
+        }
+    };
+    held().map_err(Failure::failed)
 }
 
 fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Result<()> {

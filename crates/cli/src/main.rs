@@ -18,7 +18,9 @@
 //! | [`connections`] | TCP connections of this host, whoever's they are |
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
+//! | [`history`], [`keep`] | runs that were saved; where they are |
 //! | [`run`] | the one door to the engine |
+//! | [`report`] | stored documents as a page with charts |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
 //! | [`trace`] | the route to a host |
@@ -51,8 +53,10 @@ mod explain;
 mod failure;
 mod files;
 mod gate;
+mod history;
 mod host;
 mod iperf3;
+mod keep;
 mod lab;
 mod load;
 mod manual;
@@ -62,6 +66,7 @@ mod profile;
 mod progress;
 mod qos;
 mod qos_cost;
+mod report;
 mod rerun;
 mod run;
 mod site;

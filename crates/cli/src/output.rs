@@ -13,6 +13,7 @@ use crate::args::{CsvRows, DocumentOptions, TableOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
 use crate::gate;
+use crate::keep::Keeper;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +35,11 @@ pub(crate) enum Format {
 pub(crate) struct Output {
     format: Format,
     file: Option<OutputFile>,
+    keeper: Option<Keeper>,
 }
 
 impl Output {
-    /// Opens the file of `--output`, if there is to be one.
+    /// Opens the file of `--output` and the history of `--save`, as far as there are to be any.
     ///
     /// # Errors
     /// It cannot be opened for writing.
@@ -46,7 +48,9 @@ impl Output {
             Format::Text if options.details => Format::Details,
             format => format,
         };
-        Self::to(options.output.as_deref(), format)
+        let opened = Self::to(options.output.as_deref(), format)?;
+        let keeper = Keeper::new(&options.keep)?;
+        Ok(Self { keeper, ..opened })
     }
 
     /// To stdout, and to a file.
@@ -59,12 +63,16 @@ impl Output {
         }
         let file = file.map(|path| OutputFile::open("--output", path));
         let file = file.transpose()?;
-        Ok(Self { format, file })
+        Ok(Self {
+            format,
+            file,
+            keeper: None,
+        })
     }
 
     /// Whether the document is kept where nobody reads stdout.
     pub(crate) fn is_kept(&self) -> bool {
-        self.file.is_some()
+        self.file.is_some() || self.keeper.is_some()
     }
 
     /// Writes the file and prints the document: each even where the other fails, for a run is not
@@ -77,8 +85,13 @@ impl Output {
         let kept = self
             .file
             .map_or(Ok(()), |file| file.write(&document.json()));
+        let saved = self.keeper.map_or(Ok(()), |keeper| {
+            let id = keeper.save(document)?;
+            note(&format!("saved as run {id}: linerate history show {id}"));
+            Ok(())
+        });
         let printed = rendered(document, self.format).and_then(|text| print(&text));
-        kept.and(printed)
+        kept.and(saved).and(printed)
     }
 }
 

@@ -26,6 +26,7 @@ mod explain_connections;
 mod fake_routers;
 mod faults;
 mod foreign;
+mod history;
 mod host;
 mod iperf3;
 mod lab;

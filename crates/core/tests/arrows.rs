@@ -21,10 +21,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["stats", "units"]),
     ("core", &["units", "stats", "link", "trace", "capture"]),
     ("sys", &[]),
+    ("history", &[]),
     ("qos", &["core"]),
     ("report", &["core", "qos"]),
     ("engine", &["core", "qos", "sys"]),
-    ("cli", &["core", "qos", "engine", "report"]),
+    ("cli", &["core", "qos", "engine", "report", "history"]),
 ];
 
 /// Crates whose modules may not depend on each other in a circle.

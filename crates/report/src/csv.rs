@@ -99,7 +99,8 @@ fn field(document: &Value, path: &str) -> String {
     }
 }
 
-fn table<'a>(
+/// A heading and rows of as many fields.
+pub fn table<'a>(
     heading: impl Iterator<Item = &'a str>,
     rows: impl Iterator<Item = Vec<String>>,
 ) -> String {

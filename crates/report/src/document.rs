@@ -16,8 +16,8 @@ use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::load::{LOAD_SCHEMA, LoadDocument};
 use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
-    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
-    SizeFigure, Status, Sweep,
+    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Observed, RECORD_SCHEMA, Record,
+    SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_core::truth::{Score, TRUTH_SCHEMA};
@@ -33,11 +33,32 @@ use thiserror::Error;
 
 use crate::json::Json;
 use crate::style::Style;
+use crate::svg::Chart;
 
 /// A document that a command prints, stores and reads again.
 pub trait Document: Json + Debug {
     /// The document as a page for people.
     fn text(&self, style: Style) -> String;
+
+    /// The answer in a sentence: what its page begins with, unless that says less.
+    fn answer(&self) -> String {
+        let page = self.text(Style {
+            width: LONG,
+            ..Style::default()
+        });
+        let first = page.lines().find(|line| !line.is_empty());
+        first.unwrap_or("nothing was found").to_owned()
+    }
+
+    /// Its figures as pictures.
+    fn charts(&self) -> Vec<Chart> {
+        Vec::new()
+    }
+
+    /// Its figures by name, to be held against those of another one.
+    fn observed(&self) -> Observed {
+        Observed::default()
+    }
 
     /// Its runs; `None` where it is not made of runs. They are the rows of its CSV.
     fn records(&self) -> Option<Vec<&Record>> {
@@ -92,6 +113,9 @@ pub trait Document: Json + Debug {
         Some(reason.map_or_else(|| "the reason is not known".to_owned(), Caveat::says))
     }
 }
+
+/// Columns for a sentence in one line.
+const LONG: usize = 1000;
 
 /// What figures were measured on, and the caveats of it.
 pub type Surroundings<'a> = (&'a mut Environment, &'a mut Vec<Caveat>);

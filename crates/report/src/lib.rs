@@ -12,11 +12,16 @@
 //! | [`text`] | each document as a page of a terminal; live lines |
 //! | [`csv`] | one row for each record, the unit in each column's name |
 //! | [`json`] | a document, pretty or on one line |
-//! | [`svg`] | flame graphs |
+//! | [`html`] | documents as one page for a browser, with their charts |
+//! | `charts` | which charts a document has |
+//! | [`svg`] | charts and flame graphs, drawn |
 
+mod charts;
 pub mod csv;
 pub mod document;
+pub mod html;
 pub mod json;
+mod number;
 mod style;
 pub mod svg;
 pub mod text;

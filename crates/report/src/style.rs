@@ -9,14 +9,35 @@ pub struct Style {
     pub colour: bool,
     /// The evidence after the answer: all there is.
     pub details: bool,
+    /// How it is written.
+    pub form: Form,
+}
+
+/// What reads a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A terminal.
+    #[default]
+    Plain,
+    /// A browser: the part of a document of HTML.
+    Html,
+    /// A ticket or a summary of CI: Markdown as GitHub and GitLab have it.
+    Markdown,
 }
 
 impl Style {
     /// Columns to fill; narrower text would be broken at each word.
     pub(crate) fn columns(self) -> usize {
-        self.width.max(40)
+        match self.form {
+            Form::Plain => self.width.max(40),
+            // Whoever reads it breaks the lines.
+            Form::Html | Form::Markdown => MANY,
+        }
     }
 }
+
+/// Columns of what has none.
+const MANY: usize = 1000;
 
 impl Default for Style {
     /// The answer in 80 columns without colour: for pipes and files.
@@ -25,6 +46,7 @@ impl Default for Style {
             width: 80,
             colour: false,
             details: false,
+            form: Form::Plain,
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! * over runs: [`Summary`], [`median_interval`], [`precision_reached`], [`figure`] (one figure,
 //!   modes or a drift)
+//! * of a series over days: [`changes`](changes())
 //! * of counts: [`wilson`]
 //! * against what a report states: [`Accepted`]
 //! * over packets, without allocation: [`Jitter`], [`SequenceTracker`], [`LatencyHistogram`]
@@ -23,6 +24,7 @@
 //! ```
 
 mod agreement;
+mod changes;
 mod dip;
 mod histogram;
 mod jitter;
@@ -36,6 +38,7 @@ mod trend;
 mod wilson;
 
 pub use agreement::{Accepted, Agreement};
+pub use changes::{ChangePoint, FALSE_ALARMS, changes};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
 pub use jitter::Jitter;
 pub use median_interval::{MedianInterval, median_interval};

@@ -10,6 +10,9 @@ use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
 use linerate_core::units::{BitRate, ByteCount, Percent, Span, UnitError};
 use linerate_core::value::{Value, ValueKind};
+use linerate_history::Since;
+
+use super::shared::WhichRun;
 
 /// One of these words.
 fn word<T: Clone + Send + Sync + 'static>(
@@ -52,6 +55,62 @@ pub(super) fn time(least_ms: u64, most_ms: u64) -> impl Parser<Span> {
         Value::Time(time) => Some(time),
         _ => None,
     })
+}
+
+/// `site=north`
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or("it must be KEY=VALUE, such as site=north")?;
+    let is_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    if key.is_empty() || key.len() > MAX_LABEL || !key.chars().all(is_word) {
+        return Err("its key must be letters, digits, -, _ and .".to_owned());
+    }
+    if value.is_empty() || value.len() > MAX_LABEL {
+        return Err(format!("its value must have 1 to {MAX_LABEL} bytes"));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Of a label's key or value, bytes.
+const MAX_LABEL: usize = 200;
+
+/// `last`, `17` or `site=north`
+pub(super) fn which_run(text: &str) -> Result<WhichRun, String> {
+    match text.parse() {
+        Ok(number) => Ok(WhichRun::Number(number)),
+        Err(_) if text == "last" => Ok(WhichRun::Last),
+        Err(_) => label(text)
+            .map(|(key, value)| WhichRun::Label(key, value))
+            .map_err(|_| "it must be last, a run's number, or a label KEY=VALUE".to_owned()),
+    }
+}
+
+/// How long ago, in seconds: `30d`, `2w`, or a time.
+pub(super) fn age(text: &str) -> Result<u64, String> {
+    let days = [("d", 1), ("w", 7)].into_iter().find_map(|(unit, days)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(days * DAY / 1000)
+    });
+    let seconds = days.or_else(|| Some(text.parse::<Span>().ok()?.as_secs_f64() as u64));
+    let seconds = seconds.filter(|seconds| *seconds <= 100 * 365 * DAY / 1000);
+    seconds.ok_or_else(|| "it must be a time such as 30d, 2w or 12h".to_owned())
+}
+
+/// An age, or a date such as 2026-11-23 with as much of the time behind it as is wanted.
+pub(super) fn since(text: &str) -> Result<Since, String> {
+    let form = "dddd-dd-ddTdd:dd:ddZ";
+    let is_date = (10..=form.len()).contains(&text.len())
+        && text.chars().zip(form.chars()).all(|(c, form)| match form {
+            'd' => c.is_ascii_digit(),
+            form => c == form,
+        });
+    if is_date {
+        return Ok(Since::Moment(text.to_owned()));
+    }
+    age(text)
+        .map(Since::Ago)
+        .map_err(|why| format!("{why}, or a date such as 2026-11-23"))
 }
 
 /// Milliseconds, for [`time`].

@@ -39,10 +39,22 @@ pub(crate) struct BaselineOptions {
     /// Set an earlier document of the same kind beside it: what has changed
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
+    /// Set a saved run beside it: last (of this test and path), a number, or a label
+    #[arg(long, value_name = "RUN", conflicts_with = "baseline", value_parser = parsers::which_run)]
+    pub(crate) against: Option<WhichRun>,
     /// Exit with 1 if a headline figure is worse by more than P%
-    #[arg(long, value_name = "P%", requires = "baseline",
+    #[arg(long, value_name = "P%", alias = "fail-on-regression",
           value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below 100%"))]
     pub(crate) fail_on_worse: Option<Percent>,
+}
+
+/// A run of the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WhichRun {
+    Last,
+    Number(i64),
+    /// The last with this label.
+    Label(String, String),
 }
 
 /// How often a test is repeated.
@@ -151,6 +163,23 @@ pub(crate) struct DocumentOptions {
     /// No progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepOptions,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct KeepOptions {
+    /// Save the document in the history: linerate history
+    #[arg(long)]
+    pub(crate) save: bool,
+    /// Save it with this label, such as site=north; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "save", value_parser = parsers::label)]
+    pub(crate) label: Vec<(String, String)>,
+    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
 }
 
 /// What has a row in comma-separated values.

@@ -57,9 +57,9 @@ pub struct BottleneckChange {
 }
 
 impl Change {
-    /// By how many percent it is worse: of a latency the higher one is. Below 0 if it is better.
+    /// By how many percent it is worse: of a time the higher one is. Below 0 if it is better.
     pub fn worse_percent(&self) -> f64 {
-        if self.metric.contains("latency") {
+        if self.metric.contains("latency") || self.metric.ends_with("_us") {
             self.change_percent
         } else {
             -self.change_percent
@@ -197,6 +197,51 @@ impl Observed {
             all.latency(name, latency.iter(), "", false);
         }
         all
+    }
+
+    /// Figures of what is no run, those that it is for first.
+    pub fn figures_of(
+        started_at: &str,
+        figures: impl IntoIterator<Item = (&'static str, Option<f64>)>,
+    ) -> Self {
+        let figures = figures.into_iter().filter_map(|(metric, value)| {
+            Some(ObservedFigure {
+                metric: metric.to_owned(),
+                value: value?,
+                interval: None,
+                headline: true,
+                is_effect: false,
+            })
+        });
+        Self {
+            started_at: started_at.to_owned(),
+            figures: figures.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// When it began, RFC 3339.
+    pub fn started_at(&self) -> &str {
+        &self.started_at
+    }
+
+    /// How it was run, as on a command line.
+    pub fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Each figure by its name, those that it is for first.
+    pub fn figures(&self) -> impl Iterator<Item = (&str, f64)> {
+        let mut figures: Vec<&ObservedFigure> = self.figures.iter().collect();
+        figures.sort_by_key(|figure| !figure.headline);
+        figures
+            .into_iter()
+            .map(|figure| (figure.metric.as_str(), figure.value))
+    }
+
+    /// What held it back, of the first direction.
+    pub fn cause(&self) -> Option<Cause> {
+        self.bottlenecks.first().map(|(_, cause)| *cause)
     }
 
     /// What has changed since the earlier one, which `self` is.

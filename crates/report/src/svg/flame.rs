@@ -12,11 +12,22 @@ use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{Layer, ProfileDocument};
 
 use super::escaped;
-use crate::text::layer_name;
 
 /// Draws the stacks that are the ends' own. Whole numbers of samples, so it is the same on every
 /// machine. A viewer with scripts zooms and searches; one without shows the same picture.
 pub fn flame_graph(document: &ProfileDocument) -> String {
+    let buttons = "<text id=\"reset\" class=\"button\" x=\"1000\" y=\"20\">[whole picture]</text>\
+         <text id=\"search\" class=\"button\" x=\"1120\" y=\"20\">[search]</text>\n";
+    let script = format!("<script><![CDATA[\n{SCRIPT}]]></script>\n");
+    drawn(document, buttons, &script)
+}
+
+/// The same for a page without scripts.
+pub(crate) fn flame_picture(document: &ProfileDocument) -> String {
+    drawn(document, "", "").replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
+}
+
+fn drawn(document: &ProfileDocument, buttons: &str, script: &str) -> String {
     let root = tree(document);
     let levels = root.levels();
     let ground = TOP + levels * FRAME;
@@ -27,9 +38,7 @@ pub fn flame_graph(document: &ProfileDocument) -> String {
          <style>{STYLE}</style>\n{}\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
          <text x=\"{MARGIN}\" y=\"20\" font-size=\"14\">{}</text>\n\
-         <text id=\"reset\" class=\"button\" x=\"1000\" y=\"20\">[whole picture]</text>\
-         <text id=\"search\" class=\"button\" x=\"1120\" y=\"20\">[search]</text>\n\
-         <text id=\"status\" x=\"{MARGIN}\" y=\"{}\"></text>\n",
+         {buttons}<text id=\"status\" x=\"{MARGIN}\" y=\"{}\"></text>\n",
         hatches(),
         escaped(&title(document)),
         height - 6,
@@ -41,8 +50,7 @@ pub fn flame_graph(document: &ProfileDocument) -> String {
     }
     .frame(&root, "both ends", 0, 0);
     legend(&mut svg, &root, height);
-    let _ = write!(svg, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
-    svg
+    svg + script + "</svg>\n"
 }
 
 const STYLE: &str = "g.frame,g.layer,.button{cursor:pointer} g.below{opacity:.5} \
@@ -251,6 +259,26 @@ fn colour(layer: Layer) -> (&'static str, bool) {
         Layer::Scheduling => ("#d9d9d9", false),
         Layer::Idle => ("#d9d9d9", true),
         Layer::Unattributed => ("#cc79a7", true),
+    }
+}
+
+/// A layer's name in tables and pictures.
+pub(crate) fn layer_name(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Application => "application",
+        Layer::Socket => "system call, socket",
+        Layer::Copy => "copy",
+        Layer::PacketMemory => "packet memory",
+        Layer::Tcp => "TCP",
+        Layer::Udp => "UDP",
+        Layer::Ip => "IP",
+        Layer::Checksum => "checksum",
+        Layer::Offload => "GSO, GRO",
+        Layer::Queueing => "queueing",
+        Layer::Driver => "driver",
+        Layer::Scheduling => "scheduling",
+        Layer::Unattributed => "unattributed",
+        Layer::Idle => "idle, of the host",
     }
 }
 

@@ -5,7 +5,7 @@ mod limits;
 use linerate_core::capacity::{
     CapacityDocument, CapacityHalf, Failure, FailureCause, LoadPace, MemoryReading, PoolResult,
 };
-use linerate_core::record::Status;
+use linerate_core::record::{Observed, Status};
 use linerate_core::stats::LatencySummary;
 use linerate_core::units::Family;
 
@@ -15,7 +15,9 @@ use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_u
 use super::page::Page;
 use super::record::{destination, emulated, latencies};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
+use crate::svg::Chart;
 
 impl Document for CapacityDocument {
     /// What was held, what stopped it or would; then what it cost, and the limits.
@@ -44,6 +46,19 @@ impl Document for CapacityDocument {
         }
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn observed(&self) -> Observed {
+        let pool = |pool: &Option<PoolResult>| Some(pool.as_ref()?.alive as f64);
+        let figures = [
+            ("tcp.alive", pool(&self.tcp)),
+            ("udp.alive", pool(&self.udp)),
+        ];
+        Observed::figures_of(&self.started_at, figures)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::capacity(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {

@@ -95,6 +95,9 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
 /// The lowest ceiling of each of the first `most` causes as a bar. One that is derived from the
 /// measured rate is left out, unless it is the verdict's.
 pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
+    if page.has_pictures() {
+        return;
+    }
     let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
     let mut lowest: Vec<&Ceiling> = Vec::new();
     for ceiling in &leg.ceilings {
@@ -203,7 +206,12 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
         } else {
             "more note"
         };
-        page.plain(&format!("  {}: --details", plural(others, notes)));
+        let place = if page.has_pictures() {
+            "below"
+        } else {
+            "--details"
+        };
+        page.plain(&format!("  {}: {place}", plural(others, notes)));
     }
 }
 

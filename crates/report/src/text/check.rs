@@ -2,7 +2,8 @@
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
-    Caveat, CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
+    Caveat, CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, Observed, PathFacts, Record,
+    Status,
 };
 use linerate_core::remedy::{Name, shell_word};
 use linerate_core::responsiveness::{Place, Queue, Responsiveness};
@@ -18,7 +19,9 @@ use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::svg::Chart;
 
 impl Document for Check {
     /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then the
@@ -56,6 +59,18 @@ impl Document for Check {
         let of_runs = of_runs.flat_map(|record| &record.caveats);
         caveats(&mut page, self.caveats.iter().chain(of_runs));
         page.finish()
+    }
+
+    fn answer(&self) -> String {
+        charts::check_answer(self)
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::check(self)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::check(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

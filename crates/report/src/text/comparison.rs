@@ -7,7 +7,7 @@ use linerate_core::compare::{
     Standing, WouldDecide,
 };
 use linerate_core::plan::{Extent, Test};
-use linerate_core::record::Status;
+use linerate_core::record::{Observed, Status};
 use linerate_core::stats::{Figure, median};
 use linerate_core::units::printable;
 
@@ -20,7 +20,9 @@ use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds,
 use super::page::{Emphasis, Page};
 use super::record::{destination, emulated, protocol_name, towards, workload_name};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
+use crate::svg::Chart;
 
 impl Document for Comparison {
     /// A comparison as a screen: the answer, what was compared, both treatments side by side, what to
@@ -76,6 +78,14 @@ impl Document for Comparison {
         baseline(&mut page, self.baseline.as_ref());
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn observed(&self) -> Observed {
+        self.observed()
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::comparison(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {

@@ -13,7 +13,9 @@ use super::connection::explained;
 use super::number::{bytes, count, digits, micros, plural, rate, seconds};
 use super::page::Page;
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::svg::Chart;
 
 /// What connections are summed up by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,10 @@ impl Document for ConnectionsDocument {
         explained(&mut page, self);
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::connections(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {

@@ -16,7 +16,9 @@ use super::figure::{DRIFT, MODES, figure as repeats, middle};
 use super::number::{NBSP, digits};
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
+use crate::svg::Chart;
 
 impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.
@@ -46,6 +48,10 @@ impl Document for ExperimentDocument {
         }
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::experiment(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

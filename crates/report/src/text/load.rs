@@ -4,7 +4,7 @@ use linerate_core::load::{
     CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
 };
 use linerate_core::plan::{Direction, Protocol, Workload};
-use linerate_core::record::{Record, Status};
+use linerate_core::record::{Observed, Record, Status};
 use linerate_core::video::Playback;
 
 use super::Style;
@@ -14,7 +14,9 @@ use super::number::{count, digits, micros, percent, plural, rate, seconds};
 use super::page::{Emphasis, Page};
 use super::record::{destination, direction_name, emulated};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::svg::Chart;
 
 impl Document for LoadDocument {
     /// What went through each way, what the round trips of each class became, what a call was
@@ -57,6 +59,21 @@ impl Document for LoadDocument {
             .flat_map(|member| &member.record.caveats);
         caveats(&mut page, self.caveats.iter().chain(of_members));
         page.finish()
+    }
+
+    fn observed(&self) -> Observed {
+        let total = |total: &Option<LoadTotal>| total.map(|total| total.throughput_bps);
+        let figures = [
+            ("down.throughput_bps", total(&self.down)),
+            ("up.throughput_bps", total(&self.up)),
+            ("idle_latency_us", self.idle_latency_us),
+            ("loaded_latency_us", self.loaded_latency_us),
+        ];
+        Observed::figures_of(&self.started_at, figures)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::load(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

@@ -18,11 +18,12 @@ mod connections;
 mod evidence;
 mod experiment;
 mod figure;
+mod history;
 mod host;
 mod lab;
 mod live;
 mod load;
-mod number;
+mod markup;
 mod page;
 mod profile;
 mod projection;
@@ -35,16 +36,17 @@ mod trace;
 mod treatments;
 mod truth;
 
-pub use crate::style::Style;
+use crate::number;
+pub use crate::style::{Form, Style};
 pub use comparison::pair_line;
 pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
+pub use history::{SavedRun, Series, SeriesChange, changes, saved_runs, series_changes};
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use profile::folded;
-pub(crate) use profile::layer_name;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
 pub use trace::watch;

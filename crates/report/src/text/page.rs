@@ -2,9 +2,10 @@
 
 use linerate_core::units::printable;
 
-use super::Style;
+use super::markup;
 use super::number::{NBSP, plural};
 use super::table::Table;
+use super::{Form, Style};
 
 /// How a line stands out where colours are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,9 @@ impl Page {
 
     /// One line, however long.
     pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
+        if self.style.form != Form::Plain {
+            return markup::words(self.style.form, &mut self.text, emphasis, "", line.trim());
+        }
         let line = printable(line).replace(NBSP, " ");
         let (on, off) = match (self.style.colour, emphasis) {
             (false, _) | (true, Emphasis::None) => ("", ""),
@@ -51,13 +55,23 @@ impl Page {
 
     /// An empty line, unless the page begins here or has one already.
     pub(super) fn gap(&mut self) {
-        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
+        let is_plain = self.style.form == Form::Plain;
+        if is_plain && !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
     /// Words that fill the lines; all but the first line are indented by `hang` columns.
     pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
+        if self.style.form != Form::Plain {
+            return markup::words(
+                self.style.form,
+                &mut self.text,
+                emphasis,
+                first.trim(),
+                words,
+            );
+        }
         let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
         let words = printable(words).replace(" %", "\u{a0}%");
         let mut lines = wrap(&words, room).into_iter();
@@ -73,6 +87,11 @@ impl Page {
     /// Whether the evidence is to follow the answer.
     pub(super) fn has_details(&self) -> bool {
         self.style.details
+    }
+
+    /// Whether charts stand beside it.
+    pub(super) fn has_pictures(&self) -> bool {
+        self.style.form == Form::Html
     }
 
     /// Columns to fill.
@@ -138,6 +157,9 @@ impl Page {
     /// A command on lines of its own: never broken, nothing beside it. A comment for which the line
     /// has no room stands below, and can be pasted, too.
     pub(super) fn command(&mut self, command: &str) {
+        if self.style.form != Form::Plain {
+            return markup::command(self.style.form, &mut self.text, command);
+        }
         for line in command.lines() {
             let room = self.style.columns().saturating_sub(4);
             let is_long = line.chars().count() > room;
@@ -155,6 +177,9 @@ impl Page {
 
     /// A table; how many columns a narrow terminal leaves out is said below it.
     pub(super) fn table<R>(&mut self, table: &Table<R>) {
+        if self.style.form != Form::Plain {
+            return markup::table(self.style.form, &mut self.text, &table.grid());
+        }
         let layout = table.layout(self.style.columns());
         layout
             .heads()

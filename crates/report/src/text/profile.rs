@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
-use linerate_core::record::Record;
+use linerate_core::record::{Observed, Record};
 use linerate_core::units::printable;
 
 use super::Style;
@@ -16,7 +16,9 @@ use super::page::Page;
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Rate};
+use crate::svg::{Chart, layer_name};
 
 impl Document for ProfileDocument {
     /// The layers of both ends; with `by_function` the functions of each end below them.
@@ -51,6 +53,14 @@ impl Document for ProfileDocument {
         disk(&mut page, self);
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::runs([&*self.record])
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::profile(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
@@ -101,26 +111,6 @@ pub fn folded(document: &ProfileDocument) -> String {
         .iter()
         .map(|(stack, samples)| format!("{stack} {samples}\n"));
     lines.collect()
-}
-
-/// A layer's name in tables and pictures.
-pub(crate) fn layer_name(layer: Layer) -> &'static str {
-    match layer {
-        Layer::Application => "application",
-        Layer::Socket => "system call, socket",
-        Layer::Copy => "copy",
-        Layer::PacketMemory => "packet memory",
-        Layer::Tcp => "TCP",
-        Layer::Udp => "UDP",
-        Layer::Ip => "IP",
-        Layer::Checksum => "checksum",
-        Layer::Offload => "GSO, GRO",
-        Layer::Queueing => "queueing",
-        Layer::Driver => "driver",
-        Layer::Scheduling => "scheduling",
-        Layer::Unattributed => "unattributed",
-        Layer::Idle => "idle, of the host",
-    }
 }
 
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 %: how well this run's \

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::one_way::{ClockOffset, OneWay};
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status, TcpSender};
+use linerate_core::record::{
+    EndReport, Environment, FlowRecord, Leg, Observed, Record, Status, TcpSender,
+};
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
@@ -16,7 +18,9 @@ use super::number::{
 };
 use super::page::{Emphasis, Page};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Rate};
+use crate::svg::Chart;
 
 impl Document for Record {
     /// What was reached, what holds it back, what to do; then what both kernels say about it.
@@ -29,6 +33,18 @@ impl Document for Record {
         baseline(&mut page, self.baseline.as_ref());
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn answer(&self) -> String {
+        charts::answer(self)
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::runs([self])
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::record(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

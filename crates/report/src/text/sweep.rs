@@ -1,7 +1,7 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
 use linerate_core::plan::{Direction, Traffic, Workload};
-use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep};
+use linerate_core::record::{Caveat, EndReport, Observed, Record, SizeFigure, Status, Sweep};
 
 use linerate_core::stats::{Figure, LatencySummary};
 
@@ -14,7 +14,9 @@ use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
+use crate::charts;
 use crate::document::{Document, Rate};
+use crate::svg::Chart;
 
 impl Document for Sweep {
     /// The range of the rates, then one row for each run. Where sizes are repeated, one row for each
@@ -60,6 +62,14 @@ impl Document for Sweep {
             self.caveats.iter().chain(&row_caveats(&self.rows)),
         );
         page.finish()
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::sweep(self)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::sweep(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

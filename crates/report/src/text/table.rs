@@ -112,6 +112,32 @@ impl<R> Table<R> {
         self
     }
 
+    /// The table for what breaks lines itself.
+    pub(super) fn grid(&self) -> Grid<'_> {
+        let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
+        let mut above = String::new();
+        let columns = self.columns.iter().filter(known).map(|column| {
+            // `µs p50`, then `p90` alone under the same unit: `\np90`.
+            let head = match column.head.strip_prefix('\n') {
+                Some(rest) => format!("{above} {}", rest.trim()),
+                None => column.head.replace("-\n", "").replace('\n', " "),
+            };
+            if let (Some((first, _)), false) =
+                (column.head.split_once('\n'), column.head.starts_with('\n'))
+            {
+                first.clone_into(&mut above);
+            }
+            (
+                head.trim().to_owned(),
+                column.align == Align::Right,
+                column.cells.as_slice(),
+            )
+        });
+        Grid {
+            columns: columns.collect(),
+        }
+    }
+
     /// The table for so many columns of a terminal.
     pub(super) fn layout(&self, width: usize) -> Layout<'_> {
         let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
@@ -165,6 +191,11 @@ impl Column {
         part.and_then(|part| self.head.split('\n').nth(part))
             .unwrap_or_default()
     }
+}
+
+/// Columns with their head, whether they are of figures, and their cells.
+pub(super) struct Grid<'a> {
+    pub(super) columns: Vec<(String, bool, &'a [String])>,
 }
 
 /// A table as it is written.

@@ -5,13 +5,16 @@ mod hops;
 mod reverse;
 mod watch;
 
+use linerate_core::record::Observed;
 use linerate_core::trace::{ProbeKind, TraceDocument};
 
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{exact_bytes, seconds};
 use super::page::Page;
+use crate::charts;
 use crate::document::Document;
+use crate::svg::Chart;
 use findings::{all_paths, fits, rates};
 use hops::hops;
 use reverse::way_back;
@@ -52,6 +55,29 @@ impl Document for TraceDocument {
         }
         caveats(&mut page, &self.caveats);
         page.finish()
+    }
+
+    fn answer(&self) -> String {
+        let delay = self.delay.words.first().map(|words| format!(". {words}"));
+        format!(
+            "{}: {}{}",
+            self.host,
+            self.end_words,
+            delay.unwrap_or_default()
+        )
+    }
+
+    fn observed(&self) -> Observed {
+        let last = self.delay.hops.last();
+        let figures = [
+            ("hops", last.map(|hop| f64::from(hop.ttl))),
+            ("path_us", last.map(|hop| hop.path_us)),
+        ];
+        Observed::figures_of(&self.started_at, figures)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::trace(self)
     }
 }
 

@@ -8,6 +8,7 @@ mod csv;
 mod documents;
 mod experiment;
 mod host;
+mod html;
 mod load;
 mod profile;
 mod projection;

@@ -1,17 +1,17 @@
 //! Figures with three significant digits and a unit.
 //!
 //! Number and unit are joined by a no-break space so that they stay on one line;
-//! [`super::page::Page`] writes it as an ordinary one.
+//! `text::page::Page` writes it as an ordinary one.
 
 /// Keeps a number and its unit together.
-pub(super) const NBSP: char = '\u{a0}';
+pub(crate) const NBSP: char = '\u{a0}';
 
 /// In place of a figure that is not known.
-pub(super) const UNKNOWN: &str = "-";
+pub(crate) const UNKNOWN: &str = "-";
 
 /// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`,
 /// `12,437`.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_owned();
     }
@@ -30,7 +30,7 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 /// A whole number, with separators from five digits: `9148`, `51,204`.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let plain = value.to_string();
     if plain.len() < 5 {
         return plain;
@@ -46,7 +46,7 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// `1 pair`, `12,437 pairs`.
-pub(super) fn plural(number: u64, what: &str) -> String {
+pub(crate) fn plural(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         _ => format!("{} {what}s", count(number)),
@@ -54,7 +54,7 @@ pub(super) fn plural(number: u64, what: &str) -> String {
 }
 
 /// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
-pub(super) fn span(low: &str, high: &str, to: &str) -> String {
+pub(crate) fn span(low: &str, high: &str, to: &str) -> String {
     match (low.split_once(NBSP), high.split_once(NBSP)) {
         (Some((number, unit)), Some((_, same))) if same == unit => format!("{number} {to} {high}"),
         _ => format!("{low} {to} {high}"),
@@ -62,14 +62,14 @@ pub(super) fn span(low: &str, high: &str, to: &str) -> String {
 }
 
 /// `[#####---------------]`, of a share (0–1).
-pub(super) fn bar(share: f64) -> String {
+pub(crate) fn bar(share: f64) -> String {
     const WIDTH: usize = 20;
     let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
     format!("[{}{}]", "#".repeat(full), "-".repeat(WIDTH - full))
 }
 
 /// Bits per second.
-pub(super) fn rate(bps: f64) -> String {
+pub(crate) fn rate(bps: f64) -> String {
     const UNITS: [(f64, &str); 5] = [
         (1e12, "Tbit/s"),
         (1e9, "Gbit/s"),
@@ -81,13 +81,13 @@ pub(super) fn rate(bps: f64) -> String {
 }
 
 /// A time in µs.
-pub(super) fn micros(us: f64) -> String {
+pub(crate) fn micros(us: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
     scaled(us, &UNITS)
 }
 
 /// A time in seconds.
-pub(super) fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     if s == 0.0 {
         return with_unit(s, "s");
     }
@@ -95,7 +95,7 @@ pub(super) fn seconds(s: f64) -> String {
 }
 
 /// An amount of bytes; below 1024 it is exact.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [(f64, &str); 4] = [
         (1_099_511_627_776.0, "TiB"),
         (1_073_741_824.0, "GiB"),
@@ -109,7 +109,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// A size that someone chose: `128 KiB`, `1448 B`, every byte of it.
-pub(super) fn chosen_bytes(bytes: u64) -> String {
+pub(crate) fn chosen_bytes(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) {
         format!("{}{NBSP}MiB", bytes >> 20)
     } else if bytes.is_multiple_of(1 << 10) {
@@ -120,17 +120,17 @@ pub(super) fn chosen_bytes(bytes: u64) -> String {
 }
 
 /// A size that identifies something, such as an MSS: every byte of it.
-pub(super) fn exact_bytes(bytes: impl Into<u64>) -> String {
+pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
     format!("{}{NBSP}B", bytes.into())
 }
 
 /// A share in percent.
-pub(super) fn percent(percent: f64) -> String {
+pub(crate) fn percent(percent: f64) -> String {
     with_unit(percent, "%")
 }
 
 /// A figure with a unit that has no multiples.
-pub(super) fn with_unit(value: f64, unit: &str) -> String {
+pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     format!("{}{NBSP}{unit}", digits(value))
 }
 

@@ -1,0 +1,142 @@
+//! `linerate history`.
+
+use clap::{Args, Subcommand};
+use linerate_core::units::Percent;
+use linerate_history::Since;
+use std::path::PathBuf;
+
+use super::parsers;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "COMMAND", after_help = EXAMPLES)]
+pub(crate) struct HistoryArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<HistoryCommand>,
+    #[command(flatten)]
+    pub(crate) which: FilterOptions,
+    /// Show at most N runs, the newest
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) most: u32,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  linerate stream pit --save --label site=north
+  linerate history --path pit --since 7d
+  linerate stream pit --save --against last --fail-on-worse 10%";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HistoryCommand {
+    /// The page of a run, or its document
+    Show(ShowArgs),
+    /// What has changed from run A to run B
+    Compare(CompareRunsArgs),
+    /// When the figures of a test have changed, and what else has then
+    Changes(ChangesArgs),
+    /// All runs on stdout, for a spreadsheet or a notebook
+    Export(ExportArgs),
+    /// Take runs away
+    Prune(PruneArgs),
+}
+
+/// Which runs.
+#[derive(Debug, Args)]
+pub(crate) struct FilterOptions {
+    /// To this host, as it was named, or on this emulated path
+    #[arg(long, alias = "host", value_name = "HOST")]
+    pub(crate) path: Option<String>,
+    /// Of this command: stream, rr, crr, check, load, ...
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) workload: Option<String>,
+    /// With this label; may be repeated: then with all of them
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parsers::label)]
+    pub(crate) label: Vec<(String, String)>,
+    /// Begun since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
+    pub(crate) since: Option<Since>,
+}
+
+/// Where the history is.
+#[derive(Debug, Args)]
+pub(crate) struct DbOptions {
+    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run's number, as `linerate history` lists it
+    pub(crate) id: i64,
+    /// Print the evidence after the answer: all that was measured
+    #[arg(short = 'v', long)]
+    pub(crate) details: bool,
+    /// Print the document as JSON
+    #[arg(long, conflicts_with = "details")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareRunsArgs {
+    /// The number of the earlier run
+    pub(crate) a: i64,
+    /// The number of the later run
+    pub(crate) b: i64,
+    /// Exit with 1 if a headline figure of B is worse by more than P%
+    #[arg(long, value_name = "P%", alias = "fail-on-regression",
+          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below 100%"))]
+    pub(crate) fail_on_worse: Option<Percent>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangesArgs {
+    /// The figure, as `linerate history export --csv` names it (default: each run's first)
+    #[arg(long, value_name = "METRIC")]
+    pub(crate) metric: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: FilterOptions,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// A row for each figure of each run
+    #[arg(
+        long,
+        required_unless_present = "json_lines",
+        conflicts_with = "json_lines"
+    )]
+    pub(crate) csv: bool,
+    /// A line of JSON for each run: its number, its labels, its document
+    #[arg(long)]
+    pub(crate) json_lines: bool,
+    #[command(flatten)]
+    pub(crate) which: FilterOptions,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Take away all but the newest N
+    #[arg(
+        long,
+        value_name = "N",
+        required_unless_present = "older",
+        conflicts_with = "older"
+    )]
+    pub(crate) keep: Option<u64>,
+    /// Take away those that began longer ago: 30d, 2w, 12h
+    #[arg(long, value_name = "TIME", value_parser = parsers::age)]
+    pub(crate) older: Option<u64>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}

@@ -1,0 +1,270 @@
+//! The history of runs: listed, compared, exported, pruned.
+
+mod trend;
+
+use anyhow::{Context, anyhow};
+use linerate_core::record::Observed;
+use linerate_core::units::EndpointName;
+use linerate_history::{Filter, History, Keep, Run, Since};
+use linerate_report::text::{self, SavedRun, Style};
+use linerate_report::{Document, csv, document};
+use serde_json::json;
+
+use crate::args::{
+    CompareRunsArgs, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand, KeepOptions,
+    PathOptions, PruneArgs, ShowArgs, WhichRun,
+};
+use crate::failure::Failure;
+use crate::keep::open;
+use crate::{gate, output};
+
+/// Does what `linerate history` was asked.
+///
+/// # Errors
+/// There is no such run, or the history cannot be read or written.
+pub(crate) fn execute(args: &HistoryArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => list(args),
+        Some(HistoryCommand::Show(args)) => show(args),
+        Some(HistoryCommand::Compare(args)) => compare(args),
+        Some(HistoryCommand::Changes(args)) => trend::execute(args),
+        Some(HistoryCommand::Export(args)) => export(args),
+        Some(HistoryCommand::Prune(args)) => prune(args),
+    }
+}
+
+pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
+    Filter {
+        path: options.path.clone(),
+        workload: options.workload.clone(),
+        labels: options.label.clone(),
+        since: options.since.clone(),
+        most,
+        ..Filter::default()
+    }
+}
+
+fn list(args: &HistoryArgs) -> Result<(), Failure> {
+    let history = open(args.place.db.as_deref())?;
+    let runs = history.list(&filter(&args.which, Some(args.most)));
+    let runs = runs.context("history").map_err(Failure::failed)?;
+    if runs.is_empty() {
+        output::note("no run of that kind was saved; measuring commands take --save");
+    }
+    let tests: Vec<String> = runs.iter().map(|run| test(run)).collect();
+    let rows = runs.iter().zip(&tests).map(|(run, test)| SavedRun {
+        id: run.id,
+        started_at: &run.started_at,
+        workload: test,
+        labels: &run.labels,
+        answer: &run.answer,
+    });
+    output::print(&text::saved_runs(
+        &rows.collect::<Vec<_>>(),
+        output::style(),
+    ))
+}
+
+fn test(run: &Run) -> String {
+    format!("{} {}", run.workload, run.detail)
+        .trim_end()
+        .to_owned()
+}
+
+/// A saved document with what is concluded from it.
+fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
+    let found = history
+        .document(id)
+        .context("history")
+        .map_err(Failure::failed)?;
+    let text = found.ok_or_else(|| {
+        Failure::usage(anyhow!(
+            "the history has no run {id}; linerate history lists them"
+        ))
+    })?;
+    let mut document = document::read(text.as_bytes())
+        .with_context(|| format!("run {id} of the history"))
+        .map_err(Failure::usage)?;
+    document.annotate();
+    Ok(document)
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let document = stored(&open(args.place.db.as_deref())?, args.id)?;
+    if args.json {
+        return output::print(&document.json());
+    }
+    output::print(&document.text(Style {
+        details: args.details,
+        ..output::style()
+    }))
+}
+
+fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
+    let history = open(args.place.db.as_deref())?;
+    let [a, b] = [stored(&history, args.a)?, stored(&history, args.b)?];
+    let [was, is] = [a.observed(), b.observed()];
+    if let Some(differs) = was.differs_from(is.options()) {
+        return Err(Failure::usage(anyhow!(
+            "runs {} and {} are of different tests: {differs}",
+            args.a,
+            args.b
+        )));
+    }
+    let found = was.until(&is);
+    if found.changes.is_empty() {
+        return Err(Failure::usage(anyhow!(
+            "runs {} and {} have no figure in common",
+            args.a,
+            args.b
+        )));
+    }
+    let title = format!("Run {} against run {}: {}", args.b, args.a, b.answer());
+    output::print(&text::changes(&title, &found, output::style()))?;
+    gate::hold_change(&found, args.fail_on_worse)
+}
+
+fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let history = open(args.place.db.as_deref())?;
+    let failed = |error| Failure::failed(anyhow::Error::from(error).context("history"));
+    let mut runs = history.list(&filter(&args.which, None)).map_err(failed)?;
+    runs.reverse();
+    let mut rows = Vec::new();
+    for run in runs {
+        if args.json_lines {
+            let document = history
+                .document(run.id)
+                .map_err(failed)?
+                .unwrap_or_default();
+            let labels = json!(history.labels(run.id).map_err(failed)?);
+            output::print(&format!(
+                "{{\"run\":{},\"labels\":{labels},\"document\":{document}}}\n",
+                run.id
+            ))?;
+            continue;
+        }
+        for (metric, value) in history.figures(run.id).map_err(failed)? {
+            rows.push(vec![
+                run.id.to_string(),
+                run.started_at.clone(),
+                run.path.clone(),
+                run.workload.clone(),
+                run.detail.clone(),
+                run.labels.clone(),
+                run.cause.clone().unwrap_or_default(),
+                metric,
+                value.to_string(),
+            ]);
+        }
+    }
+    if args.json_lines {
+        return Ok(());
+    }
+    output::print(&csv::table(COLUMNS.into_iter(), rows.into_iter()))
+}
+
+const COLUMNS: [&str; 9] = [
+    "run",
+    "started_at",
+    "path",
+    "workload",
+    "detail",
+    "labels",
+    "bottleneck",
+    "metric",
+    "value",
+];
+
+fn prune(args: &PruneArgs) -> Result<(), Failure> {
+    let mut history = open(args.place.db.as_deref())?;
+    let keep = match (args.keep, args.older) {
+        (Some(count), _) => Keep::Last(count),
+        (None, older) => Keep::Since(Since::Ago(older.unwrap_or(u64::MAX))),
+    };
+    let gone = history
+        .prune(&keep)
+        .context("history")
+        .map_err(Failure::failed)?;
+    output::print(&format!("{gone} runs taken away\n"))
+}
+
+/// Where a saved run is looked for, and what it must be of.
+pub(crate) struct Against<'a> {
+    pub(crate) keep: &'a KeepOptions,
+    pub(crate) path: Option<String>,
+    pub(crate) workload: &'static str,
+    pub(crate) detail: Option<String>,
+}
+
+impl<'a> Against<'a> {
+    /// Of runs to the host as it is named, or on the emulated path.
+    pub(crate) fn new(
+        keep: &'a KeepOptions,
+        host: Option<&EndpointName>,
+        path: &PathOptions,
+        workload: &'static str,
+    ) -> Self {
+        let lab = path.lab.as_ref().map(ToString::to_string);
+        Self {
+            keep,
+            path: lab.or_else(|| Some(host?.to_string())),
+            workload,
+            detail: None,
+        }
+    }
+}
+
+/// The figures of a saved run for a test that is to be set beside it: the last that was asked for so.
+///
+/// # Errors
+/// There is none, or the history cannot be read.
+pub(crate) fn observed(
+    which: &WhichRun,
+    against: &Against<'_>,
+    schemas: &[&str],
+    asked: Option<&[String]>,
+) -> Result<Observed, Failure> {
+    let history = open(against.keep.db.as_deref())?;
+    let workload = against.workload;
+    let of_test = Filter {
+        path: against.path.clone(),
+        workload: Some(workload.to_owned()),
+        detail: against.detail.clone(),
+        most: Some(SEARCHED),
+        schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
+        ..Filter::default()
+    };
+    let filter = match which {
+        WhichRun::Last => of_test,
+        WhichRun::Label(key, value) => Filter {
+            labels: vec![(key.clone(), value.clone())],
+            ..of_test
+        },
+        WhichRun::Number(id) => Filter {
+            id: Some(*id),
+            schemas: of_test.schemas,
+            ..Filter::default()
+        },
+    };
+    let found = history
+        .list(&filter)
+        .context("history")
+        .map_err(Failure::failed)?;
+    let mut other = None;
+    for run in found {
+        let was = stored(&history, run.id)?.observed();
+        match asked.and_then(|asked| was.differs_from(asked)) {
+            None => return Ok(was),
+            Some(differs) => other = other.or(Some((run.id, differs))),
+        }
+    }
+    Err(Failure::usage(match other {
+        Some((id, differs)) => anyhow!("--against {which}: run {id} is of another test: {differs}"),
+        None => anyhow!(
+            "--against {which}: the history has no such {workload} of this path; save one with --save"
+        ),
+    }))
+}
+
+/// Runs among which the last of the same test is looked for.
+const SEARCHED: u32 = 50;

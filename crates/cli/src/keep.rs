@@ -1,0 +1,176 @@
+//! Where runs are kept: the history is opened before a run and gets its document after it.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use linerate_history::{History, NewRun};
+use linerate_report::Document;
+use serde_json::Value;
+
+use crate::args::KeepOptions;
+use crate::failure::Failure;
+
+/// A history that a run is to be saved in, opened before it is made.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    history: History,
+    labels: Vec<(String, String)>,
+}
+
+impl Keeper {
+    /// The history, if the run is to be saved.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn new(options: &KeepOptions) -> Result<Option<Self>, Failure> {
+        if !options.save {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            history: open(options.db.as_deref())?,
+            labels: options.label.clone(),
+        }))
+    }
+
+    /// Saves the document; the run's number.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn save(mut self, document: &dyn Document) -> Result<i64, Failure> {
+        let json = document.json_line();
+        let observed = document.observed();
+        let figures = observed
+            .figures()
+            .map(|(name, value)| (name.to_owned(), value));
+        let about = About::new(&json);
+        let saved = self.history.save(&NewRun {
+            started_at: &about.started_at,
+            schema: &about.schema,
+            path: &about.path,
+            workload: &about.workload,
+            detail: &about.detail,
+            answer: &document.answer(),
+            cause: observed.cause().map(|cause| cause.name()),
+            figures: &figures.collect::<Vec<_>>(),
+            labels: &self.labels,
+            document: json.trim_end(),
+        });
+        saved.context("--save").map_err(Failure::failed)
+    }
+}
+
+/// What a run is found by.
+struct About {
+    schema: String,
+    started_at: String,
+    path: String,
+    workload: String,
+    detail: String,
+}
+
+impl About {
+    /// As the document says: of several runs the first one.
+    fn new(json: &str) -> Self {
+        let value: Value = serde_json::from_str(json).unwrap_or_default();
+        let at = |path: &str| {
+            ["", "/rows/0", "/record", "/up", "/down"]
+                .iter()
+                .find_map(|place| {
+                    let found = value.pointer(&format!("{place}{path}"))?.as_str()?;
+                    Some(found.to_owned())
+                })
+        };
+        let text = |path: &str| at(path).unwrap_or_default();
+        let schema = text("/schema");
+        let name = schema
+            .strip_prefix("linerate.")
+            .and_then(|it| it.split('/').next());
+        let name = name.unwrap_or_default();
+        let is_run = matches!(name, "record" | "sweep");
+        let workload = if is_run {
+            text("/workload")
+        } else {
+            name.to_owned()
+        };
+        let detail = match name {
+            "record" | "sweep" => format!("{} {}", text("/protocol"), text("/direction")),
+            "load" => text("/mix"),
+            _ => String::new(),
+        };
+        let workload = match workload.as_str() {
+            "comparison" => "compare".to_owned(),
+            "experiment" => "run".to_owned(),
+            _ => workload,
+        };
+        Self {
+            started_at: text("/started_at"),
+            path: at("/environment/lab/spec").unwrap_or_else(|| text("/host")),
+            schema,
+            workload,
+            detail,
+        }
+    }
+}
+
+/// The history of `--db`, or the user's own.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
+    let opened = || {
+        let path = match file {
+            Some(path) => path.to_owned(),
+            None => default_place()?,
+        };
+        History::open(&path).with_context(|| format!("history {}", path.display()))
+    };
+    opened().map_err(Failure::usage)
+}
+
+/// In the state directory of the user (XDG Base Directory Specification), which is made if it is not
+/// there: for nobody else to read, as hosts and addresses are in it.
+fn default_place() -> anyhow::Result<PathBuf> {
+    let is_whole = |path: PathBuf| path.is_absolute().then_some(path);
+    let state = std::env::var_os("XDG_STATE_HOME").and_then(|state| is_whole(state.into()));
+    let home = || Some(is_whole(std::env::var_os("HOME")?.into())?.join(".local/state"));
+    let state = state.or_else(home).ok_or_else(|| {
+        anyhow!("neither XDG_STATE_HOME nor HOME says where the history is: give --db FILE")
+    })?;
+    let directory = state.join("linerate");
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory);
+    made.with_context(|| directory.display().to_string())?;
+    Ok(directory.join("history.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_found_by_its_path_and_what_was_run() {
+        let about = About::new(
+            r#"{"schema":"linerate.sweep/1","rows":[{"workload":"stream","protocol":"tcp",
+            "direction":"up","host":"pit","started_at":"2026-11-23T09:00:00Z",
+            "environment":{"lab":{"spec":"rtt=2ms"}}}]}"#,
+        );
+        assert_eq!(
+            (about.workload.as_str(), about.detail.as_str()),
+            ("stream", "tcp up")
+        );
+        assert_eq!(
+            (about.path.as_str(), about.started_at.as_str()),
+            ("rtt=2ms", "2026-11-23T09:00:00Z")
+        );
+        let about =
+            About::new(r#"{"schema":"linerate.comparison/1","host":"pit","started_at":"x"}"#);
+        assert_eq!(
+            (about.workload.as_str(), about.path.as_str()),
+            ("compare", "pit")
+        );
+    }
+}

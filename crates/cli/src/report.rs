@@ -1,0 +1,93 @@
+//! `report`: stored documents as a page for a browser, as Markdown, as pictures.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use linerate_report::text::{Form, Style};
+use linerate_report::{Document, html};
+
+use crate::args::ReportArgs;
+use crate::capture::Opened;
+use crate::failure::Failure;
+use crate::files::{self, MAX_DOCUMENT, OutputFile};
+use crate::output;
+
+/// Writes what was asked for.
+///
+/// # Errors
+/// A file is no document, or what was made of them cannot be written.
+pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
+    let file = args.output.as_deref();
+    let file = file
+        .map(|path| OutputFile::open("--output", path))
+        .transpose()?;
+    let is_page = file.is_some() || args.svg.is_none();
+    if is_page && !args.markdown && file.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage(anyhow!(
+            "a page of HTML is for a browser: give -o FILE.html, or --markdown to read it here"
+        )));
+    }
+    let mut documents = Vec::new();
+    for path in &args.files {
+        let read = Opened::new(path).and_then(|opened| self::documents(opened, "report"));
+        documents.extend(read.map_err(Failure::usage)?);
+    }
+    documents
+        .iter_mut()
+        .for_each(|document| document.annotate());
+    if let Some(directory) = &args.svg {
+        pictures(directory, &documents).map_err(Failure::failed)?;
+    }
+    let page = match (is_page, args.markdown) {
+        (false, _) => return Ok(()),
+        (true, false) => html::page(&mut documents),
+        (true, true) => markdown(&documents),
+    };
+    match file {
+        Some(file) => file.write(&page),
+        None => output::print(&page),
+    }
+}
+
+/// The documents that a file holds for a command: one, or those of a report.
+pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box<dyn Document>>> {
+    let name = opened.name.clone();
+    if opened.is_capture() {
+        bail!("{name}: a packet capture: linerate explain {name} --json --output FILE, then FILE");
+    }
+    if let Some(unpack) = opened.unpacked_by() {
+        bail!("{name}: it is compressed: {unpack} FILE | linerate {command} -");
+    }
+    let bytes = files::read_open(opened.bytes, &name, MAX_DOCUMENT)?;
+    let documents = html::documents(&bytes).with_context(|| name.clone())?;
+    if documents.is_empty() {
+        bail!("{name}: it is a page of HTML without a document of linerate's");
+    }
+    Ok(documents)
+}
+
+fn markdown(documents: &[Box<dyn Document>]) -> String {
+    let style = Style {
+        form: Form::Markdown,
+        ..Style::default()
+    };
+    let parts: Vec<String> = documents.iter().map(|one| one.text(style)).collect();
+    parts.join("\n---\n\n")
+}
+
+/// Each chart in a file of its own, numbered in the order of the page.
+fn pictures(directory: &Path, documents: &[Box<dyn Document>]) -> anyhow::Result<()> {
+    let place = || format!("--svg {}", directory.display());
+    fs::create_dir_all(directory).with_context(place)?;
+    let charts = documents.iter().flat_map(|document| document.charts());
+    for (number, chart) in (1..).zip(charts) {
+        let path = directory.join(format!("{number:02}-{}.svg", chart.name));
+        fs::write(&path, chart.svg(WIDTH)).with_context(|| format!("--svg {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Pixels of a chart.
+const WIDTH: u32 = 900;

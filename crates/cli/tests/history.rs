@@ -1,0 +1,157 @@
+//! Runs that are saved, and pages of stored documents. No test needs an endpoint.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{PROGRAM, stderr};
+
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
+const SWEEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/sweep.json");
+
+fn run(directory: &Path, line: &str) -> Output {
+    let output = Command::new(PROGRAM)
+        .args(line.split_whitespace())
+        .current_dir(directory)
+        .env("XDG_STATE_HOME", directory)
+        .output();
+    output.expect("the program was built for this test")
+}
+
+fn done(directory: &Path, line: &str) -> String {
+    let output = run(directory, line);
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The record with another throughput.
+fn slower(directory: &Path) -> &'static str {
+    let text = fs::read_to_string(RECORD).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rate = record["legs"][0]["throughput_bps"].as_f64().unwrap();
+    record["legs"][0]["throughput_bps"] = (rate / 2.0).into();
+    fs::write(directory.join("slow.json"), record.to_string()).unwrap();
+    "slow.json"
+}
+
+#[test]
+fn a_saved_run_is_listed_shown_exported_and_pruned() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let save = format!("explain {RECORD} --save --label site=north");
+    let said = run(here, &save);
+    assert!(
+        stderr(&said).contains("saved as run 1"),
+        "{}",
+        stderr(&said)
+    );
+    done(here, &format!("explain {RECORD} --save"));
+    assert!(here.join("linerate/history.db").exists());
+    let list = done(here, "history");
+    assert_eq!(list.lines().count(), 3, "{list}");
+    assert!(
+        list.contains("stream tcp up") && list.contains("site=north"),
+        "{list}"
+    );
+    assert_eq!(done(here, "history --label site=north").lines().count(), 2);
+    assert_eq!(done(here, "history --workload rr"), "");
+    let shown = done(here, "history show 1 --json");
+    assert_eq!(shown, done(here, &format!("explain {RECORD} --json")));
+    let lines = done(here, "history export --json-lines");
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["run"], &first["labels"]["site"]),
+        (&1.into(), &"north".into())
+    );
+    assert_eq!(first["document"]["schema"], "linerate.record/1");
+    let csv = done(here, "history export --csv");
+    assert!(
+        csv.lines().nth(1).unwrap().contains("throughput_bps"),
+        "{csv}"
+    );
+    done(here, "history prune --keep 1");
+    assert_eq!(done(here, "history").lines().count(), 2);
+    let gone = run(here, "history show 1");
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(stderr(&gone).contains("no run 1"), "{}", stderr(&gone));
+}
+
+#[test]
+fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let slow = slower(here);
+    done(here, &format!("explain {RECORD} --save --db own.db"));
+    done(here, &format!("explain {slow} --save --db own.db"));
+    let page = done(here, "history compare 1 2 --db own.db");
+    assert!(
+        page.contains("an observation") && page.contains("50"),
+        "{page}"
+    );
+    let worse = run(here, "history compare 1 2 --db own.db --fail-on-worse 10%");
+    assert_eq!(worse.status.code(), Some(1), "{}", stderr(&worse));
+    done(
+        here,
+        "history compare 2 1 --db own.db --fail-on-regression 10%",
+    );
+}
+
+#[test]
+fn a_report_is_one_page_that_can_be_explained_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    done(here, &format!("report {SWEEP} -o page.html --svg charts"));
+    let page = fs::read_to_string(here.join("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>"));
+    let again = done(here, "explain page.html --json");
+    assert_eq!(again, done(here, &format!("explain {SWEEP} --json")));
+    let charts = fs::read_dir(here.join("charts")).unwrap().count();
+    assert!(charts > 0);
+    assert!(done(here, &format!("report {RECORD} --markdown")).starts_with("**"));
+    let both = format!("report {RECORD} {} -o both.html", slower(here));
+    done(here, &both);
+    let refused = run(here, "explain both.html");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("2 documents"),
+        "{}",
+        stderr(&refused)
+    );
+    let none = run(here, "report Cargo.toml -o x.html");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(!here.join("x.html").exists());
+}
+
+#[test]
+fn a_series_says_since_when_it_is_slower_and_what_else_changed_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = fs::read_to_string(RECORD).unwrap();
+    for number in 0..22 {
+        let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let (level, kernel) = if number < 12 {
+            (94e6, "6.1")
+        } else {
+            (55e6, "6.12")
+        };
+        let rate = level * (1.0 + 0.003 * f64::from(number * 7 % 5));
+        record["legs"][0]["throughput_bps"] = rate.into();
+        record["environment"]["client"]["kernel"] = kernel.into();
+        record["started_at"] = format!("2026-11-{:02}T09:00:00Z", number + 1).into();
+        fs::write(here.join("run.json"), record.to_string()).unwrap();
+        done(here, "explain run.json --save --db own.db");
+    }
+    let page = done(here, "history changes --db own.db");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        page.contains("1 change of throughput_bps in 22 runs"),
+        "{page}"
+    );
+    assert!(
+        page.contains("since 2026-11-13 09:00 (run 13): -4"),
+        "{page}"
+    );
+    assert!(page.contains("kernel here 6.1 → 6.12"), "{page}");
+    let none = run(here, "history changes --workload crr --db own.db");
+    assert_eq!(none.status.code(), Some(2));
+}

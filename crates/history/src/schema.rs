@@ -1,0 +1,66 @@
+//! The tables, and how those of an older version become them.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{HistoryError, Result, cannot};
+
+/// From each version to the next; a file is of the version that its `user_version` says. Entries are
+/// added, never changed.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE runs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        started_at TEXT NOT NULL,
+        schema TEXT NOT NULL,
+        path TEXT NOT NULL,
+        workload TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        answer TEXT NOT NULL,
+        cause TEXT
+    ) STRICT;
+    CREATE INDEX runs_of_time ON runs (started_at);
+    CREATE INDEX runs_of_path ON runs (path, started_at);
+    CREATE INDEX runs_of_workload ON runs (workload, started_at);
+    CREATE TABLE documents (
+        run INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE figures (
+        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        place INTEGER NOT NULL,
+        metric TEXT NOT NULL,
+        value REAL NOT NULL,
+        PRIMARY KEY (run, metric)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE labels (
+        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (run, key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX labels_of_key ON labels (key, value, run);
+"];
+
+/// Brings the tables to the last version; of two processes the second finds it done.
+pub(super) fn migrate(db: &mut Connection) -> Result<()> {
+    let known = MIGRATIONS.len() as u32;
+    let version = |db: &Connection| -> rusqlite::Result<u32> {
+        db.query_row("PRAGMA user_version", [], |row| row.get(0))
+    };
+    let cannot = cannot("cannot be opened");
+    if version(db).map_err(&cannot)? == known {
+        return Ok(());
+    }
+    let behavior = TransactionBehavior::Immediate;
+    let change = db.transaction_with_behavior(behavior).map_err(&cannot)?;
+    let found = version(&change).map_err(&cannot)?;
+    let Some(missing) = MIGRATIONS.get(found as usize..) else {
+        return Err(HistoryError::Newer { found, known });
+    };
+    for step in missing {
+        change.execute_batch(step).map_err(&cannot)?;
+    }
+    change
+        .pragma_update(None, "user_version", known)
+        .map_err(&cannot)?;
+    change.commit().map_err(&cannot)
+}

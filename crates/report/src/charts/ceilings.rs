@@ -1,0 +1,83 @@
+//! What each cause would let through, with the measured rate as a line: the lowest bar that the line
+//! reaches is the bottleneck.
+
+use linerate_core::ceilings::{Ceiling, Verdict};
+
+use crate::number::{percent, rate};
+use crate::svg::{Bar, Bars, Body, Chart, Fill, Unit};
+
+/// The lowest ceiling of each cause.
+pub(super) fn ceilings(
+    name: &str,
+    title: String,
+    ceilings: &[Ceiling],
+    verdict: Option<&Verdict>,
+    measured_bps: Option<f64>,
+) -> Option<Chart> {
+    let measured = measured_bps.filter(|bps| *bps > 0.0)?;
+    let mut lowest: Vec<&Ceiling> = Vec::new();
+    for ceiling in ceilings {
+        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
+        if !is_known && ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0 {
+            lowest.push(ceiling);
+        }
+    }
+    let nearest = lowest.first()?.limit_bps;
+    let cause = verdict.map(|verdict| verdict.cause);
+    let expected = verdict.and_then(|verdict| verdict.predicted_bps);
+    let expected =
+        expected.filter(|bps| *bps < FAR * measured && (bps / measured - 1.0).abs() > 0.02);
+    let mut levels = vec![(measured, format!("measured {}", rate(measured)))];
+    levels.extend(expected.map(|bps| (bps, format!("expected after the remedy {}", rate(bps)))));
+    // What matters is near the line; the rest goes beyond the edge.
+    let end = nearest
+        .min(FAR * measured)
+        .max(measured)
+        .max(expected.unwrap_or(0.0))
+        * 1.25;
+    let row = |ceiling: &&Ceiling| {
+        let reached = percent(100.0 * measured / ceiling.limit_bps);
+        let proves = if ceiling.independent {
+            ""
+        } else {
+            "; derived from the measured rate, so it cannot confirm"
+        };
+        Bar {
+            label: ceiling.cause.words().to_owned(),
+            value: ceiling.limit_bps,
+            colour: if Some(ceiling.cause) == cause {
+                Fill::Accent
+            } else if ceiling.independent {
+                Fill::Plain
+            } else {
+                Fill::Hollow
+            },
+            tip: format!("{}; {reached} of it reached{proves}", ceiling.formula),
+            ..Bar::default()
+        }
+    };
+    // What is derived from the measured rate tells something only where it is near.
+    let tells = |ceiling: &&&Ceiling| {
+        ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
+    };
+    let rows: Vec<Bar> = lowest.iter().filter(tells).map(row).collect();
+    let highest = rows.iter().map(|row| row.value).fold(0.0, f64::max);
+    let said = rows
+        .iter()
+        .map(|row| format!("{} {}", row.label, rate(row.value)));
+    let says = format!(
+        "Measured: {}. Ceilings: {}.",
+        rate(measured),
+        said.collect::<Vec<_>>().join(", ")
+    );
+    let bars = Bars {
+        unit: Unit::Rate,
+        rows,
+        levels,
+        end: (highest > end).then_some(end),
+    };
+    Some(Chart::new(name, title, says, Body::Bars(bars)))
+}
+
+/// So many times the measured rate is no longer near.
+const FAR: f64 = 8.0;

@@ -1,0 +1,110 @@
+//! What went on through a run, on one time axis.
+
+use linerate_core::record::Interval;
+
+use crate::number::{count, rate, seconds};
+use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+
+/// The intervals of one direction of one run.
+pub(super) struct Course<'a> {
+    pub(super) name: String,
+    pub(super) intervals: Vec<&'a Interval>,
+    /// When it began on the common axis, s.
+    pub(super) begin_s: f64,
+}
+
+/// A figure of an interval, how it is called and drawn.
+type Shown = (&'static str, Unit, Mark, fn(&Interval) -> Option<f64>);
+
+/// The panels, the most asked for first.
+const SHOWN: [Shown; 6] = [
+    ("Goodput", Unit::Rate, Mark::Line, |interval| {
+        (interval.bytes > 0 || interval.transactions.is_none()).then_some(interval.throughput_bps)
+    }),
+    ("Requests answered", Unit::Count, Mark::Line, |interval| {
+        Some(interval.transactions? as f64)
+    }),
+    ("Round-trip time", Unit::Micros, Mark::Line, |interval| {
+        interval.rtt_us
+    }),
+    ("Congestion window", Unit::Bytes, Mark::Line, |interval| {
+        interval.cwnd_bytes.map(|bytes| bytes as f64)
+    }),
+    ("Segments retransmitted", Unit::Count, Mark::Stems, |it| {
+        it.retransmitted_segments.map(|count| count as f64)
+    }),
+    ("Datagrams lost", Unit::Count, Mark::Stems, |interval| {
+        interval.lost.map(|count| count as f64)
+    }),
+];
+
+/// The courses over time; nothing where there are not even two intervals. `levels` are rates to hold
+/// the goodput against.
+pub(super) fn over_time(
+    name: &str,
+    courses: &[Course<'_>],
+    levels: Vec<(f64, String)>,
+) -> Option<Chart> {
+    let courses: Vec<&Course> = courses.iter().filter(|it| it.intervals.len() > 1).collect();
+    let mut panels: Vec<Panel> = SHOWN
+        .iter()
+        .filter_map(|shown| panel(shown, &courses))
+        .collect();
+    panels.first_mut()?.levels = levels;
+    let says: Vec<String> = courses.iter().map(|course| says(course)).collect();
+    let plot = Plot {
+        x: "Time",
+        x_unit: Unit::Seconds,
+        log: false,
+        panels,
+    };
+    Some(Chart::new(
+        name,
+        "Over time",
+        says.join(" "),
+        Body::Plot(plot),
+    ))
+}
+
+fn panel((y, unit, mark, of): &Shown, courses: &[&Course<'_>]) -> Option<Panel> {
+    let mut series = Vec::new();
+    for (colour, course) in courses.iter().enumerate() {
+        let points = course.intervals.iter().filter_map(|interval| {
+            let middle = course.begin_s + interval.start_s + interval.seconds / 2.0;
+            Some([middle, of(interval)?])
+        });
+        let mark = match mark {
+            Mark::Line if colour % 2 == 1 => Mark::Dashed,
+            mark => *mark,
+        };
+        series.push(Series::new(&course.name, mark, colour, points));
+    }
+    series.retain(|series| series.points.len() > 1);
+    let is_known = series.iter().any(|it| it.points.iter().any(|p| p[1] > 0.0));
+    is_known.then(|| Panel::new(y, *unit, series))
+}
+
+/// `up: 10 intervals in 10.0 s, goodput from 12.1 to 14.0 Mbit/s, 12 segments retransmitted.`
+fn says(course: &Course<'_>) -> String {
+    let intervals = &course.intervals;
+    let rates = || intervals.iter().map(|interval| interval.throughput_bps);
+    let (low, high) = (
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    );
+    let length = intervals.iter().map(|interval| interval.seconds).sum();
+    let lost = intervals
+        .iter()
+        .filter_map(|interval| interval.retransmitted_segments);
+    let lost = lost.reduce(u64::saturating_add);
+    let lost = lost.map(|n| format!(", {} segments retransmitted", count(n)));
+    format!(
+        "{}: {} intervals in {}, goodput from {} to {}{}.",
+        course.name,
+        intervals.len(),
+        seconds(length),
+        rate(low),
+        rate(high),
+        lost.unwrap_or_default()
+    )
+}

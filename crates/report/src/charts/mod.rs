@@ -1,0 +1,53 @@
+//! Which charts a document has: from its figures to [`Chart`](crate::svg::Chart)s, nothing drawn
+//! yet.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `course` | rate, round trips, windows and retransmissions over time |
+//! | `ceilings` | what each cause would let through, with the measured rate as a line |
+//! | `latency` | how many round trips took how long |
+//! | `runs` | records, sweeps, checks, mixes, connections: of these three |
+//! | `pairs` | the pairs of a comparison |
+//! | `rest` | hops, populations, layers, an experiment's table |
+
+mod ceilings;
+mod course;
+mod latency;
+mod pairs;
+mod rest;
+mod runs;
+
+pub(crate) use pairs::comparison;
+pub(crate) use rest::{capacity, experiment, profile, trace};
+pub(crate) use runs::{answer, check, check_answer, connections, load, record, sweep};
+
+use linerate_core::stats::Figure;
+
+use crate::svg::Unit;
+
+/// The unit that the name of a figure says.
+fn unit_of(metric: &str) -> Unit {
+    let ends = |end: &str| metric.split('.').any(|part| part.ends_with(end));
+    match metric {
+        _ if ends("_bps") => Unit::Rate,
+        _ if ends("_us") => Unit::Micros,
+        _ if ends("_s") && !ends("per_s") => Unit::Seconds,
+        _ if ends("_bytes") => Unit::Bytes,
+        _ if ends("_percent") => Unit::Percent,
+        _ => Unit::Count,
+    }
+}
+
+/// One value for a figure with its interval: of modes the largest group, of a drift its end.
+fn middle(figure: &Figure) -> Option<(f64, Option<[f64; 2]>)> {
+    match figure {
+        Figure::One(one) if one.n > 1 => Some((one.median, Some([one.low, one.high]))),
+        Figure::One(one) => Some((one.median, None)),
+        Figure::Modes { modes } => {
+            let largest = modes.iter().max_by_key(|mode| mode.n)?;
+            let ends = [modes.first()?.min, modes.last()?.max];
+            Some((largest.median, Some(ends)))
+        }
+        Figure::Drift { from, to, .. } => Some((*to, Some([from.min(*to), from.max(*to)]))),
+    }
+}

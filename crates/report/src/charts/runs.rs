@@ -1,0 +1,256 @@
+//! Of runs: rates, round trips, ceilings.
+
+use linerate_core::ceilings::Cause;
+use linerate_core::connection::ConnectionsDocument;
+use linerate_core::load::{LoadDocument, LoadMember};
+use linerate_core::plan::{Direction, Workload};
+use linerate_core::record::{Check, Interval, Leg, Record, Sweep};
+
+use super::ceilings::ceilings;
+use super::course::{Course, over_time};
+use super::latency::{Trips, distribution};
+use super::{middle, unit_of};
+use crate::number::{NBSP, rate, with_unit};
+use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+
+/// `13.9 Mbit/s up to pit.example; bottleneck: receive window, 97 % sure`
+pub(crate) fn answer(record: &Record) -> String {
+    let figure = match record.workload {
+        Workload::Stream => record.throughput_bps().map(rate),
+        Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
+        Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
+    };
+    let figure = figure.unwrap_or_else(|| "no figure".to_owned());
+    let way = match (record.workload, record.direction) {
+        (Workload::Stream, Direction::Up) => "up to",
+        (Workload::Stream, Direction::Down) => "down from",
+        _ => "with",
+    };
+    let held = record.legs.iter().filter_map(|leg| {
+        let name = if record.legs.len() > 1 {
+            leg.direction.name()
+        } else {
+            ""
+        };
+        Some(format!("; {}", held(name, leg)?))
+    });
+    format!("{figure} {way} {}{}", record.host, held.collect::<String>())
+}
+
+/// `bottleneck up: receive window, 97 % sure`
+fn held(direction: &str, leg: &Leg) -> Option<String> {
+    let verdict = leg.verdict.as_ref()?;
+    let sure = verdict.confidence.map_or_else(String::new, |share| {
+        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
+    });
+    let cause = match verdict.cause {
+        Cause::AsAsked => "none, it kept to the rate asked for",
+        cause => cause.words(),
+    };
+    let space = if direction.is_empty() { "" } else { " " };
+    Some(format!("bottleneck{space}{direction}: {cause}{sure}"))
+}
+
+/// `pit.example: down 180 Mbit/s, bottleneck: path rate, 97 % sure; up …`
+pub(crate) fn check_answer(check: &Check) -> String {
+    let ways = [("down", &check.down), ("up", &check.up)];
+    let ways = ways.into_iter().filter_map(|(name, record)| {
+        let leg = record.as_ref()?.leg()?;
+        let held = held("", leg).map_or_else(String::new, |held| format!(" ({held})"));
+        Some(format!("{name} {}{held}", rate(leg.throughput_bps?)))
+    });
+    let ways: Vec<String> = ways.collect();
+    if ways.is_empty() {
+        return format!("{}: throughput was not measured", check.host);
+    }
+    format!("{}: {}", check.host, ways.join(", "))
+}
+
+pub(crate) fn record(record: &Record) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for leg in &record.legs {
+        charts.extend(of_leg(record, leg));
+    }
+    let courses: Vec<Course> = match record.legs.as_slice() {
+        [] | [_] => vec![course(
+            record.direction.name(),
+            record.intervals.iter(),
+            0.0,
+        )],
+        legs => legs
+            .iter()
+            .map(|leg| course(leg.direction.name(), record.intervals_of(leg), 0.0))
+            .collect(),
+    };
+    charts.extend(over_time("time", &courses, Vec::new()));
+    if let Some(summary) = &record.latency_us {
+        let trips = Trips {
+            buckets: record.latency_histogram.as_ref(),
+            ..Trips::new("requests", summary, false, 0)
+        };
+        charts.extend(distribution("latency", &[trips]));
+    }
+    charts
+}
+
+fn course<'a>(
+    name: &str,
+    intervals: impl Iterator<Item = &'a Interval>,
+    begin_s: f64,
+) -> Course<'a> {
+    Course {
+        name: name.to_owned(),
+        intervals: intervals.collect(),
+        begin_s,
+    }
+}
+
+fn of_leg(record: &Record, leg: &Leg) -> Option<Chart> {
+    let direction = leg.direction.name();
+    let title = format!("What holds it back, {direction}");
+    let rate = leg.throughput_bps.or(record.throughput_bps());
+    let name = format!("ceilings-{direction}");
+    ceilings(&name, title, &leg.ceilings, leg.verdict.as_ref(), rate)
+}
+
+pub(crate) fn check(check: &Check) -> Vec<Chart> {
+    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)];
+    let ways: Vec<_> = ways
+        .iter()
+        .filter_map(|(direction, record)| Some((*direction, record.as_ref()?)))
+        .collect();
+    let mut charts: Vec<Chart> = ways
+        .iter()
+        .flat_map(|(_, record)| record.legs.iter().filter_map(|leg| of_leg(record, leg)))
+        .collect();
+    let idle = check.idle_latency_us.as_ref();
+    let mut trips: Vec<Trips> = idle
+        .map(|idle| Trips::new("idle", idle, true, 2))
+        .into_iter()
+        .collect();
+    for (direction, colour) in [("down", 0), ("up", 1)] {
+        let loaded = check.loaded_latency_by_direction_us.get(direction);
+        let name = format!("loaded {direction}");
+        trips.extend(loaded.map(|loaded| Trips::new(&name, loaded, false, colour)));
+    }
+    charts.extend(distribution("latency", &trips));
+    let courses = ways
+        .iter()
+        .map(|(direction, record)| course(direction.name(), record.intervals.iter(), 0.0));
+    charts.extend(over_time("time", &courses.collect::<Vec<_>>(), Vec::new()));
+    charts.extend(check.route.iter().flat_map(|route| super::trace(route)));
+    charts
+}
+
+/// Each run over the size, or over its number where all have one; the median of each size as a line.
+pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
+    let Some(first) = sweep.rows.first() else {
+        return Vec::new();
+    };
+    let Some((metric, _)) = first.headline() else {
+        return record(first);
+    };
+    let size = |row: &Record| row.plan.traffic.message_bytes() as f64;
+    let is_sweep = sweep.rows.iter().any(|row| size(row) != size(first));
+    let runs = sweep.rows.iter().enumerate().filter_map(|(number, row)| {
+        let x = if is_sweep {
+            size(row)
+        } else {
+            number as f64 + 1.0
+        };
+        Some([x, row.headline()?.1])
+    });
+    let runs: Vec<[f64; 2]> = runs.collect();
+    let mut medians: Vec<[f64; 2]> = match sweep.figures.as_slice() {
+        figures if is_sweep && !figures.is_empty() => figures
+            .iter()
+            .filter_map(|of| Some([of.message_bytes as f64, middle(&of.figure)?.0]))
+            .collect(),
+        _ if is_sweep => runs.clone(),
+        _ => Vec::new(),
+    };
+    medians.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let (x, x_unit, y) = match (is_sweep, first.workload) {
+        (true, Workload::Stream) => ("Message", Unit::Bytes, "Goodput"),
+        (true, _) => ("Request", Unit::Bytes, "Requests answered each second"),
+        (false, Workload::Stream) => ("Run", Unit::Count, "Goodput"),
+        (false, _) => ("Run", Unit::Count, "Requests answered each second"),
+    };
+    let unit = unit_of(metric);
+    let says = runs
+        .iter()
+        .map(|[x, y]| format!("{}: {}", x_unit.write(*x), unit.write(*y)));
+    let says = says.take(MAX_SAID).collect::<Vec<_>>().join("; ") + ".";
+    let mut panel = Panel::new(y, unit, vec![Series::new("each run", Mark::Dots, 0, runs)]);
+    if medians.len() > 1 {
+        panel
+            .series
+            .insert(0, Series::new("median", Mark::Line, 0, medians));
+    } else if let Some((median, interval)) = sweep.figures.first().and_then(|of| middle(&of.figure))
+    {
+        panel
+            .levels
+            .push((median, format!("median {}", unit.write(median))));
+        panel.band = interval;
+    }
+    let plot = Plot {
+        x,
+        x_unit,
+        log: is_sweep,
+        panels: vec![panel],
+    };
+    let title = if is_sweep { "By size" } else { "Run by run" };
+    let mut charts = vec![Chart::new("runs", title, says, Body::Plot(plot))];
+    if !is_sweep {
+        let mut ranked: Vec<&Record> = sweep.rows.iter().collect();
+        ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+        charts.extend(record(ranked[(ranked.len() - 1) / 2]));
+    }
+    charts
+}
+
+/// Figures that a description repeats at most.
+const MAX_SAID: usize = 40;
+
+pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
+    let streams = load
+        .members
+        .iter()
+        .filter(|it| it.record.workload == Workload::Stream);
+    let courses = streams.flat_map(|member: &LoadMember| {
+        let begin_s = member.started_s.unwrap_or(member.start_s);
+        member.record.legs.iter().map(move |leg| {
+            let name = format!("{} {}", member.name, leg.direction.name());
+            course(&name, member.record.intervals_of(leg), begin_s)
+        })
+    });
+    let mut trips = Vec::new();
+    for (colour, class) in load.latency.iter().enumerate() {
+        let idle = class.idle_us.as_ref();
+        let name = format!("{} idle", class.member);
+        trips.extend(idle.map(|idle| Trips::new(&name, idle, true, colour)));
+        let loaded = class.loaded_us.as_ref();
+        let name = format!("{} loaded", class.member);
+        trips.extend(loaded.map(|loaded| Trips::new(&name, loaded, false, colour)));
+    }
+    let mut charts: Vec<Chart> = distribution("latency", &trips).into_iter().collect();
+    charts.extend(over_time("time", &courses.collect::<Vec<_>>(), Vec::new()));
+    let busiest = load.busiest();
+    charts.extend(busiest.and_then(|(member, leg)| of_leg(&member.record, leg)));
+    charts
+}
+
+/// Of the largest connection.
+pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
+    let Some(first) = document.connections.first() else {
+        return Vec::new();
+    };
+    let title = format!("What holds {} back", first.remote);
+    let (verdict, rate) = (first.verdict.as_ref(), Some(first.throughput_bps));
+    let ceilings = ceilings("ceilings", title, &first.ceilings, verdict, rate);
+    let course = course(first.direction.name(), first.intervals.iter(), 0.0);
+    ceilings
+        .into_iter()
+        .chain(over_time("time", &[course], Vec::new()))
+        .collect()
+}

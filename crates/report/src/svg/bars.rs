@@ -1,0 +1,212 @@
+//! Draws a row with a bar for each figure.
+
+use std::fmt::Write;
+
+use super::chart::{Bar, Bars, Fill};
+use super::escaped;
+use super::plot::LETTER;
+use super::scale::Scale;
+
+/// Pixels.
+const BAR: f64 = 16.0;
+const ROW: f64 = 28.0;
+const LINE: f64 = 17.0;
+const FOOT: f64 = 38.0;
+const RIGHT: f64 = 16.0;
+/// Narrower pictures have a row's label above its bar.
+const NARROW: f64 = 500.0;
+const WIDEST_LABEL: f64 = 240.0;
+/// What is kept free behind the longest bar for its value.
+const VALUE: f64 = 92.0;
+
+/// Where the rows of a picture are.
+struct Rows {
+    x: Scale,
+    /// Of the labels above the bars.
+    above: f64,
+    top: f64,
+}
+
+impl Bars {
+    /// The drawing, and its height.
+    pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
+        let is_narrow = width < NARROW;
+        let longest = self.rows.iter().map(|row| row.label.chars().count()).max();
+        let label = (longest.unwrap_or(0) as f64 * LETTER + 14.0).min(WIDEST_LABEL);
+        let left = if is_narrow { 4.0 } else { label };
+        let values = self
+            .rows
+            .iter()
+            .flat_map(Bar::values)
+            .chain(self.levels.iter().map(|l| l.0));
+        let scale = Scale::new(values, false, [left, width - RIGHT - VALUE]);
+        let mut scale = match self.end {
+            Some(end) => Scale {
+                high: end,
+                pixels: [left, width - RIGHT],
+                ..scale
+            },
+            None => scale,
+        };
+        let (one, unit) = self.unit.scale(scale.high);
+        if self.end.is_none() {
+            scale = scale.rounded(5, one);
+        }
+        let above = if is_narrow { LINE } else { 0.0 };
+        let top = 4.0 + LINE * self.levels.len() as f64;
+        let ground = top + self.rows.len() as f64 * (ROW + above);
+        let rows = Rows {
+            x: scale,
+            above,
+            top,
+        };
+        rows.axis(svg, ground, ((width - left) / 90.0) as usize, one);
+        for (number, row) in self.rows.iter().enumerate() {
+            rows.row(svg, number, row, self);
+        }
+        for (number, (level, words)) in self.levels.iter().enumerate() {
+            rows.level(svg, number, *level, words, ground, width);
+        }
+        let at = (left + width - RIGHT) / 2.0;
+        let _ = write!(
+            svg,
+            "<text x=\"{at:.1}\" y=\"{:.1}\" class=\"mid\">{unit}</text>",
+            ground + 33.0
+        );
+        ground + FOOT
+    }
+}
+
+impl Bar {
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let interval = self.interval.into_iter().flatten();
+        [self.from, self.value]
+            .into_iter()
+            .chain(interval)
+            .chain(self.beside)
+    }
+}
+
+impl Rows {
+    fn axis(&self, svg: &mut String, ground: f64, most: usize, one: f64) {
+        for (value, text) in self.x.ticks(most.max(2), one) {
+            let (at, top) = (self.x.at(value), self.top);
+            let class = if value == 0.0 { "axis" } else { "grid" };
+            let _ = write!(
+                svg,
+                "<path class=\"{class}\" d=\"M{at:.1} {top:.1}V{ground:.1}\"/>\
+                 <text x=\"{at:.1}\" y=\"{:.1}\" class=\"mid dim\">{text}</text>",
+                ground + 16.0
+            );
+        }
+    }
+
+    fn row(&self, svg: &mut String, number: usize, row: &Bar, bars: &Bars) {
+        let top = self.top + number as f64 * (ROW + self.above) + self.above + (ROW - BAR) / 2.0;
+        let middle = top + BAR / 2.0;
+        let label = escaped(&row.label);
+        let strong = if row.colour == Fill::Accent {
+            " strong"
+        } else {
+            ""
+        };
+        let _ = if self.above > 0.0 {
+            let y = top - 4.0;
+            write!(
+                svg,
+                "<text x=\"4\" y=\"{y:.1}\" class=\"halo{strong}\">{label}</text>"
+            )
+        } else {
+            let (x, y) = (self.x.pixels[0] - 8.0, middle + 4.0);
+            write!(
+                svg,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"end{strong}\">{label}</text>"
+            )
+        };
+        let is_torn = row.value > self.x.high;
+        let (from, to) = (self.x.at(row.from.min(row.value)), self.x.at(row.value));
+        let class = match row.colour {
+            Fill::Plain => "plain",
+            Fill::Accent => "accent",
+            Fill::Hollow => "hollow",
+        };
+        let shape = outline(from, to.max(from + 1.0), top, is_torn);
+        let tip = escaped(&row.tip);
+        let _ = write!(
+            svg,
+            "<path class=\"{class}\" d=\"{shape}\"><title>{tip}</title></path>"
+        );
+        let mut end = to;
+        if let Some(interval) = row.interval {
+            let [low, high] = interval.map(|value| self.x.at(value));
+            end = end.max(high);
+            let _ = write!(
+                svg,
+                "<path class=\"whisker\" d=\"M{low:.1} {:.1}v8M{high:.1} {:.1}v8M{low:.1} {middle:.1}H{high:.1}\"/>",
+                middle - 4.0,
+                middle - 4.0
+            );
+        }
+        if let Some(beside) = row.beside {
+            let at = self.x.at(beside);
+            end = end.max(at + 5.0);
+            let _ = write!(
+                svg,
+                "<path class=\"beside\" d=\"M{at:.1} {:.1}l6 6l-6 6l-6 -6z\"/>",
+                middle - 6.0
+            );
+        }
+        let value = row
+            .note
+            .clone()
+            .unwrap_or_else(|| bars.unit.write(row.value));
+        let (x, class) = if is_torn {
+            (to - 14.0, "end on")
+        } else {
+            (end + 7.0, "halo")
+        };
+        let value = escaped(&value);
+        let _ = write!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"{class}{strong}\">{value}</text>",
+            middle + 4.0
+        );
+    }
+
+    /// A line through all rows; its words stand above on the side that has more room.
+    fn level(
+        &self,
+        svg: &mut String,
+        number: usize,
+        level: f64,
+        words: &str,
+        ground: f64,
+        width: f64,
+    ) {
+        let (at, y) = (self.x.at(level), LINE * (number as f64 + 1.0) - 3.0);
+        let (class, x) = if at > width / 2.0 {
+            ("end", at - 5.0)
+        } else {
+            ("", at + 5.0)
+        };
+        let dash = if number == 0 { "measured" } else { "level" };
+        let words = escaped(words);
+        let _ = write!(
+            svg,
+            "<path class=\"{dash}\" d=\"M{at:.1} {:.1}V{ground:.1}\"/>\
+             <text x=\"{x:.1}\" y=\"{y:.1}\" class=\"strong {class}\">{words}</text>",
+            y - 10.0
+        );
+    }
+}
+
+/// A bar; one that goes on has a torn end.
+fn outline(from: f64, to: f64, top: f64, is_torn: bool) -> String {
+    let end = if is_torn {
+        let tooth = BAR / 4.0;
+        format!("l-4 {tooth}l4 {tooth}l-4 {tooth}l4 {tooth}")
+    } else {
+        format!("v{BAR}")
+    };
+    format!("M{from:.1} {top:.1}H{to:.1}{end}H{from:.1}z")
+}

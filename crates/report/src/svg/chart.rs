@@ -1,0 +1,217 @@
+//! What a chart holds: the figures of a document with their words, before anything is drawn.
+
+use crate::number::{bytes, count, digits, micros, percent, rate};
+
+/// A picture of figures, drawn by [`Chart::svg`].
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Of a file of its own: lower case letters, digits and dashes.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The same for who cannot see it, with the figures that matter.
+    pub says: String,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    /// Figures over a common axis.
+    Plot(Plot),
+    /// A row for each figure.
+    Bars(Bars),
+    /// Drawn elsewhere, wide.
+    Picture(String),
+}
+
+/// What a figure is of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Unit {
+    /// Bits per second.
+    Rate,
+    /// µs.
+    Micros,
+    Seconds,
+    Bytes,
+    Percent,
+    /// Things without a unit.
+    Count,
+}
+
+/// Panels below each other with one x axis.
+#[derive(Debug, Clone)]
+pub(crate) struct Plot {
+    /// What x is, in words.
+    pub(crate) x: &'static str,
+    pub(crate) x_unit: Unit,
+    /// Powers of ten are as far from each other.
+    pub(crate) log: bool,
+    pub(crate) panels: Vec<Panel>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Panel {
+    /// What y is, in words.
+    pub(crate) y: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) series: Vec<Series>,
+    /// Levels to hold the series against, with their words.
+    pub(crate) levels: Vec<(f64, String)>,
+    /// A range to hold them against.
+    pub(crate) band: Option<[f64; 2]>,
+    /// What matters are the differences, however small: its axis need not begin at 0.
+    pub(crate) close: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) mark: Mark,
+    pub(crate) colour: usize,
+    pub(crate) points: Vec<[f64; 2]>,
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Line,
+    /// A line that is told apart without its colour, too.
+    Dashed,
+    Dots,
+    /// Dots that do not count.
+    Rings,
+    /// From the axis up, where not zero.
+    Stems,
+}
+
+/// Rows with a bar each, on one scale.
+#[derive(Debug, Clone)]
+pub(crate) struct Bars {
+    pub(crate) unit: Unit,
+    pub(crate) rows: Vec<Bar>,
+    /// Lines through all rows, with their words.
+    pub(crate) levels: Vec<(f64, String)>,
+    /// Where the scale ends, bars beyond are torn off; absent: at the longest.
+    pub(crate) end: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    /// Where it begins.
+    pub(crate) from: f64,
+    pub(crate) value: f64,
+    pub(crate) interval: Option<[f64; 2]>,
+    /// A figure of others beside it.
+    pub(crate) beside: Option<f64>,
+    pub(crate) colour: Fill,
+    /// Behind the bar, in place of its value.
+    pub(crate) note: Option<String>,
+    /// Shown where a mouse rests on it.
+    pub(crate) tip: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// One among others.
+    #[default]
+    Plain,
+    /// The one that matters.
+    Accent,
+    /// Outlined: it proves nothing.
+    Hollow,
+}
+
+impl Chart {
+    pub(crate) fn new(name: &str, title: impl Into<String>, says: String, body: Body) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: title.into(),
+            says,
+            body,
+        }
+    }
+}
+
+impl Panel {
+    pub(crate) fn new(y: &'static str, unit: Unit, series: Vec<Series>) -> Self {
+        Self {
+            y,
+            unit,
+            series,
+            levels: Vec::new(),
+            band: None,
+            close: false,
+        }
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let levels = self.levels.iter().map(|(level, _)| *level);
+        let band = self.band.into_iter().flatten();
+        points.map(|point| point[1]).chain(levels).chain(band)
+    }
+}
+
+impl Series {
+    /// Points that are no numbers are left out.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        mark: Mark,
+        colour: usize,
+        points: impl IntoIterator<Item = [f64; 2]>,
+    ) -> Self {
+        let points = points.into_iter();
+        Self {
+            name: name.into(),
+            mark,
+            colour,
+            points: points
+                .filter(|point| point.iter().all(|part| part.is_finite()))
+                .collect(),
+        }
+    }
+}
+
+impl Unit {
+    /// One of the unit in which values up to `most` are written, and its name.
+    pub(super) fn scale(self, most: f64) -> (f64, &'static str) {
+        let units: &[(f64, &'static str)] = match self {
+            Self::Rate => &[
+                (1e12, "Tbit/s"),
+                (1e9, "Gbit/s"),
+                (1e6, "Mbit/s"),
+                (1e3, "kbit/s"),
+                (1.0, "bit/s"),
+            ],
+            Self::Micros => &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")],
+            Self::Seconds => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
+            Self::Bytes => &[
+                (1_073_741_824.0, "GiB"),
+                (1_048_576.0, "MiB"),
+                (1024.0, "KiB"),
+                (1.0, "B"),
+            ],
+            Self::Percent => &[(1.0, "%")],
+            Self::Count => &[(1.0, "")],
+        };
+        let fits = units.iter().find(|(one, _)| most >= *one);
+        *fits.unwrap_or(&units[units.len() - 1])
+    }
+
+    /// A value with its unit.
+    pub(crate) fn write(self, value: f64) -> String {
+        match self {
+            Self::Rate => rate(value),
+            Self::Micros => micros(value),
+            Self::Seconds => micros(value * 1e6),
+            Self::Bytes => bytes(value.max(0.0) as u64),
+            Self::Percent => percent(value),
+            Self::Count if value == value.trunc() && value.abs() < 1e15 => {
+                let sign = if value < 0.0 { "-" } else { "" };
+                format!("{sign}{}", count(value.abs() as u64))
+            }
+            Self::Count => digits(value),
+        }
+    }
+}

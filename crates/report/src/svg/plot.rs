@@ -1,0 +1,213 @@
+//! Draws panels below each other over one x axis.
+
+use std::fmt::Write;
+
+use super::chart::{Mark, Panel, Plot, Series};
+use super::escaped;
+use super::scale::Scale;
+
+/// Pixels.
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 14.0;
+const LINE: f64 = 18.0;
+/// Between a panel's title and its top.
+const HEAD: f64 = 11.0;
+const FIRST: f64 = 180.0;
+const FURTHER: f64 = 96.0;
+const GAP: f64 = 14.0;
+const FOOT: f64 = 40.0;
+/// Of a letter of 12 px, about.
+pub(super) const LETTER: f64 = 6.6;
+
+impl Plot {
+    /// The drawing, and its height.
+    pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
+        let points = self.panels.iter().flat_map(|panel| &panel.series);
+        let xs = points.flat_map(|series| series.points.iter().map(|point| point[0]));
+        let x = Scale::new(xs, self.log, [LEFT, width - RIGHT]);
+        let (one, unit) = self.x_unit.scale(if self.log { x.low } else { x.high });
+        let ticks = x.ticks((width / 90.0) as usize, one);
+        let mut top = 0.0;
+        for (number, panel) in self.panels.iter().enumerate() {
+            let height = if number == 0 { FIRST } else { FURTHER };
+            top = panel.head(svg, top, width);
+            for (value, _) in &ticks {
+                let at = x.at(*value);
+                let end = top + height;
+                let _ = write!(
+                    svg,
+                    "<path class=\"grid\" d=\"M{at:.1} {top:.1}V{end:.1}\"/>"
+                );
+            }
+            panel.draw(svg, &x, [top, top + height]);
+            top += height + GAP;
+        }
+        top -= GAP;
+        for (value, text) in &ticks {
+            let (at, y) = (x.at(*value), top + 16.0);
+            let _ = write!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid dim\">{text}</text>"
+            );
+        }
+        let title = named(self.x, unit);
+        let (at, y) = ((LEFT + width - RIGHT) / 2.0, top + 34.0);
+        let _ = write!(
+            svg,
+            "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid\">{title}</text>"
+        );
+        top + FOOT
+    }
+}
+
+/// `Goodput, Mbit/s`
+fn named(what: &str, unit: &str) -> String {
+    if unit.is_empty() {
+        return escaped(what);
+    }
+    format!("{}, {unit}", escaped(what))
+}
+
+impl Panel {
+    fn unit(&self) -> (f64, &'static str) {
+        self.unit.scale(
+            self.values()
+                .filter(|value| value.is_finite())
+                .fold(0.0, f64::max),
+        )
+    }
+
+    /// What y is and, where there are several, the names of the series; where the panel begins.
+    fn head(&self, svg: &mut String, top: f64, width: f64) -> f64 {
+        let title = named(self.y, self.unit().1);
+        let mut y = top + LINE - 4.0;
+        let _ = write!(
+            svg,
+            "<text x=\"2\" y=\"{y:.1}\" class=\"strong\">{title}</text>"
+        );
+        if self.series.len() < 2 {
+            return y + HEAD;
+        }
+        let mut x = 20.0 + title.chars().count() as f64 * LETTER * 1.1;
+        for series in &self.series {
+            let room = 26.0 + series.name.chars().count() as f64 * LETTER;
+            if x + room > width && x > 2.0 {
+                (x, y) = (2.0, y + LINE);
+            }
+            series.key(svg, x, y - 4.0);
+            let name = escaped(&series.name);
+            let _ = write!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{y:.1}\">{name}</text>",
+                x + 22.0
+            );
+            x += room + 14.0;
+        }
+        y + HEAD
+    }
+
+    fn draw(&self, svg: &mut String, x: &Scale, [top, ground]: [f64; 2]) {
+        let (one, _) = self.unit();
+        let most = ((ground - top) / 32.0) as usize;
+        let mut y = Scale::new(self.values(), false, [ground, top]);
+        if self.close {
+            y = y.close(self.values());
+        }
+        let y = y.rounded(most, one);
+        let [left, right] = x.pixels;
+        for (value, text) in y.ticks(most, one) {
+            let at = y.at(value);
+            let class = if value == 0.0 { "axis" } else { "grid" };
+            let _ = write!(
+                svg,
+                "<path class=\"{class}\" d=\"M{left:.1} {at:.1}H{right:.1}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" class=\"end dim\">{text}</text>",
+                left - 6.0,
+                at + 4.0
+            );
+        }
+        if let Some([low, high]) = self.band {
+            let (from, to) = (y.at(high), y.at(low));
+            let _ = write!(
+                svg,
+                "<rect class=\"band\" x=\"{left:.1}\" y=\"{from:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+                right - left,
+                (to - from).max(1.0)
+            );
+        }
+        for series in &self.series {
+            series.draw(svg, x, &y);
+        }
+        for (level, words) in &self.levels {
+            let at = y.at(*level);
+            let above = if at - top < 16.0 { at + 14.0 } else { at - 5.0 };
+            let words = escaped(words);
+            let _ = write!(
+                svg,
+                "<path class=\"level\" d=\"M{left:.1} {at:.1}H{right:.1}\"/>\
+                 <text x=\"{:.1}\" y=\"{above:.1}\" class=\"end halo\">{words}</text>",
+                right - 2.0
+            );
+        }
+    }
+}
+
+impl Series {
+    fn class(&self) -> String {
+        let dash = if self.mark == Mark::Dashed {
+            " dash"
+        } else {
+            ""
+        };
+        format!("s{}{dash}", self.colour % COLOURS)
+    }
+
+    /// Its mark in the legend.
+    fn key(&self, svg: &mut String, x: f64, y: f64) {
+        let class = self.class();
+        let _ = match self.mark {
+            Mark::Line | Mark::Dashed | Mark::Stems => {
+                write!(svg, "<path class=\"{class}\" d=\"M{x:.1} {y:.1}h17\"/>")
+            }
+            Mark::Dots | Mark::Rings => write!(svg, "{}", self.dot(x + 9.0, y)),
+        };
+    }
+
+    fn dot(&self, x: f64, y: f64) -> String {
+        let colour = self.colour % COLOURS;
+        let class = match self.mark {
+            Mark::Rings => format!("ring s{colour}"),
+            _ => format!("f{colour}"),
+        };
+        format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>")
+    }
+
+    fn draw(&self, svg: &mut String, x: &Scale, y: &Scale) {
+        let places = self
+            .points
+            .iter()
+            .map(|point| (x.at(point[0]), y.at(point[1])));
+        match self.mark {
+            Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
+            Mark::Line | Mark::Dashed => {
+                let mut path = String::new();
+                for (number, (x, y)) in places.enumerate() {
+                    let to = if number == 0 { 'M' } else { 'L' };
+                    let _ = write!(path, "{to}{x:.1} {y:.1}");
+                }
+                let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", self.class());
+            }
+            Mark::Stems => {
+                let ground = y.at(0.0);
+                let mut path = String::new();
+                for (x, y) in places.filter(|(_, y)| *y < ground) {
+                    let _ = write!(path, "M{x:.1} {ground:.1}V{y:.1}");
+                }
+                let _ = write!(svg, "<path class=\"{} stem\" d=\"{path}\"/>", self.class());
+            }
+        }
+    }
+}
+
+/// Colours that a series can have; see the style of [`super::STYLE`].
+const COLOURS: usize = 6;

@@ -1,0 +1,163 @@
+//! Where a value stands on an axis, and the round values that are written there.
+
+/// An axis: its values and its pixels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) pixels: [f64; 2],
+    pub(super) log: bool,
+}
+
+impl Scale {
+    /// Over all finite `values`; a linear one has 0 on it and ends at a round value.
+    pub(super) fn new(values: impl Iterator<Item = f64>, log: bool, pixels: [f64; 2]) -> Self {
+        let fits = |value: &f64| value.is_finite() && (!log || *value > 0.0);
+        let (mut low, mut high) = values
+            .filter(fits)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        if log {
+            if high < 2.0 * low {
+                (low, high) = (low / 2.0, high * 2.0);
+            }
+        } else {
+            (low, high) = (low.min(0.0), high.max(0.0));
+            if high - low < f64::MIN_POSITIVE {
+                high = low + 1.0;
+            }
+        }
+        Self {
+            low,
+            high,
+            pixels,
+            log,
+        }
+    }
+
+    /// The same without the 0 that is not among them.
+    pub(super) fn close(self, values: impl Iterator<Item = f64>) -> Self {
+        let ends = values
+            .filter(|value| value.is_finite())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if ends.0 < ends.1 {
+            (Self {
+                low: ends.0,
+                high: ends.1,
+                ..self
+            })
+        } else {
+            self
+        }
+    }
+
+    /// Ends at round values, so that nothing touches the edge.
+    pub(super) fn rounded(self, ticks: usize, unit: f64) -> Self {
+        if self.log {
+            return self;
+        }
+        let step = step((self.high - self.low) / unit, ticks) * unit;
+        let low = (self.low / step + 1e-9).floor() * step;
+        let high = (self.high / step - 1e-9).ceil() * step;
+        Self { low, high, ..self }
+    }
+
+    /// The pixel of a value; one beyond the end is drawn at the end.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let place = |value: f64| if self.log { value.log10() } else { value };
+        let (low, high) = (place(self.low), place(self.high));
+        let share = (place(value.clamp(self.low, self.high)) - low) / (high - low);
+        self.pixels[0] + share * (self.pixels[1] - self.pixels[0])
+    }
+
+    /// About `most` round values, as they are and as they are written in `unit`.
+    pub(super) fn ticks(&self, most: usize, unit: f64) -> Vec<(f64, String)> {
+        if self.log {
+            return self.log_ticks(unit);
+        }
+        let step = step((self.high - self.low) / unit, most);
+        let decimals = (-(step * 1.0001).log10().floor()).max(0.0) as usize;
+        let first = (self.low / unit / step - 1e-6).ceil() as i64;
+        let last = (self.high / unit / step + 1e-6).floor() as i64;
+        (first..=last.min(first.saturating_add(MAX_TICKS)))
+            .map(|number| {
+                let value = number as f64 * step;
+                (value * unit, format!("{value:.decimals$}"))
+            })
+            .collect()
+    }
+
+    /// The powers of ten; where there are few, 2 and 5 times them, too.
+    fn log_ticks(&self, unit: f64) -> Vec<(f64, String)> {
+        let (low, high) = (self.low / unit, self.high / unit);
+        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let between: &[f64] = if high / low < 1e3 {
+            &[1.0, 2.0, 5.0]
+        } else {
+            &[1.0]
+        };
+        let ticks = powers.flat_map(|power| {
+            between.iter().map(move |part| {
+                let decimals = (-power).max(0) as usize;
+                let value = part * 10_f64.powi(power);
+                (value, format!("{value:.decimals$}"))
+            })
+        });
+        ticks
+            .filter(|(value, _)| (low * 0.999..=high * 1.001).contains(value))
+            .map(|(value, text)| (value * unit, text))
+            .collect()
+    }
+}
+
+/// No axis has more.
+const MAX_TICKS: i64 = 50;
+
+/// 1, 2 or 5 times a power of ten, so that `span` has about `most` of it.
+fn step(span: f64, most: usize) -> f64 {
+    let least = span / most.max(1) as f64;
+    let power = 10_f64.powf(least.log10().floor());
+    let round = [1.0, 2.0, 5.0].map(|part| part * power);
+    let fits = round.into_iter().find(|step| *step >= least * 0.999);
+    fits.unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(scale: Scale, most: usize, unit: f64) -> Vec<String> {
+        let ticks = scale.rounded(most, unit).ticks(most, unit).into_iter();
+        ticks.map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_and_reach_beyond_the_largest_value() {
+        let scale = |values: &[f64]| Scale::new(values.iter().copied(), false, [0.0, 100.0]);
+        assert_eq!(
+            written(scale(&[13.9e6, 14.2e6]), 4, 1e6),
+            ["0", "5", "10", "15"]
+        );
+        assert_eq!(
+            written(scale(&[0.31]), 4, 1.0),
+            ["0.0", "0.1", "0.2", "0.3", "0.4"]
+        );
+        assert_eq!(written(scale(&[-3.0, 8.0]), 4, 1.0), ["-5", "0", "5", "10"]);
+        assert_eq!(written(scale(&[f64::NAN]), 4, 1.0).first().unwrap(), "0");
+    }
+
+    #[test]
+    fn powers_of_ten_are_as_far_from_each_other() {
+        let scale = Scale::new([10.0, 100_000.0].into_iter(), true, [0.0, 400.0]);
+        assert_eq!((scale.at(10.0), scale.at(1000.0)), (0.0, 200.0));
+        assert_eq!(written(scale, 4, 1e3), ["0.01", "0.1", "1", "10", "100"]);
+        let narrow = Scale::new([30.0, 40.0].into_iter(), true, [0.0, 1.0]);
+        assert_eq!(written(narrow, 4, 1.0), ["20", "50"]);
+    }
+}
