@@ -166,8 +166,9 @@ impl Again {
             "--key-file: this trace asked no endpoint"
         );
         ensure!(
-            args.beside.baseline.is_none() || BESIDE.contains(&self.verb),
-            "--baseline is of {}: {} has no figure to set beside",
+            (args.beside.baseline.is_none() && args.beside.against.is_none())
+                || BESIDE.contains(&self.verb),
+            "--baseline and --against are of {}: {} has no figure to set beside",
             listed(&BESIDE, "and"),
             self.verb
         );
@@ -179,7 +180,14 @@ impl Again {
             "--fail-on-worse",
             worse.map(|percent| format!("{}%", percent.0)),
         );
+        words.maybe("--against", args.beside.against.as_ref());
         words.maybe("--output", file(&args.document.output));
+        let keep = &args.document.keep;
+        words.flag("--save", keep.save);
+        for (key, value) in &keep.label {
+            words.value("--label", format!("{key}={value}"));
+        }
+        words.maybe("--db", file(&keep.db));
         words.flag("--details", args.document.details);
         words.flag("--json", args.document.json);
         words.flag("--quiet", args.document.quiet);
@@ -187,7 +195,7 @@ impl Again {
     }
 }
 
-/// Commands that take `--baseline`.
+/// Commands that take `--baseline` and `--against`.
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
 /// What a document says was run.

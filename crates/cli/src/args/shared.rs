@@ -1,5 +1,6 @@
 //! Groups of options that several commands share.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -55,6 +56,17 @@ pub(crate) enum WhichRun {
     Number(i64),
     /// The last with this label.
     Label(String, String),
+}
+
+impl fmt::Display for WhichRun {
+    /// As it is typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Last => f.write_str("last"),
+            Self::Number(number) => number.fmt(f),
+            Self::Label(key, value) => write!(f, "{key}={value}"),
+        }
+    }
 }
 
 /// How often a test is repeated.
