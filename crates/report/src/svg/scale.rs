@@ -47,11 +47,11 @@ impl Scale {
                 (low.min(value), high.max(value))
             });
         if ends.0 < ends.1 {
-            (Self {
+            Self {
                 low: ends.0,
                 high: ends.1,
                 ..self
-            })
+            }
         } else {
             self
         }
