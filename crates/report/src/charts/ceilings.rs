@@ -28,7 +28,7 @@ pub(super) fn ceilings(
     let expected =
         expected.filter(|bps| *bps < FAR * measured && (bps / measured - 1.0).abs() > 0.02);
     let mut levels = vec![(measured, format!("measured {}", rate(measured)))];
-    levels.extend(expected.map(|bps| (bps, format!("expected after the remedy {}", rate(bps)))));
+    levels.extend(expected.map(|bps| (bps, format!("expected {}", rate(bps)))));
     // What matters is near the line; the rest goes beyond the edge.
     let end = nearest
         .min(FAR * measured)

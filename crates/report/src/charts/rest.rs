@@ -7,7 +7,7 @@ use linerate_core::stats::LatencySummary;
 use linerate_core::trace::{HopDocument, TraceDocument};
 
 use super::{middle, unit_of};
-use crate::number::{count, micros, percent};
+use crate::number::{count, micros, percent, plural};
 use crate::svg::{
     Bar, Bars, Body, Chart, Fill, Mark, Panel, Plot, Series, Unit, flame_picture, layer_name,
 };
@@ -49,7 +49,7 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
         return Vec::new();
     }
     let says = if delays.words.is_empty() {
-        format!("{} hops answered.", rows.len())
+        format!("{} answered.", plural(rows.len() as u64, "hop"))
     } else {
         delays.words.join(" ")
     };

@@ -25,6 +25,8 @@ struct Rows {
     /// Of the labels above the bars.
     above: f64,
     top: f64,
+    /// Where the picture ends.
+    right: f64,
 }
 
 impl Bars {
@@ -59,6 +61,7 @@ impl Bars {
             x: scale,
             above,
             top,
+            right: width,
         };
         rows.axis(svg, ground, ((width - left) / 90.0) as usize, one);
         for (number, row) in self.rows.iter().enumerate() {
@@ -160,8 +163,11 @@ impl Rows {
             .note
             .clone()
             .unwrap_or_else(|| bars.unit.write(row.value));
+        let room = 7.0 + value.chars().count() as f64 * LETTER;
         let (x, class) = if is_torn {
             (to - 14.0, "end on")
+        } else if end + room > self.x.pixels[1].max(self.right) {
+            (to - 6.0, "end on")
         } else {
             (end + 7.0, "halo")
         };
@@ -184,8 +190,9 @@ impl Rows {
         width: f64,
     ) {
         let (at, y) = (self.x.at(level), LINE * (number as f64 + 1.0) - 3.0);
+        let room = words.chars().count() as f64 * LETTER * 1.15;
         let (class, x) = if at > width / 2.0 {
-            ("end", at - 5.0)
+            ("end", (at - 5.0).max(room))
         } else {
             ("", at + 5.0)
         };
