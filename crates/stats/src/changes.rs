@@ -1,9 +1,9 @@
 //! Where a series of runs has changed.
 //!
 //! E-divisive: D. S. Matteson and N. A. James, "A nonparametric approach for multiple change point
-//! analysis of multivariate data", JASA 109(505), 2014. The series is cut where the energy distance
-//! between both parts is largest; the cut stands if few reorderings of the series have one as
-//! large; then each part is looked at in turn. Of the values only their ranks count, so that a single run far off
+//! analysis of multivariate data", JASA 109(505), 2014. The series is cut so that the energy distance
+//! between both parts is largest; there is a change if few reorderings of the series have one as
+//! large, and it is where the medians of both parts fit best; then each part is looked at in turn. Of the values only their ranks count, so that a single run far off
 //! moves nothing.
 
 use rand_chacha::ChaCha8Rng;
@@ -66,20 +66,33 @@ pub fn changes(values: &[f64], seed: u64) -> Result<Vec<ChangePoint>, StatsError
 /// Where the values are cut best, if the cut is one.
 fn cut(values: &[f64], rng: &mut ChaCha8Rng) -> Option<(usize, f64)> {
     let mut ranks = ranks(values);
-    let (at, clear) = clearest(&ranks)?;
+    let clear = clearest(&ranks)?;
     let mut as_clear = 0;
     for _ in 0..REORDERINGS {
         for last in (1..ranks.len()).rev() {
             ranks.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);
         }
-        as_clear += usize::from(clearest(&ranks).is_some_and(|(_, other)| other >= clear));
+        as_clear += usize::from(clearest(&ranks).is_some_and(|other| other >= clear));
         // It cannot stand any more.
         if as_clear as f64 > FALSE_ALARMS * (REORDERINGS + 1) as f64 {
             return None;
         }
     }
     let p_value = (as_clear + 1) as f64 / (REORDERINGS + 1) as f64;
-    (p_value <= FALSE_ALARMS).then_some((at, p_value))
+    (p_value <= FALSE_ALARMS).then(|| (best_fit(values), p_value))
+}
+
+/// The cut with the least distances from the medians of both parts: near an end of the series it is
+/// nearer to the change than the clearest one.
+fn best_fit(values: &[f64]) -> usize {
+    let off = |part: &[f64]| -> f64 {
+        let middle = median(part);
+        part.iter().map(|value| (value - middle).abs()).sum()
+    };
+    let cost = |cut: &usize| off(&values[..*cut]) + off(&values[*cut..]);
+    let cuts = FEWEST..=values.len() - FEWEST;
+    cuts.min_by(|a, b| cost(a).total_cmp(&cost(b)))
+        .unwrap_or(FEWEST)
 }
 
 /// Mean ranks, from 0.
@@ -92,9 +105,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// The cut with the largest energy distance between both parts, and how large that is:
+/// The largest energy distance between both parts of a cut:
 /// n·m/(n+m)·(2·E|X−Y| − E|X−X′| − E|Y−Y′|).
-fn clearest(values: &[f64]) -> Option<(usize, f64)> {
+fn clearest(values: &[f64]) -> Option<f64> {
     let count = values.len();
     if count < 2 * FEWEST {
         return None;
@@ -107,7 +120,7 @@ fn clearest(values: &[f64]) -> Option<(usize, f64)> {
     let mut right: f64 = (0..count)
         .map(|at| apart(values[at], &values[at + 1..]))
         .sum();
-    let mut best: Option<(usize, f64)> = None;
+    let mut best: Option<f64> = None;
     for cut in 1..=count - FEWEST {
         let moved = values[cut - 1];
         let (to_left, to_right) = (
@@ -123,9 +136,7 @@ fn clearest(values: &[f64]) -> Option<(usize, f64)> {
         let (n, m) = (cut as f64, (count - cut) as f64);
         let within = 2.0 * left / (n * (n - 1.0)) + 2.0 * right / (m * (m - 1.0));
         let energy = n * m / (n + m) * (2.0 * across / (n * m) - within);
-        if best.is_none_or(|(_, clear)| energy > clear) {
-            best = Some((cut, energy));
-        }
+        best = Some(best.map_or(energy, |best| best.max(energy)));
     }
     best
 }
