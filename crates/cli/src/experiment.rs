@@ -372,6 +372,7 @@ mod tests {
             ],
             &["stream", "--protocol", "udp", "--rate", "1gbit"],
             &["stream", "--protocol", "udp", "--offload"],
+            &["stream", "--size", "32", "--batch", "16"],
             &[
                 "stream",
                 "--receive-window",

@@ -447,6 +447,7 @@ mod tests {
             "stream pit -R -P 4 -t 2500ms --mss 536 -C reno --dscp EF",
             "stream pit -u --rate 10mbit --size 1000 --count 50",
             "stream pit --size 64,128,1448 --warm-up 0",
+            "stream pit --size 32 --batch 16",
             "rr pit --depth 4 --request 64 --response 1000",
             "rr pit --rate 2.5k -u",
             "rr pit -u --stamp --rate 10 --request 100",

@@ -97,7 +97,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
         allow_treatments,
         ..ServeOptions::within(Limits {
             clients: MAX_MEMBERS as u32,
-            streams: 2 * MAX_STREAMS,
+            streams: MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,
             connections: MAX_HELD,

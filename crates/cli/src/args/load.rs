@@ -22,8 +22,8 @@ pub(crate) struct LoadArgs {
     /// Measured time, 100ms to 1h (default the mix's, mostly 10s)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) time: Option<Span>,
-    /// Flows of the members that scale, 1 to 128: tcp_nup, tcp_ndown, incast
-    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    /// Flows of the members that scale, 1 to 256: tcp_nup, tcp_ndown, incast
+    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) flows: Option<u32>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]

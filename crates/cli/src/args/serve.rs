@@ -115,7 +115,7 @@ fn memory(text: &str) -> anyhow::Result<ByteCount> {
 }
 
 /// Of a test over both directions.
-pub(crate) const MAX_FLOWS: u32 = 2 * MAX_STREAMS;
+pub(crate) const MAX_FLOWS: u32 = MAX_STREAMS;
 
 /// Clients of other tools, on ports of their own.
 #[derive(Debug, Args)]

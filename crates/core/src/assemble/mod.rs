@@ -6,7 +6,7 @@ mod part;
 
 use crate::cost::service_demand;
 use crate::one_way::OneWay;
-use crate::plan::{Direction, Test, Traffic};
+use crate::plan::{Direction, Protocol, Test, Traffic};
 use crate::session::message::HalfReport;
 use crate::stats::{LatencyBuckets, LatencySummary};
 use crate::units::Family;
@@ -169,6 +169,11 @@ impl Run {
         let shared = self.environment().shared_kernel;
         let both = self.test.direction == Direction::Both;
         let is_stream = matches!(self.test.traffic, Traffic::Stream(_));
+        let batch = match &self.test.traffic {
+            Traffic::Stream(stream) if self.test.protocol != Protocol::Udp => stream.batch,
+            _ => None,
+        };
+        let batch = batch.map(u64::from);
         let report = |half: &HalfReport, sends: bool| {
             let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
             let mut end = half.end.clone();
@@ -178,7 +183,9 @@ impl Run {
             }
             let own = || half.flows.iter().filter(|flow| flow.sends == sends);
             end.method = own().find_map(|flow| flow.method.clone());
-            end.calls = Some(own().map(|flow| flow.messages).sum());
+            let messages: u64 = own().map(|flow| flow.messages).sum();
+            let in_one = batch.filter(|_| sends).unwrap_or(1);
+            end.calls = Some(messages.div_ceil(in_one));
             if both {
                 // The end's own figure is of the other direction's threads too.
                 let busiest = own().map(|flow| flow.thread_percent).reduce(f64::max);

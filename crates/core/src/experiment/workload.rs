@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused_with_the_range() {
         let error = work(STREAM, &[("streams", "1000")]).unwrap_err();
-        assert_eq!(error, "`streams` 1000: it must be 1 to 128");
+        assert_eq!(error, "`streams` 1000: it must be 1 to 256");
         let error = work(STREAM, &[("direction", "sideways")]).unwrap_err();
         assert_eq!(error, "`direction` sideways: it must be up, down or both");
     }

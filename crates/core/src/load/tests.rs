@@ -87,7 +87,7 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
         ),
         (
             member("workload = { command = \"stream\", streams = 1000 }"),
-            "`m`: `streams` 1000: it must be 1 to 128",
+            "`m`: `streams` 1000: it must be 1 to 256",
         ),
         (
             member("workload = { command = \"stream\", rate = \"1mbit\" }"),

@@ -152,6 +152,9 @@ pub struct StreamTest {
     /// UDP: let the kernel cut and join datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     #[serde(default)]
     pub offload: bool,
+    /// Messages that one system call hands over; none is one, and over UDP as many as go well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
     /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by
     /// its kernel's clock.
     #[serde(default)]
@@ -171,6 +174,7 @@ impl StreamTest {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            batch: None,
             train: false,
         }
     }
@@ -325,8 +329,10 @@ pub struct Plan {
 
 /// Runs of one test at most, however wide their spread.
 pub const MAX_REPEATS: u32 = 100;
-/// Flows of one test at most, in each direction.
-pub const MAX_STREAMS: u32 = 128;
+/// Flows of one test at most, over both directions.
+pub const MAX_STREAMS: u32 = 256;
+/// Messages of one system call at most.
+pub const MAX_BATCH: u32 = 128;
 /// Longest run or warm-up, seconds: a day.
 pub const MAX_SECONDS: f64 = 86_400.0;
 /// Largest message of a stream, request or response, bytes.
@@ -460,6 +466,14 @@ impl Test {
             option.check_transport(self.protocol)?;
         }
         self.check_warm_up()?;
+        if self.flows() > MAX_STREAMS {
+            let each = MAX_STREAMS / 2;
+            let what = format!(
+                "{}: it must be 1 to {each} in both directions",
+                self.streams
+            );
+            return forbidden("streams", what);
+        }
         match &self.traffic {
             Traffic::Stream(stream) => self.check_stream(stream),
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => self.check_exchange(exchange),
@@ -488,6 +502,14 @@ impl Test {
                 "verify",
                 "cannot be used with `discard`: no byte is looked at",
             );
+        }
+        // These hand over a message in a way of their own.
+        let other = [
+            (stream.verify, "verify"),
+            (stream.send == SendMethod::ZeroCopy, "zerocopy"),
+        ];
+        if let (Some(_), Some((_, other))) = (stream.batch, other.iter().find(|(on, _)| *on)) {
+            return forbidden("batch", format!("cannot be used with `{other}`"));
         }
         if stream.train {
             self.check_train(stream)?;

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::build::Draft;
 use super::{
-    Closer, Direction, ExchangeTest, Extent, MAX_DEPTH, MAX_MESSAGE, MAX_OBJECTS, MAX_SECONDS,
-    MAX_STREAMS, PlanError, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
-    Workload,
+    Closer, Direction, ExchangeTest, Extent, MAX_BATCH, MAX_DEPTH, MAX_MESSAGE, MAX_OBJECTS,
+    MAX_SECONDS, MAX_STREAMS, PlanError, Protocol, ReceiveMethod, Role, SendMethod, StreamTest,
+    Test, Traffic, Workload,
 };
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 use crate::value::{Value, ValueKind};
@@ -703,6 +703,11 @@ options! {
         shorthands: &[
             Shorthand { typed: "--no-offload", long: None, value: "off", help: "UDP: each datagram passes the kernel by itself" },
         ],
+        ..STREAM
+    };
+    /// Messages that one system call hands over (writev, sendmmsg)
+    batch "batch": u32 = stream.batch, number(2, MAX_BATCH as u64), TestOption {
+        excludes: &["verify", "zerocopy"],
         ..STREAM
     };
     /// Send a seeded pattern and count the bytes that arrive changed

@@ -13,6 +13,7 @@ use linerate_sys::proc::cgroup::CgroupLimits;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
+use crate::measure::exchange::crowd;
 use crate::measure::flow::sends;
 use linerate_core::units::End;
 
@@ -76,6 +77,7 @@ impl Cost {
     /// What the endpoint's half of a test takes. The payload that all senders share is no test's.
     pub(super) fn of_test(test: &Test) -> Self {
         let flows = u64::from(test.flows());
+        let workers = crowd::shares(End::Server, test).map_or(flows, |shares| shares.len() as u64);
         let spins = match &test.traffic {
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.spin,
             Traffic::Stream(_) => false,
@@ -84,8 +86,8 @@ impl Cost {
         Self {
             memory: flows.saturating_mul(FLOW_BYTES + own_buffer(test)),
             // And one that looks on.
-            threads: flows + 1,
-            spinners: if spins { flows } else { 0 },
+            threads: workers + 1,
+            spinners: if spins { workers } else { 0 },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::Shutdown;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
@@ -27,9 +28,9 @@ use crate::clock::now_ns;
 use crate::profiler::{Circumstances, Profiler};
 use linerate_core::units::End;
 
-/// A worker's end and the CPU time of its thread.
+/// How each flow of a worker ended, and the CPU time of its thread.
 struct Worked {
-    end: io::Result<WorkerEnd>,
+    ends: Vec<io::Result<WorkerEnd>>,
     usage: CpuUsage,
 }
 
@@ -108,12 +109,12 @@ impl Half {
                 })?
         };
         let mut half = Self {
-            workers: Vec::with_capacity(shared.flows.len()),
+            workers: Vec::with_capacity(shared.shares.len()),
             sampler,
             shared,
         };
-        for index in 0..half.shared.flows.len() {
-            match half.spawn_worker(index) {
+        for share in half.shared.shares.clone() {
+            match half.spawn_worker(share) {
                 Ok(worker) => half.workers.push(worker),
                 Err(error) => {
                     half.request_stop();
@@ -135,24 +136,26 @@ impl Half {
             .for_each(|worker| worker.thread().unpark());
     }
 
-    fn spawn_worker(&self, index: usize) -> io::Result<JoinHandle<Worked>> {
+    fn spawn_worker(&self, share: Range<usize>) -> io::Result<JoinHandle<Worked>> {
         let shared = Arc::clone(&self.shared);
         let sampler = self.sampler.thread().clone();
         thread::Builder::new()
-            .name(format!("flow-{}", shared.flows[index].id))
+            .name(format!("flow-{}", shared.flows[share.start].id))
             .spawn(move || {
-                let flow = &shared.flows[index];
+                let flows = &shared.flows[share];
                 shared.await_the_others();
-                flow.counters.set_begun(now_ns());
-                flow.counters.set_tid(sys_thread::thread_id() as i32);
-                let end = work(&shared, flow);
-                if !flow.counters.is_done() {
+                for flow in flows {
+                    flow.counters.set_begun(now_ns());
+                    flow.counters.set_tid(sys_thread::thread_id() as i32);
+                }
+                let ends = work(&shared, flows);
+                for flow in flows.iter().filter(|flow| !flow.counters.is_done()) {
                     flow.counters.set_done(now_ns());
                 }
                 shared.worker_is_done();
                 sampler.unpark();
                 Worked {
-                    end,
+                    ends,
                     usage: CpuUsage::of_thread(),
                 }
             })
@@ -296,8 +299,18 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Runs the worker of a flow, or of several that share a thread.
+fn work(shared: &Shared, flows: &[FlowState]) -> Vec<io::Result<WorkerEnd>> {
+    match (&shared.test.traffic, flows) {
+        (_, [flow]) => vec![work_alone(shared, flow)],
+        (Traffic::Rr(test), _) => exchange::crowd::exchange(shared, flows, test)
+            .unwrap_or_else(|error| flows.iter().map(|_| Err(error.kind().into())).collect()),
+        _ => unreachable!("only connections of requests share threads"),
+    }
+}
+
 /// Runs the worker that the test, the side and the socket ask for.
-fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
+fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
     match (&shared.test.traffic, &flow.socket, shared.side) {
         (Traffic::Stream(test), Some(FlowSocket::Tcp(socket)), _) => {
             let job = stream::Job {
@@ -357,9 +370,11 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
     });
     let percents = course.meter.thread_percents();
     let mut exchange = ExchangeOutcome::default();
-    for (index, worked) in worked.into_iter().enumerate() {
+    let ends = worked.into_iter().flat_map(|worked| worked.ends);
+    let percents = shared.of_each_flow(&percents);
+    for (index, end) in ends.enumerate() {
         let flow = &shared.flows[index];
-        let end = worked.end.unwrap_or_else(|error| {
+        let end = end.unwrap_or_else(|error| {
             report.caveats.push(lost_flow(flow, &error));
             WorkerEnd::default()
         });

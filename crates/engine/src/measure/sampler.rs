@@ -12,6 +12,7 @@ use linerate_core::record::QosEvidence;
 use linerate_core::session::message::keep_every_second;
 
 use super::backlog::BacklogMeter;
+use super::flow::Counters;
 use super::meter::Meter;
 use super::qos::QosMeter;
 use super::shared::Shared;
@@ -69,7 +70,7 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
             .iter()
             .map(|flow| TcpProbe::from_flow(flow, window))
             .collect(),
-        meter: Meter::new(shared.flows.len()),
+        meter: Meter::new(shared.shares.len()),
         backlog: BacklogMeter::towards_peer_of(&shared.flows),
         qos,
         qos_evidence: None,
@@ -134,7 +135,7 @@ fn settle(shared: &Shared, probes: &mut [Option<TcpProbe>], warm_ns: u64) -> u64
 
 /// The workers' threads, once all have begun.
 fn threads_begun(shared: &Shared) -> Vec<u32> {
-    wait_briefly(|| threads(shared).len() == shared.flows.len());
+    wait_briefly(|| threads(shared).len() == shared.shares.len());
     threads(shared)
 }
 
@@ -149,8 +150,9 @@ fn wait_briefly(happened: impl Fn() -> bool) {
 
 /// The workers' threads that have begun.
 fn threads(shared: &Shared) -> Vec<u32> {
-    let numbers = shared.flows.iter().map(|flow| flow.counters.tid());
-    numbers
+    let workers = shared.workers().into_iter();
+    workers
+        .map(Counters::tid)
         .filter_map(|tid| u32::try_from(tid).ok().filter(|tid| *tid > 0))
         .collect()
 }
@@ -191,7 +193,7 @@ impl Course {
         for probe in self.probes.iter_mut().flatten() {
             probe.begin(now);
         }
-        self.meter.begin(now, &shared.counters());
+        self.meter.begin(now, &shared.workers());
         self.qos.iter_mut().for_each(QosMeter::begin);
     }
 
@@ -204,7 +206,7 @@ impl Course {
             probe.sample(now - begin_ns);
         }
         self.backlog.iter_mut().for_each(BacklogMeter::look);
-        self.meter.touch(&shared.counters());
+        self.meter.touch(&shared.workers());
     }
 
     fn end(&mut self, shared: &Shared, begin_ns: u64, now: u64) {
@@ -230,7 +232,7 @@ impl Course {
         for probe in self.probes.iter_mut().flatten() {
             probe.end(self.measured_ns);
         }
-        self.meter.end(end, &shared.counters());
+        self.meter.end(end, &shared.workers());
         self.qos_evidence = self.qos.as_mut().map(QosMeter::end);
     }
 

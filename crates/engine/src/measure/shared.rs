@@ -1,6 +1,7 @@
 //! What the workers, the sampler and the controller of a half share.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -10,7 +11,7 @@ use linerate_core::plan::{Direction, Test, Traffic};
 use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{UdpReceived, UdpSent};
 
-use super::exchange::Pages;
+use super::exchange::{Pages, crowd};
 use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
 use super::outcome::{Answer, ExchangeOutcome};
 use super::source::FlowSource;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     /// Of a half that the peer alone ends.
     pub(crate) quota: Option<Quota>,
     pub(crate) flows: Vec<FlowState>,
+    /// The flows of each worker: one, or some that share its thread.
+    pub(crate) shares: Vec<Range<usize>>,
     pub(crate) source: FlowSource,
     /// Who is told of each transaction of `crr` when it has ended.
     pub(crate) answers: Option<Sender<Answer>>,
@@ -89,13 +92,16 @@ impl Shared {
     ) -> Self {
         let flows = flow_states(side, test, flows);
         let began_ns = now_ns();
+        let alone = || (0..flows.len()).map(|flow| flow..flow + 1).collect();
+        let shares: Vec<Range<usize>> = crowd::shares(side, test).unwrap_or_else(alone);
         Self {
             side,
             marks,
             quota,
             test: test.clone(),
-            working: AtomicU64::new(flows.len() as u64),
+            working: AtomicU64::new(shares.len() as u64),
             flows,
+            shares,
             source,
             answers: None,
             pages: match &test.traffic {
@@ -141,8 +147,18 @@ impl Shared {
         self.working.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn counters(&self) -> Vec<&Counters> {
-        self.flows.iter().map(|flow| &flow.counters).collect()
+    /// Those of each worker, or of the first of its flows.
+    pub(crate) fn workers(&self) -> Vec<&Counters> {
+        let first = self.shares.iter().map(|share| &self.flows[share.start]);
+        first.map(|flow| &flow.counters).collect()
+    }
+
+    /// A figure of each worker's, as a part for each of its flows.
+    pub(crate) fn of_each_flow(&self, figures: &[f64]) -> Vec<f64> {
+        let shares = self.shares.iter().zip(figures);
+        shares
+            .flat_map(|(share, figure)| share.clone().map(move |_| figure / share.len() as f64))
+            .collect()
     }
 }
 

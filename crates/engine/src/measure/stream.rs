@@ -1,7 +1,7 @@
 //! The two ends of a TCP bulk transfer. One thread for each flow, blocking calls, nothing in the
 //! loop but the call itself, the counters and the stop flag.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -79,6 +79,23 @@ impl Source for Copy {
     #[inline]
     fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         socket.write(&self.0[..length])
+    }
+}
+
+/// So many messages of the same bytes, in one call.
+struct Batch<'a> {
+    messages: &'a [IoSlice<'a>],
+}
+
+impl Source for Batch<'_> {
+    #[inline]
+    fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        let message = &self.messages[0];
+        // The rest of a message that the kernel took a part of goes first.
+        match (length / message.len(), length % message.len()) {
+            (whole, 0) => socket.write_vectored(&self.messages[..whole]),
+            (_, rest) => socket.write(&message[..rest]),
+        }
     }
 }
 
@@ -171,7 +188,17 @@ pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str
             };
             (send_from(job, socket, &mut source), "write")
         }
-        (false, SendMethod::Copy) => (send_from(job, socket, &mut Copy(payload(message))), "write"),
+        (false, SendMethod::Copy) => match job.stream.batch {
+            None => (send_from(job, socket, &mut Copy(payload(message))), "write"),
+            Some(batch) => {
+                let payload = payload(message);
+                let messages = vec![IoSlice::new(&payload[..message]); batch as usize];
+                let mut source = Batch {
+                    messages: &messages,
+                };
+                (send_from(job, socket, &mut source), "writev")
+            }
+        },
         (false, SendMethod::ZeroCopy) => match splice::fastest(socket, message)? {
             splice::ZeroCopy::Vmsplice(mut source) => {
                 (send_from(job, socket, &mut source), "vmsplice")
@@ -218,11 +245,12 @@ fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io
 fn send_unpaced<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
     let message = job.stream.message_bytes;
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
+    let call = message * u64::from(job.stream.batch.unwrap_or(1));
     let (mut bytes, mut messages) = (0, 0);
-    while bytes < amount && !job.stop.is_requested() && job.may_send(message) {
-        let whole = message.min(amount - bytes);
+    while bytes < amount && !job.stop.is_requested() && job.may_send(call) {
+        let whole = call.min(amount - bytes);
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
-        messages += 1;
+        messages += whole.div_ceil(message);
         job.counters.set(bytes, messages);
     }
     Ok(())
@@ -236,13 +264,14 @@ fn send_paced<S: Source>(
 ) -> io::Result<()> {
     let message = job.stream.message_bytes;
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
+    let call = message * u64::from(job.stream.batch.unwrap_or(1));
     let mut pacer = Pacer::new(rate, now_ns());
     let (mut bytes, mut messages) = (0, 0);
-    while bytes < amount && wait_until(pacer.due_ns(), job) && job.may_send(message) {
-        let whole = message.min(amount - bytes);
+    while bytes < amount && wait_until(pacer.due_ns(), job) && job.may_send(call) {
+        let whole = call.min(amount - bytes);
         pacer.sent(whole, now_ns());
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
-        messages += 1;
+        messages += whole.div_ceil(message);
         job.counters.set(bytes, messages);
     }
     Ok(())
@@ -408,6 +437,29 @@ fn ended(result: io::Result<()>, stop: &Stop) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_that_the_socket_does_not_take_whole_loses_nothing() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let bytes: Vec<u8> = (0..100_003_u32).map(|n| n as u8).collect();
+        let messages = [IoSlice::new(&bytes); 100];
+        let reader = thread::spawn(move || {
+            let mut taken = Vec::new();
+            other.read_to_end(&mut taken).map(|_| taken)
+        });
+        // It takes a part and says so.
+        socket.set_nonblocking(true).unwrap();
+        let mut batch = Batch {
+            messages: &messages,
+        };
+        let whole = bytes.len() * messages.len();
+        let sent = send_message(&Stop::new(), &socket, &mut batch, 0, whole).unwrap();
+        drop(socket);
+        assert_eq!(sent, whole as u64);
+        assert_eq!(reader.join().unwrap().unwrap().len(), whole);
+    }
 
     #[test]
     fn senders_hold_their_payload_once() {

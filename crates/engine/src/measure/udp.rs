@@ -104,8 +104,11 @@ fn gap_ns(test: &StreamTest, BitRate(bps): BitRate) -> u64 {
     test.message_bytes * 8 * 1_000_000_000 / bps.max(1)
 }
 
-/// One where single datagrams are far enough apart.
+/// As the test says; else one where single datagrams are far enough apart.
 fn datagrams_per_call(test: &StreamTest, gap_ns: Option<u64>) -> usize {
+    if let Some(batch) = test.batch {
+        return batch as usize;
+    }
     match gap_ns {
         None if test.offload => BATCH,
         None => PLAIN_BATCH,

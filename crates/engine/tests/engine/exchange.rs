@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use linerate_core::plan::*;
+use linerate_core::record::Caveat;
 use linerate_core::units::{ByteCount, Span};
 
 use super::support::run;
@@ -50,6 +51,45 @@ fn rr_counts_every_transaction_of_every_flow() {
                 .all(|c| !c.message.contains("ended early"))
         );
     }
+}
+
+/// More connections than CPUs share threads.
+fn many() -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    2 * cpus as u32 + 3
+}
+
+#[test]
+fn connections_that_share_threads_lose_no_transaction() {
+    let sizes = [(1, 1, 1), (1, 1, 16), (100_000, 300_000, 2), (3, 70_000, 5)];
+    for (request_bytes, response_bytes, depth) in sizes {
+        let exchange = ExchangeTest {
+            depth,
+            ..ExchangeTest::new(request_bytes, response_bytes)
+        };
+        let record = run(&Test {
+            streams: many(),
+            ..test(Traffic::Rr(exchange), Extent::Count(50))
+        });
+        let what = format!("{request_bytes} {depth}: {:?}", record.caveats);
+        assert_eq!(record.transactions, Some(50 * u64::from(many())), "{what}");
+        assert_eq!(record.failed, Some(0), "{what}");
+        let early = |caveat: &Caveat| caveat.message.contains("ended early");
+        assert!(!record.caveats.iter().any(early), "{what}");
+    }
+}
+
+#[test]
+fn connections_that_share_threads_end_by_time_with_a_figure_of_each() {
+    let time = Extent::Time(Span(Duration::from_millis(300)));
+    let record = run(&Test {
+        streams: many(),
+        ..test(Traffic::Rr(EXCHANGE), time)
+    });
+    assert_eq!(record.flows.len(), many() as usize);
+    assert!(record.transactions > Some(0));
+    assert_eq!(record.failed, Some(0));
+    assert!((0.3..10.0).contains(&record.seconds), "{}", record.seconds);
 }
 
 #[test]

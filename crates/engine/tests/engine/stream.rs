@@ -1,13 +1,15 @@
 //! TCP streams.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use linerate_core::plan::*;
 use linerate_core::record::CaveatKind;
+use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_testkit::{Need, skip};
 
-use super::support::{run, stream, stream_with};
+use super::support::{LIMITS, Served, run, stream, stream_with};
 
 #[test]
 fn every_direction_is_measured_by_its_receiver() {
@@ -39,6 +41,44 @@ fn a_counted_transfer_moves_exactly_that_much() {
         assert_eq!(record.bytes(), 10_000_001);
         assert!(record.seconds > 0.0);
     }
+}
+
+#[test]
+fn a_batch_is_handed_over_in_one_call_and_counted_by_its_messages() {
+    for direction in [Direction::Up, Direction::Down] {
+        let record = run(&Test {
+            direction,
+            extent: Extent::Count(50),
+            warm_up: Span(Duration::ZERO),
+            ..stream_with(|stream| {
+                stream.message_bytes = 32;
+                stream.batch = Some(16);
+            })
+        });
+        assert_eq!((record.bytes(), record.messages), (50 * 32, Some(50)));
+        let sender = record.leg().unwrap().sender.as_ref().unwrap();
+        assert_eq!(
+            (sender.method.as_deref(), sender.calls),
+            (Some("writev"), Some(4))
+        );
+    }
+}
+
+#[test]
+fn two_hundred_and_fifty_six_flows_are_measured() {
+    let limits = Limits {
+        streams: MAX_STREAMS,
+        ..LIMITS
+    };
+    let served = Served::with(Ipv4Addr::LOCALHOST.into(), limits, None);
+    let record = served.run(&Test {
+        streams: MAX_STREAMS,
+        extent: Extent::Bytes(ByteCount(100_000)),
+        warm_up: Span(Duration::ZERO),
+        ..stream()
+    });
+    assert_eq!(record.flows.len(), 256);
+    assert_eq!(record.bytes(), 256 * 100_000);
 }
 
 #[test]

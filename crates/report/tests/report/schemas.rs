@@ -229,7 +229,7 @@ const SHARES: [&str; 15] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 95] = [
+const COUNTS: [&str; 96] = [
     "chunks",
     "down_lost",
     "stalls",
@@ -237,6 +237,7 @@ const COUNTS: [&str; 95] = [
     "up_lost",
     "alive",
     "asked",
+    "batch",
     "borrowed",
     "borrows",
     "closed",

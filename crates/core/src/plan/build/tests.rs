@@ -133,6 +133,16 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
         ),
         (
             Stream,
+            &[("streams", "129"), ("direction", "both")],
+            "`streams` 129: it must be 1 to 128 in both directions",
+        ),
+        (
+            Stream,
+            &[("batch", "8"), ("verify", "on")],
+            "`verify` cannot be used with `batch`",
+        ),
+        (
+            Stream,
             &[("rate", "1mbit")],
             "`rate` cannot be used with `protocol` tcp: a TCP stream is limited by `pacing` or `write-rate`",
         ),

@@ -31,7 +31,7 @@ pub(super) trait Requests {
     /// Hands the kernel what was begun, as far as it takes it.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Takes what has arrived in one call; false if that was nothing.
+    /// Takes what has arrived in one call; false if nothing more has.
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool>;
 
     /// Gives up what is overdue.
@@ -41,6 +41,16 @@ pub(super) trait Requests {
     fn abandon(&mut self, tally: &mut Tally<'_>);
 
     fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool>;
+}
+
+/// What a pass has left.
+pub(super) enum Step {
+    /// Nothing to do any more.
+    Over,
+    /// Perhaps something that has arrived.
+    More,
+    /// Nothing that has arrived. When that was, ns.
+    Idle(u64),
 }
 
 /// Drives [`Requests`] through a run.
@@ -80,26 +90,39 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
             thread::wake_sharply();
         }
         let result = self.turn_around();
+        self.finish();
+        result
+    }
+
+    /// Gives up what is under way.
+    pub(super) fn finish(mut self) {
         self.requests.abandon(self.tally);
         if let Some(schedule) = &self.schedule {
             self.tally.not_sent(schedule);
         }
-        result
     }
 
     fn turn_around(&mut self) -> io::Result<()> {
         loop {
-            let now = now_ns();
-            self.begin_due(now)?;
-            let over = self.tally.is_stopped() || self.next_due(now).is_none();
-            if over && (self.requests.under_way() == 0 || self.tally.is_stopped()) {
-                return Ok(());
-            }
-            self.requests.expire(now, self.tally);
-            if !self.requests.receive(self.tally)? {
-                self.wait(now)?;
+            match self.step()? {
+                Step::Over => return Ok(()),
+                Step::More => {}
+                Step::Idle(now) => self.wait(now)?,
             }
         }
+    }
+
+    /// Takes what has arrived and begins what is due.
+    pub(super) fn step(&mut self) -> io::Result<Step> {
+        let more = self.requests.receive(self.tally)?;
+        let now = now_ns();
+        self.begin_due(now)?;
+        let over = self.tally.is_stopped() || self.next_due(now).is_none();
+        if over && (self.requests.under_way() == 0 || self.tally.is_stopped()) {
+            return Ok(Step::Over);
+        }
+        self.requests.expire(now, self.tally);
+        Ok(if more { Step::More } else { Step::Idle(now) })
     }
 
     /// When the next request is to be begun, room or not; `None` when no more are.

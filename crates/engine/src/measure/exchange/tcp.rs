@@ -12,7 +12,7 @@ use super::pipeline::Requests;
 use super::tally::Tally;
 use crate::clock::now_ns;
 use crate::measure::quickack::QuickAck;
-use crate::measure::transfer::{PIECE, buffer};
+use crate::measure::transfer::buffer;
 
 pub(super) struct TcpRequests<'a> {
     socket: &'a TcpStream,
@@ -37,13 +37,15 @@ impl<'a> TcpRequests<'a> {
     ) -> io::Result<Self> {
         // Two ends that block in sending to each other wait for ever.
         socket.set_nonblocking(true)?;
+        let depth = u64::from(test.rate_per_s.map_or(test.depth, |_| MAX_DEPTH));
         Ok(Self {
             socket,
             request_bytes: test.request_bytes,
             response_bytes: test.response_bytes,
-            payload: buffer(PIECE),
-            buffer: buffer(PIECE),
-            starts: VecDeque::with_capacity(MAX_DEPTH as usize),
+            payload: buffer(test.request_bytes.saturating_mul(depth)),
+            // One byte more, so that all responses that can be under way do not fill it.
+            buffer: buffer(test.response_bytes.saturating_mul(depth).saturating_add(1)),
+            starts: VecDeque::with_capacity(depth as usize),
             unsent: 0,
             received: 0,
             quickack,
@@ -68,7 +70,7 @@ impl Requests for TcpRequests<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         while self.unsent > 0 {
-            let length = self.unsent.min(PIECE) as usize;
+            let length = self.unsent.min(self.payload.len() as u64) as usize;
             match self.socket.write(&self.payload[..length]) {
                 Ok(n) => self.unsent -= n as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -106,7 +108,8 @@ impl Requests for TcpRequests<'_> {
             };
             tally.answered(start, now);
         }
-        Ok(true)
+        // What comes after a read that was not filled is waited for.
+        Ok(n == self.buffer.len())
     }
 
     fn expire(&mut self, _: u64, _: &mut Tally<'_>) {

@@ -87,12 +87,14 @@ fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
 /// What the far end would have to do and cannot.
 fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
     let up = test.direction != Direction::Down;
+    let down = test.direction != Direction::Up;
     let options = &test.options;
     let missing = [
         (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
         (stream.verify, "--verify"),
         (stream.whole, "--whole"),
         (stream.train, "a packet train"),
+        (stream.batch.is_some() && down, "--batch at the server"),
         (
             stream.read_rate_bps.is_some() && up,
             "--read-rate at the server",

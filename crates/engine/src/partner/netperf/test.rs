@@ -104,6 +104,7 @@ fn stream_lacks(test: &Test, stream: &StreamTest) -> Option<&'static str> {
         (stream.verify, "--verify"),
         (stream.whole, "--whole"),
         (stream.train, "a packet train"),
+        (stream.batch.is_some() && down, "--batch at the server"),
         (
             stream.read_rate_bps.is_some() && up,
             "--read-rate at the server",
