@@ -31,7 +31,8 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{Resettable, StyledStr};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName, Span};
@@ -79,7 +80,41 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// All commands with their options.
+    pub(crate) fn whole() -> clap::Command {
+        let mut whole = Self::command();
+        let described: Vec<_> = whole.get_subcommands().map(description).collect();
+        whole.build();
+        let mut described = described.into_iter();
+        whole.mut_subcommands(|named| match described.next() {
+            Some(description) => redescribed(named, description),
+            None => named,
+        })
+    }
+}
+
+/// A command with its options, which are made late: those of all commands take half of the memory of
+/// an endpoint that waits. What it would have from the whole is given to it here.
+pub(crate) fn made(named: clap::Command) -> clap::Command {
+    let description = description(&named);
+    let mut named = named.disable_help_subcommand(true);
+    named.build();
+    redescribed(named, description)
+}
+
+/// In a line, and at length.
+fn description(of: &clap::Command) -> [Resettable<StyledStr>; 2] {
+    [of.get_about(), of.get_long_about()].map(|about| about.cloned().into())
+}
+
+/// Groups of options have descriptions of their own, which have taken its place.
+fn redescribed(named: clap::Command, [about, long]: [Resettable<StyledStr>; 2]) -> clap::Command {
+    named.about(about).long_about(long)
+}
+
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Examine a path and explain it: the main job
     Check(CheckArgs),
@@ -170,8 +205,8 @@ pub(crate) struct CheckArgs {
     /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(500, parsers::MINUTE))]
     pub(crate) time: Option<Span>,
-    /// Flows of each run, 1 to 128 (default 1)
-    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    /// Flows of each run, 1 to 256 (default 1)
+    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) streams: Option<u32>,
     /// Congestion control of the senders (default the hosts')
     #[arg(long, short = 'C', value_name = "NAME")]
@@ -238,14 +273,12 @@ Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported"
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn every_option_names_others_that_exist_and_has_a_help_of_one_line() {
         Cli::command().debug_assert();
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::whole().get_subcommands() {
             for option in command.get_arguments() {
                 let help = option
                     .get_help()

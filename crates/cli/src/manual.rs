@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
@@ -44,7 +43,7 @@ fn page(directory: &Path, command: clap::Command, name: &str) -> anyhow::Result<
 
 /// Without the commands that are no user's.
 fn visible() -> clap::Command {
-    let all = Cli::command();
+    let all = Cli::whole();
     let shown = all.get_subcommands().filter(|of| !of.is_hide_set());
     clap::Command::new("linerate")
         .version(env!("CARGO_PKG_VERSION"))

@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use linerate_core::units::{listed, quoted, shortened};
 
-use crate::args::{Cli, Load, LoadLine};
+use crate::args::{self, Cli, Load, LoadLine};
 use crate::failure::Failure;
 use crate::typed;
 
@@ -30,7 +30,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
 }
 
 fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches: ArgMatches = with_negatives(Cli::command()).try_get_matches_from(words)?;
+    let mut command = Cli::command();
+    let named = words.get(1).and_then(|word| word.to_str());
+    let named = named.and_then(|word| command.find_subcommand(word));
+    if let Some(name) = named.map(|named| named.get_name().to_owned()) {
+        command = command.mut_subcommand(name, |named| with_negatives(args::made(named)));
+    }
+    let matches: ArgMatches = command.try_get_matches_from(words)?;
     Cli::from_arg_matches(&matches)
 }
 
@@ -271,7 +277,7 @@ fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str
 /// The commands that have a long option. A letter alone may mean something else there, but for
 /// those of iperf3's, which `stream` has.
 fn whose(path: &str, option: &str) -> Option<String> {
-    let cli = Cli::command();
+    let cli = Cli::whole();
     if let (2, Some(letter)) = (option.len(), option.chars().nth(1)) {
         let stream = cli.find_subcommand("stream")?;
         let has = stream
@@ -316,7 +322,7 @@ fn suggestion(error: &clap::Error, kind: ContextKind, typed: &str) -> String {
 
 /// The command that was named and its whole name, such as `qos check`.
 fn command_of(words: &[OsString]) -> (clap::Command, String) {
-    let mut command = Cli::command();
+    let mut command = Cli::whole();
     let mut path = Vec::new();
     for word in words.iter().skip(1).map_while(|word| word.to_str()) {
         let Some(next) = command.find_subcommand(word).cloned() else {

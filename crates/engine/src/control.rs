@@ -36,7 +36,7 @@ impl ControlSocket {
         let _ = set_thin_linear_timeouts(&stream, true);
         Ok(Self {
             stream,
-            buffer: vec![0; 64 << 10],
+            buffer: vec![0; 8 << 10],
             waiting: Vec::new(),
             stuck_since: None,
         })

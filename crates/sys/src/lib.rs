@@ -28,6 +28,7 @@
 //! | [`bpf`] | eBPF: programs on packets, their maps, links and pins |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
+//! | [`program`] | the program's own pages |
 //! | [`process`] | other processes: who they are, and ending them |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
@@ -54,6 +55,7 @@ pub mod poll;
 pub mod probe;
 pub mod proc;
 pub mod process;
+pub mod program;
 pub mod signal;
 pub mod socket;
 pub mod splice;

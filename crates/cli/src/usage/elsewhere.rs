@@ -96,14 +96,12 @@ const TRACE: Hints = &[
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::args::Cli;
 
     #[test]
     fn hints_about_other_tools_name_options_that_the_command_has() {
-        let cli = Cli::command();
+        let cli = Cli::whole();
         let commands = [(TRAFFIC, "stream"), (SERVE, "serve"), (TRACE, "trace")];
         for (hint, command) in commands
             .iter()

@@ -392,6 +392,8 @@ impl Endpoint {
         stop: &Stop,
         log: impl Fn(ServeEvent) + Send + Sync + 'static,
     ) -> Result<(), MeasureError> {
+        // Else it only has more memory than it needs.
+        let _ = linerate_sys::program::unmap_code();
         accept::Acceptor::new(self, Box::new(log), stop.clone())
             .and_then(accept::Acceptor::run)
             .map_err(MeasureError::host("the endpoint cannot go on"))
