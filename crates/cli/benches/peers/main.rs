@@ -23,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser;
 
 use crate::cases::{Bound, Case};
-use crate::log::{About, Log};
+use crate::log::{About, Log, Written};
 use crate::pair::{Coin, Finding, Pair, Verdict};
 use crate::place::Place;
 use crate::programs::{Peer, Places, Program, Run};
@@ -40,9 +40,10 @@ struct Options {
     /// Three pairs of each
     #[arg(long, conflicts_with = "pairs")]
     quick: bool,
-    /// As many pairs as it takes to decide the goals, at most 40
-    #[arg(long, conflicts_with_all = ["pairs", "quick"])]
-    decide: bool,
+    /// As many pairs as it takes to decide the goals, at most N (default 40)
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "40", conflicts_with_all = ["pairs", "quick"])]
+    decide: Option<usize>,
     /// A peer that is not the installed one: a program, its others beside it, or their directory
     #[arg(long = "peer", value_name = "NAME=PATH")]
     peers: Vec<String>,
@@ -61,10 +62,10 @@ struct Options {
     /// Write each run as a JSON line to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Run nothing: make a page of what --from has
-    #[arg(long, value_name = "FILE", requires = "from")]
+    /// Make a page of it all
+    #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// What --json has written; several for several peers of a name
+    /// Run nothing: the page is of what --json has written, once for each file
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "page")]
     from: Vec<PathBuf>,
     /// Print the titles and end
@@ -93,8 +94,9 @@ fn main() -> anyhow::Result<ExitCode> {
         eprintln!("SKIPPED: takes minutes; `cargo bench -p linerate --bench peers` runs it");
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(page) = &options.page {
-        page::write(page, &options.from)?;
+    if let (Some(page), false) = (&options.page, options.from.is_empty()) {
+        let sessions = options.from.iter().map(|path| Written::read(path));
+        page::write(page, &sessions.collect::<anyhow::Result<Vec<_>>>()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut outcome = Outcome::default();
@@ -105,8 +107,11 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let session = Session::begin(options)?;
+    let mut session = Session::begin(options)?;
     session.run(&places, &mut outcome)?;
+    if let Some(page) = &session.options.page {
+        page::write(page, std::slice::from_ref(&session.written))?;
+    }
     println!(
         "\ngoals met {}, open {}, missed {}; benchmarks that failed {}, skipped {}",
         outcome.met, outcome.open, outcome.missed, outcome.failed, outcome.skipped
@@ -146,7 +151,7 @@ fn selected<'a>(
 struct Session {
     options: Options,
     programs: Places,
-    about: About,
+    written: Written,
 }
 
 impl Session {
@@ -173,24 +178,26 @@ impl Session {
                 ),
             }
         }
+        let benchmarks = Vec::new();
         Ok(Self {
             options,
             programs,
-            about,
+            written: Written { about, benchmarks },
         })
     }
 
-    fn run(&self, places: &[Place], outcome: &mut Outcome) -> anyhow::Result<()> {
-        let mut coin = Coin::new(self.about.seed);
+    fn run(&mut self, places: &[Place], outcome: &mut Outcome) -> anyhow::Result<()> {
+        let about = &self.written.about;
+        let mut coin = Coin::new(about.seed);
         let mut log = match &self.options.json {
             None => None,
-            Some(path) => Some(Log::create(path, &self.about)?),
+            Some(path) => Some(Log::create(path, about)?),
         };
         let mut warm = Vec::new();
         table::print_head();
         for (case, place) in selected(&self.options, &cases::all(), places) {
             let title = case.title(place.name());
-            let installed = |peer: &Peer| self.about.peers.contains_key(peer.name());
+            let installed = |peer: &Peer| self.written.about.peers.contains_key(peer.name());
             if let Some(peer) = case.peer.filter(|peer| !installed(peer)) {
                 eprintln!("SKIPPED: {title}: {} is not installed", peer.name());
                 outcome.skipped += 1;
@@ -210,6 +217,7 @@ impl Session {
             let findings = case.findings(&pairs);
             table::print(&title, &pairs, &findings);
             outcome.count(&findings, self.options.floor);
+            self.written.benchmarks.push((title, pairs));
         }
         Ok(())
     }
@@ -240,7 +248,8 @@ impl Session {
             (false, pairs) => pairs.unwrap_or(PAIRS),
         };
         let mut pairs = Vec::new();
-        while pairs.len() < count || (self.options.decide && is_open(case, &pairs)) {
+        let most = self.options.decide.unwrap_or(0);
+        while pairs.len() < count || (pairs.len() < most && is_open(case, &pairs)) {
             pairs.push(pair(run, peer, coin.toss())?);
         }
         Ok(pairs)
@@ -278,13 +287,12 @@ impl Outcome {
 fn is_open(case: &Case, pairs: &[Pair]) -> bool {
     let findings = case.findings(pairs);
     let mut verdicts = findings.iter().map(|finding| finding.verdict);
-    pairs.len() < MOST_PAIRS && verdicts.any(|verdict| verdict == Some(Verdict::Open))
+    verdicts.any(|verdict| verdict == Some(Verdict::Open))
 }
 
 /// Enough for a median that one disturbed pair does not move.
 const PAIRS: usize = 7;
 const QUICK_PAIRS: usize = 3;
-const MOST_PAIRS: usize = 40;
 
 /// The exit status of linerate's own commands where the host lacks something.
 const LACKING: u8 = 3;

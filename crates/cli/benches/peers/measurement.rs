@@ -37,8 +37,12 @@ pub(crate) struct Measurement {
 pub(crate) enum Metric {
     Goodput,
     UnitsPerSecond,
+    /// Of both ends, for so many bytes.
+    Cost,
     SenderCost,
     ReceiverCost,
+    /// Of both ends, for each message, transaction or connection.
+    UnitCost,
     P50,
     P99,
     Loss,
@@ -50,8 +54,10 @@ impl Metric {
         match self {
             Self::Goodput => "goodput, Gbit/s",
             Self::UnitsPerSecond => "thousands each second",
-            Self::SenderCost => "sender CPU, ns/KiB",
-            Self::ReceiverCost => "receiver CPU, ns/KiB",
+            Self::Cost => "CPU of both, s/GiB",
+            Self::SenderCost => "sender CPU, s/GiB",
+            Self::ReceiverCost => "receiver CPU, s/GiB",
+            Self::UnitCost => "CPU of both, µs each",
             Self::P50 => "round trip p50, µs",
             Self::P99 => "round trip p99, µs",
             Self::Loss => "loss, %",
@@ -61,12 +67,15 @@ impl Metric {
 
     /// The figure in the unit of its name; `None` where the run does not have it.
     pub(crate) fn of(self, run: &Measurement) -> Option<f64> {
-        let per_kib = |cpu_s: f64| cpu_s * 1e9 / (run.bytes / 1024.0);
+        let per_gib = |cpu_s: f64| cpu_s / (run.bytes / f64::from(1 << 30));
+        let both = run.sender_cpu_s + run.receiver_cpu_s;
         let figure = match self {
             Self::Goodput => run.bytes * 8.0 / run.seconds / 1e9,
             Self::UnitsPerSecond => run.units / run.seconds / 1e3,
-            Self::SenderCost => per_kib(run.sender_cpu_s),
-            Self::ReceiverCost => per_kib(run.receiver_cpu_s),
+            Self::Cost => per_gib(both),
+            Self::SenderCost => per_gib(run.sender_cpu_s),
+            Self::ReceiverCost => per_gib(run.receiver_cpu_s),
+            Self::UnitCost => both * 1e6 / run.units,
             Self::P50 => run.p50_us?,
             Self::P99 => run.p99_us?,
             Self::Loss => run.loss_percent?,

@@ -1,27 +1,24 @@
-//! The page of all comparisons, made from what they wrote.
+//! The page of all comparisons, made from what they gave.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 
 use crate::cases::{self, Case};
 use crate::log::{About, Written};
-use crate::pair::Finding;
+use crate::pair::{Finding, Pair};
+use crate::programs::Peer;
 use crate::table;
 
-/// Writes the page of the sessions in `from`.
+/// Writes the page of `sessions`.
 ///
 /// # Errors
-/// A file cannot be read, or was not written by `--json`; the page cannot be written.
-pub(crate) fn write(page: &Path, from: &[PathBuf]) -> anyhow::Result<()> {
-    let sessions: Vec<Written> = from
-        .iter()
-        .map(|path| Written::read(path))
-        .collect::<Result<_, _>>()?;
+/// It cannot be written.
+pub(crate) fn write(page: &Path, sessions: &[Written]) -> anyhow::Result<()> {
     let mut text = HEAD.to_owned();
-    for session in &sessions {
+    for session in sessions {
         text += &section(session);
     }
     fs::write(page, text).with_context(|| format!("cannot write {page:?}"))
@@ -30,18 +27,19 @@ pub(crate) fn write(page: &Path, from: &[PathBuf]) -> anyhow::Result<()> {
 const HEAD: &str = "\
 # linerate beside other programs
 
-This page is made by a command from what the benchmarks wrote, and not by hand:
+This page is made by one command, and not by hand:
 
 ```
-cargo bench -p linerate --bench peers -- --decide --json FILE
-cargo bench -p linerate --bench peers -- --page docs/performance.md --from FILE
+cargo bench -p linerate --bench peers -- --decide --page docs/performance.md
 ```
 
-How it is measured, and what each title is: [benchmarks.md](benchmarks.md). A ratio is linerate's figure
-over the peer's, the median over pairs of runs in drawn order with its interval of 95 %. A goal is
-`met` or `MISSED` where the whole interval is on one side of it, else `open`. The limit is what
-costs of the kernel and the CPUs, measured just before, leave to any program; where none is
-given it is not known.
+How it is measured, and what each title is: [benchmarks.md](benchmarks.md). Figures are medians. A ratio is
+linerate's figure over the peer's, the median over pairs of runs in drawn order with its interval of
+95 %. A goal is `met` or `MISSED` where the whole interval is on one side of it, else `open`. CPU time
+is that of both processes from start to end.
+
+The limit is what a bare program reached just before, over loopback on the same machine: nothing but the
+calls that cannot be left out, no clock, no counter, no options. Reached is linerate's share of it.
 ";
 
 fn section(session: &Written) -> String {
@@ -55,17 +53,24 @@ fn section(session: &Written) -> String {
         peers,
         ..
     } = &session.about;
-    let versions: Vec<&str> = peers.values().map(String::as_str).collect();
     let mut text = format!(
-        "\n## {started_at}\n\n{cpus} CPUs ({cpu}), Linux {kernel}, load average {load:.1} before.\nPeers: {}.\n\n\
-         Without a network: a core copies {:.1} GiB/s; a system call takes {:.0} ns; two threads wake each\n\
-         other in {:.1} µs, there and back.\n\n\
-         | benchmark | pairs | figure | linerate | peer | ratio | goal | limit | share of it |\n\
+        "\n## {started_at}\n\n{cpus} CPUs ({cpu}), Linux {kernel}, load average {load:.1} before.\n\n"
+    );
+    for (name, version) in peers {
+        let _ = writeln!(text, "- {name}: {version}");
+    }
+    for peer in Peer::ALL
+        .iter()
+        .filter(|peer| !peers.contains_key(peer.name()))
+    {
+        let _ = writeln!(text, "- {}: not there, not compared", peer.name());
+    }
+    let _ = write!(
+        text,
+        "\n| what a bare program reaches | |\n|---|---|\n{}\n\
+         | benchmark | pairs | figure | linerate | peer | ratio | goal | limit | reached |\n\
          |---|---|---|---|---|---|---|---|---|\n",
-        versions.join("; "),
-        limits.copy_bytes_per_s / f64::from(1 << 30),
-        limits.call_ns,
-        limits.wake_ups_ns / 1e3,
+        limits.rows(),
     );
     let cases = cases::all();
     for (title, pairs) in &session.benchmarks {
@@ -73,11 +78,7 @@ fn section(session: &Written) -> String {
         let case = cases
             .iter()
             .find(|case| case.title("") == format!("{name}@"));
-        for (case, finding) in case.into_iter().flat_map(|case| {
-            case.findings(pairs)
-                .into_iter()
-                .map(move |finding| (case, finding))
-        }) {
+        for (case, finding) in case.into_iter().flat_map(|case| findings(case, pairs)) {
             let cells = row(session, case, &finding);
             let _ = writeln!(text, "| `{title}` | {} | {cells} |", pairs.len());
         }
@@ -85,17 +86,22 @@ fn section(session: &Written) -> String {
     text
 }
 
+fn findings<'a>(case: &'a Case, pairs: &[Pair]) -> impl Iterator<Item = (&'a Case, Finding)> {
+    let findings = case.findings(pairs).into_iter();
+    findings.map(move |finding| (case, finding))
+}
+
 fn row(session: &Written, case: &Case, finding: &Finding) -> String {
     let limit = session.about.limits.of(case.workload, finding.metric);
-    let (limit, share) = match (limit, finding.linerate) {
-        (Some((limit, why)), Some(ours)) => (
-            format!("{limit:.1}: {why}"),
+    let (limit, reached) = match (limit, finding.linerate) {
+        (Some(limit), Some(ours)) => (
+            format!("{limit:.1}"),
             format!("{:.0} %", ours.median / limit * 100.0),
         ),
         _ => Default::default(),
     };
     format!(
-        "{} | {} | {} | {} | {} | {limit} | {share}",
+        "{} | {} | {} | {} | {} | {limit} | {reached}",
         finding.metric.name(),
         table::figure(finding.linerate),
         table::figure(finding.peer),

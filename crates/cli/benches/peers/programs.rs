@@ -217,13 +217,23 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
 /// The command and its options, none of which holds a blank.
 fn linerate_arguments(workload: Workload) -> String {
     match workload {
-        Workload::Stream { message, copies } => {
+        Workload::Stream {
+            message,
+            copies,
+            flows,
+            batch,
+        } => {
             let spared = match copies {
                 Copies::Both => "",
                 Copies::ReceiverOnly => "--zerocopy",
                 Copies::None => "--zerocopy --discard",
             };
-            format!("stream --size {message} {spared}")
+            let batch = if batch > 1 {
+                format!("--batch {batch}")
+            } else {
+                String::new()
+            };
+            format!("stream --size {message} -P {flows} {spared} {batch}")
         }
         Workload::Datagrams {
             bytes,
@@ -265,8 +275,13 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
     client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
     client.args(["-c", &run.place.server_address().to_string()]);
     let unit = match run.workload {
-        Workload::Stream { message, copies } => {
-            client.args(["-l", &message.to_string()]);
+        Workload::Stream {
+            message,
+            copies,
+            flows,
+            ..
+        } => {
+            client.args(["-l", &message.to_string(), "-P", &flows.to_string()]);
             if copies != Copies::Both {
                 client.arg("-Z");
             }
@@ -355,6 +370,8 @@ fn nuttcp(run: Run<'_>) -> anyhow::Result<Measurement> {
     let Workload::Stream {
         message,
         copies: Copies::Both,
+        flows: 1,
+        ..
     } = run.workload
     else {
         bail!("has no {:?}", run.workload);
@@ -446,6 +463,8 @@ fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
         Workload::Stream {
             message,
             copies: Copies::Both,
+            flows: 1,
+            ..
         } => {
             client.args(["TCP_STREAM", "--", "-m", &message.to_string()]);
             Some(message)
