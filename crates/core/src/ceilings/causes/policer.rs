@@ -1,7 +1,7 @@
 //! A token bucket that drops what comes too fast and queues nothing.
 
 use super::super::remedy::rate;
-use super::super::text::percent;
+use super::super::text::{bps, percent};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
@@ -38,6 +38,18 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// Loss in trains, at the same window each time, and without a queue.
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
+    if let Some((lost, link_bps)) = found_out_before(view) {
+        let say = [
+            format!(
+                "{lost:.0} segments were sent again before the measured time, next to none since"
+            ),
+            format!(
+                "a packet train left at {}, and there is no queue",
+                bps(link_bps)
+            ),
+        ];
+        return Signs::new(true, say);
+    }
     let loss = view.loss().filter(|loss| *loss > 0.0)?;
     let variation = view.variation()?;
     let pattern = if view.ignores_loss() {
@@ -89,8 +101,24 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     (open || found_out) && view.keeps_its_pace()
 }
 
+/// BBR that has found out a policer's rate loses nothing any more: what it lost before, and the rate at
+/// which a short train passed. A link has no faster trains.
+fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
+    let link_bps = view.train()?.link_bps;
+    let lost = view.sum(|flow| Some(flow.tcp.warm_up_retransmitted_segments? as f64))?;
+    let sent = view.sum(|flow| Some(flow.tcp.data_segments_out? as f64))?;
+    let flat = view.inflation()?.ratio < BBR_INFLATION;
+    let faster = link_bps >= TRAIN_FASTER * view.throughput_bps;
+    let now = view.loss().unwrap_or(0.0) < POLICER_LOSS_BBR;
+    let is_policed = flat && faster && now && lost >= POLICER_LOSS_BBR * sent;
+    (is_policed && view.ignores_loss() && view.keeps_its_pace()).then_some((lost, link_bps))
+}
+
 /// Sending at the policed rate brings the same without the losses.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let each = view.throughput_bps / view.flow_count() as f64;
     Some(Remedy::option(RunOption::Pacing, rate(each).typed()))
 }
+
+/// A train's rate over the run's: a bucket let it pass.
+const TRAIN_FASTER: f64 = 2.0;

@@ -53,6 +53,20 @@ fn at_most(verdict: &Verdict, words: &str) {
 const SHARE: f64 = 1448.0 / 1514.0;
 
 #[test]
+fn bbr_that_has_found_out_a_policer_is_told_by_what_it_lost_before_and_a_faster_train() {
+    let mut scene = tcp(28.4e6);
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    flow.pacing_rate_bps = Some(29_500_000);
+    flow.delivery_rate_max_bps = Some(28_500_000);
+    flow.warm_up_retransmitted_segments = Some(570);
+    assert_eq!(behind_link(&scene, 100e6).cause, Cause::Policer);
+    assert_ne!(behind_link(&scene, 31e6).cause, Cause::Policer);
+    scene.flow().warm_up_retransmitted_segments = Some(12);
+    assert_ne!(behind_link(&scene, 100e6).cause, Cause::Policer);
+}
+
+#[test]
 fn the_link_that_a_train_found_comes_next() {
     for scene in [small_window(), small_buffer(), paced()] {
         let found = behind_link(&scene, 80e6);
