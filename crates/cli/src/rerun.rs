@@ -320,10 +320,15 @@ fn load(it: &LoadDocument, file: &Path) -> Again {
     options.0.push(file.display().to_string());
     let first = it.members.first().map(|member| &member.record);
     let family = first.map(|first| first.family);
-    let peer = first.map(|first| first.peer.as_str()).unwrap_or_default();
+    let (host, peer) = first.map_or(("", ""), |first| (first.host.as_str(), first.peer.as_str()));
+    let mut place = Place::new(&it.environment, host, peer, family);
+    if let Place::Host { name, .. } = &mut place {
+        // All of several endpoints.
+        name.clone_from(&it.host);
+    }
     Again {
         verb: "load",
-        place: Place::new(&it.environment, &it.host, peer, family),
+        place,
         options,
         seed: it.seed,
         note: None,
@@ -412,6 +417,7 @@ mod tests {
     use crate::args::{Cli, Command};
     use crate::plan;
     use clap::Parser;
+    use linerate_core::load::{LoadMember, Mix, MixChoice};
 
     /// The record of a command line that was not run.
     fn record(line: &str) -> Vec<Record> {
@@ -482,6 +488,35 @@ mod tests {
             ..row
         };
         assert!(runs(&[served]).is_err());
+    }
+
+    #[test]
+    fn a_load_is_run_again_from_its_document_with_all_of_its_endpoints() {
+        for (hosts, typed) in [
+            ("pit", "pit -p 5202 -4"),
+            ("pit,pat", "pit,pat -p 5202 -4"),
+            ("pit:5202,pat:5203", "pit:5202,pat:5203 -4"),
+        ] {
+            let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+            let mix = Mix::named("incast", &MixChoice::default()).unwrap();
+            let mix = mix.over(&hosts).unwrap();
+            let ran = mix.members.iter().map(|member| {
+                let record = Record {
+                    host: hosts[member.endpoint].clone(),
+                    peer: "192.0.2.1:5202".to_owned(),
+                    ..Record::new(member.test.clone())
+                };
+                LoadMember::new(member, None, record)
+            });
+            let document = LoadDocument::new(&mix, 7, ran.collect());
+            let again = load(&document, Path::new("monday.json"));
+            let args = Cli::try_parse_from(["linerate", "rerun", "x.json"]).unwrap();
+            let Command::Rerun(args) = args.command else {
+                panic!("rerun was asked for");
+            };
+            let line = again.typed(&args).unwrap().join(" ");
+            assert_eq!(line, format!("linerate load {typed} monday.json --seed 7"));
+        }
     }
 
     #[test]

@@ -133,6 +133,17 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// `struct tc_tbf_qopt` in `TCA_TBF_PARMS` (include/uapi/linux/pkt_sched.h): 32 KiB at once, and a
+/// queue of so many bytes.
+pub fn token_bucket(rate: u32, queue: u32) -> Vec<u8> {
+    const ETHERNET: u32 = 1 << 8;
+    let ticks = (32_768 * 1_000_000_000 / u64::from(rate) / 64) as u32;
+    let specification = [ETHERNET, 0, rate, 0, 0, 0];
+    let words = specification.into_iter().chain([queue, ticks, 0]);
+    let header = [40_u16, 1].into_iter().flat_map(u16::to_ne_bytes);
+    header.chain(words.flat_map(u32::to_ne_bytes)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -137,7 +137,7 @@ fn time(packet: &[u8], at: usize, estimate: u16) -> Option<u64> {
     // Before 1970 there is no time to tell.
     let era = u64::from(seconds < 1 << 31) << 32;
     let seconds = (era + u64::from(seconds)).saturating_sub(ERA);
-    Some(seconds * SECOND_NS + (u64::from(rest) * SECOND_NS >> 32))
+    Some(seconds * SECOND_NS + ((u64::from(rest) * SECOND_NS) >> 32))
 }
 
 fn word(packet: &[u8], at: usize) -> Option<u32> {

@@ -15,6 +15,7 @@ use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
 use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
+use linerate_core::one_way::{OneWay, Probe};
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{
@@ -30,7 +31,8 @@ use linerate_core::trace::{
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Family, Percent, Sizes, Span};
 use linerate_core::wire::{
-    DatagramHeader, Frame, FrameReader, HELLO_BYTES, Handshake, Hello, Key, Seal,
+    DatagramHeader, Frame, FrameReader, HELLO_BYTES, Handshake, Hello, Key, Seal, StampAnswer,
+    StampArrival, StampRequest, reflect,
 };
 
 /// A target.
@@ -189,6 +191,31 @@ pub(crate) fn datagram(bytes: &[u8]) {
     }
     if let Some(held) = capacity::wire::Datagram::decode(bytes) {
         assert_eq!(held.encode(), bytes);
+    }
+    stamp(bytes);
+}
+
+/// An answer has the length of the request, and repeats its number.
+fn stamp(bytes: &[u8]) {
+    let mut answer = bytes.to_vec();
+    let arrival = StampArrival {
+        received_ns: 7,
+        ttl: 64,
+    };
+    if reflect(&mut answer, arrival, None, 9) {
+        let request = StampRequest::read(bytes).expect("an answer is longer than a request");
+        let told = StampAnswer::read(&answer).expect("it was just written");
+        assert_eq!(answer.len(), bytes.len());
+        assert_eq!(told.request_sequence, request.sequence);
+        assert_eq!(told.request_sent_ns, request.sent_ns);
+        assert_eq!((told.received_ns, told.sent_ns), (7, 9));
+    } else {
+        assert_eq!(answer, bytes);
+    }
+    // Absurd times of a peer are figures, and nothing worse.
+    if let Some(told) = StampAnswer::read(bytes) {
+        let probe = Probe::new(told.request_sent_ns, told.received_ns, told.sent_ns, 1);
+        assert!(OneWay::new(&[probe], None).is_some());
     }
 }
 

@@ -265,3 +265,59 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     let ended = thread.join();
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::responsiveness::Place;
+    use linerate_sys::netlink::Netlink;
+    use linerate_sys::netns::Pair;
+    use linerate_testkit::{Need, skip, token_bucket};
+
+    use super::*;
+    use crate::own_endpoint::OwnEndpoint;
+
+    #[test]
+    fn a_queue_in_the_senders_own_discipline_is_told_from_one_on_the_path() {
+        let pair = match Pair::create() {
+            Ok(pair) => pair,
+            Err(error) => return skip(Need::Lab, format_args!("no namespaces: {error}")),
+        };
+        let there = pair.b.namespace.clone();
+        let served = there.run(|| OwnEndpoint::start(pair.b.ipv4.into(), None));
+        let target = served
+            .unwrap()
+            .map(|served| (served.target("there"), served));
+        let (target, _served) = target.unwrap();
+        let request = Request {
+            load: Test::stream().resolve(7).unwrap(),
+            rate_bps: None,
+            interval: Duration::from_millis(250),
+            most_intervals: 8,
+        };
+        let here = &pair.a.namespace;
+        let measured = here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let index = netlink.link(Pair::LINK).unwrap().index;
+            // 10 Mbit/s, and up to 50 ms of it.
+            let bucket = token_bucket(1_250_000, 65_536);
+            let made = netlink.put_qdisc(index, None, ("tbf", 1, &bucket));
+            made.map(|()| {
+                let mut client = Client::connect(target, Stop::new()).unwrap();
+                measure(&mut client, &request).unwrap().responsiveness
+            })
+        });
+        let measured = match measured.unwrap() {
+            Ok(measured) => measured,
+            Err(error) => return skip(Need::Bpf, format_args!("no token bucket: {error}")),
+        };
+        if measured.throughput_bps < 8e6 {
+            return skip(Need::Speed, format_args!("not even 8 Mbit/s: {measured:?}"));
+        }
+        let delay = |place| {
+            let found = measured.queues.iter().find(|queue| queue.place == place);
+            found.map_or(0.0, |queue| queue.delay_us)
+        };
+        assert!(delay(Place::SendQdisc) > 5_000.0, "{measured:?}");
+        assert!(delay(Place::SendQdisc) > delay(Place::Path), "{measured:?}");
+    }
+}

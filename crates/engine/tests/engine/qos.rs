@@ -10,7 +10,7 @@ use linerate_core::units::Span;
 use linerate_engine::qos::{self, QosError, QosOptions};
 use linerate_sys::netlink::Netlink;
 use linerate_sys::netns::Pair;
-use linerate_testkit::{Need, made_or_skip, skip};
+use linerate_testkit::{Need, made_or_skip, skip, token_bucket};
 
 use super::support::{LIMITS, Served, datagrams, stream};
 
@@ -138,17 +138,6 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
     assert_eq!(qos.classes, [], "a meter needs no class");
 }
 
-/// `struct tc_tbf_qopt` in `TCA_TBF_PARMS` (include/uapi/linux/pkt_sched.h): 32 KiB at once, and a
-/// queue of 64 KiB.
-fn token_bucket(rate: u32) -> Vec<u8> {
-    const ETHERNET: u32 = 1 << 8;
-    let ticks = (32_768 * 1_000_000_000 / u64::from(rate) / 64) as u32;
-    let specification = [ETHERNET, 0, rate, 0, 0, 0];
-    let words = specification.into_iter().chain([65_536, ticks, 0]);
-    let header = [40_u16, 1].into_iter().flat_map(u16::to_ne_bytes);
-    header.chain(words.flat_map(u32::to_ne_bytes)).collect()
-}
-
 #[test]
 fn a_token_bucket_at_the_senders_device_is_in_the_record_and_is_the_path_rate() {
     let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
@@ -165,7 +154,7 @@ fn a_token_bucket_at_the_senders_device_is_in_the_record_and_is_the_path_rate() 
         let mut netlink = Netlink::open().unwrap();
         let index = netlink.link(Pair::LINK).unwrap().index;
         let bytes_per_s = (LIMIT / 8.0) as u32;
-        let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(bytes_per_s)));
+        let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(bytes_per_s, 65_536)));
         made_or_skip(Need::Bpf, made).map(|()| served.run(&test))
     });
     let Some(record) = record.unwrap() else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CaveatKind, Record};
 use linerate_core::units::{ByteCount, Span};
