@@ -185,7 +185,8 @@ fn prune(args: &PruneArgs) -> Result<(), Failure> {
         .prune(&keep)
         .context("history")
         .map_err(Failure::failed)?;
-    output::print(&format!("{gone} runs taken away\n"))
+    let runs = if gone == 1 { "run" } else { "runs" };
+    output::print(&format!("{gone} {runs} taken away\n"))
 }
 
 /// Where a saved run is looked for, and what it must be of.
