@@ -1,7 +1,5 @@
 //! How a sender's frames follow each other: what keeps a clock, a link or a writer shows in it.
 
-use std::collections::BTreeMap;
-
 use linerate_units::Nanos;
 
 /// How frames of new data followed each other, once slow start was over most likely.
@@ -46,7 +44,12 @@ struct Part {
 }
 
 /// Time (ns) and bytes by the logarithm of the rate.
-type Rates = BTreeMap<i32, (u64, u64)>;
+#[derive(Debug, Clone, Default)]
+struct Rates {
+    /// The rate of the first.
+    from: i32,
+    sums: Vec<(u64, u64)>,
+}
 
 impl Course {
     /// A frame of new data, `since_ack` after the last acknowledgement that went by.
@@ -56,14 +59,14 @@ impl Course {
         self.now.whole += u64::from(is_whole);
         if let Some((before, its_bytes)) = self.last.replace((at, bytes)) {
             let gap = (at - before).0;
-            note(&mut self.now.frames, gap, its_bytes);
+            self.now.frames.note(gap, its_bytes);
             if since_ack.is_none_or(|since| since >= ACK_LETS_GO) {
                 self.now.own = self.now.own.saturating_add(gap);
             }
         }
         match &mut self.block {
             Some((first, block)) if self.now.count.is_multiple_of(FRAMES) => {
-                note(&mut self.now.blocks, (at - *first).0, *block);
+                self.now.blocks.note((at - *first).0, *block);
                 self.block = Some((at, bytes));
             }
             Some((_, block)) => *block = block.saturating_add(bytes),
@@ -78,19 +81,19 @@ impl Course {
     /// `None` for too few frames.
     pub(crate) fn evenness(&self) -> Option<Evenness> {
         let all = self.before.and(&self.now);
-        let (time, bytes) = total(&all.frames);
+        let (time, bytes) = all.frames.total();
         let is_enough = all.count >= FEWEST && time > 0;
         let mean = is_enough.then(|| rate(time, bytes))?;
         let near = |bin: i32| (bin - mean).abs() <= EVEN;
         let part = |counts: &dyn Fn(i32) -> bool, pick: fn(&(u64, u64)) -> u64| -> u64 {
-            let counted = all.frames.iter().filter(|(bin, _)| counts(**bin));
-            counted.map(|(_, sums)| pick(sums)).sum()
+            let counted = all.frames.iter().filter(|(bin, _)| counts(*bin));
+            counted.map(|(_, sums)| pick(&sums)).sum()
         };
         let even = part(&near, |sums| sums.0);
         let fast = part(&|bin| bin > mean + FASTER, |sums| sums.1);
         Some(Evenness {
-            low: quantile(&all.blocks, 0.05).map_or(1.0, |bin| over(bin, mean)),
-            high: quantile(&all.blocks, 0.95).map_or(1.0, |bin| over(bin, mean)),
+            low: all.blocks.quantile(0.05).map_or(1.0, |bin| over(bin, mean)),
+            high: all.blocks.quantile(0.95).map_or(1.0, |bin| over(bin, mean)),
             even: even as f64 / time as f64,
             own: all.own as f64 / time as f64,
             whole: all.whole as f64 / all.count as f64,
@@ -111,9 +114,8 @@ impl Part {
             (&mut all.frames, &other.frames),
             (&mut all.blocks, &other.blocks),
         ] {
-            for (bin, counted) in more {
-                let sum = sums.entry(*bin).or_default();
-                *sum = plus(*sum, *counted);
+            for (bin, counted) in more.iter() {
+                sums.add(bin, counted);
             }
         }
         all.count += other.count;
@@ -123,9 +125,45 @@ impl Part {
     }
 }
 
-fn note(rates: &mut Rates, time: u64, bytes: u64) {
-    let sum = rates.entry(rate(time, bytes)).or_default();
-    *sum = plus(*sum, (time, bytes));
+impl Rates {
+    fn note(&mut self, time: u64, bytes: u64) {
+        self.add(rate(time, bytes), (time, bytes));
+    }
+
+    fn add(&mut self, bin: i32, counted: (u64, u64)) {
+        if self.sums.is_empty() {
+            self.from = bin;
+        }
+        if bin < self.from {
+            let more = (self.from - bin) as usize;
+            self.sums.splice(..0, std::iter::repeat_n((0, 0), more));
+            self.from = bin;
+        }
+        let place = (bin - self.from) as usize;
+        if place >= self.sums.len() {
+            self.sums.resize(place + 1, (0, 0));
+        }
+        self.sums[place] = plus(self.sums[place], counted);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (i32, (u64, u64))> {
+        (self.from..).zip(self.sums.iter().copied())
+    }
+
+    fn total(&self) -> (u64, u64) {
+        self.sums.iter().copied().fold((0, 0), plus)
+    }
+
+    /// The rate below which it was for this share of the time.
+    fn quantile(&self, share: f64) -> Option<i32> {
+        let most = (self.total().0 as f64 * share) as u64;
+        let mut time = 0_u64;
+        let found = self.iter().find(|(_, sums)| {
+            time = time.saturating_add(sums.0);
+            time > most
+        });
+        found.map(|(bin, _)| bin)
+    }
 }
 
 /// Sixteenths of an octave of bytes over time.
@@ -140,21 +178,6 @@ fn plus(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 
 fn over(bin: i32, mean: i32) -> f64 {
     (f64::from(bin - mean) / 16.0).exp2()
-}
-
-fn total(rates: &Rates) -> (u64, u64) {
-    rates.values().copied().fold((0, 0), plus)
-}
-
-/// The rate below which it was for this share of the time.
-fn quantile(rates: &Rates, share: f64) -> Option<i32> {
-    let most = (total(rates).0 as f64 * share) as u64;
-    let mut time = 0;
-    let found = rates.iter().find(|(_, (of_rate, _))| {
-        time = of_rate.saturating_add(time);
-        time > most
-    });
-    found.map(|(bin, _)| *bin)
 }
 
 /// Less than a round trip of most connections, and more than what leaves at once.
