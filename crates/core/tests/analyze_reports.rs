@@ -161,8 +161,8 @@ fn seven_point_four_percent_is_over_the_wrong_base_and_the_sign_at_967sx_is_wron
     let slow = claim(&results, "917LX to 937SX", "kbyte_per_s");
     assert_eq!(slow.verdict, ClaimVerdict::OtherBase);
     for words in [
-        "−7.4 % is over 737.63",
-        "it is −6.9 % over 792.53",
+        "-7.4 % is over 737.63",
+        "it is -6.9 % over 792.53",
         "prints 737.62",
     ] {
         assert!(slow.explanation.contains(words), "{}", slow.explanation);
@@ -266,7 +266,7 @@ fn ipqos_is_not_within_its_own_summary() {
         ),
         (
             "mbit_per_s",
-            "−17.0 % at interface 1000BaseT, message_bytes 1024",
+            "-17.0 % at interface 1000BaseT, message_bytes 1024",
         ),
     ] {
         let result = results
