@@ -524,10 +524,13 @@ fn neper(run: Run<'_>) -> anyhow::Result<Measurement> {
         other => bail!("has no {other:?}"),
     };
     let [control, data] = run.place.free_ports()?;
+    // It leaves logs where it runs.
+    let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
     // More threads than CPUs only slow it down.
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let command = |end| {
         let mut command = run.command(end, Peer::Neper, program);
+        command.current_dir(&directory);
         command.args(["-4", "--nolog", "-l", SECONDS, "-F", &flows.to_string()]);
         command.args(["-T", &flows.min(cpus).to_string()]);
         command.args(["-C", &control.to_string(), "-P", &data.to_string()]);
