@@ -56,7 +56,7 @@ impl Connection {
             seconds: lasted,
             began: flow.offer_of(Side::Initiator).is_some(),
             ended: flow.reset_by.is_some() || flow.closed == [true; 2],
-            settled: steady.from_s().map(|from_s| Settled {
+            settled: steady.begins_s().map(|from_s| Settled {
                 from_s,
                 throughput_bps: steady.throughput_bps(),
             }),

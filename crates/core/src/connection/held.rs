@@ -36,7 +36,7 @@ pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     if is_paced(&even, at_sender, steady) {
         return Held::Paced(steady.throughput_bps() as u64);
     }
-    if is_queued(steady, STANDING) || steady.from_s().is_none() {
+    if is_queued(steady, STANDING) || steady.begins_s().is_none() {
         return Held::Unknown;
     }
     let blocks = even.low >= 1.0 / WRITTEN && even.high <= WRITTEN;

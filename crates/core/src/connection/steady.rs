@@ -37,7 +37,7 @@ impl<'a> Steady<'a> {
     }
 
     /// When it begins, seconds from the first data; `None`: nothing is left out.
-    pub(super) fn from_s(&self) -> Option<f64> {
+    pub(super) fn begins_s(&self) -> Option<f64> {
         let (first, before) = (self.sent.readings.first()?, self.before?);
         let began = first.at - first.length;
         Some((before.at - began).0 as f64 / 1e9)
