@@ -51,7 +51,7 @@ fn list(args: &HistoryArgs) -> Result<(), Failure> {
     if runs.is_empty() {
         output::note("no run of that kind was saved; measuring commands take --save");
     }
-    let tests: Vec<String> = runs.iter().map(|run| test(run)).collect();
+    let tests: Vec<String> = runs.iter().map(test).collect();
     let rows = runs.iter().zip(&tests).map(|(run, test)| SavedRun {
         id: run.id,
         started_at: &run.started_at,

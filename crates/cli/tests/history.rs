@@ -21,16 +21,18 @@ fn run(directory: &Path, line: &str) -> Output {
 fn done(directory: &Path, line: &str) -> String {
     let output = run(directory, line);
     assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("pages are text")
 }
 
 /// The record with another throughput.
 fn slower(directory: &Path) -> &'static str {
-    let text = fs::read_to_string(RECORD).unwrap();
-    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let rate = record["legs"][0]["throughput_bps"].as_f64().unwrap();
+    let text = fs::read_to_string(RECORD).expect("it is in the repository");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("a document");
+    let rate = record["legs"][0]["throughput_bps"]
+        .as_f64()
+        .expect("a rate");
     record["legs"][0]["throughput_bps"] = (rate / 2.0).into();
-    fs::write(directory.join("slow.json"), record.to_string()).unwrap();
+    fs::write(directory.join("slow.json"), record.to_string()).expect("the directory is ours");
     "slow.json"
 }
 

@@ -12,9 +12,9 @@ use crate::samples;
 /// The page without the documents in it.
 fn shown(page: &str) -> String {
     let mut parts = page.split("<script type=\"application/json\"");
-    let first = parts.next().unwrap().to_owned();
+    let first = parts.next().expect("a split has a first part").to_owned();
     parts.fold(first, |shown, part| {
-        shown + part.split_once("</script>").unwrap().1
+        shown + part.split_once("</script>").expect("it is closed").1
     })
 }
 
@@ -135,8 +135,9 @@ fn the_ceilings_are_bars_with_the_measured_rate_as_a_line() {
 
 /// Number of an attribute.
 fn attribute(element: &str, name: &str) -> f64 {
-    let rest = element.split(&format!("{name}=\"")).nth(1).unwrap();
-    rest.split('"').next().unwrap().parse().unwrap()
+    let rest = element.split(&format!("{name}=\"")).nth(1).expect(name);
+    let value = rest.split('"').next().expect("a split has a first part");
+    value.parse().expect("a number")
 }
 
 #[test]
