@@ -477,13 +477,13 @@ impl File {
         let plain = self.write(packets);
         let (mut file, mut blocks, mut at) = (Vec::new(), Vec::new(), 0);
         while at < plain.len() {
-            let field: [u8; 4] = plain[at + 4..at + 8].try_into().unwrap();
+            let field: [u8; 4] = plain[at + 4..at + 8].try_into().expect("four bytes");
             let length = if self.is_big_endian {
                 u32::from_be_bytes(field)
             } else {
                 u32::from_le_bytes(field)
             } as usize;
-            let kind: [u8; 4] = plain[at..at + 4].try_into().unwrap();
+            let kind: [u8; 4] = plain[at..at + 4].try_into().expect("four bytes");
             let kind = if self.is_big_endian {
                 u32::from_be_bytes(kind)
             } else {
