@@ -51,9 +51,9 @@ pub struct ClockOffset {
     /// How much faster it runs, parts per million.
     pub drift_ppm: f64,
     /// The least drift that fits all probes.
-    pub drift_least_ppm: f64,
+    pub drift_min_ppm: f64,
     /// The largest.
-    pub drift_most_ppm: f64,
+    pub drift_max_ppm: f64,
 }
 
 /// Delays of each way.
@@ -124,8 +124,8 @@ impl Clock {
                 offset_error_us: ((up + down) / 2e3).max(0.0),
                 // ns in a second are parts in 10⁹.
                 drift_ppm: drift / 1e3,
-                drift_least_ppm: least / 1e3,
-                drift_most_ppm: most / 1e3,
+                drift_min_ppm: least / 1e3,
+                drift_max_ppm: most / 1e3,
             },
             from_ns,
             offset_ns,
@@ -261,7 +261,7 @@ mod tests {
             let found = OneWay::new(&probes, Some((1, 2))).unwrap();
             let clock = found.clock;
             assert!((clock.drift_ppm - ppm).abs() < 8.0, "{clock:?}");
-            assert!(clock.drift_least_ppm <= ppm + 1.0 && ppm - 1.0 <= clock.drift_most_ppm);
+            assert!(clock.drift_min_ppm <= ppm + 1.0 && ppm - 1.0 <= clock.drift_max_ppm);
             assert!((clock.offset_us - 3e12).abs() < 500.0, "{clock:?}");
             assert!(
                 (clock.offset_error_us - 10_000.0).abs() < 500.0,
@@ -309,7 +309,7 @@ mod tests {
             (found.clock.offset_us, found.clock.drift_ppm),
             (8_989.0, 0.0)
         );
-        assert_eq!(found.clock.drift_most_ppm, 500.0);
+        assert_eq!(found.clock.drift_max_ppm, 500.0);
         // Clocks of an absurd peer are absurd, and nothing more.
         let absurd = [
             Probe::new(0, u64::MAX, 0, 0),

@@ -12,7 +12,7 @@ use simulation::{Transfer, USUAL};
 
 fn explained(transfer: &Transfer) -> Connection {
     let file = USUAL.write(&transfer.run().packets);
-    let capture = follow(Cursor::new(file), 10, |_| true).unwrap();
+    let capture = follow(Cursor::new(file), 10, |_| true).expect("a whole capture");
     let mut document = ConnectionsDocument::from_capture("x.pcap", &capture);
     document.explain();
     document.connections.remove(0)
@@ -26,7 +26,7 @@ fn is(cause: Cause, transfer: &Transfer, places: &[u64]) {
             place,
             ..transfer.clone()
         });
-        let verdict = found.verdict.as_ref().unwrap();
+        let verdict = found.verdict.as_ref().expect("a verdict");
         assert_eq!(verdict.cause, cause, "at {place} %: {found:#?}");
     }
 }

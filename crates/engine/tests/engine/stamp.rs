@@ -47,7 +47,7 @@ fn has_each_way(record: &Record) {
         "{clock:?}"
     );
     assert!(
-        clock.drift_least_ppm <= 0.0 && clock.drift_most_ppm >= 0.0,
+        clock.drift_min_ppm <= 0.0 && clock.drift_max_ppm >= 0.0,
         "{clock:?}"
     );
 }

@@ -174,8 +174,8 @@ pub(super) fn clock(clock: &ClockOffset) -> String {
         micros(clock.offset_us.abs()),
         micros(clock.offset_error_us),
         clock.drift_ppm,
-        clock.drift_least_ppm,
-        clock.drift_most_ppm,
+        clock.drift_min_ppm,
+        clock.drift_max_ppm,
     )
 }
 
