@@ -330,9 +330,9 @@ impl Tracker {
             .offers
             .iter()
             .any(|offer| offer.is_some_and(|o| o.mss.is_some()));
-        if !is_told && payload <= LARGEST_ETHERNET && payload > LEAST_MSS {
+        if !is_told && payload <= LARGEST_ETHERNET && payload > MIN_MSS {
             let largest = self.streams[from].counts.largest_bytes;
-            self.facts[from].mss = largest.clamp(LEAST_MSS, LARGEST_ETHERNET);
+            self.facts[from].mss = largest.clamp(MIN_MSS, LARGEST_ETHERNET);
         }
     }
 
@@ -407,6 +407,6 @@ const NEAR_PART: u64 = 10;
 const ENOUGH: u64 = 20;
 const TIMESTAMP_BYTES: u32 = 12;
 const USUAL_MSS: u32 = 1448;
-const LEAST_MSS: u32 = 216;
+const MIN_MSS: u32 = 216;
 /// Payload of the largest segment on Ethernet without jumbo frames.
 const LARGEST_ETHERNET: u32 = 1460;

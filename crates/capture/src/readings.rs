@@ -91,7 +91,7 @@ impl Readings {
         open.length = at - since;
         if open.length >= Nanos(STEP.0 << self.doublings) {
             self.list.push(std::mem::take(open));
-            if self.list.len() == MOST_READINGS {
+            if self.list.len() == MAX_READINGS {
                 self.halve();
             }
         }
@@ -138,4 +138,4 @@ impl Reading {
 }
 
 const STEP: Nanos = Nanos(10_000_000);
-const MOST_READINGS: usize = 512;
+const MAX_READINGS: usize = 512;

@@ -125,7 +125,7 @@ impl Recovery {
         if self.episode.is_none() {
             self.counts.episodes += 1;
             self.counts.timeouts += u64::from(kind == Kind::Timeout);
-            if self.flights.len() < MOST_FLIGHTS {
+            if self.flights.len() < MAX_FLIGHTS {
                 self.flights.push(again.flight);
             }
             self.episode = Some(Episode {
@@ -186,7 +186,7 @@ impl Recovery {
         let inside = block(1).is_some_and(|(from, to)| from <= start && end <= to && ack < start);
         let is_duplicate = end <= ack || inside;
         if is_duplicate {
-            let bytes = (end - start).min(MOST_DUPLICATED);
+            let bytes = (end - start).min(MAX_DUPLICATED);
             self.counts.spurious += bytes.div_ceil(u64::from(mss.max(1)));
         }
         let told = (0..4).filter_map(block).filter(|(_, end)| *end > ack);
@@ -198,6 +198,6 @@ impl Recovery {
 
 /// Linux waits for 200 ms at least (`TCP_RTO_MIN`), less what its clock rounds.
 const SHORTEST_TIMEOUT: Nanos = Nanos(180_000_000);
-const MOST_FLIGHTS: usize = 256;
+const MAX_FLIGHTS: usize = 256;
 /// One DSACK tells of no more, bytes.
-const MOST_DUPLICATED: u64 = 1 << 20;
+const MAX_DUPLICATED: u64 = 1 << 20;

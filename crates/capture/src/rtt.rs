@@ -109,7 +109,7 @@ impl Stamps {
             return;
         };
         let (first, began) = *self.first.get_or_insert((value, segment.at));
-        let passed = (segment.at - began).0.min(MOST_PASSED_NS) as i64;
+        let passed = (segment.at - began).0.min(MAX_PASSED_NS) as i64;
         let ticks = i64::from(value.wrapping_sub(first) as i32);
         let ahead = passed - ticks.saturating_mul(TICK_NS);
         self.is_other |= ahead.abs() > passed / 4 + FURTHEST_NS;
@@ -138,7 +138,7 @@ impl Echo {
             return;
         };
         let is_new = self.waiting.back().is_none_or(|(last, _)| *last != value);
-        if is_new && self.waiting.len() < MOST_WAITING {
+        if is_new && self.waiting.len() < MAX_WAITING {
             self.waiting.push_back((value, segment.at));
         }
     }
@@ -204,7 +204,7 @@ impl Echo {
     }
 }
 
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 /// Linux stamps in milliseconds (`TCP_TS_HZ`).
 const TICK_NS: i64 = 1_000_000;
 /// No queue is longer.
@@ -212,4 +212,4 @@ const FURTHEST_NS: i64 = 2_000_000_000;
 /// Clocks run apart by less than 200 ppm.
 const CLOCKS_APART: i64 = 5000;
 /// Stamps wrap after 24 days.
-const MOST_PASSED_NS: u64 = 1_000_000_000_000_000;
+const MAX_PASSED_NS: u64 = 1_000_000_000_000_000;

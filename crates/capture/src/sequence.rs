@@ -28,7 +28,7 @@ pub(crate) struct Holes(Vec<Hole>);
 impl Holes {
     /// A segment that was sent with this timestamp jumped over these bytes.
     pub(crate) fn open(&mut self, start: u64, end: u64, at: Nanos, value: Option<u32>) {
-        if self.0.len() < MOST_HOLES {
+        if self.0.len() < MAX_HOLES {
             self.0.push(Hole {
                 start,
                 end,
@@ -85,4 +85,4 @@ impl Holes {
 
 /// Room below for what was sent before the first segment that was seen.
 const BEGIN: u64 = 1 << 32;
-const MOST_HOLES: usize = 256;
+const MAX_HOLES: usize = 256;

@@ -156,7 +156,7 @@ impl Stream {
         let since_ack = self.last_ack.map(|last| segment.at - last);
         self.course
             .add(segment.at, end - start, since_ack, self.has_more);
-        if self.outstanding.len() < MOST_OUTSTANDING {
+        if self.outstanding.len() < MAX_OUTSTANDING {
             self.outstanding.push_back(Outstanding {
                 end,
                 at: segment.at,
@@ -265,7 +265,7 @@ impl Stream {
 
     /// The sender learns of it at once, or when it gets there.
     fn release_later(&mut self, segment: &Segment, known: Known, facts: &Facts) {
-        if facts.is_at_sender || self.on_their_way.len() >= MOST_ON_THEIR_WAY {
+        if facts.is_at_sender || self.on_their_way.len() >= MAX_ON_THEIR_WAY {
             self.on_their_way.clear();
             return self.release(known, segment.at, facts);
         }
@@ -448,8 +448,8 @@ fn value(segment: &Segment) -> Option<u32> {
 /// Sequence numbers do not jump further: the largest window is 1 GiB (RFC 7323, 2.3).
 const LARGEST_JUMP: u64 = 1 << 30;
 /// Segments of a direction that are waited for at once; those beyond give no RTT.
-const MOST_OUTSTANDING: usize = 4096;
-const MOST_ON_THEIR_WAY: usize = 1024;
+const MAX_OUTSTANDING: usize = 4096;
+const MAX_ON_THEIR_WAY: usize = 1024;
 /// What comes later than this behind the one after it is no reordering of the path.
 const LATE: Nanos = Nanos(3_000_000);
 /// Nobody paces so slowly.

@@ -180,14 +180,14 @@ fn drift(windows: &[Window]) -> (f64, f64, f64) {
     let least: Vec<(f64, f64)> = (windows.iter())
         .map(|window| (window.down.0, least_delay - window.down.1))
         .collect();
-    let (mut low, mut high) = (-MOST_DRIFT, MOST_DRIFT);
+    let (mut low, mut high) = (-MAX_DRIFT, MAX_DRIFT);
     for (at_most, at_least) in most.iter().flat_map(|m| least.iter().map(move |l| (m, l))) {
         let seconds = at_most.0 - at_least.0;
         let slope = (at_most.1 - at_least.1) / seconds;
         if seconds > 0.0 {
-            high = high.min(slope.max(-MOST_DRIFT));
+            high = high.min(slope.max(-MAX_DRIFT));
         } else if seconds < 0.0 {
-            low = low.max(slope.min(MOST_DRIFT));
+            low = low.max(slope.min(MAX_DRIFT));
         }
     }
     let (low, high) = (low.min(high), low.max(high));
@@ -223,7 +223,7 @@ const WINDOWS: usize = 32;
 /// What clocks and time stamps are not trusted to tell apart, ns.
 const GRAIN_NS: f64 = 5_000.0;
 /// The most that Linux lets a clock be slewed, ns in a second (adjtimex(2)): 500 parts per million.
-const MOST_DRIFT: f64 = 500_000.0;
+const MAX_DRIFT: f64 = 500_000.0;
 
 #[cfg(test)]
 mod tests {

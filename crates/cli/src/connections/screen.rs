@@ -137,7 +137,7 @@ impl View {
             let past = self.past.entry(ends(connection)).or_default();
             past.has_changed = past.rates_bps.is_empty() || past.cause != cause;
             past.cause = cause;
-            if past.rates_bps.len() == MOST_RATES {
+            if past.rates_bps.len() == MAX_RATES {
                 past.rates_bps.pop_front();
             }
             past.rates_bps.push_back(connection.throughput_bps);
@@ -316,7 +316,7 @@ const SORTS: [(char, SortKey, &str); 6] = [
     ('p', SortKey::Peer, "peer"),
 ];
 /// Of a sparkline.
-const MOST_RATES: usize = 12;
+const MAX_RATES: usize = 12;
 
 #[cfg(test)]
 mod tests {

@@ -154,7 +154,7 @@ impl WouldDecide {
         let scatter_percent = NORMAL * median(&distances.collect::<Vec<_>>());
         let share = scatter_percent / so_far.effect_percent.abs();
         let pairs = (POWER * share * share).ceil();
-        let is_known = pairs.is_finite() && pairs <= MOST_TO_TELL;
+        let is_known = pairs.is_finite() && pairs <= MAX_TO_TELL;
         // The next looks.
         let pairs = (pairs as u32).max(so_far.pairs + 1);
         let next = [8, 10, 13, 17, 23, MAX_PAIRS]
@@ -177,7 +177,7 @@ const NORMAL: f64 = 1.4826;
 /// large as the scatter, found in four comparisons of five.
 const POWER: f64 = 8.2;
 /// A difference that takes more pairs is next to none.
-const MOST_TO_TELL: f64 = 1000.0;
+const MAX_TO_TELL: f64 = 1000.0;
 
 /// To one digit that people would write: 0.3, 2, 40.
 fn rounded_up(percent: f64) -> f64 {

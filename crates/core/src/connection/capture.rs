@@ -252,7 +252,7 @@ fn steps(steady: &Steady<'_>) -> Option<StepRates> {
 }
 
 fn intervals(sent: &Sent) -> Vec<Interval> {
-    let least = seconds(sent.lasted) / MOST_INTERVALS;
+    let least = seconds(sent.lasted) / MAX_INTERVALS;
     grouped(
         &sent.readings,
         0,
@@ -450,4 +450,4 @@ const FLIGHT_STAYS: f64 = 0.92;
 const LIKE_BBR: &str = "bbr-like";
 /// As a record's steps.
 const STEP_S: f64 = 0.1;
-const MOST_INTERVALS: f64 = 120.0;
+const MAX_INTERVALS: f64 = 120.0;

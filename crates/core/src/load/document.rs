@@ -199,7 +199,7 @@ pub const LOAD_FIGURES: &[&str] = &[
 ];
 
 /// What a load must add before it is said where, µs.
-const LEAST_QUEUE_US: f64 = 1_000.0;
+const MIN_QUEUE_US: f64 = 1_000.0;
 /// Speech in a packet, ms.
 const PACKET_MS: f64 = 20.0;
 
@@ -430,7 +430,7 @@ fn queue((up, down): (f64, f64)) -> Option<Direction> {
     let added = up.max(0.0) + down.max(0.0);
     let has = |way: f64| way >= added / 4.0;
     match (has(up), has(down)) {
-        _ if added < LEAST_QUEUE_US => None,
+        _ if added < MIN_QUEUE_US => None,
         (true, true) => Some(Direction::Both),
         (true, false) => Some(Direction::Up),
         _ => Some(Direction::Down),

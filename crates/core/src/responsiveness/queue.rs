@@ -80,14 +80,14 @@ impl Backlog {
             queue(Place::Path, grown_us - qdisc_us, None),
             queue(Place::ReceiveSocket, us(unread), Some(of_each(unread))),
         ];
-        queues.retain(|queue| queue.delay_us.is_finite() && queue.delay_us >= LEAST_US);
+        queues.retain(|queue| queue.delay_us.is_finite() && queue.delay_us >= MIN_US);
         queues.sort_by(|a, b| b.delay_us.total_cmp(&a.delay_us));
         queues
     }
 }
 
 /// Less is no queue: a packet's time on a slow link, a wake-up.
-const LEAST_US: f64 = 200.0;
+const MIN_US: f64 = 200.0;
 
 #[cfg(test)]
 mod tests {
@@ -159,7 +159,7 @@ mod tests {
                 .iter()
                 .filter(|queue| matches!(queue.place, Place::SendQdisc | Place::Path));
             let sum: f64 = on_the_way.map(|queue| queue.delay_us).sum();
-            prop_assert!((sum - grown_us).abs() < 2.0 * LEAST_US);
+            prop_assert!((sum - grown_us).abs() < 2.0 * MIN_US);
         }
     }
 }

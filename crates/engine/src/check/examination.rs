@@ -25,7 +25,7 @@ const RUNS: usize = 6;
 const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 
 /// With load each way, when responsiveness is measured.
-const MOST_LOADED: Duration = Duration::from_secs(8);
+const MAX_LOADED: Duration = Duration::from_secs(8);
 /// After each interval another load is added: this one on most paths, that one where queues are long.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(400);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -208,7 +208,7 @@ impl<'a> Examination<'a> {
             load: self.bulk_test(direction, RUN.on(self.rtt), Duration::ZERO),
             rate_bps: record.as_ref().and_then(Record::throughput_bps),
             interval,
-            most_intervals: (MOST_LOADED.as_millis() / interval.as_millis()) as u32,
+            most_intervals: (MAX_LOADED.as_millis() / interval.as_millis()) as u32,
         }
     }
 

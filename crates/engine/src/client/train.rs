@@ -27,7 +27,7 @@ const DISPERSION: Duration = Duration::from_millis(10);
 /// a train up, or hands over many of its datagrams at once.
 const TRAINS: usize = 3;
 /// So many where those do not agree.
-const MOST_TRAINS: usize = 5;
+const MAX_TRAINS: usize = 5;
 /// No further one begins after this time: each takes some round trips.
 const REPEATED: Duration = Duration::from_secs(1);
 /// Longest time for all, session and all.
@@ -74,7 +74,7 @@ fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Opti
     let wanted = (more as u64).clamp(FIRST, MAX_TRAIN);
     let until = Instant::now() + REPEATED;
     let mut trains = Vec::from_iter((wanted == FIRST).then_some(first));
-    let most = |agree: bool| if agree { TRAINS } else { MOST_TRAINS };
+    let most = |agree: bool| if agree { TRAINS } else { MAX_TRAINS };
     while trains.is_empty() || Instant::now() < until {
         if trains.len() >= most(PathTrain::agreed(&trains).is_some()) {
             break;

@@ -162,7 +162,7 @@ impl Place {
 fn names() -> Vec<String> {
     let entries = fs::read_dir(NAMED).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.take(MOST_NAMES).collect();
+    let mut names: Vec<String> = names.take(MAX_NAMES).collect();
     names.sort();
     names
 }
@@ -170,4 +170,4 @@ fn names() -> Vec<String> {
 /// Where iproute2 keeps them.
 const NAMED: &str = "/run/netns";
 /// In a message.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;

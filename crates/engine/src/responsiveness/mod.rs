@@ -49,7 +49,7 @@ pub(crate) struct Measured {
 /// Where nothing asks for a longer one.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Most sessions with load: those whose flows are not needed are opened and closed.
-const MOST_LOADS: u32 = 8;
+const MAX_LOADS: u32 = 8;
 /// The idle path is looked at so long, once it has answered.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// Beside the intervals: making connections, and the end.
@@ -97,7 +97,7 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
     let unanswered = client.session_error(SessionError::Timeout("no probe was answered"));
     let over = Stop::new();
     let (course, answers, loaded) = thread::scope(|scope| {
-        let mut loads = Loads::connect(scope, client, request, &over, MOST_LOADS);
+        let mut loads = Loads::connect(scope, client, request, &over, MAX_LOADS);
         let mut probes = Probes::start(scope, client, request, &over);
         let course = follow(request, &mut loads, &mut probes);
         over.request();
@@ -164,7 +164,7 @@ fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> 
     if !is_answered || !loads.add() {
         return None;
     }
-    let mut working = WorkingConditions::new(MOST_LOADS, request.most_intervals);
+    let mut working = WorkingConditions::new(MAX_LOADS, request.most_intervals);
     let mut begins = Vec::new();
     loop {
         let from_ns = now_ns();

@@ -23,9 +23,9 @@ pub(super) struct Probes<'scope> {
 }
 
 /// Most probes for each second (the draft's MPS).
-const MOST_PER_S: f64 = 100.0;
+const MAX_PER_S: f64 = 100.0;
 /// Fewest, on a slow path.
-const LEAST_PER_S: f64 = 4.0;
+const MIN_PER_S: f64 = 4.0;
 /// Share of what the path carries that the probes may have (the draft's PTC).
 const SHARE: f64 = 0.05;
 /// What a probe sends each way: six packets of TCP without payload or with little, Ethernet's header
@@ -114,7 +114,7 @@ pub(super) fn between(answers: &[Answer], from_ns: u64, to_ns: u64) -> Vec<Probe
 
 fn probe_test(request: &Request, flows: u32, longest: Duration) -> Test {
     let affordable = request.rate_bps.map(|bps| bps * SHARE / PROBE_BITS);
-    let rate = affordable.map_or(MOST_PER_S, |rate| rate.clamp(LEAST_PER_S, MOST_PER_S));
+    let rate = affordable.map_or(MAX_PER_S, |rate| rate.clamp(MIN_PER_S, MAX_PER_S));
     let load = &request.load;
     Test {
         traffic: Traffic::Crr(ExchangeTest {

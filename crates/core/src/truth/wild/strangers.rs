@@ -127,7 +127,7 @@ fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
             let ends = [window, send_buffer].into_iter().all(|one| !of_socket(one));
             let tells = pacing.is_none() && write.is_none() && read.is_none() && mss.is_none();
             let in_flight = made.limit_bps.unwrap_or(f64::INFINITY) * conditions.rtt_s() / 8.0;
-            ends && tells && transfer.is_none() && !plain && in_flight <= MOST_OF_SSH
+            ends && tells && transfer.is_none() && !plain && in_flight <= MAX_OF_SSH
         }
     }
 }
@@ -139,6 +139,6 @@ const SEEN_S: f64 = 0.4;
 /// `iperf3 --length` at most, bytes.
 const MOST_OF_IPERF3: u64 = 1 << 20;
 /// A quarter of the window that `ssh` gives a session, bytes.
-const MOST_OF_SSH: f64 = 5e5;
+const MAX_OF_SSH: f64 = 5e5;
 /// `output_buffers` and `sendfile` alike, bytes.
 const NGINX_PIECE: u64 = 65_536;

@@ -23,7 +23,7 @@ const BURST: usize = 64;
 /// Largest request: what an Ethernet without jumbo frames carries, and more is no delay's.
 const MAX_REQUEST: usize = 1500;
 /// Answers in a second: a hundred senders of a hundred packets.
-const MOST_A_SECOND: u32 = 10_000;
+const MAX_A_SECOND: u32 = 10_000;
 /// Sessions that are counted; others are answered by a reflector without state.
 const MAX_SESSIONS: usize = 1024;
 /// A session that is silent for so long is over.
@@ -109,7 +109,7 @@ impl Reflector<'_> {
             self.second = (now, 0);
         }
         self.second.1 += 1;
-        self.second.1 <= MOST_A_SECOND
+        self.second.1 <= MAX_A_SECOND
     }
 
     fn reflect(&mut self, packet: &mut [u8], arrival: &Arrival) -> bool {

@@ -57,7 +57,7 @@ pub fn try_stranger(
 /// # Errors
 /// It cannot be read, or is no capture with TCP in it.
 pub fn explain_capture(path: &Path) -> io::Result<ConnectionsDocument> {
-    let capture = follow(File::open(path)?, MOST_CONNECTIONS, |_| true);
+    let capture = follow(File::open(path)?, MAX_CONNECTIONS, |_| true);
     let capture = capture.map_err(io::Error::other)?;
     let mut document = ConnectionsDocument::from_capture(&path.display().to_string(), &capture);
     document.explain();
@@ -401,4 +401,4 @@ const LOOK: Duration = Duration::from_millis(20);
 const WATCHES_AFTER: Duration = Duration::from_millis(800);
 /// A transfer's last looks.
 const REST: Duration = Duration::from_millis(700);
-const MOST_CONNECTIONS: usize = 100;
+const MAX_CONNECTIONS: usize = 100;

@@ -68,7 +68,7 @@ pub(super) fn respond(
     Ok(())
 }
 
-/// What the answers of a flow tell: at most [`MOST_PROBES`] of them, evenly spread, and how many were
+/// What the answers of a flow tell: at most [`MAX_PROBES`] of them, evenly spread, and how many were
 /// lost each way between the first answer and the last.
 #[derive(Debug)]
 pub(super) struct Delays {
@@ -84,7 +84,7 @@ pub(super) struct Delays {
 }
 
 /// Enough for a quantile of a thousandth.
-const MOST_PROBES: usize = 1 << 16;
+const MAX_PROBES: usize = 1 << 16;
 
 impl Delays {
     /// Of a flow whose reflector is known to count, or not.
@@ -112,7 +112,7 @@ impl Delays {
         if self.answers.is_multiple_of(self.every) {
             self.probes.push(probe);
         }
-        if self.probes.len() == MOST_PROBES {
+        if self.probes.len() == MAX_PROBES {
             self.every *= 2;
             let mut others = [true, false].into_iter().cycle();
             self.probes.retain(|_| others.next() == Some(true));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn many_probes_are_thinned_evenly() {
         let mut delays = Delays::new(true);
-        let answers = 5 * MOST_PROBES as u32 / 2;
+        let answers = 5 * MAX_PROBES as u32 / 2;
         for sequence in 0..answers {
             let answer = StampAnswer {
                 sequence,
@@ -214,7 +214,7 @@ mod tests {
             delays.answered(&answer, probe(&answer, 1));
         }
         let (probes, lost) = delays.end();
-        assert!(probes.len() < MOST_PROBES && probes.len() > MOST_PROBES / 2 - 2);
+        assert!(probes.len() < MAX_PROBES && probes.len() > MAX_PROBES / 2 - 2);
         assert_eq!(lost.known(), Some((0, 0)));
         let gaps = probes.windows(2).map(|two| two[1].sent_ns - two[0].sent_ns);
         assert!(gaps.max() <= Some(8), "evenly");
