@@ -255,21 +255,23 @@ impl LoadDocument {
             seed,
             members,
         };
-        document.up = document.total(Direction::Up);
-        document.down = document.total(Direction::Down);
-        let latency = |of: fn(&ClassLatency) -> Option<LatencySummary>| {
-            mean(
-                document
-                    .latency
-                    .iter()
-                    .filter_map(of)
-                    .map(|class| class.mean),
-            )
-        };
-        document.idle_latency_us = latency(|class| class.idle_us);
-        document.loaded_latency_us = latency(|class| class.loaded_us);
-        document.calls = calls(mix, &document);
+        document.sum_up(mix);
         document
+    }
+
+    /// What follows from the members together.
+    fn sum_up(&mut self, mix: &Mix) {
+        self.up = self.total(Direction::Up);
+        self.down = self.total(Direction::Down);
+        let latency = |of: fn(&ClassLatency) -> Option<LatencySummary>| {
+            mean(self.latency.iter().filter_map(of).map(|class| class.mean))
+        };
+        let (idle, loaded) = (
+            latency(|class| class.idle_us),
+            latency(|class| class.loaded_us),
+        );
+        (self.idle_latency_us, self.loaded_latency_us) = (idle, loaded);
+        self.calls = calls(mix, self);
     }
 
     /// Its figures for an experiment: [`LOAD_FIGURES`], as far as there are any.
