@@ -14,7 +14,7 @@ pub use flame::flame_graph;
 pub(crate) use flame::{flame_picture, layer_name};
 
 impl Chart {
-    /// Of so many pixels' width, for a page that has [`STYLE`].
+    /// Of so many pixels' width, for a page that has the styles of the charts.
     pub fn inline(&self, width: u32) -> String {
         let mut drawing = String::new();
         let width = f64::from(width);

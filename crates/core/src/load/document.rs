@@ -126,7 +126,7 @@ pub struct ClassLatency {
     pub loaded_us: Option<LatencySummary>,
     /// Requests without an answer under the load.
     pub failed: Option<u64>,
-    /// On the way up under the load, by clocks as [`LoadOneWay::clock`] has them.
+    /// On the way up under the load, by clocks as [`LoadOneWay`] has them.
     pub loaded_up_us: Option<LatencySummary>,
     /// On the way down.
     pub loaded_down_us: Option<LatencySummary>,
