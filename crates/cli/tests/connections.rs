@@ -19,7 +19,7 @@ use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, made_or_skip, skip};
 use serde_json::Value;
 
-use crate::support::{PROGRAM, stderr};
+use crate::support::{PROGRAM, copy_for_everybody, stderr};
 
 /// A connection over which this process sends all the time, and one over which nothing goes.
 struct Traffic {
@@ -248,10 +248,7 @@ fn without_privilege_the_figures_are_there_and_names_of_others_are_said_to_be_mi
     };
     // Nobody may not run what is in root's directory.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
-    let program = directory.path().join("linerate");
-    fs::copy(PROGRAM, &program).unwrap();
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(directory.path(), open).unwrap();
+    let program = copy_for_everybody(directory.path());
     let mut command: Command = traffic.pair.a.namespace.command("setpriv");
     command.args([
         "--reuid=65534",

@@ -7,10 +7,10 @@
     reason = "a test says what it expects by panicking"
 )]
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use linerate_testkit::{Need, skip};
 
-use crate::support::{PATIENCE, PROGRAM, Served, ended_within, signal, spawn, stderr};
+use crate::support::{
+    PATIENCE, PROGRAM, Served, copy_for_everybody, ended_within, signal, spawn, stderr,
+};
 
 /// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
 /// by itself.
@@ -330,10 +332,7 @@ fn a_closed_port_is_told_with_what_to_do() {
 
 /// The program as a user without any privilege runs it.
 fn unprivileged(directory: &Path) -> Option<Command> {
-    // Neither the build directory nor a fresh temporary one need be open to everybody.
-    let copy = directory.join("linerate");
-    fs::copy(PROGRAM, &copy).unwrap();
-    fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    let copy = copy_for_everybody(directory);
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         return Some(Command::new(copy));
     }

@@ -21,6 +21,8 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::copy_for_everybody;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 
 /// A host in a network namespace of its own, with a state of its own.
@@ -351,9 +353,7 @@ fn several_commands_at_once_are_one_after_the_other() {
 #[test]
 fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     let Some(host) = host() else { return };
-    let program = host.path("linerate");
-    fs::copy(PROGRAM, &program).unwrap();
-    fs::set_permissions(host.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = copy_for_everybody(host.directory.path());
     let as_nobody = |arguments: &[&str]| {
         let mut command = host.command("setpriv");
         command.args([
@@ -398,9 +398,7 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
 #[test]
 fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
     let Some(host) = host() else { return };
-    let program = host.path("linerate");
-    fs::copy(PROGRAM, &program).unwrap();
-    fs::set_permissions(host.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = copy_for_everybody(host.directory.path());
     let runtime = host.path("runtime");
     fs::create_dir(&runtime).unwrap();
     std::os::unix::fs::chown(&runtime, Some(65_534), Some(65_534)).unwrap();

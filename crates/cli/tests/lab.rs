@@ -7,9 +7,8 @@
     reason = "a test, and its helpers too"
 )]
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -18,6 +17,8 @@ use std::time::{Duration, Instant};
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::copy_for_everybody;
 
 /// Labs of one test: in a directory of their own, and taken down with it.
 struct Labs {
@@ -38,13 +39,8 @@ impl Labs {
         if !is_root() {
             return Self::new(test);
         }
-        // The program itself may lie where nobody else can read.
         let mut labs = Self::with(PathBuf::new(), Some(NOBODY));
-        let program = labs.directory.path().join("linerate");
-        fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).unwrap();
-        fs::set_permissions(labs.directory.path(), Permissions::from_mode(0o755)).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-        labs.program = program;
+        labs.program = copy_for_everybody(labs.directory.path());
         Self::allowed(test, labs)
     }
 

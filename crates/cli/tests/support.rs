@@ -6,13 +6,33 @@
     reason = "a test says what it expects by panicking"
 )]
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+/// A copy of the program in `directory` that everybody can run; the program itself may lie where
+/// nobody else can read.
+///
+/// Another process copies it: a child that another test starts in the meantime would inherit the
+/// descriptor that this one writes by, and a file that is open for writing cannot be run.
+pub(crate) fn copy_for_everybody(directory: &Path) -> PathBuf {
+    let copy = directory.join("linerate");
+    let copied = Command::new("cp")
+        .args([Path::new(PROGRAM), &copy])
+        .status();
+    assert!(copied.unwrap().success());
+    for path in [directory, &copy] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// For what must come at all, however busy the machine is.

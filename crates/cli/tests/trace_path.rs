@@ -7,15 +7,16 @@
     reason = "a test, and its helpers too"
 )]
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::copy_for_everybody;
 
 /// Labs of one test, with a program that any user can run.
 struct Labs {
@@ -27,11 +28,7 @@ impl Labs {
     /// None, after saying why, where this host allows no labs.
     fn new(test: &str) -> Option<Self> {
         let directory = TempDir::new().unwrap();
-        let program = directory.path().join("linerate");
-        fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).unwrap();
-        for path in [directory.path(), program.as_path()] {
-            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-        }
+        let program = copy_for_everybody(directory.path());
         fs::create_dir(directory.path().join("run")).unwrap();
         let labs = Self { directory, program };
         let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
