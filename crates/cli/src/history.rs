@@ -5,7 +5,7 @@ mod trend;
 use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
 use linerate_core::units::EndpointName;
-use linerate_history::{Filter, History, Keep, Run, Since};
+use linerate_history::{Filter, History, HistoryError, Keep, Run, Since};
 use linerate_report::text::{self, SavedRun, Style};
 use linerate_report::{Document, csv, document};
 use serde_json::json;
@@ -44,10 +44,16 @@ pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
     }
 }
 
+/// The file cannot be read or written.
+fn unusable(error: HistoryError) -> Failure {
+    Failure::failed(anyhow::Error::from(error).context("history"))
+}
+
 fn list(args: &HistoryArgs) -> Result<(), Failure> {
     let history = open(args.place.db.as_deref())?;
-    let runs = history.list(&filter(&args.which, Some(args.most)));
-    let runs = runs.context("history").map_err(Failure::failed)?;
+    let runs = history
+        .list(&filter(&args.which, Some(args.most)))
+        .map_err(unusable)?;
     if runs.is_empty() {
         output::note("no run of that kind was saved; measuring commands take --save");
     }
@@ -73,10 +79,7 @@ fn test(run: &Run) -> String {
 
 /// A saved document with what is concluded from it.
 fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
-    let found = history
-        .document(id)
-        .context("history")
-        .map_err(Failure::failed)?;
+    let found = history.document(id).map_err(unusable)?;
     let text = found.ok_or_else(|| {
         Failure::usage(anyhow!(
             "the history has no run {id}; linerate history lists them"
@@ -126,24 +129,23 @@ fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
 
 fn export(args: &ExportArgs) -> Result<(), Failure> {
     let history = open(args.place.db.as_deref())?;
-    let failed = |error| Failure::failed(anyhow::Error::from(error).context("history"));
-    let mut runs = history.list(&filter(&args.which, None)).map_err(failed)?;
+    let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
     let mut rows = Vec::new();
     for run in runs {
         if args.json_lines {
             let document = history
                 .document(run.id)
-                .map_err(failed)?
+                .map_err(unusable)?
                 .unwrap_or_default();
-            let labels = json!(history.labels(run.id).map_err(failed)?);
+            let labels = json!(history.labels(run.id).map_err(unusable)?);
             output::print(&format!(
                 "{{\"run\":{},\"labels\":{labels},\"document\":{document}}}\n",
                 run.id
             ))?;
             continue;
         }
-        for (metric, value) in history.figures(run.id).map_err(failed)? {
+        for (metric, value) in history.figures(run.id).map_err(unusable)? {
             rows.push(vec![
                 run.id.to_string(),
                 run.started_at.clone(),
@@ -181,10 +183,7 @@ fn prune(args: &PruneArgs) -> Result<(), Failure> {
         (Some(count), _) => Keep::Last(count),
         (None, older) => Keep::Since(Since::Ago(older.unwrap_or(u64::MAX))),
     };
-    let gone = history
-        .prune(&keep)
-        .context("history")
-        .map_err(Failure::failed)?;
+    let gone = history.prune(&keep).map_err(unusable)?;
     let runs = if gone == 1 { "run" } else { "runs" };
     output::print(&format!("{gone} {runs} taken away\n"))
 }
@@ -247,10 +246,7 @@ pub(crate) fn observed(
             ..Filter::default()
         },
     };
-    let found = history
-        .list(&filter)
-        .context("history")
-        .map_err(Failure::failed)?;
+    let found = history.list(&filter).map_err(unusable)?;
     let mut other = None;
     for run in found {
         let was = stored(&history, run.id)?.observed();

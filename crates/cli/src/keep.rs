@@ -88,21 +88,15 @@ impl About {
             .strip_prefix("linerate.")
             .and_then(|it| it.split('/').next());
         let name = name.unwrap_or_default();
-        let is_run = matches!(name, "record" | "sweep");
-        let workload = if is_run {
-            text("/workload")
-        } else {
-            name.to_owned()
-        };
-        let detail = match name {
-            "record" | "sweep" => format!("{} {}", text("/protocol"), text("/direction")),
-            "load" => text("/mix"),
-            _ => String::new(),
-        };
-        let workload = match workload.as_str() {
-            "comparison" => "compare".to_owned(),
-            "experiment" => "run".to_owned(),
-            _ => workload,
+        let (workload, detail) = match name {
+            "record" | "sweep" => (
+                text("/workload"),
+                format!("{} {}", text("/protocol"), text("/direction")),
+            ),
+            "load" => ("load".to_owned(), text("/mix")),
+            "comparison" => ("compare".to_owned(), String::new()),
+            "experiment" => ("run".to_owned(), String::new()),
+            _ => (name.to_owned(), String::new()),
         };
         Self {
             started_at: text("/started_at"),

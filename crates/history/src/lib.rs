@@ -35,7 +35,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Params, Row, TransactionBehavior, params,
+    params_from_iter,
+};
 use thiserror::Error;
 
 pub use filter::{Filter, Since};
@@ -193,15 +196,16 @@ impl History {
         change
             .prepare("INSERT INTO documents (run, json) VALUES (?1, ?2)")?
             .execute(params![id, run.document])?;
-        for (place, (metric, value)) in (0_i64..).zip(run.figures) {
-            change
-                .prepare("INSERT OR IGNORE INTO figures VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![id, place, metric, value])?;
-        }
-        for (key, value) in run.labels {
-            change
-                .prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3)")?
-                .execute(params![id, key, value])?;
+        {
+            let mut add =
+                change.prepare("INSERT OR IGNORE INTO figures VALUES (?1, ?2, ?3, ?4)")?;
+            for (place, (metric, value)) in (0_i64..).zip(run.figures) {
+                add.execute(params![id, place, metric, value])?;
+            }
+            let mut add = change.prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3)")?;
+            for (key, value) in run.labels {
+                add.execute(params![id, key, value])?;
+            }
         }
         change.commit()?;
         Ok(id)
@@ -212,13 +216,8 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Run>> {
-        self.select(filter).map_err(cannot("cannot be read"))
-    }
-
-    fn select(&self, filter: &Filter) -> rusqlite::Result<Vec<Run>> {
         let (sql, values) = filter.sql();
-        let mut found = self.db.prepare(&sql)?;
-        let runs = found.query_map(rusqlite::params_from_iter(values), |row| {
+        self.rows(&sql, params_from_iter(values), |row| {
             Ok(Run {
                 id: row.get(0)?,
                 started_at: row.get(1)?,
@@ -230,8 +229,19 @@ impl History {
                 cause: row.get(7)?,
                 labels: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
             })
-        })?;
-        runs.collect()
+        })
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let cannot = cannot("cannot be read");
+        let mut found = self.db.prepare(sql).map_err(&cannot)?;
+        let rows = found.query_map(values, read).map_err(&cannot)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(&cannot)
     }
 
     /// How SQLite would find these runs: the steps of its plan.
@@ -239,13 +249,9 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn plan(&self, filter: &Filter) -> Result<Vec<String>> {
-        let steps = || -> rusqlite::Result<Vec<String>> {
-            let (sql, values) = filter.sql();
-            let mut plan = self.db.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
-            let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get(3))?;
-            steps.collect()
-        };
-        steps().map_err(cannot("cannot be read"))
+        let (sql, values) = filter.sql();
+        let sql = format!("EXPLAIN QUERY PLAN {sql}");
+        self.rows(&sql, params_from_iter(values), |row| row.get(3))
     }
 
     /// The document of a run; `None` if there is no such run.
@@ -263,13 +269,8 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn figures(&self, id: i64) -> Result<Vec<(String, f64)>> {
-        let figures = || -> rusqlite::Result<Vec<(String, f64)>> {
-            let sql = "SELECT metric, value FROM figures WHERE run = ?1 ORDER BY place";
-            let mut found = self.db.prepare(sql)?;
-            let rows = found.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect()
-        };
-        figures().map_err(cannot("cannot be read"))
+        let sql = "SELECT metric, value FROM figures WHERE run = ?1 ORDER BY place";
+        self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// The labels of a run, by their keys.
@@ -277,13 +278,9 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn labels(&self, id: i64) -> Result<BTreeMap<String, String>> {
-        let labels = || -> rusqlite::Result<BTreeMap<String, String>> {
-            let sql = "SELECT key, value FROM labels WHERE run = ?1";
-            let mut found = self.db.prepare(sql)?;
-            let rows = found.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect()
-        };
-        labels().map_err(cannot("cannot be read"))
+        let sql = "SELECT key, value FROM labels WHERE run = ?1";
+        let labels = self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(labels.into_iter().collect())
     }
 
     /// Takes away all runs but these; how many are gone.
