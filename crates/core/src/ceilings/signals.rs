@@ -93,6 +93,11 @@ pub(super) struct Inflation {
 }
 
 impl Inflation {
+    /// Smallest RTT, µs.
+    pub(super) fn shortest_us(&self) -> f64 {
+        self.delay_us / (self.ratio - 1.0)
+    }
+
     /// A queue stands that makes the RTT `ratio` times as long, and it is not jitter.
     pub(super) fn is_queue(&self, ratio: f64) -> bool {
         self.ratio >= ratio

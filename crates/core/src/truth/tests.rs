@@ -114,7 +114,8 @@ fn runs_are_short() {
 
 #[test]
 fn specs_read_back_as_they_were_drawn() {
-    for scenario in all() {
+    let wild = draw(7, 3000, &family("wild").unwrap());
+    for scenario in all().chain(wild) {
         if let Some(path) = &scenario.path {
             assert_eq!(path.to_string().parse().as_ref(), Ok(path), "{path}");
         }

@@ -3,8 +3,8 @@
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    BACKLOG, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS, SOCKET_DROPS,
-    USUAL_STATE, WRITER_WAITS,
+    BACKLOG, LEFT_BY_A_BACKLOG, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
+    SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -130,7 +130,14 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
     let unread = filled
         .filter(|_| !receivers.is_empty())
         .map(|filled| filled / receivers.len() as f64);
-    let backlog = unread.is_some_and(|share| share >= BACKLOG);
+    // Of small segments little payload fills a buffer, and the window that is left tells instead.
+    let unread_bytes = receivers.iter().map(|receiver| receiver.unread_bytes);
+    let unread_bytes: Option<u64> = unread_bytes.sum();
+    let left = view.sum(|flow| flow.tcp.send_window_bytes.map(|bytes| bytes as f64));
+    let fills = unread_bytes
+        .zip(left)
+        .is_some_and(|(unread, left)| unread as f64 >= LEFT_BY_A_BACKLOG * left);
+    let backlog = fills || unread.is_some_and(|share| share >= BACKLOG);
     let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
     let mut say = vec![waits];
     say.extend(unread.map(|u| format!("unread data filled {} of its buffer", percent(u))));

@@ -5,8 +5,9 @@ use super::super::remedy::rate;
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
-    DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_DELAY_US,
-    QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
+    CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
+    QUEUE_DELAY_US, QUEUE_INFLATION, SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, USUAL_STATE,
+    WINDOW_USED,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
@@ -191,10 +192,21 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let found = plateau && bbr && (view.loss_is_noise() || view.holds_queue());
     let found = found && network && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
+    let stands = inflation.is_queue(QUEUE_INFLATION) && !is_wait_for_cpu(view, inflation);
     Signs::new(
-        inflation.is_queue(QUEUE_INFLATION) || short || found || view.is_shaped(),
+        stands || short || found || view.is_shaped(),
         queue_sentences(view, inflation),
     )
+}
+
+/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the scheduler.
+fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
+    let threads = [view.writer(), view.reader()];
+    let taken = threads
+        .into_iter()
+        .flatten()
+        .any(|t| t.delayed >= CPU_TAKEN);
+    taken && inflation.shortest_us() < QUEUE_DELAY_US && inflation.delay_us < SCHEDULER_DELAY_US
 }
 
 /// Behind a queue the receiver's own estimate of the round trip is long, too. It would also be

@@ -36,17 +36,28 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let stay_s = rtt_s(flow.tcp)? + wait_for_pace_s(flow.tcp);
         Some(window_bps(memory * fill(flow.tcp) * share, stay_s))
     };
-    Some(
-        Ceiling::new(
-            Cause::SendBuffer,
-            view.sum(rate)?,
-            "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
-             unsent ÷ pace)",
-        )
-        .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
-        .input("payload_share", Some(share))
-        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
+    // What is read of a queue ten times a second misses pieces that come and go in between.
+    let with_a_piece = |flow: &TcpFlow<'_>| {
+        let memory = allowed(view, flow.tcp)? + LARGEST_PIECE;
+        Some(window_bps(memory, f64::from(flow.tcp.rtt_min_us?) / 1e6))
+    };
+    let mean = view.sum(rate)?;
+    let most = view.sum(with_a_piece).unwrap_or(mean);
+    let limit = mean.max(view.throughput_bps.min(most));
+    let ceiling = Ceiling::new(
+        Cause::SendBuffer,
+        limit,
+        "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + unsent \
+         ÷ pace), and up to a piece of 64 KiB more",
     )
+    .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
+    .input("payload_share", Some(share))
+    .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(if limit > mean {
+        ceiling.dependent()
+    } else {
+        ceiling
+    })
 }
 
 /// What the buffers let through once nothing else keeps the rate low: their pieces are large then. What
@@ -96,19 +107,22 @@ fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may
-/// grow it to, and by how much its queue overshot that. One far beyond it shows that the buffer
-/// does not hold.
+/// Memory that the buffer may take, bytes, and by how much its queue overshot that. One far beyond it
+/// shows that the buffer does not hold.
 fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
-    let set = positive(tcp.send_buffer_bytes as f64)?;
-    let most = if tcp.send_buffer_locked {
-        set
-    } else {
-        sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set)
-    };
+    let most = allowed(view, tcp)?;
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
     let overshoots = queue <= (BUFFER_LEAKS * most).max(most + OVERSHOOT);
     (overshoots || is_starved(tcp)).then(|| most.max(queue))
+}
+
+/// The buffer that was set, or the most that the kernel's tuning may grow it to, bytes.
+fn allowed(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
+    let set = positive(tcp.send_buffer_bytes as f64)?;
+    if tcp.send_buffer_locked {
+        return Some(set);
+    }
+    Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set))
 }
 
 /// The sender had nothing to send, as a rule, though its writer wanted to write. The kernel looks at

@@ -655,6 +655,64 @@ fn a_backlog_or_a_closed_window_shows_a_late_reader() {
     scene.is(Cause::ApplicationReceive);
 }
 
+/// Figures of a run: segments of 148 bytes, 3.2 MB of which fill a buffer of 31 MB, so that the window
+/// closes now and then, and BBR's own probing makes a queue.
+#[test]
+fn unread_data_that_leaves_hardly_a_window_is_a_backlog_of_small_segments() {
+    let mut scene = tcp(23.5e6);
+    scene.sender = end(0.99, 0.001);
+    scene.receiver = end(0.0, 0.015);
+    scene.window.buffer_bytes = Some(31_448_768);
+    scene.window.unread_bytes = Some(3_185_038);
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(7_890), 14_821, 3_299);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (145_632, 53_576);
+    flow.send_window_bytes = Some(82_944);
+    flow.rwnd_limited_us = Some(827_000);
+    flow.notsent_bytes = Some(5_345_980);
+    scene.is(Cause::ApplicationReceive);
+    scene.flow().send_window_bytes = Some(6_700_000);
+    let found = scene.explain().verdict.cause;
+    assert_ne!(found, Cause::ApplicationReceive);
+}
+
+/// Figures of a run: 10 KiB set, which reads 21 KiB, and pieces that come and go between two readings.
+#[test]
+fn a_small_send_buffer_lets_through_up_to_a_piece_more_than_was_read_of_it() {
+    let mut scene = tcp(18.5e6);
+    scene.sender = end(0.99, 0.001);
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(15_732), 15_766, 26);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (139_008, 26_064);
+    (flow.notsent_bytes, flow.app_limited_share) = (Some(0), Some(0.033));
+    (flow.busy_us, flow.sndbuf_limited_us) = (Some(4_000_000), Some(1_780_000));
+    (flow.pacing_rate_bps, flow.delivery_rate_max_bps) = (Some(34_300_000), Some(21_500_000));
+    (flow.send_buffer_bytes, flow.send_buffer_locked) = (21_528, true);
+    flow.send_queue_memory_bytes = Some(73_048);
+    scene.is(Cause::SendBuffer);
+    // More than that no small buffer lets through.
+    scene.throughput_bps = 70e6;
+    let found = scene.explain().verdict.cause;
+    assert_ne!(found, Cause::SendBuffer);
+}
+
+/// Figures of a run over a plain veth whose CPUs two other programs have.
+#[test]
+fn round_trips_that_wait_for_a_cpu_are_no_queue_of_the_path() {
+    let mut scene = tcp(4.26e9);
+    scene.sender = end(0.34, 0.18);
+    scene.sender.run_delay_us = Some((0.48 * SECONDS * 1e6) as u64);
+    scene.receiver = end(0.42, 0.13);
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(1), 5_516, 242);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (525_504, 0);
+    (flow.delivery_rate_bps, flow.delivery_rate_max_bps) = (Some(5_000_000_000), None);
+    let found = scene.explain().verdict.cause;
+    assert_ne!(found, Cause::PathRate);
+}
+
 #[test]
 fn wake_ups_are_no_queue() {
     let mut scene = small_window();
