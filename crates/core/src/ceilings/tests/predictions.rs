@@ -282,10 +282,10 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
         Cause::PathRate,
         500e6 * SHARE,
     );
-    // Others have the most of the receiver's CPU.
+    // Others have a quarter of the receiver's CPU.
     let mut busy = small_segments();
-    busy.receiver = end(0.0, 0.34);
-    busy.receiver.run_delay_us = Some(2_560_000);
+    busy.receiver = end(0.0, 0.7);
+    busy.receiver.run_delay_us = Some(1_000_000);
     at_most(&busy.is(Cause::SegmentSize).verdict, "receiver's CPU");
     // Seventeen times the size: nobody has seen that of these hosts.
     let mut tiny = small_segments();
