@@ -43,8 +43,8 @@ pub(crate) use compare::{CompareArgs, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use explain::WatchOptions;
 pub(crate) use history::{
-    ChangesArgs, CompareRunsArgs, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand,
-    PruneArgs, ShowArgs,
+    ChangesArgs, CompareRunsArgs, DbOptions, ExportArgs, FilterOptions, HistoryArgs,
+    HistoryCommand, PruneArgs, ShowArgs,
 };
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,

@@ -47,8 +47,8 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
         .map_err(Failure::unsupported)?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
     let Span(time) = args.watch.time;
-    progress.takes([time; 2]);
-    let found = explain_connections(&selection, time, &stop).map_err(connections::failure)?;
+    let found = explain_connections(&selection, time, &stop, || progress.takes([time; 2]));
+    let found = found.map_err(connections::failure)?;
     let mut document = found.ok_or_else(|| Failure::usage(anyhow!("no TCP connection {asked}")))?;
     document.asked = Some(asked);
     Ok(document)

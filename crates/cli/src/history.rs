@@ -11,8 +11,8 @@ use linerate_report::{Document, csv, document};
 use serde_json::json;
 
 use crate::args::{
-    CompareRunsArgs, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand, KeepOptions,
-    PathOptions, PruneArgs, ShowArgs, WhichRun,
+    CompareRunsArgs, DbOptions, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand,
+    KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
 };
 use crate::failure::Failure;
 use crate::keep::open;
@@ -44,13 +44,26 @@ pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
     }
 }
 
+/// The history that is there: only a run that is saved makes one.
+pub(super) fn kept(place: &DbOptions) -> Result<History, Failure> {
+    match &place.db {
+        Some(path) if !path.exists() => {
+            let path = path.display();
+            Err(Failure::usage(anyhow!(
+                "--db {path}: there is no such history; --save makes one"
+            )))
+        }
+        file => open(file.as_deref()),
+    }
+}
+
 /// The file cannot be read or written.
 fn unusable(error: HistoryError) -> Failure {
-    Failure::failed(anyhow::Error::from(error).context("history"))
+    Failure::failed(anyhow!(error))
 }
 
 fn list(args: &HistoryArgs) -> Result<(), Failure> {
-    let history = open(args.place.db.as_deref())?;
+    let history = kept(&args.place)?;
     let runs = history
         .list(&filter(&args.which, Some(args.most)))
         .map_err(unusable)?;
@@ -93,7 +106,7 @@ fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let document = stored(&open(args.place.db.as_deref())?, args.id)?;
+    let document = stored(&kept(&args.place)?, args.id)?;
     if args.json {
         return output::print(&document.json());
     }
@@ -104,7 +117,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
-    let history = open(args.place.db.as_deref())?;
+    let history = kept(&args.place)?;
     let [a, b] = [stored(&history, args.a)?, stored(&history, args.b)?];
     let [was, is] = [a.observed(), b.observed()];
     if let Some(differs) = was.differs_from(is.options()) {
@@ -128,7 +141,7 @@ fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
 }
 
 fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let history = open(args.place.db.as_deref())?;
+    let history = kept(&args.place)?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
     let mut rows = Vec::new();
@@ -178,7 +191,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 fn prune(args: &PruneArgs) -> Result<(), Failure> {
-    let mut history = open(args.place.db.as_deref())?;
+    let mut history = kept(&args.place)?;
     let keep = match (args.keep, args.older) {
         (Some(count), _) => Keep::Last(count),
         (None, older) => Keep::Since(Since::Ago(older.unwrap_or(u64::MAX))),

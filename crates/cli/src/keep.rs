@@ -118,7 +118,7 @@ pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
             Some(path) => path.to_owned(),
             None => default_place()?,
         };
-        History::open(&path).with_context(|| format!("history {}", path.display()))
+        History::open(&path).with_context(|| path.display().to_string())
     };
     opened().map_err(Failure::usage)
 }

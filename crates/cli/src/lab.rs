@@ -35,7 +35,17 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
 fn up(args: LabUpArgs) -> Result<(), Failure> {
     let text = match &args.file {
         Some(path) => {
-            let bytes = files::read_at_most(path, MAX_FILE).map_err(Failure::usage)?;
+            let bytes = files::read_at_most(path, MAX_FILE).map_err(|error| {
+                let is_path = !path.exists() && path.to_string_lossy().contains('=');
+                Failure::usage(if is_path {
+                    anyhow!(
+                        "FILE {}: an emulated path is given by --lab",
+                        path.display()
+                    )
+                } else {
+                    error
+                })
+            })?;
             let place = || path.display().to_string();
             let text = String::from_utf8(bytes)
                 .with_context(place)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::load::{DEFAULT_MIX, LOAD_SCHEMA, LoadDocument, Mix, MixChoice, names};
-use linerate_core::units::{EndpointName, shortened};
+use linerate_core::units::{EndpointName, quoted, shortened};
 use linerate_report::document::schema;
 
 use crate::args::{LoadArgs, PathOptions};
@@ -66,7 +66,8 @@ fn words(args: &LoadArgs) -> anyhow::Result<(Vec<EndpointName>, &str)> {
         let hosts = host.into_iter().flat_map(|hosts| hosts.split(','));
         let hosts = hosts
             .map(str::parse)
-            .collect::<Result<Vec<EndpointName>, _>>()?;
+            .collect::<Result<Vec<EndpointName>, _>>()
+            .with_context(|| format!("HOST {}", quoted(host.unwrap_or_default())))?;
         let is_twice = |at: usize| hosts[..at].contains(&hosts[at]);
         if let Some(twice) = (0..hosts.len()).find(|at| is_twice(*at)) {
             bail!("HOST {} is given twice", hosts[twice]);

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::files::OutputFile;
 use crate::gate;
 use crate::keep::Keeper;
+use crate::typed;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,8 @@ impl Output {
         if file.is_none() && stdout_was_closed() {
             return Err(Failure::no_stdout());
         }
-        let file = file.map(|path| OutputFile::open("--output", path));
+        let option = typed::here("--output", &['o'], &[]);
+        let file = file.map(|path| OutputFile::open(&option, path));
         let file = file.transpose()?;
         Ok(Self {
             format,

@@ -12,22 +12,27 @@ use crate::args::ReportArgs;
 use crate::capture::Opened;
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT, OutputFile};
-use crate::output;
+use crate::{output, typed};
 
 /// Writes what was asked for.
 ///
 /// # Errors
 /// A file is no document, or what was made of them cannot be written.
 pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
+    let option = typed::here("--output", &['o'], &[]);
     let file = args.output.as_deref();
-    let file = file
-        .map(|path| OutputFile::open("--output", path))
-        .transpose()?;
+    let file = file.map(|path| OutputFile::open(&option, path));
+    let file = file.transpose()?;
     let is_page = file.is_some() || args.svg.is_none();
     if is_page && !args.markdown && file.is_none() && io::stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "a page of HTML is for a browser: give -o FILE.html, or --markdown to read it here"
         )));
+    }
+    if let Some(directory) = &args.svg {
+        let place = || format!("--svg {}", directory.display());
+        let made = fs::create_dir_all(directory).with_context(place);
+        made.map_err(Failure::usage)?;
     }
     let mut documents = Vec::new();
     for path in &args.files {
@@ -79,8 +84,6 @@ fn markdown(documents: &[Box<dyn Document>]) -> String {
 
 /// Each chart in a file of its own, numbered in the order of the page.
 fn pictures(directory: &Path, documents: &[Box<dyn Document>]) -> anyhow::Result<()> {
-    let place = || format!("--svg {}", directory.display());
-    fs::create_dir_all(directory).with_context(place)?;
     let charts = documents.iter().flat_map(|document| document.charts());
     for (number, chart) in (1..).zip(charts) {
         let path = directory.join(format!("{number:02}-{}.svg", chart.name));

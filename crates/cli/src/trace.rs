@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::trace::{
-    AsTable, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
+    AsTable, ConfigError, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
 use linerate_core::units::{EndpointName, Family, Nanos};
 use linerate_engine::{
@@ -23,7 +23,7 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::site::Site;
-use crate::{plan, run};
+use crate::{plan, run, typed};
 
 /// Traces and prints; fails if the target was not reached.
 ///
@@ -44,7 +44,8 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     let (host, target) = target(args, site.as_ref())?;
     let mut options = options(args, host, target, seed);
     options.origins = origins.map(Arc::new);
-    options.config.check().map_err(Failure::usage)?;
+    let checked = options.config.check();
+    checked.map_err(|error| Failure::usage(out_of_range(&error)))?;
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let mut document = match pace(args) {
@@ -188,6 +189,22 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
     Ok((host, address))
 }
 
+/// What is out of range, by the option that it was given by.
+fn out_of_range(error: &ConfigError) -> anyhow::Error {
+    let ConfigError::OutOfRange {
+        what,
+        value,
+        least,
+        most,
+    } = error;
+    let option = match *what {
+        "the lowest TTL" => typed::here("--first", &['f'], &["first-ttl"]),
+        "the size" => typed::here("--size", &[], &["psize"]),
+        _ => return anyhow!(error.clone()),
+    };
+    anyhow!("{option} {value}: it must be {least} to {most}")
+}
+
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     if let Ok(EndpointName {
         host,
@@ -196,6 +213,7 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     {
         bail!("a trace goes to a host: {host}; the port of TCP or UDP probes is --port {port}");
     }
+    ensure!(!host.is_empty(), "HOST \"\": the host is missing");
     let named = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));

@@ -201,6 +201,7 @@ fn what_is_not_there_is_said_at_once() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
     }
 }

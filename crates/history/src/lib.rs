@@ -47,12 +47,12 @@ pub use filter::{Filter, Since};
 #[derive(Debug, Error)]
 pub enum HistoryError {
     /// SQLite says no.
-    #[error("the history {operation}")]
+    #[error("the history {operation}: {error}")]
     Sqlite {
         /// What was tried.
         operation: &'static str,
-        /// Why not.
-        source: rusqlite::Error,
+        /// Why not; SQLite's own number of it says no more.
+        error: rusqlite::Error,
     },
     /// A later version of linerate has changed the tables.
     #[error(
@@ -69,7 +69,7 @@ pub enum HistoryError {
 type Result<T> = std::result::Result<T, HistoryError>;
 
 fn cannot(operation: &'static str) -> impl Fn(rusqlite::Error) -> HistoryError {
-    move |source| HistoryError::Sqlite { operation, source }
+    move |error| HistoryError::Sqlite { operation, error }
 }
 
 /// A run to be saved.

@@ -16,7 +16,8 @@ pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) which: FilterOptions,
     /// Show at most N runs, the newest
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = parsers::number::<u32>(1, 1_000_000))]
     pub(crate) most: u32,
     #[command(flatten)]
     pub(crate) place: DbOptions,

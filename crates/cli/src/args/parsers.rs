@@ -105,7 +105,18 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
             'd' => c.is_ascii_digit(),
             form => c == form,
         });
-    if is_date {
+    let parts = [
+        (5, 1..=12),
+        (8, 1..=31),
+        (11, 0..=23),
+        (14, 0..=59),
+        (17, 0..=59),
+    ];
+    let mut parts = parts.into_iter().filter_map(|(at, range)| {
+        let part = text.get(at..at + 2)?.parse::<u32>().ok()?;
+        Some(range.contains(&part))
+    });
+    if is_date && parts.all(|is_there| is_there) {
         return Ok(Since::Moment(text.to_owned()));
     }
     age(text)

@@ -170,7 +170,7 @@ pub(crate) struct DocumentOptions {
     #[arg(long, short_alias = 'J')]
     pub(crate) json: bool,
     /// Write the document as JSON to FILE, besides what is printed
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short_alias = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// No progress on stderr
     #[arg(long)]

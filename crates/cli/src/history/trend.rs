@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use linerate_core::stats::{FALSE_ALARMS, changes};
 use linerate_history::{History, HistoryError, Run};
 use linerate_report::text::{self, Series, SeriesChange};
 use serde_json::Value;
 
-use super::filter;
+use super::{filter, kept};
 use crate::args::ChangesArgs;
 use crate::failure::Failure;
-use crate::keep::open;
 use crate::output;
 
 /// Fewer runs of a test are no series.
@@ -29,10 +28,8 @@ type Point = (Run, String, f64);
 /// # Errors
 /// The history cannot be read, or has no series.
 pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
-    let history = open(args.place.db.as_deref())?;
-    let found = found(&history, args)
-        .context("history")
-        .map_err(Failure::failed)?;
+    let history = kept(&args.place)?;
+    let found = found(&history, args).map_err(Failure::failed)?;
     if found.is_empty() {
         return Err(Failure::usage(anyhow!(
             "no test of that kind was saved {FEWEST} times: fewer runs tell no change from chance"

@@ -173,8 +173,8 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     })
 }
 
-/// More came than was sent: it had stood in the path's queue, or behind a loss, when the measured time
-/// began.
+/// More came than was sent, and faster than through most of the run: it had stood behind a loss when
+/// the measured time began. What stood in a queue comes at the path's own rate, and misleads nobody.
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;
@@ -183,13 +183,18 @@ fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let more = leg.bytes.checked_sub(sent)?;
     let share = more as f64 / leg.bytes.max(1) as f64;
     let has_warm_up = record.plan.warm_up > Span(Duration::ZERO) && sent > 0;
-    (has_warm_up && share >= WARM_UP_SHARE).then(|| {
+    let lost = tcp.retransmitted_segments + tcp.warm_up_retransmitted_segments.unwrap_or(1);
+    let usual = leg.steps.map(|steps| steps.p50_bps);
+    let is_faster = usual
+        .zip(leg.throughput_bps)
+        .is_none_or(|(usual, mean)| mean > usual * (1.0 + share / 2.0));
+    (has_warm_up && share >= WARM_UP_SHARE && lost > 0 && is_faster).then(|| {
         let (more, percent) = (ByteCount(more / 1000 * 1000), share * 100.0);
         Caveat::new(
             CaveatKind::TooShort,
             format!(
-                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is that \
-                 much too high"
+                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is up to \
+                 that much too high"
             ),
             "a longer run (-t) has a smaller share of it",
         )
@@ -252,7 +257,7 @@ fn shared_kernel(record: &Record) -> Option<Caveat> {
 mod tests {
     use super::*;
     use crate::plan::{Direction, Test};
-    use crate::record::TcpSender;
+    use crate::record::{StepRates, TcpSender};
 
     #[test]
     fn what_the_warm_up_had_sent_is_told_where_it_makes_the_rate() {
@@ -276,6 +281,24 @@ mod tests {
         assert!(doubt.message.contains(" 2.0 %, "), "{}", doubt.message);
         assert_eq!(queue_of_warm_up(&record, &leg(10_100_000)), None);
         assert_eq!(queue_of_warm_up(&record, &leg(9_000_000)), None);
+        let with_steps = |p50_bps| Leg {
+            throughput_bps: Some(8e6),
+            steps: Some(StepRates {
+                p50_bps,
+                ..StepRates::default()
+            }),
+            ..leg(10_200_000)
+        };
+        assert!(queue_of_warm_up(&record, &with_steps(7.9e6)).is_some());
+        // The path's queue of the warm-up, at the path's rate from the first step to the last.
+        assert_eq!(queue_of_warm_up(&record, &with_steps(7.99e6)), None);
+        let mut sender = leg(10_200_000).tcp_sender().expect("a sender").clone();
+        sender.warm_up_retransmitted_segments = Some(0);
+        let without_a_loss = Leg {
+            tcp: Some(sender.into()),
+            ..leg(10_200_000)
+        };
+        assert_eq!(queue_of_warm_up(&record, &without_a_loss), None);
         record.plan.warm_up = Span(Duration::ZERO);
         assert_eq!(queue_of_warm_up(&record, &leg(10_200_000)), None);
     }

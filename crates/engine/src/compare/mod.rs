@@ -112,12 +112,15 @@ pub fn compare_sides(
     let with = options.with.as_ref();
     let connected = with.map(|with| Load::connect(sides.a, with, &options.test));
     let mut load = connected.transpose()?;
+    if let Some(run_s) = options.test.seconds() {
+        let all = options.metrics.iter().chain(&options.metrics_if_there);
+        let pairs = options.ledger(all.cloned().collect())?.least_and_most();
+        let pair = Duration::from_secs_f64(2.0 * (run_s + BESIDE_S));
+        // Before the first pair both ends are watched, and each side runs once.
+        observer.takes(pairs.map(|pairs| pair * (pairs + 1)));
+    }
     let preflight = preflight::examine(sides, options, &mut load, observer)?;
-    let design = Design {
-        metrics: preflight.metrics.len(),
-        ..options.design.clone()
-    };
-    let mut ledger = Ledger::new(preflight.metrics.clone(), &options.forbidden, &design)?;
+    let mut ledger = options.ledger(preflight.metrics.clone())?;
     let pairs = ledger.least_and_most();
     observer.begins(pairs);
     observer.takes(pairs.map(|pairs| preflight.pair * pairs));
@@ -191,7 +194,19 @@ fn run_pair(
     })
 }
 
+/// What a run takes besides its own time, seconds: to connect, to treat, to tell.
+const BESIDE_S: f64 = 0.3;
+
 impl CompareOptions {
+    /// The pairs of runs that are to come, by these figures.
+    fn ledger(&self, metrics: Vec<Metric>) -> Result<Ledger, MeasureError> {
+        let design = Design {
+            metrics: metrics.len(),
+            ..self.design.clone()
+        };
+        Ok(Ledger::new(metrics, &self.forbidden, &design)?)
+    }
+
     fn what(&self) -> What {
         let is_responsiveness = self.metrics.iter().any(Metric::is_responsiveness);
         if is_responsiveness {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use linerate_core::units::quoted;
 use linerate_sys::errno::{ENOENT, EPROTONOSUPPORT};
 use linerate_sys::netlink::NetlinkError;
 use linerate_sys::netns::NamespaceError;
@@ -33,7 +34,10 @@ pub enum ConnectionsError {
         pid: u32,
     },
     /// No process of that name.
-    #[error("--process {name}: no process has that name (as `ps -o comm` shows it) or number")]
+    #[error(
+        "--process {}: no process has that name (as `ps -o comm` shows it) or number",
+        quoted(name)
+    )]
     NoProcessCalled {
         /// The name.
         name: String,

@@ -19,7 +19,7 @@ use crate::measure::meter::Meter;
 use crate::stop::Stop;
 
 /// Watches the connections of a selection for `time`, or until all have ended or `stop` is requested,
-/// and explains each; `None` where there is none.
+/// and explains each; `None` where there is none. `begins` is called where there are some.
 ///
 /// # Errors
 /// As of [`Watch::open`].
@@ -27,11 +27,13 @@ pub fn explain_connections(
     selection: &Selection,
     time: Duration,
     stop: &Stop,
+    begins: impl FnOnce(),
 ) -> Result<Option<ConnectionsDocument>, ConnectionsError> {
     let mut watch = Watch::open(selection)?;
     if watch.seen().next().is_none() {
         return Ok(None);
     }
+    begins();
     let mut meter = Meter::new(0);
     selection.place.run(|| meter.begin(now_ns(), &[]))?;
     let mut owners = Owners::default();

@@ -106,6 +106,10 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
             lowest.push(ceiling);
         }
     }
+    let verdicts = lowest.iter().position(|one| Some(one.cause) == found);
+    if let Some(at) = verdicts.filter(|at| *at >= most) {
+        lowest.swap(at, most - 1);
+    }
     let share = |ceiling: &Ceiling| {
         let share = leg.throughput_bps? / ceiling.limit_bps;
         (ceiling.limit_bps > 0.0).then_some(share)

@@ -10,7 +10,6 @@ use linerate_core::responsiveness::{Place, Queue, Responsiveness};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
-use super::Style;
 use super::baseline::baseline;
 use super::ceilings::{bars, caveats, ceilings, verdict};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
@@ -19,46 +18,20 @@ use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
 use super::table::Table;
+use super::{Form, Style};
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Check {
     /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then the
-    /// path, its hosts and the evidence.
+    /// path, its hosts and the evidence. Before the details as many ceilings as leave it on a screen.
     fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
-        let directions = [
-            (Direction::Up, &self.up, &self.up_throughput_bps),
-            (Direction::Down, &self.down, &self.down_throughput_bps),
-        ];
-        page.heading(&headline(self));
-        in_short(&mut page, self);
-        for (direction, record, runs) in &directions {
-            if let Some(record) = record {
-                explanation(&mut page, *direction, record, runs.as_ref(), self);
-            }
-        }
-        if let Some(fault) = &self.hidden_fault {
-            hidden_fault(&mut page, fault, self);
-        }
-        if style.details {
-            page.gap();
-            path(&mut page, self);
-            route(&mut page, self);
-            hosts(&mut page, self);
-            throughputs(&mut page, &directions);
-            latency(&mut page, self);
-            responsiveness_table(&mut page, self);
-        }
-        if self.one_sided {
-            one_sided(&mut page, &self.host);
-        }
-        baseline(&mut page, self.baseline.as_ref());
-        let of_runs = [&self.up, &self.down].into_iter().flatten();
-        let of_runs = of_runs.flat_map(|record| &record.caveats);
-        caveats(&mut page, self.caveats.iter().chain(of_runs));
-        page.finish()
+        let pages = (1..=LOWEST).rev().map(|most| page(self, style, most));
+        let is_screen = style.form == Form::Plain && !style.details;
+        let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
+        let mut pages = pages.skip_while(|text| !fits(text));
+        pages.next().unwrap_or_else(|| page(self, style, 1))
     }
 
     fn answer(&self) -> String {
@@ -97,6 +70,42 @@ impl Document for Check {
         let rate = |record: &Option<Record>| record.as_ref()?.throughput_bps();
         Some(vec![("up", rate(&self.up)), ("down", rate(&self.down))])
     }
+}
+
+/// The page, with at most so many ceilings of each direction before the details.
+fn page(check: &Check, style: Style, most: usize) -> String {
+    let mut page = Page::new(style);
+    let directions = [
+        (Direction::Up, &check.up, &check.up_throughput_bps),
+        (Direction::Down, &check.down, &check.down_throughput_bps),
+    ];
+    page.heading(&headline(check));
+    in_short(&mut page, check);
+    for (direction, record, runs) in &directions {
+        if let Some(record) = record {
+            explanation(&mut page, *direction, record, runs.as_ref(), check, most);
+        }
+    }
+    if let Some(fault) = &check.hidden_fault {
+        hidden_fault(&mut page, fault, check);
+    }
+    if style.details {
+        page.gap();
+        path(&mut page, check);
+        route(&mut page, check);
+        hosts(&mut page, check);
+        throughputs(&mut page, &directions);
+        latency(&mut page, check);
+        responsiveness_table(&mut page, check);
+    }
+    if check.one_sided {
+        one_sided(&mut page, &check.host);
+    }
+    baseline(&mut page, check.baseline.as_ref());
+    let of_runs = [&check.up, &check.down].into_iter().flatten();
+    let of_runs = of_runs.flat_map(|record| &record.caveats);
+    caveats(&mut page, check.caveats.iter().chain(of_runs));
+    page.finish()
 }
 
 /// The demonstration is over: what was wrong with its path.
@@ -469,6 +478,7 @@ fn explanation(
     record: &Record,
     runs: Option<&Figure>,
     check: &Check,
+    most: usize,
 ) {
     let Some(leg) = record.leg() else { return };
     let name = direction_name(direction);
@@ -484,7 +494,7 @@ fn explanation(
     if page.has_details() {
         ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {
-        bars(page, leg, LOWEST);
+        bars(page, leg, most);
     }
     verdict(page, Some(direction), leg);
     // The demonstration's hosts are gone, with the settings that were its fault.
@@ -527,6 +537,8 @@ fn one_sided(page: &mut Page, host: &str) {
 
 /// Ceilings shown for each direction.
 const LOWEST: usize = 3;
+/// Lines of a terminal.
+const SCREEN: usize = 24;
 
 /// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.
 const RUNS: u32 = 6;

@@ -274,6 +274,6 @@ pub(super) fn timing(udp: &UdpEvidence) -> Vec<String> {
 }
 
 /// `part` of `whole` in percent; not a number where there is no whole.
-fn share_percent(part: u64, whole: u64) -> f64 {
+pub(super) fn share_percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole as f64
 }

@@ -17,10 +17,14 @@ impl Document for HostDocument {
     /// these too. What was set or undone, or would be, where the document is of that.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
+        let is_judged = self.changes.is_empty() && !self.dry_run;
+        if is_judged {
+            answer(&mut page, self);
+        }
         if !self.settings.is_empty() {
             head(&mut page, self);
         }
-        if self.changes.is_empty() && !self.dry_run {
+        if is_judged {
             judged(&mut page, self, style.details)
         } else {
             changes(&mut page, self)
@@ -33,6 +37,17 @@ impl Document for HostDocument {
             page.doubt(note);
         }
         page.finish()
+    }
+}
+
+fn answer(page: &mut Page, document: &HostDocument) {
+    let settings = document.settings.iter();
+    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
+    match wrong.count() {
+        0 if document.settings.is_empty() => {}
+        0 => page.title("nothing is to be changed"),
+        1 => page.title("1 setting is not right"),
+        number => page.title(&format!("{number} settings are not right")),
     }
 }
 
@@ -74,12 +89,6 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
         .filter_map(|setting| Some((setting.key.as_str(), setting.right.as_deref()?)))
         .collect();
     page.gap();
-    match wrong.len() as u64 {
-        0 if document.settings.is_empty() => {}
-        0 => page.title("nothing is to be changed"),
-        1 => page.title("1 setting is not right:"),
-        number => page.title(&format!("{number} settings are not right:")),
-    }
     if !changes.is_empty() {
         page.command(&host_set(changes));
     }
@@ -101,6 +110,8 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
 }
 
+/// Columns from which the settings and their reasons have room in one table.
+const WIDE: usize = 110;
 /// So many have room for their reasons.
 const FEW: usize = 5;
 
@@ -187,6 +198,20 @@ fn others(page: &mut Page, document: &HostDocument) {
         Some(obstacle) => format!("{}; cannot be changed: {obstacle}", setting.why),
         None => setting.why.clone(),
     };
+    if page.columns() < WIDE {
+        for setting in others {
+            let now = setting.now.as_deref().unwrap_or("-");
+            page.plain(&format!("  {}  {now}", setting.key));
+            let (state, why) = (word(setting.state), why(&setting));
+            let known = if why.starts_with(state) {
+                why
+            } else {
+                format!("{state}: {why}")
+            };
+            page.paragraph(Emphasis::None, "", 4, &known);
+        }
+        return;
+    }
     let table = Table::of(others)
         .left("setting", |setting| setting.key.clone())
         .left("now", |setting| setting.now.clone())

@@ -12,9 +12,9 @@ use linerate_core::stats::LatencySummary;
 use super::Style;
 use super::baseline::baseline;
 use super::ceilings::{caveats, ceilings, verdict};
-use super::evidence::{self, service_demand_doubt};
+use super::evidence::{self, service_demand_doubt, share_percent};
 use super::number::{
-    bytes, chosen_bytes, count, digits, micros, plural, rate, seconds, span, with_unit,
+    bytes, chosen_bytes, count, digits, micros, percent, plural, rate, seconds, span, with_unit,
 };
 use super::page::{Emphasis, Page};
 use super::table::Table;
@@ -223,7 +223,7 @@ pub(super) fn emulated(page: &mut Page, environment: &Environment) {
 fn headline(record: &Record) -> String {
     let reached = match record.legs.len() {
         2 => String::new(),
-        _ => format!("{}: ", single_figure(record)),
+        _ => format!("{}{}: ", single_figure(record), lost(record)),
     };
     let time = seconds(record.seconds);
     let time = match (record.status, record.plan.extent) {
@@ -235,6 +235,15 @@ fn headline(record: &Record) -> String {
     };
     let flows = plural(record.plan.flows().into(), "flow");
     format!("{reached}{}, {time}, {flows}", traffic_and_peer(record))
+}
+
+/// `, 3.20 % lost`, of datagrams.
+fn lost(record: &Record) -> String {
+    let udp = record.leg().and_then(|leg| leg.udp.as_ref());
+    let lost = udp.filter(|udp| udp.lost > 0);
+    lost.map_or_else(String::new, |udp| {
+        format!(", {} lost", percent(share_percent(udp.lost, udp.sent)))
+    })
 }
 
 fn single_figure(record: &Record) -> String {
@@ -254,7 +263,8 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
     let protocol = protocol_name(record.protocol);
     let what = match record.workload {
         Workload::Stream => format!("{protocol} {}", towards(record.direction)),
-        exchange => format!("{} over {protocol} with", workload_name(exchange)),
+        Workload::Rr => format!("{protocol} requests to"),
+        Workload::Crr => format!("{protocol} connections to"),
     };
     let server = record
         .via

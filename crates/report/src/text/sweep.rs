@@ -171,7 +171,7 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     let runs = sweep.rows.len();
     let stopped = stopped(sweep).unwrap_or_default();
     if runs == sizes {
-        return format!("{runs} runs{stopped}");
+        return format!("{}{stopped}", plural(runs as u64, "run"));
     }
     let sizes = plural(sizes as u64, "size");
     let levels = sweep.figures.iter().filter_map(|one| match &one.figure {

@@ -10,7 +10,7 @@ use linerate_core::trace::{ProbeKind, TraceDocument};
 
 use super::Style;
 use super::ceilings::caveats;
-use super::number::{exact_bytes, seconds};
+use super::number::{exact_bytes, plural, seconds};
 use super::page::Page;
 use crate::charts;
 use crate::document::Document;
@@ -107,8 +107,11 @@ fn headline(trace: &TraceDocument) -> String {
     let size = exact_bytes(trace.size_bytes);
     let rounds = trace.watch.as_ref().map(|watch| watch.rounds);
     let extent = match rounds {
-        Some(rounds) => format!("{rounds} rounds"),
-        None => format!("{} probes in {}", trace.probes_sent, seconds(trace.seconds)),
+        Some(rounds) => plural(rounds, "round"),
+        None => {
+            let probes = plural(trace.probes_sent.into(), "probe");
+            format!("{probes} in {}", seconds(trace.seconds))
+        }
     };
     let most = trace.last_ttl;
     format!("trace to {target}: {kind} of {size}, {most} hops at most, {extent}")

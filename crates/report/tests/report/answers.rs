@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, Ceiling, Check, SizeFigure, Sweep};
+use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, MedianInterval};
 use linerate_report::Document;
 use linerate_report::text::Style;
@@ -112,6 +113,36 @@ fn an_answer_has_24_lines_and_only_commands_are_wider_than_the_terminal() {
             }
         }
     }
+}
+
+/// Both directions with three ceilings and a remedy with a comment, a fault and a caveat besides.
+#[test]
+fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict() {
+    let mut check = samples::demonstration();
+    let command = "linerate stream pit --pacing 17.9mbit  # no faster, but without the queue of \
+                   27 ms; so would fq_codel or cake do on the router before the link";
+    for record in check.up.iter_mut().chain(&mut check.down) {
+        let leg = &mut record.legs[0];
+        let lowest = leg.ceilings[0].clone();
+        leg.ceilings = [Cause::SendBuffer, Cause::Congestion, Cause::PathRate]
+            .map(|cause| Ceiling {
+                cause,
+                ..lowest.clone()
+            })
+            .into();
+        let verdict = leg.verdict.as_mut().unwrap();
+        verdict.cause = Cause::PathRate;
+        let remedy = Remedy::host_setting(None, "net.ipv4.tcp_rmem", &[1, 2, 3]).typed(None);
+        verdict.remedy = Some(Remedy {
+            command: command.to_owned(),
+            ..remedy
+        });
+    }
+    let text = answer(&check);
+    assert!(text.lines().count() <= 24, "{text}");
+    assert_eq!(text.matches("path rate ").count(), 2, "{text}");
+    let wide = in_columns(200, &check);
+    assert!(wide.matches("send buffer ").count() > 0, "{wide}");
 }
 
 #[test]

@@ -56,6 +56,28 @@ fn all_settings_are_told_apart() {
 }
 
 #[test]
+fn all_settings_fit_a_narrow_terminal() {
+    let name = "net.netfilter.nf_conntrack_tcp_timeout_established";
+    let document = document(json!({"settings": [
+        setting(name, "open", json!({"now": "432000", "why": "depends on --connections"})),
+        setting("net.ipv4.tcp_mem", "fine", json!({"now": "287898 383867 575796",
+            "why": "no slow-start threshold is carried from one connection to the next"})),
+    ]}));
+    let style = Style {
+        details: true,
+        ..Style::default()
+    };
+    let text = document.text(style);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    for words in [name, "287898 383867 575796", "    depends on --connections"] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
 fn a_dry_run_is_a_difference() {
     let change = json!({"key": "net.ipv4.tcp_rmem", "was": "4096 131072 6291456", "set": "4096 131072 268435456",
         "now": "4096 131072 6291456", "outcome": "planned", "why": "the receive window cannot grow"});
