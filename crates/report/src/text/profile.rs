@@ -12,7 +12,7 @@ use linerate_core::units::printable;
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{count, digits, percent, rate, seconds, with_unit};
-use super::page::Page;
+use super::page::{Emphasis, Page};
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
@@ -28,6 +28,9 @@ impl Document for ProfileDocument {
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
         let headline = format!("{reached}: {}", traffic_and_peer(&self.record));
         page.heading(&headline);
+        if let Some(most) = most(self) {
+            page.paragraph(Emphasis::Strong, "", 2, &most);
+        }
         emulated(&mut page, &self.record.environment);
         if style.details {
             counted(&mut page, self);
@@ -74,6 +77,18 @@ impl Document for ProfileDocument {
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
         self.record.throughputs()
     }
+}
+
+/// `most of the CPU time: sender TCP 47.8 %, receiver scheduling 53.9 %`
+fn most(document: &ProfileDocument) -> Option<String> {
+    let largest = ends(document).filter_map(|(label, end)| {
+        let layers = end.layers.iter().filter(|cost| cost.layer != Layer::Idle);
+        let most = layers.max_by(|a, b| a.share_percent.total_cmp(&b.share_percent))?;
+        let share = percent(most.share_percent);
+        Some(format!("{label} {} {share}", layer_name(most.layer)))
+    });
+    let largest: Vec<String> = largest.collect();
+    (!largest.is_empty()).then(|| format!("most of the CPU time: {}", largest.join(", ")))
 }
 
 /// How each end's time was counted, and its service demand.

@@ -115,10 +115,11 @@ fn an_answer_has_24_lines_and_only_commands_are_wider_than_the_terminal() {
     }
 }
 
-/// Both directions with three ceilings and a remedy with a comment, a fault and a caveat besides.
+/// Both directions with three ceilings and a remedy with a comment, and the fault besides.
 #[test]
 fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict() {
     let mut check = samples::demonstration();
+    check.caveats.clear();
     let command = "linerate stream pit --pacing 17.9mbit  # no faster, but without the queue of \
                    27 ms; so would fq_codel or cake do on the router before the link";
     for record in check.up.iter_mut().chain(&mut check.down) {
