@@ -1,6 +1,7 @@
 //! `qos cost`: what a policy costs.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_engine::qos::SystemNames;
@@ -32,8 +33,18 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     // Before any thread: the process may have to enter a user namespace.
     prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
     let stop = run::signals()?;
+    let runs = options.plan.runs();
+    let planned = Duration::from_secs_f64(options.plan.seconds());
+    progress.takes([planned + BESIDE * runs as u32; 2]);
     progress.phase("the programs by themselves");
-    let outcome = qos_cost(&options, &stop, &mut |run| progress.phase(&words(run)));
+    let began = Instant::now();
+    let outcome = qos_cost(&options, &stop, &mut |run| {
+        if run.done >= FEW {
+            let each = began.elapsed() / run.done as u32;
+            progress.takes([each * (run.all - run.done) as u32; 2]);
+        }
+        progress.phase(&words(run));
+    });
     drop(progress);
     let (document, error) = outcome.map_err(failure)?;
     output.write(&document)?;
@@ -107,11 +118,16 @@ fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
     Ok(policies::on_any_adapter(&file, chosen).to_toml())
 }
 
+/// What a run takes besides its own time: to change what is in force, to connect.
+const BESIDE: Duration = Duration::from_millis(200);
+/// Runs of which the others' time is known.
+const FEW: usize = 5;
+
 /// A run as it begins.
 fn words(progress: CostProgress<'_>) -> String {
     let cell = progress.cell;
     format!(
-        "{}/{}: {}, {}, {} {} B, block {}, {}",
+        "{} of {}: {}, {}, {} {} B, block {}, {}",
         progress.done + 1,
         progress.all,
         cell.link,
