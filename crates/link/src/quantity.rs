@@ -1,54 +1,21 @@
 //! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is
 //! written reads back as the same quantity.
 //!
-//! [`units`](linerate_units) reads more than may stand here: `_` in numbers, spans without a unit
-//! (which netem takes for something else than iperf3), minutes, hours and tebibytes. So the parsers
-//! are two.
+//! [`units`](linerate_units) reads more spans than may stand here: without a unit (which netem takes
+//! for something else than iperf3), minutes and hours.
 
 use std::fmt;
 
-use linerate_units::Nanos;
+use linerate_units::{BitRate, ByteCount, Nanos};
 
 /// Bits per second; decimal prefixes, bits unless it says `B/s`.
 pub(super) fn parse_rate(text: &str) -> Option<u64> {
-    let (number, unit) = number_and_unit(text)?;
-    let (prefix, bits) = match unit.strip_suffix("B/s") {
-        Some(prefix) => (prefix.to_ascii_lowercase(), 8.0),
-        None => {
-            let lower = unit.to_ascii_lowercase();
-            let prefix = ["bit/s", "bits/s", "bps", "bits", "bit"]
-                .iter()
-                .find_map(|suffix| lower.strip_suffix(suffix))
-                .unwrap_or(&lower)
-                .to_owned();
-            (prefix, 1.0)
-        }
-    };
-    let scale = match prefix.as_str() {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        _ => return None,
-    };
-    whole(number * scale * bits)
+    text.parse().ok().map(|BitRate(bits)| bits)
 }
 
 /// Bytes; `K` and `KiB` are 1024, `KB` is 1000.
 pub(super) fn parse_size(text: &str) -> Option<u64> {
-    let (number, unit) = number_and_unit(text)?;
-    let scale = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kib" => 1024.0,
-        "m" | "mib" => 1024.0 * 1024.0,
-        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        _ => return None,
-    };
-    whole(number * scale)
+    text.parse().ok().map(|ByteCount(bytes)| bytes)
 }
 
 /// A span of time; the unit must be written, since tc's bare number is not iperf3's.
@@ -61,15 +28,15 @@ pub(super) fn parse_time(text: &str) -> Option<Nanos> {
         "s" => 1e9,
         _ => return None,
     };
-    whole(number * scale).map(Nanos)
+    let nanos = number * scale;
+    (nanos <= 9_007_199_254_740_992.0).then(|| Nanos(nanos.round() as u64))
 }
 
 /// Percent; the sign must be written, since 0.01 may be meant as a share.
 pub(super) fn parse_percent(text: &str) -> Option<f64> {
-    match number_and_unit(text)? {
-        (number, "%") => Some(number),
-        _ => None,
-    }
+    number_and_unit(text)
+        .filter(|(_, unit)| *unit == "%")
+        .map(|(number, _)| number)
 }
 
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
@@ -78,11 +45,6 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     Some((number.parse().ok()?, unit.trim_start()))
-}
-
-/// Rounds to a whole number; `None` beyond 2⁵³, where a float no longer counts single units.
-fn whole(value: f64) -> Option<u64> {
-    (value <= 9_007_199_254_740_992.0).then(|| value.round() as u64)
 }
 
 /// Writes bits/s.
