@@ -8,7 +8,7 @@ use linerate_core::plan::{Extent, Plan, Test, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, Family, Span};
-use linerate_engine::{BulkOptions, NetperfOptions, StampOptions};
+use linerate_engine::{BulkOptions, CheckOptions, NetperfOptions, StampOptions, Target};
 use linerate_report::Document;
 use serde_json::json;
 
@@ -21,9 +21,9 @@ use crate::failure::Failure;
 use crate::history::Against;
 use crate::output::{self, Format, Output, conclude};
 use crate::progress::Progress;
-use crate::run::{self, Entrance, Examination, Others, Service};
+use crate::run::{self, Entrance, Others, Service};
 use crate::site::{Site, place};
-use crate::target::Target;
+use crate::target::check_sizes;
 use crate::{
     analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, history,
     host, iperf3, lab, load, manual, plan, profile, qos, report, rerun, trace, watch,
@@ -90,7 +90,7 @@ fn measure<C: Choice>(
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
-    target.check_sizes(plan)?;
+    check_sizes(&target, plan)?;
     let output = Output::open(&options.document, format)?;
     progress.lasts(plan.tests.first().and_then(|test| match test.extent {
         Extent::Time(time) => Some(time.as_secs_f64()),
@@ -129,7 +129,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         }
     };
     let output = Output::open(&args.document, format)?;
-    let examination = Examination {
+    let examination = CheckOptions {
         target,
         via: args.via,
         family: args.path.family(),

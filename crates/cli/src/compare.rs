@@ -23,6 +23,7 @@ use crate::history::Against;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
+use crate::target::check_sizes;
 use crate::{files, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
@@ -62,10 +63,10 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     }
     let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
     for test in std::iter::once(&options.test).chain(&options.with) {
-        target.check_sizes(&plan_of(test))?;
+        check_sizes(&target, &plan_of(test))?;
     }
     let output = Output::open(&args.document, format)?;
-    let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
+    let mut client = Client::connect(target, run::signals()?).map_err(run::failure)?;
     let mut shown = Shown(progress);
     let (mut document, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
     // The endpoint is told, and undoes what it still holds, before the lab goes.

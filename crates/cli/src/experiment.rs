@@ -12,7 +12,7 @@ use linerate_core::plan::{End, Plan, Repeats};
 use linerate_core::record::Interval;
 use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
-    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile, Target,
     prepare_for_lab, run_experiment,
 };
 use linerate_report::text;
@@ -23,7 +23,7 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::run::{self, failure_of};
-use crate::target::Target;
+use crate::target::{check_sizes, look_up};
 use crate::{site, watch};
 
 /// Reads the experiment, runs what is left of it, and prints its document.
@@ -41,7 +41,6 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(Format::Text, args.document.quiet);
     prepare(&experiment, &mut progress)?;
     let target = target(args, &experiment, &mut progress)?;
-    let target = target.as_ref().map(Target::to_engine);
     let stop = run::signals()?;
     let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     let mut records = records(args, &experiment, &mut progress)?;
@@ -161,10 +160,13 @@ fn target(
         Work::Test(test) => Some(test.as_ref().clone()),
         Work::Load(_) | Work::Special(_) => None,
     });
-    target.check_sizes(&Plan {
-        tests: tests.collect(),
-        repeats: Repeats::Times(1),
-    })?;
+    check_sizes(
+        &target,
+        &Plan {
+            tests: tests.collect(),
+            repeats: Repeats::Times(1),
+        },
+    )?;
     Ok(Some(target))
 }
 
@@ -175,7 +177,7 @@ fn resolve(
     progress: &mut Progress,
 ) -> Result<Target, Failure> {
     let options = args.path.with_family(family);
-    Target::resolve(name, &options, progress)
+    look_up(name, &options, progress)
 }
 
 /// `FILE.records.jsonl`, of the quick form `FILE.quick.records.jsonl`.

@@ -9,7 +9,7 @@ use linerate_core::host::{
 use linerate_core::record::Check;
 use linerate_core::units::EndpointName;
 use linerate_engine::host_settings::{self, HostScope};
-use linerate_engine::{BulkOptions, TreatError};
+use linerate_engine::{BulkOptions, CheckOptions, TreatError};
 
 use crate::args::{
     Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
@@ -19,8 +19,8 @@ use crate::failure::Failure;
 use crate::output::{self, Format, Output};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{self, Examination};
-use crate::target::Target;
+use crate::run;
+use crate::target::look_up;
 
 /// Does what the command line says.
 ///
@@ -128,13 +128,9 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
         return Err(Failure::usage(anyhow!("--for: {host} cannot be checked")));
     };
     let mut progress = Progress::new(Format::Text, quiet);
-    let target = Target::resolve(host.clone(), &args.path, &mut progress)?;
-    let peer = target
-        .to_engine()
-        .addresses
-        .first()
-        .map(|address| address.ip());
-    let examination = Examination {
+    let target = look_up(host.clone(), &args.path, &mut progress)?;
+    let peer = target.addresses.first().map(|address| address.ip());
+    let examination = CheckOptions {
         target: Some(target),
         family: None,
         via: None,

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::load::{DEFAULT_MIX, LOAD_SCHEMA, LoadDocument, Mix, MixChoice, names};
 use linerate_core::units::{EndpointName, quoted, shortened};
+use linerate_engine::Target;
 use linerate_report::document::schema;
 
 use crate::args::{LoadArgs, PathOptions};
@@ -16,7 +17,7 @@ use crate::plan;
 use crate::progress::Progress;
 use crate::run;
 use crate::site::{Site, place};
-use crate::target::Target;
+use crate::target::look_up;
 use crate::watch;
 
 /// Longest file of a mix, bytes.
@@ -92,9 +93,7 @@ fn places(
         let (site, target) = place(None, path, seed, progress)?;
         return Ok((site, vec![target]));
     }
-    let targets = hosts
-        .into_iter()
-        .map(|host| Target::resolve(host, path, progress));
+    let targets = hosts.into_iter().map(|host| look_up(host, path, progress));
     Ok((None, targets.collect::<Result<_, _>>()?))
 }
 

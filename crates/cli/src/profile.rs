@@ -23,6 +23,7 @@ use crate::files::OutputFile;
 use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
 use crate::site::place;
+use crate::target::check_sizes;
 use crate::{plan, run, watch};
 
 /// Profiles, prints and writes what was asked for.
@@ -49,11 +50,11 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     }
     let host = asked.host.clone();
     let (site, target) = place(host, &asked.path, asked.test.seed, &mut progress)?;
-    target.check_sizes(&plan_of(&asked.test))?;
+    check_sizes(&target, &plan_of(&asked.test))?;
     let output = Output::open(&asked.document, format)?;
     let files = Files::open(&asked)?;
     let stop = run::signals()?;
-    let mut client = Client::connect(target.to_engine(), stop.clone()).map_err(run::failure)?;
+    let mut client = Client::connect(target, stop.clone()).map_err(run::failure)?;
     let mut shown = Shown(progress);
     if let Some(time) = asked.time() {
         shown.0.takes([time; 2]);

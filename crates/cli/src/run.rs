@@ -15,9 +15,8 @@ use linerate_core::session::message::Limits;
 use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
 use linerate_engine::{
-    BulkOptions, Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError,
-    NetperfOptions, Observer, Partner, ServeEvent, ServeOptions, StampOptions, Stop,
-    stop_on_signal,
+    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
+    Observer, Partner, ServeEvent, ServeOptions, StampOptions, Stop, Target, stop_on_signal,
 };
 use serde_json::json;
 
@@ -26,25 +25,7 @@ use linerate_report::Document;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::target::Target;
 use crate::watch;
-
-/// What `check` is to examine.
-#[derive(Debug)]
-pub(crate) struct Examination {
-    /// The endpoint; without one, both ends run here.
-    pub(crate) target: Option<Target>,
-    /// A server of this tool's must answer there.
-    pub(crate) via: Option<Tool>,
-    /// The family of the path where both ends run here.
-    pub(crate) family: Option<Family>,
-    /// One run each way, without intervals.
-    pub(crate) quick: bool,
-    /// What is asked of its transfers.
-    pub(crate) bulk: BulkOptions,
-    /// Seed of every random choice.
-    pub(crate) seed: u64,
-}
 
 /// What `serve` is to do.
 #[derive(Debug)]
@@ -136,7 +117,7 @@ pub(crate) fn plan(
     progress: Progress,
     is_kept: bool,
 ) -> Result<(Measured, Option<Failure>), Failure> {
-    let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
+    let mut client = Partner::connect(target.clone(), via, signals()?).map_err(failure)?;
     let mut shown = Shown { progress, is_kept };
     let campaign = client.run_plan(plan, &mut shown).map_err(failure)?;
     Ok(document(campaign, plan))
@@ -181,23 +162,15 @@ fn document(campaign: Campaign, plan: &Plan) -> (Measured, Option<Failure>) {
 /// # Errors
 /// As [`plan`].
 pub(crate) fn check(
-    examination: &Examination,
+    options: &CheckOptions,
     progress: Progress,
 ) -> Result<(Check, Option<Failure>), Failure> {
-    let options = CheckOptions {
-        target: examination.target.as_ref().map(Target::to_engine),
-        via: examination.via,
-        family: examination.family,
-        quick: examination.quick,
-        bulk: examination.bulk.clone(),
-        seed: examination.seed,
-    };
     let mut shown = Shown {
         progress,
         is_kept: true,
     };
     let (check, error) =
-        linerate_engine::check(&options, &signals()?, &mut shown).map_err(failure)?;
+        linerate_engine::check(options, &signals()?, &mut shown).map_err(failure)?;
     Ok((check, error.map(failure)))
 }
 
@@ -215,8 +188,7 @@ pub(crate) fn load(
         progress,
         is_kept: true,
     };
-    let targets: Vec<_> = targets.iter().map(Target::to_engine).collect();
-    let loaded = linerate_engine::load(&targets, mix, seed, &signals()?, &mut shown);
+    let loaded = linerate_engine::load(targets, mix, seed, &signals()?, &mut shown);
     let (document, error) = loaded.map_err(failure)?;
     Ok((document, error.map(failure)))
 }

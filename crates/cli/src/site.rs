@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::record::{Caveat, Check};
 use linerate_core::units::{EndpointName, Family};
-use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
+use linerate_engine::{Demo, LabError, LabOptions, LabPath, Target, prepare_for_lab};
 use linerate_report::Document;
 
 use crate::args::PathOptions;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::progress::Progress;
 use crate::run;
-use crate::target::Target;
+use crate::target::look_up;
 
 /// Largest file of a recorded rate, bytes.
 const MAX_TRACE: u64 = 64 << 20;
@@ -85,7 +85,7 @@ impl Site {
 
     /// The endpoint.
     pub(crate) fn target(&self) -> Target {
-        Target::from_engine(self.path().target())
+        self.path().target()
     }
 
     /// Writes what the path was and did into each record, and what its emulator spoiled.
@@ -126,7 +126,7 @@ pub(crate) fn place(
     progress: &mut Progress,
 ) -> Result<(Option<Site>, Target), Failure> {
     match (host, &options.lab) {
-        (Some(host), _) => Ok((None, Target::resolve(host, options, progress)?)),
+        (Some(host), _) => Ok((None, look_up(host, options, progress)?)),
         (None, Some(spec)) => {
             progress.phase("making the lab");
             let site = Site::build(spec, options.family(), seed)?;

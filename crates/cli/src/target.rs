@@ -1,13 +1,13 @@
 //! The endpoint as the user named it → where to connect to, from where, with which key.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::plan::{Plan, Protocol, Traffic};
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family};
-use linerate_core::wire::Key;
+use linerate_engine::Target;
 
 use crate::args::PathOptions;
 use crate::failure::Failure;
@@ -15,108 +15,62 @@ use crate::files;
 use crate::progress::Progress;
 use crate::typed;
 
-/// An endpoint and the way to it, with nothing left to look up.
-#[derive(Debug)]
-pub(crate) struct Target {
-    /// As the user named it.
-    pub(crate) name: EndpointName,
-    /// Its addresses, in the resolver's order; never empty.
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// Local address to send from.
-    pub(crate) source: Option<IpAddr>,
-    /// Interface to send through.
-    pub(crate) device: Option<String>,
-    /// Shared key of the endpoint.
-    pub(crate) key: Option<Key>,
-    /// Longest wait for the endpoint to answer.
-    pub(crate) connect_timeout: Duration,
-}
-
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest UDP payload of IPv4: 65,535 less 20 and 8 bytes of headers.
 const MAX_IPV4_DATAGRAM: u64 = 65_507;
 
-impl Target {
-    /// Looks up the name and reads the key.
-    ///
-    /// # Errors
-    /// A contradiction, an unknown host, or a bad key file.
-    pub(crate) fn resolve(
-        name: EndpointName,
-        options: &PathOptions,
-        progress: &mut Progress,
-    ) -> Result<Self, Failure> {
-        check_options(&name, options).map_err(Failure::usage)?;
-        let key = match &options.key_file {
-            Some(path) => {
-                let (key, warning) = files::read_key(path)?;
-                warning.iter().for_each(|warning| progress.warn(warning));
-                Some(key)
-            }
-            None => None,
-        };
-        let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
-        let found = (name.host.as_str(), port).to_socket_addrs();
-        let addresses = wanted(found, options)
-            .context(name.to_string())
-            .map_err(Failure::usage)?;
-        Ok(Self {
-            name,
-            addresses,
-            source: options.source,
-            device: options.device.clone(),
-            key,
-            connect_timeout: options
-                .connect_timeout
-                .map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
-        })
-    }
-
-    /// An endpoint of the engine's own.
-    pub(crate) fn from_engine(target: linerate_engine::Target) -> Self {
-        Self {
-            name: EndpointName {
-                host: target.name,
-                port: None,
-            },
-            addresses: target.addresses,
-            source: target.source,
-            device: target.device,
-            key: target.key,
-            connect_timeout: target.connect_timeout,
+/// Looks up the name and reads the key.
+///
+/// # Errors
+/// A contradiction, an unknown host, or a bad key file.
+pub(crate) fn look_up(
+    name: EndpointName,
+    options: &PathOptions,
+    progress: &mut Progress,
+) -> Result<Target, Failure> {
+    check_options(&name, options).map_err(Failure::usage)?;
+    let key = match &options.key_file {
+        Some(path) => {
+            let (key, warning) = files::read_key(path)?;
+            warning.iter().for_each(|warning| progress.warn(warning));
+            Some(key)
         }
-    }
+        None => None,
+    };
+    let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
+    let found = (name.host.as_str(), port).to_socket_addrs();
+    let addresses = wanted(found, options)
+        .context(name.to_string())
+        .map_err(Failure::usage)?;
+    Ok(Target {
+        name: name.to_string(),
+        addresses,
+        source: options.source,
+        device: options.device.clone(),
+        key,
+        connect_timeout: options
+            .connect_timeout
+            .map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
+    })
+}
 
-    /// As the engine takes it.
-    pub(crate) fn to_engine(&self) -> linerate_engine::Target {
-        linerate_engine::Target {
-            name: self.name.to_string(),
-            addresses: self.addresses.clone(),
-            source: self.source,
-            device: self.device.clone(),
-            key: self.key.clone(),
-            connect_timeout: self.connect_timeout,
-        }
-    }
-
-    /// Refuses datagrams that the endpoint's family cannot carry.
-    ///
-    /// # Errors
-    /// A size is too large for IPv4 and the endpoint has an IPv4 address.
-    pub(crate) fn check_sizes(&self, plan: &Plan) -> Result<(), Failure> {
-        let is_ipv4 = self.addresses.iter().any(SocketAddr::is_ipv4);
-        let udp = plan
-            .tests
-            .iter()
-            .filter(|test| test.protocol == Protocol::Udp);
-        let mut sizes = udp.flat_map(|test| messages(&test.traffic));
-        match sizes.find(|(_, size)| is_ipv4 && *size > MAX_IPV4_DATAGRAM) {
-            Some((key, size)) => Err(Failure::usage(anyhow!(
-                "{} {size}: it must be up to {MAX_IPV4_DATAGRAM} over IPv4; or give -6",
-                typed::option(key)
-            ))),
-            None => Ok(()),
-        }
+/// Refuses datagrams that the endpoint's family cannot carry.
+///
+/// # Errors
+/// A size is too large for IPv4 and the endpoint has an IPv4 address.
+pub(crate) fn check_sizes(target: &Target, plan: &Plan) -> Result<(), Failure> {
+    let is_ipv4 = target.addresses.iter().any(SocketAddr::is_ipv4);
+    let udp = plan
+        .tests
+        .iter()
+        .filter(|test| test.protocol == Protocol::Udp);
+    let mut sizes = udp.flat_map(|test| messages(&test.traffic));
+    match sizes.find(|(_, size)| is_ipv4 && *size > MAX_IPV4_DATAGRAM) {
+        Some((key, size)) => Err(Failure::usage(anyhow!(
+            "{} {size}: it must be up to {MAX_IPV4_DATAGRAM} over IPv4; or give -6",
+            typed::option(key)
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -108,7 +108,7 @@ fn endpoint(
 ) -> Result<Target, Failure> {
     let address = options.config.target;
     if let Some(site) = site {
-        let mut target = site.target().to_engine();
+        let mut target = site.target();
         target.addresses.retain(|endpoint| endpoint.ip() == address);
         return Ok(target);
     }
@@ -182,7 +182,7 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
         let target = site.target();
         let address = target.addresses.first();
         let address = address.ok_or_else(|| Failure::failed(anyhow!("the lab has no address")))?;
-        return Ok((target.name.to_string(), address.ip()));
+        return Ok((target.name, address.ip()));
     }
     let host = args.host.clone().unwrap_or_default();
     let address = resolve(&host, args).map_err(Failure::usage)?;

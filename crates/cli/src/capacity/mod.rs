@@ -27,7 +27,7 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
     let output = Output::open(&args.document, format)?;
-    let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
+    let mut client = Client::connect(target, signals()?).map_err(failure)?;
     let mut live = Live::new(progress, &test);
     let options = CapacityOptions {
         workers: args.population.workers,
