@@ -3,12 +3,16 @@
 use std::hint::black_box;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::io::Errno;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 use crate::proc::{ProcError, read_text};
 
 /// Nanoseconds of CLOCK_MONOTONIC: since some moment before, never backwards, the same for all
 /// processes of this boot.
 pub fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    read(ClockId::Monotonic)
 }
 
 /// Turns times of the system's clock, as the kernel stamps packets with, into those of
@@ -40,7 +44,7 @@ impl RealtimeOffset {
 fn measure_realtime_offset() -> (u64, u64) {
     let measure = || {
         let before = monotonic_ns();
-        let realtime = read(libc::CLOCK_REALTIME);
+        let realtime = read(ClockId::Realtime);
         let width = monotonic_ns() - before;
         (width, realtime, (before + width / 2).wrapping_sub(realtime))
     };
@@ -52,14 +56,8 @@ fn measure_realtime_offset() -> (u64, u64) {
 }
 
 /// Nanoseconds of one of the clocks that every Linux has.
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a live timespec that the call fills.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
-    debug_assert_eq!(result, 0, "every Linux has the clock");
+fn read(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec.cast_unsigned() * NANOSECONDS + now.tv_nsec.cast_unsigned()
 }
 
@@ -73,7 +71,11 @@ pub fn sleep_until(deadline_ns: u64, spin: Duration) {
     let spin_ns = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
     let wake_ns = deadline_ns.saturating_sub(spin_ns);
     if monotonic_ns() < wake_ns {
-        while nanosleep_until(wake_ns) == libc::EINTR {}
+        let wake = Timespec {
+            tv_sec: (wake_ns / NANOSECONDS) as i64,
+            tv_nsec: (wake_ns % NANOSECONDS) as i64,
+        };
+        while clock_nanosleep_absolute(ClockId::Monotonic, &wake) == Err(Errno::INTR) {}
     }
     while monotonic_ns() < deadline_ns {
         std::hint::spin_loop();
@@ -149,27 +151,6 @@ pub fn format_rfc3339(moment: SystemTime) -> String {
 }
 
 const NANOSECONDS: u64 = 1_000_000_000;
-
-/// Sleeps until the time and returns 0, or the number of the error.
-fn nanosleep_until(deadline_ns: u64) -> libc::c_int {
-    let seconds = libc::time_t::try_from(deadline_ns / NANOSECONDS).expect("2^64 ns are 585 years");
-    let nanoseconds = libc::c_long::try_from(deadline_ns % NANOSECONDS)
-        .expect("less than a second fits in 31 bits");
-    let deadline = libc::timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds,
-    };
-    // SAFETY: the pointer is to a live timespec that the call only reads; no remainder is asked
-    // for.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const deadline,
-            std::ptr::null_mut(),
-        )
-    }
-}
 
 /// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
 /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the
@@ -248,7 +229,7 @@ mod tests {
         let mut offset = RealtimeOffset::default();
         for _ in 0..3 {
             let before = monotonic_ns();
-            let converted = offset.monotonic_ns(read(libc::CLOCK_REALTIME));
+            let converted = offset.monotonic_ns(read(ClockId::Realtime));
             // A reading may be interrupted for long on a busy machine; an hour would be a wrong
             // sign.
             assert!(

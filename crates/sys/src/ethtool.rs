@@ -12,6 +12,7 @@ pub use tuning::DriverSetting;
 use std::io;
 use std::net::UdpSocket;
 
+use crate::CallError;
 use ioctl::Command;
 
 /// The driver of one link, in the network namespace in which it was opened.
@@ -20,15 +21,6 @@ pub struct Ethtool {
     /// Any socket: it stands for its namespace.
     socket: UdpSocket,
     link: String,
-}
-
-/// Why a driver request failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} of link {link}")]
-pub struct EthtoolError {
-    operation: String,
-    link: String,
-    source: io::Error,
 }
 
 /// Which driver a link has.
@@ -107,13 +99,9 @@ impl Ethtool {
     /// Opens the driver of the link called `link`, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`EthtoolError`] with `ENODEV` if there is no such link.
-    pub fn open(link: &str) -> Result<Self, EthtoolError> {
-        let error = |source| EthtoolError {
-            operation: "open the driver".to_owned(),
-            link: link.to_owned(),
-            source,
-        };
+    /// [`CallError`] with `ENODEV` if there is no such link.
+    pub fn open(link: &str) -> Result<Self, CallError> {
+        let error = |source| CallError::new(format!("open the driver of link {link}"), source);
         // The wildcard address can be bound where no address is configured and no link is up.
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(error)?;
         let driver = Self {
@@ -128,8 +116,8 @@ impl Ethtool {
     /// Name and version of the driver.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn driver(&self) -> Result<Option<Driver>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn driver(&self) -> Result<Option<Driver>, CallError> {
         let answer = self.supported("read the driver", self.fixed::<49>(Command::Driver))?;
         Ok(answer.map(|words| {
             let text = ioctl::bytes(&words);
@@ -145,8 +133,8 @@ impl Ethtool {
     /// Speed and duplex.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn link_mode(&self) -> Result<Option<LinkMode>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn link_mode(&self) -> Result<Option<LinkMode>, CallError> {
         let answer = self.supported(
             "read the speed",
             ioctl::link_settings(&self.socket, &self.link),
@@ -164,8 +152,8 @@ impl Ethtool {
     /// Ring sizes.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn rings(&self) -> Result<Option<Rings>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn rings(&self) -> Result<Option<Rings>, CallError> {
         let answer = self.supported("read the ring sizes", self.fixed::<9>(Command::Rings))?;
         Ok(answer.map(|[_, rx_max, _, _, tx_max, rx, _, _, tx]| Rings {
             rx,
@@ -178,8 +166,8 @@ impl Ethtool {
     /// Interrupt coalescing.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn coalescing(&self) -> Result<Option<Coalescing>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn coalescing(&self) -> Result<Option<Coalescing>, CallError> {
         let answer =
             self.supported("read the coalescing", self.fixed::<23>(Command::Coalescing))?;
         Ok(answer.map(|words| Coalescing {
@@ -195,8 +183,8 @@ impl Ethtool {
     /// Numbers of queues.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn channels(&self) -> Result<Option<Channels>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn channels(&self) -> Result<Option<Channels>, CallError> {
         let answer = self.supported("read the channels", self.fixed::<9>(Command::Channels))?;
         Ok(
             answer.map(|[_, _, _, _, combined_max, rx, tx, _, combined]| Channels {
@@ -213,11 +201,7 @@ impl Ethtool {
     }
 
     /// Turns "the driver has no such operation" into `None`.
-    fn supported<T>(
-        &self,
-        operation: &str,
-        result: io::Result<T>,
-    ) -> Result<Option<T>, EthtoolError> {
+    fn supported<T>(&self, operation: &str, result: io::Result<T>) -> Result<Option<T>, CallError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
@@ -225,18 +209,7 @@ impl Ethtool {
         }
     }
 
-    fn error(&self, operation: impl Into<String>, source: io::Error) -> EthtoolError {
-        EthtoolError {
-            operation: operation.into(),
-            link: self.link.clone(),
-            source,
-        }
-    }
-}
-
-impl EthtoolError {
-    /// The kernel's error number, such as `libc::ENODEV` or `libc::EPERM`.
-    pub fn errno(&self) -> Option<i32> {
-        self.source.raw_os_error()
+    fn error(&self, operation: impl std::fmt::Display, source: io::Error) -> CallError {
+        CallError::new(format!("{operation} of link {}", self.link), source)
     }
 }

@@ -1,12 +1,13 @@
 //! Files: opened where somebody may have put a link in their place; what of them is in memory.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{Advice, fadvise};
 
 /// Opens a file by its last name and never through a symbolic link of that name.
 ///
@@ -27,13 +28,8 @@ impl DirectoryChanges {
     /// # Errors
     /// `EMFILE`: fs.inotify.max_user_instances.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes flags and answers a new descriptor or −1.
-        let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+        let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Self(File::from(descriptor)))
     }
 
     /// Watches a directory, too; again is the same.
@@ -41,14 +37,8 @@ impl DirectoryChanges {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`; `ENOSPC`: fs.inotify.max_user_watches.
     pub fn watch(&self, directory: &Path) -> io::Result<()> {
-        let path = CString::new(directory.as_os_str().as_bytes())?;
-        let names = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO;
-        let mask = names | libc::IN_ONLYDIR;
-        // SAFETY: the path is a live string that ends with zero and is only read.
-        let watch = unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), mask) };
-        if watch < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let names = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
+        inotify::add_watch(&self.0, directory, names | WatchFlags::ONLYDIR)?;
         Ok(())
     }
 
@@ -72,12 +62,7 @@ impl AsFd for DirectoryChanges {
 /// # Errors
 /// The descriptor is none of a file with pages (a pipe).
 pub fn drop_from_memory(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as `file`; the call touches no memory of this process.
-    let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    match error {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// Bytes that storage gave the calling thread since it began, in units of 512; what came from

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::thread::{self, ThreadError};
+use crate::{CallError, thread};
 
 /// The spinners could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum IdleError {
     /// The CPUs are not known, or a spinner could not be bound to its CPU and given way to all
     /// others.
     #[error("cannot keep the CPUs awake")]
-    Schedule(#[from] ThreadError),
+    Schedule(#[from] CallError),
     /// A thread could not be started.
     #[error("cannot start a thread to keep CPU {cpu} awake")]
     Spawn {
@@ -207,7 +207,7 @@ fn cpu_time(thread: u32) -> Option<Duration> {
 
 /// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
 /// it.
-fn prepare(cpu: u32) -> Result<(), ThreadError> {
+fn prepare(cpu: u32) -> Result<(), CallError> {
     // Under automatic groups (sched(7)) the programs of another session take turns with this one's,
     // whatever the policy of its threads. Short turns then; it must be said before the policy, and
     // where it cannot be, turns are long.

@@ -38,6 +38,7 @@
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod bpf;
+mod call_error;
 pub mod clock;
 pub mod errno;
 pub mod ethtool;
@@ -45,6 +46,7 @@ pub mod file;
 pub mod idle;
 pub mod inherit;
 pub mod kallsyms;
+mod mapping;
 mod message;
 pub mod netlink;
 pub mod netns;
@@ -62,3 +64,5 @@ pub mod splice;
 pub mod tcp_info;
 pub mod thread;
 pub mod udp_batch;
+
+pub use call_error::CallError;

@@ -16,7 +16,7 @@ mod pair;
 mod user;
 
 pub use mount::{
-    MountError, bind_mount, in_mounts_of, outermost_process, private_mounts, shares_mounts_with,
+    bind_mount, in_mounts_of, outermost_process, private_mounts, shares_mounts_with,
     show_network_devices,
 };
 pub use pair::{Host, Pair};
@@ -27,15 +27,18 @@ pub use user::{
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+use crate::CallError;
 use crate::netlink::{LinkChange, Netlink, NetlinkError, OperState};
 
 /// A network namespace that exists as long as this value, a thread, a process or a socket in it.
@@ -49,36 +52,9 @@ pub struct Namespace {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// The kernel refused to create one; `EPERM` without `CAP_SYS_ADMIN`.
-    #[error("cannot create network namespace {name}")]
-    Create {
-        /// The name that it was to have.
-        name: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// The file of one could not be opened.
-    #[error("cannot open network namespace {}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// A thread could not be started in it, or moved to it.
-    #[error("cannot run a thread in network namespace {name}")]
-    Enter {
-        /// The namespace.
-        name: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// The namespace of the calling thread could not be opened.
-    #[error("cannot open {NAMESPACE_OF_THREAD}")]
-    Current {
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// The kernel refused to create, to open or to enter one.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// It exists, but could not be configured.
     #[error("cannot configure network namespace {name}")]
     Configure {
@@ -104,22 +80,20 @@ impl Namespace {
     /// threads.
     ///
     /// # Errors
-    /// [`NamespaceError::Create`] with `EPERM` without `CAP_SYS_ADMIN` (see
+    /// [`NamespaceError::Call`] with `EPERM` without `CAP_SYS_ADMIN` (see
     /// [`enter_user_namespace`]), `ENOSPC` at the limit `user.max_net_namespaces`.
     pub fn create(name: impl Into<String>) -> Result<Self, NamespaceError> {
         let name = name.into();
         // Only the calling thread changes its namespace, so a helper thread does and then ends.
         let file = thread::scope(|scope| {
             let helper = thread::Builder::new().spawn_scoped(scope, || {
-                unshare(libc::CLONE_NEWNET)?;
+                unshare(UnshareFlags::NEWNET)?;
                 File::open(NAMESPACE_OF_THREAD)
             })?;
             join(helper.join())
         });
-        let file = file.map_err(|source| NamespaceError::Create {
-            name: name.clone(),
-            source,
-        })?;
+        let operation = || format!("create network namespace {name}");
+        let file = file.map_err(|error| CallError::new(operation(), error))?;
         let namespace = Self {
             name,
             file: Arc::new(file),
@@ -131,30 +105,26 @@ impl Namespace {
     /// The namespace of the calling thread.
     ///
     /// # Errors
-    /// [`NamespaceError::Current`] if `/proc` is not there.
+    /// [`NamespaceError::Call`] if `/proc` is not there.
     pub fn current() -> Result<Self, NamespaceError> {
-        let file =
-            File::open(NAMESPACE_OF_THREAD).map_err(|source| NamespaceError::Current { source })?;
-        Ok(Self {
-            name: "current".to_owned(),
-            file: Arc::new(file),
-        })
+        let mut namespace = Self::open(NAMESPACE_OF_THREAD)?;
+        namespace.name = "current".to_owned();
+        Ok(namespace)
     }
 
     /// A namespace by its file, such as `/proc/PID/ns/net`, or `/proc/PID/fd/N` for one that
     /// another process holds. Its name is the path.
     ///
     /// # Errors
-    /// [`NamespaceError::Open`] if there is no such file, or it is the file of a process that this
+    /// [`NamespaceError::Call`] if there is no such file, or it is the file of a process that this
     /// one may not look at. Whether it is a network namespace shows when it is entered.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NamespaceError> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|source| NamespaceError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
+        let name = path.as_ref().display().to_string();
+        let file = File::open(path);
+        let operation = || format!("open network namespace {name}");
+        let file = file.map_err(|error| CallError::new(operation(), error))?;
         Ok(Self {
-            name: path.display().to_string(),
+            name,
             file: Arc::new(file),
         })
     }
@@ -164,10 +134,11 @@ impl Namespace {
     /// for a process with one.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] with `EPERM` without `CAP_SYS_ADMIN` in the user namespace of this
+    /// [`NamespaceError::Call`] with `EPERM` without `CAP_SYS_ADMIN` in the user namespace of this
     /// namespace, `EINVAL` if it is not a network namespace.
     pub fn enter(&self) -> Result<(), NamespaceError> {
-        set_namespace(self.file.as_fd()).map_err(|source| self.enter_error(source))
+        set_namespace(self.file.as_fd(), LinkNameSpaceType::Network)
+            .map_err(|source| self.enter_error(source))
     }
 
     /// Waits until `link` and what it is connected to are up: the kernel drops packets until its
@@ -201,7 +172,7 @@ impl Namespace {
     /// The number that tells namespaces apart, as in `net:[4026531840]`.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] if the descriptor cannot be examined.
+    /// [`NamespaceError::Call`] if the descriptor cannot be examined.
     pub fn inode(&self) -> Result<u64, NamespaceError> {
         let metadata = self.file.metadata();
         metadata
@@ -215,13 +186,13 @@ impl Namespace {
     /// Each call starts a thread and enters the namespace, 0.1 to 4 ms: open what is needed once.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] if the thread cannot be started or may not enter.
+    /// [`NamespaceError::Call`] if the thread cannot be started or may not enter.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         let result = thread::scope(|scope| {
             let helper = thread::Builder::new()
                 .name(self.thread_name())
                 .spawn_scoped(scope, || {
-                    set_namespace(self.file.as_fd())?;
+                    set_namespace(self.file.as_fd(), LinkNameSpaceType::Network)?;
                     Ok(work())
                 })?;
             join(helper.join())
@@ -232,7 +203,7 @@ impl Namespace {
     /// Starts a thread of this namespace.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] if the thread cannot be started or may not enter.
+    /// [`NamespaceError::Call`] if the thread cannot be started or may not enter.
     pub fn spawn_thread<T: Send + 'static>(
         &self,
         name: impl Into<String>,
@@ -250,14 +221,16 @@ impl Namespace {
         let mut command = Command::new(program);
         // SAFETY: between fork and exec the closure makes one system call on a descriptor that it
         // keeps open itself; it neither allocates nor takes a lock.
-        unsafe { command.pre_exec(move || set_namespace(file.as_fd())) };
+        unsafe {
+            command.pre_exec(move || set_namespace(file.as_fd(), LinkNameSpaceType::Network))
+        };
         command
     }
 
     /// A netlink handle of this namespace.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] and [`NamespaceError::Configure`].
+    /// [`NamespaceError::Call`] and [`NamespaceError::Configure`].
     pub fn netlink(&self) -> Result<Netlink, NamespaceError> {
         self.run(Netlink::open)?
             .map_err(|source| self.configure_error(source))
@@ -266,7 +239,7 @@ impl Namespace {
     /// Opens a netlink handle and makes requests with it.
     ///
     /// # Errors
-    /// [`NamespaceError::Configure`] if a request fails; [`NamespaceError::Enter`].
+    /// [`NamespaceError::Configure`] if a request fails; [`NamespaceError::Call`].
     pub fn configure<T>(
         &self,
         requests: impl FnOnce(&mut Netlink) -> Result<T, NetlinkError>,
@@ -282,10 +255,8 @@ impl Namespace {
     }
 
     fn enter_error(&self, source: io::Error) -> NamespaceError {
-        NamespaceError::Enter {
-            name: self.name.clone(),
-            source,
-        }
+        let operation = format!("run a thread in network namespace {}", self.name);
+        CallError::new(operation, source).into()
     }
 
     /// The kernel keeps 15 bytes of a thread's name, and Rust takes no NUL in it.
@@ -298,10 +269,7 @@ impl NamespaceError {
     /// The kernel's error number, such as `libc::EPERM`, if it refused something.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Create { source, .. }
-            | Self::Open { source, .. }
-            | Self::Enter { source, .. }
-            | Self::Current { source } => source.raw_os_error(),
+            Self::Call(error) => error.errno(),
             Self::Configure { source, .. } => source.errno(),
             Self::NotUp { .. } => None,
         }
@@ -320,23 +288,14 @@ fn join<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
 }
 
 /// Moves the calling thread to a network namespace.
-fn set_namespace(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
-    check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) })
+fn set_namespace(fd: BorrowedFd<'_>, kind: LinkNameSpaceType) -> io::Result<()> {
+    Ok(move_into_link_name_space(fd, Some(kind))?)
 }
 
 /// Gives the calling thread new namespaces of the kinds in `flags` (`CLONE_NEW*`).
-fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::unshare(flags) })
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the table of descriptors stays shared.
+    Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
 const UP_WITHIN: Duration = Duration::from_secs(10);

@@ -21,6 +21,7 @@ pub use header::{GsoType, VirtioHeader};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::CallError;
 use crate::clock::{RealtimeOffset, monotonic_ns};
 use ring::Ring;
 use send::Batch;
@@ -89,16 +90,9 @@ pub struct PacketStatistics {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// The kernel refused a request.
-    #[error("cannot {operation} on link {link}")]
-    Refused {
-        /// What was to be done.
-        operation: &'static str,
-        /// The link.
-        link: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// The link was removed; the socket is of no more use.
     #[error("link {link} has gone")]
     Gone {
@@ -112,7 +106,7 @@ impl PacketSocket {
     /// it is used. The link may be down.
     ///
     /// # Errors
-    /// [`PacketError::Refused`] with `ENODEV` if there is no such link, `EPERM` without
+    /// [`PacketError::Call`] with `ENODEV` if there is no such link, `EPERM` without
     /// `CAP_NET_RAW` in the user namespace that owns the network namespace, `ENOMEM`.
     pub fn open(link: &str) -> Result<Self, PacketError> {
         Self::open_within(link, usize::MAX)
@@ -194,7 +188,7 @@ impl PacketSocket {
     /// not taken ever.
     ///
     /// # Errors
-    /// [`PacketError::Refused`] for the first of `frames`, such as `EMSGSIZE` for one that is
+    /// [`PacketError::Call`] for the first of `frames`, such as `EMSGSIZE` for one that is
     /// longer than the link's MTU, or `EINVAL` for a header that does not fit it;
     /// [`PacketError::Gone`].
     pub fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, PacketError> {
@@ -220,7 +214,7 @@ impl PacketSocket {
     /// Frames received and dropped so far.
     ///
     /// # Errors
-    /// [`PacketError::Refused`], which a seccomp filter could cause.
+    /// [`PacketError::Call`], which a seccomp filter could cause.
     pub fn statistics(&mut self) -> Result<PacketStatistics, PacketError> {
         for ring in &self.rings {
             let (received, dropped) = call::take_statistics(ring.socket())
@@ -288,7 +282,7 @@ impl PacketError {
     /// link that has gone.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Refused { source, .. } => source.raw_os_error(),
+            Self::Call(error) => error.errno(),
             Self::Gone { .. } => Some(libc::ENODEV),
         }
     }
@@ -304,11 +298,7 @@ struct LinkState {
 }
 
 fn refused(operation: &'static str, link: &str, source: io::Error) -> PacketError {
-    PacketError::Refused {
-        operation,
-        link: link.to_owned(),
-        source,
-    }
+    CallError::new(format!("{operation} on link {link}"), source).into()
 }
 
 /// Short for frames of an ordinary MTU, middle for jumbo frames and a few segments, long for whole

@@ -1,15 +1,21 @@
 //! Waiting for many sockets at once, and for one.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
 
 /// Waits for many sockets (epoll). Each has a number of the caller's, and is told again and again
 /// while it is ready, or, if added by [`Poller::add_edge`], once each time that it becomes so.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    events: Vec<libc::epoll_event>,
+    found: Vec<Ready>,
 }
 
 impl Poller {
@@ -18,15 +24,9 @@ impl Poller {
     /// # Errors
     /// Out of descriptors.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes a flag and answers a new descriptor or −1.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Self {
-            // SAFETY: the descriptor is new and nobody else's.
-            epoll: unsafe { OwnedFd::from_raw_fd(fd) },
-            events: vec![libc::epoll_event { events: 0, u64: 0 }; 256],
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            found: Vec::new(),
         })
     }
 
@@ -35,7 +35,7 @@ impl Poller {
     /// # Errors
     /// The socket is watched already, or the kernel's limit is reached.
     pub fn add(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
-        self.watch(socket, number, libc::EPOLLIN | libc::EPOLLRDHUP)
+        self.watch(socket, number, READABLE)
     }
 
     /// Watches `socket` under `number` until it becomes writable or fails: the end of a connection
@@ -44,7 +44,7 @@ impl Poller {
     /// # Errors
     /// The socket is watched already, or the kernel's limit is reached.
     pub fn add_writable(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
-        self.watch(socket, number, libc::EPOLLOUT)
+        self.watch(socket, number, EventFlags::OUT)
     }
 
     /// Watches `socket` under `number` and tells once when it becomes ready for what `interest`
@@ -53,21 +53,17 @@ impl Poller {
     /// # Errors
     /// As [`Poller::add`]; `ENOSPC`: `fs.epoll.max_user_watches`.
     pub fn add_edge(&self, socket: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
-        const READABLE: libc::c_int = libc::EPOLLIN | libc::EPOLLRDHUP;
         let events = match interest {
             Interest::Readable => READABLE,
-            Interest::Writable => libc::EPOLLOUT,
-            Interest::Either => READABLE | libc::EPOLLOUT,
+            Interest::Writable => EventFlags::OUT,
+            Interest::Either => READABLE | EventFlags::OUT,
         };
-        self.watch(socket, number, events | libc::EPOLLET)
+        self.watch(socket, number, events | EventFlags::ET)
     }
 
-    fn watch(&self, socket: &impl AsFd, number: u64, events: libc::c_int) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: events as u32,
-            u64: number,
-        };
-        self.control(libc::EPOLL_CTL_ADD, socket, &mut event)
+    fn watch(&self, socket: &impl AsFd, number: u64, events: EventFlags) -> io::Result<()> {
+        epoll::add(&self.epoll, socket, EventData::new_u64(number), events)?;
+        Ok(())
     }
 
     /// Watches `socket` no longer.
@@ -75,30 +71,8 @@ impl Poller {
     /// # Errors
     /// It was not watched.
     pub fn remove(&self, socket: &impl AsFd) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        self.control(libc::EPOLL_CTL_DEL, socket, &mut event)
-    }
-
-    fn control(
-        &self,
-        operation: libc::c_int,
-        socket: &impl AsFd,
-        event: &mut libc::epoll_event,
-    ) -> io::Result<()> {
-        // SAFETY: both descriptors are open for the call, and the event is only read.
-        let result = unsafe {
-            libc::epoll_ctl(
-                self.epoll.as_raw_fd(),
-                operation,
-                socket.as_fd().as_raw_fd(),
-                event,
-            )
-        };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        epoll::delete(&self.epoll, socket)?;
+        Ok(())
     }
 
     /// The numbers of the sockets that have something, at most 256; none after `timeout` or a
@@ -107,8 +81,8 @@ impl Poller {
     /// # Errors
     /// None that a caller can mend.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = u64> + '_> {
-        let n = self.collect(timeout)?;
-        Ok(self.events[..n].iter().map(|event| event.u64))
+        collect(&self.epoll, timeout, &mut self.found)?;
+        Ok(self.found.iter().map(|ready| ready.number))
     }
 
     /// The first sockets that have something, at most as many as there is room for, with what it
@@ -119,29 +93,7 @@ impl Poller {
     /// # Errors
     /// None that a caller can mend.
     pub fn wait_into(&mut self, timeout: Duration, found: &mut Vec<Ready>) -> io::Result<()> {
-        let n = self.collect(timeout)?;
-        found.clear();
-        found.extend(self.events[..n].iter().map(Ready::from));
-        Ok(())
-    }
-
-    fn collect(&mut self, timeout: Duration) -> io::Result<usize> {
-        // SAFETY: the kernel writes at most as many events as the vector holds.
-        let n = unsafe {
-            libc::epoll_wait(
-                self.epoll.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                self.events.len() as libc::c_int,
-                milliseconds(timeout),
-            )
-        };
-        match usize::try_from(n) {
-            Ok(n) => Ok(n),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-                error => Err(error),
-            },
-        }
+        collect(&self.epoll, timeout, found)
     }
 }
 
@@ -158,21 +110,19 @@ pub struct Ready {
     pub ended: bool,
 }
 
-impl From<&libc::epoll_event> for Ready {
-    fn from(event: &libc::epoll_event) -> Self {
-        const ENDED: libc::c_int = libc::EPOLLHUP | libc::EPOLLERR;
-        let (events, number) = (event.events, event.u64);
-        let has = |of: libc::c_int| events & of as u32 != 0;
+impl From<&Event> for Ready {
+    fn from(event: &Event) -> Self {
+        let ended = EventFlags::HUP | EventFlags::ERR;
+        let (events, number) = (event.flags, event.data.u64());
         Self {
             number,
-            readable: has(libc::EPOLLIN | libc::EPOLLRDHUP | ENDED),
-            writable: has(libc::EPOLLOUT | ENDED),
-            ended: has(libc::EPOLLRDHUP | ENDED),
+            readable: events.intersects(READABLE | ended),
+            writable: events.intersects(EventFlags::OUT | ended),
+            ended: events.intersects(EventFlags::RDHUP | ended),
         }
     }
 }
 
-/// Readable while one of its sockets is: with [`wait_readable`] it waits to the nanosecond.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
@@ -204,37 +154,38 @@ pub fn wait_readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> 
 /// # Errors
 /// None that a caller can mend.
 pub fn wait_ready(socket: &impl AsFd, interest: Interest, timeout: Duration) -> io::Result<bool> {
-    const READABLE: libc::c_short = libc::POLLIN | libc::POLLRDHUP;
-    let mut poll = libc::pollfd {
-        fd: socket.as_fd().as_raw_fd(),
-        events: match interest {
-            Interest::Readable => READABLE,
-            Interest::Writable => libc::POLLOUT,
-            Interest::Either => READABLE | libc::POLLOUT,
-        },
-        revents: 0,
+    let readable = PollFlags::IN | PollFlags::RDHUP;
+    let events = match interest {
+        Interest::Readable => readable,
+        Interest::Writable => PollFlags::OUT,
+        Interest::Either => readable | PollFlags::OUT,
     };
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        // Less than a second: 30 bits.
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    };
-    // SAFETY: one live pollfd, as the count says; the timeout is only read; no signal mask is
-    // given.
-    let n = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
-    if n >= 0 {
-        return Ok(n > 0);
-    }
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        error => Err(error),
+    let timeout = timespec(timeout);
+    match poll(&mut [PollFd::new(socket, events)], Some(&timeout)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
     }
 }
 
-/// Rounded up: a wait that ends early would only be made again.
-fn milliseconds(timeout: Duration) -> libc::c_int {
-    let ms = timeout.as_nanos().div_ceil(1_000_000);
-    libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX)
+/// What is ready; nothing where a signal ended the wait.
+fn collect(epoll: &OwnedFd, timeout: Duration, found: &mut Vec<Ready>) -> io::Result<()> {
+    let mut events = [MaybeUninit::uninit(); 256];
+    let timeout = timespec(timeout);
+    found.clear();
+    match epoll::wait(epoll, &mut events, Some(&timeout)) {
+        Ok((events, _)) => found.extend(events.iter().map(Ready::from)),
+        Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
+/// epoll(7) of older kernels counts milliseconds as an `int`: twelve days are as good as for ever.
+fn timespec(timeout: Duration) -> Timespec {
+    let timeout = timeout.min(Duration::from_secs(1 << 20));
+    Timespec::try_from(timeout).expect("twelve days fit")
 }
 
 #[cfg(test)]

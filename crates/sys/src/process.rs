@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, setsid};
+
 use crate::poll::wait_readable;
+use crate::socket::read_bytes;
 
 /// A process, whatever becomes of its number.
 #[derive(Debug)]
@@ -30,19 +33,9 @@ impl Process {
     /// # Errors
     /// `NotFound` if there is none, or none that began then.
     pub fn open(pid: u32, started: u64) -> io::Result<Self> {
-        let number = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::NotFound)?;
-        // SAFETY: takes no pointers; the result is checked.
-        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
-        if result == -1 {
-            return Err(match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::ESRCH) => {
-                    io::ErrorKind::NotFound.into()
-                }
-                error => error,
-            });
-        }
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(result as libc::c_int) };
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        let descriptor = pidfd_open(number, PidfdFlags::empty()).map_err(gone)?;
         // After opening: now the number cannot pass to another unnoticed.
         if start_time(pid)? == started {
             Ok(Self { descriptor })
@@ -56,24 +49,11 @@ impl Process {
     /// # Errors
     /// It has ended (`NotFound`) or is another user's.
     pub fn signal(&self, signal: EndSignal) -> io::Result<()> {
-        let number = match signal {
-            EndSignal::Terminate => libc::SIGTERM,
-            EndSignal::Kill => libc::SIGKILL,
+        let signal = match signal {
+            EndSignal::Terminate => Signal::TERM,
+            EndSignal::Kill => Signal::KILL,
         };
-        let descriptor = self.descriptor.as_raw_fd();
-        let nothing = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open, and a null siginfo means that of kill(2).
-        let result =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, number, nothing, 0) };
-        match result {
-            -1 => Err(match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::ESRCH) => {
-                    io::ErrorKind::NotFound.into()
-                }
-                error => error,
-            }),
-            _ => Ok(()),
-        }
+        pidfd_send_signal(&self.descriptor, signal).map_err(gone)
     }
 
     /// Whether it ends before so long.
@@ -112,11 +92,8 @@ fn parse_start_time(text: &str) -> Option<u64> {
 /// # Errors
 /// `EPERM` if it leads a group already.
 pub fn new_session() -> io::Result<()> {
-    // SAFETY: takes nothing.
-    match unsafe { libc::setsid() } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    setsid()?;
+    Ok(())
 }
 
 /// Sets the nice value of the process's session, −20 to 19: under automatic groups (sched(7)) it
@@ -140,8 +117,7 @@ pub fn die_first_without_memory() -> io::Result<()> {
 
 /// Who this process is, as far as files are concerned.
 pub fn effective_user() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// Who this process is outside its user namespace: the same number, unless it has become root of
@@ -175,25 +151,23 @@ fn outside(map: &str, user: u32) -> Option<u32> {
 /// # Errors
 /// The kernel refuses (`SO_PEERCRED`).
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    let mut credentials = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: both pointers are to live values, and the length is that of the first.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &raw mut length,
-        )
-    };
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(credentials.uid),
+    // `struct ucred`: the process, the user, the group.
+    let mut credentials = [0; 12];
+    read_bytes(
+        stream,
+        libc::SOL_SOCKET,
+        libc::SO_PEERCRED,
+        &mut credentials,
+    )?;
+    Ok(u32::from_ne_bytes(credentials.as_chunks().0[1]))
+}
+
+/// A process that is not there, or no longer.
+fn gone(errno: Errno) -> io::Error {
+    if errno == Errno::SRCH {
+        io::ErrorKind::NotFound.into()
+    } else {
+        errno.into()
     }
 }
 

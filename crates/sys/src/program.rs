@@ -1,7 +1,10 @@
 //! The program's own pages.
 
+use std::ffi::c_void;
 use std::ops::Range;
 use std::{fs, io};
+
+use rustix::mm::{Advice, madvise};
 
 /// Takes the program's code out of this process's memory. What is executed again is mapped again, from
 /// the page cache: of what a program needs to start, one that waits needs little.
@@ -14,18 +17,8 @@ pub fn unmap_code() -> io::Result<()> {
     let code = mapping(&maps, here).ok_or(io::ErrorKind::InvalidData)?;
     // SAFETY: the mapping is of the program's file, and nothing has ever been written to it: a page that
     // is touched is read from the file again.
-    let result = unsafe {
-        libc::madvise(
-            code.start as *mut libc::c_void,
-            code.len(),
-            libc::MADV_DONTNEED,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    unsafe { madvise(code.start as *mut c_void, code.len(), Advice::LinuxDontNeed)? };
+    Ok(())
 }
 
 /// The mapping of `maps` that has `address`, if it is one of a file that can be executed and not

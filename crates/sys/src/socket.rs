@@ -18,7 +18,6 @@ pub use open::{
     Connecting, ListenOptions, Mptcp, connect, connect_bounded, listen, mptcp_supported,
     tcp_socket, udp_socket,
 };
-pub(crate) use option::read_bytes;
 pub use option::{
     BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, bound_waits, buffer_locks,
     busy_poll, congestion, defer_accept, end_without_sign_of_life, max_pacing_rate, memory,
@@ -28,3 +27,4 @@ pub use option::{
     set_thin_linear_timeouts, set_traffic_class, set_user_timeout, set_window_clamp,
     thin_linear_timeouts, unread,
 };
+pub(crate) use option::{read_bytes, set};

@@ -8,8 +8,15 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::pipe::{
+    IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, vmsplice,
+};
+
+use crate::mapping::Mapping;
 
 /// The way to send without copying that the host allows; see [`fastest`].
 #[derive(Debug)]
@@ -63,7 +70,7 @@ fn is_this_host(stream: &TcpStream) -> io::Result<bool> {
 /// Sends by mapping its pages into a pipe and moving them from there to the socket.
 #[derive(Debug)]
 pub struct Vmsplice {
-    block: Mapping,
+    block: Block,
     pipe: Pipe,
     /// Where in the block the pipe is filled from next.
     position: usize,
@@ -79,7 +86,7 @@ impl Vmsplice {
     pub fn new(message: usize) -> io::Result<Self> {
         let message = message.max(1);
         Ok(Self {
-            block: Mapping::of_noise(message)?,
+            block: Block::of_noise(message)?,
             pipe: Pipe::with_room_for(message)?,
             position: 0,
             queued: 0,
@@ -97,7 +104,7 @@ impl Vmsplice {
             if self.queued == 0 {
                 self.fill(rest)?;
             }
-            let moved = splice(
+            let moved = pass_on(
                 self.pipe.reader.as_fd(),
                 stream.as_fd(),
                 rest.min(self.queued),
@@ -111,9 +118,9 @@ impl Vmsplice {
     /// holds.
     fn fill(&mut self, length: usize) -> io::Result<()> {
         let rest = &self.block.bytes()[self.position..];
-        let put = vmsplice(self.pipe.writer.as_fd(), &rest[..length.min(rest.len())])?;
+        let put = put(self.pipe.writer.as_fd(), &rest[..length.min(rest.len())])?;
         self.queued = put;
-        self.position = (self.position + put) % self.block.length;
+        self.position = (self.position + put) % self.block.bytes().len();
         Ok(())
     }
 
@@ -122,7 +129,7 @@ impl Vmsplice {
         sender.fill(1)?;
         // A seccomp filter refuses an empty splice like any other; the kernel itself does nothing
         // for it.
-        splice(sender.pipe.reader.as_fd(), stream.as_fd(), 0)?;
+        pass_on(sender.pipe.reader.as_fd(), stream.as_fd(), 0)?;
         Ok(sender)
     }
 }
@@ -142,7 +149,7 @@ impl Sendfile {
     /// No memory or no descriptors.
     pub fn new(message: usize) -> io::Result<Self> {
         let length = message.max(1);
-        let mut block = memfd()?;
+        let mut block = File::from(memfd_create("linerate", MemfdFlags::CLOEXEC)?);
         block.write_all(&noise().take(length).collect::<Vec<u8>>())?;
         Ok(Self {
             block,
@@ -158,7 +165,8 @@ impl Sendfile {
     pub fn send(&mut self, stream: &TcpStream, length: usize) -> io::Result<usize> {
         send_all(length, |rest| {
             let rest = rest.min(self.length - self.position);
-            let sent = sendfile(stream.as_fd(), self.block.as_fd(), self.position, rest)?;
+            let mut from = self.position as u64;
+            let sent = sendfile(stream, &self.block, Some(&mut from), rest)?;
             self.position = (self.position + sent) % self.length;
             Ok(sent)
         })
@@ -166,7 +174,7 @@ impl Sendfile {
 
     fn probe(stream: &TcpStream, message: usize) -> io::Result<Self> {
         let sender = Self::new(message)?;
-        sendfile(stream.as_fd(), sender.block.as_fd(), 0, 0)?;
+        sendfile(stream, &sender.block, Some(&mut 0), 0)?;
         Ok(sender)
     }
 }
@@ -192,7 +200,7 @@ impl Discard {
         // be an EFAULT.
         let received =
             unsafe { libc::recv(stream.as_raw_fd(), ptr::null_mut(), length, libc::MSG_TRUNC) };
-        count(received)
+        usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 }
 
@@ -231,54 +239,27 @@ fn noise() -> impl Iterator<Item = u8> {
     .flatten()
 }
 
-/// Pages of its own, not the allocator's: unmapped pages that a socket still holds keep their
-/// content, while freed memory would be written again and the peer would see it.
+/// Noise that nobody writes any more. Pages of its own, not the allocator's: unmapped pages that a
+/// socket still holds keep their content, while freed memory would be written again and the peer
+/// would see it.
 #[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
+struct Block(Mapping);
 
-// SAFETY: the mapping belongs to this value alone and is not written after it is made.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
+impl Block {
     fn of_noise(length: usize) -> io::Result<Self> {
-        // SAFETY: a new private mapping, at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("mmap chooses no null address");
-        let mapping = Self { start, length };
+        let mapping = Mapping::private(length)?;
         // SAFETY: the mapping has `length` bytes, all zero, and nobody else knows of it.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(mapping.start(), length) };
         for (byte, noise) in bytes.iter_mut().zip(noise()) {
             *byte = noise;
         }
-        Ok(mapping)
+        Ok(Self(mapping))
     }
 
     fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping has `length` initialised bytes, and none is written while `self`
         // lives.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no borrow of it outlives the value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts(self.0.start(), self.0.length()) }
     }
 }
 
@@ -291,17 +272,10 @@ struct Pipe {
 impl Pipe {
     /// A pipe that holds a message, or as much of it as is of use and allowed.
     fn with_room_for(message: usize) -> io::Result<Self> {
-        let mut ends = [-1; 2];
-        // SAFETY: the kernel writes two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both descriptors are new and nobody else's.
-        let [reader, writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let bytes = message.min(PIPE_BYTES).min(pipe_limit()) as libc::c_int;
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         // Refused (EPERM) when the user has too many pages in pipes (pipe(7)): a short pipe is
-        // slower, not wrong. SAFETY: takes an integer.
-        unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
+        // slower, not wrong.
+        let _ = fcntl_setpipe_size(&writer, message.min(PIPE_BYTES).min(pipe_limit()));
         Ok(Self { reader, writer })
     }
 }
@@ -314,62 +288,18 @@ fn pipe_limit() -> usize {
         .unwrap_or(64 * 1024)
 }
 
-fn memfd() -> io::Result<File> {
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"linerate".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-fn vmsplice(pipe: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let pages = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+fn put(pipe: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the kernel reads the bytes only: they go into a pipe. It holds the pages themselves,
     // whatever becomes of the mapping.
-    count(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const pages, 1, 0) })
+    let put = unsafe { vmsplice(pipe, &[IoSliceRaw::from_slice(bytes)], SpliceFlags::empty()) };
+    Ok(put?)
 }
 
-fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, length: usize) -> io::Result<usize> {
-    // SAFETY: both descriptors are open, and neither has an offset.
-    count(unsafe {
-        libc::splice(
-            pipe.as_raw_fd(),
-            ptr::null_mut(),
-            socket.as_raw_fd(),
-            ptr::null_mut(),
-            length,
-            libc::SPLICE_F_MOVE,
-        )
-    })
-}
-
-fn sendfile(
-    socket: BorrowedFd<'_>,
-    file: BorrowedFd<'_>,
-    offset: usize,
-    length: usize,
-) -> io::Result<usize> {
-    let mut offset = offset as libc::off_t;
-    // SAFETY: both descriptors are open, and the offset is ours to be written.
-    count(unsafe {
-        libc::sendfile(
-            socket.as_raw_fd(),
-            file.as_raw_fd(),
-            &raw mut offset,
-            length,
-        )
-    })
+fn pass_on(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, length: usize) -> io::Result<usize> {
+    Ok(splice(pipe, None, socket, None, length, SpliceFlags::MOVE)?)
 }
 
 /// A system call's count of bytes, or its error.
-fn count(result: libc::ssize_t) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
 
 #[cfg(test)]
 mod tests {

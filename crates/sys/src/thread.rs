@@ -3,18 +3,16 @@
 
 use std::ffi::CString;
 use std::io;
+use std::num::NonZero;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::setpriority_process;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::CallError;
 pub use crate::proc::threads::SchedTimes;
 use crate::proc::{ProcError, SampledFile};
-
-/// A thread's scheduling that could not be read or changed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation}")]
-pub struct ThreadError {
-    operation: &'static str,
-    source: io::Error,
-}
 
 /// CPU time and context switches since the thread or process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,42 +84,35 @@ impl SchedTimesReader {
 /// CPU time that the calling thread has had, to the nanosecond: with what interrupts took of it,
 /// without the time in which other threads ran.
 pub fn cpu_time() -> Duration {
-    // SAFETY: timespec is plain integers, for which zero is a value.
-    let mut time = unsafe { std::mem::zeroed::<libc::timespec>() };
-    // SAFETY: the pointer is to a live timespec that the call fills.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(result, 0, "every Linux has this clock");
-    Duration::from_secs(time.tv_sec.cast_unsigned())
-        + Duration::from_nanos(time.tv_nsec.cast_unsigned())
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("a thread has used no less than nothing")
 }
 
 /// The calling thread's number, under which other threads can look at it.
 pub fn thread_id() -> u32 {
-    // SAFETY: gettid takes nothing and cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
 }
 
 /// Names the calling thread for `ps`, `top` and profilers. The kernel keeps the first 15 bytes.
 ///
 /// # Errors
 /// The name has a NUL in it.
-pub fn set_thread_name(name: &str) -> Result<(), ThreadError> {
-    const OPERATION: &str = "name the thread";
-    let name = CString::new(name).map_err(|error| ThreadError {
-        operation: OPERATION,
-        source: io::Error::from(error),
-    })?;
-    // SAFETY: PR_SET_NAME reads a NUL-terminated string, at most 16 bytes of it.
-    check(OPERATION, unsafe {
-        libc::prctl(libc::PR_SET_NAME, name.as_ptr())
-    })
+pub fn set_thread_name(name: &str) -> Result<(), CallError> {
+    let name = CString::new(name).map_err(|_| Errno::INVAL);
+    done(
+        "name the thread",
+        name.and_then(|name| rustix::thread::set_name(&name)),
+    )
 }
 
 /// The CPUs that the calling thread may run on, in rising order.
 ///
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
-pub fn affinity() -> Result<Vec<u32>, ThreadError> {
+pub fn affinity() -> Result<Vec<u32>, CallError> {
     // The kernel refuses a mask that is shorter than its own, whose length it does not tell.
     let mut mask = vec![0_u64; 16];
     loop {
@@ -132,9 +123,7 @@ pub fn affinity() -> Result<Vec<u32>, ThreadError> {
         };
         match check("read the affinity", result) {
             Ok(()) => return Ok(cpus_of_mask(&mask)),
-            Err(error)
-                if error.source.raw_os_error() == Some(libc::EINVAL) && mask.len() < 1 << 10 =>
-            {
+            Err(error) if error.errno() == Some(libc::EINVAL) && mask.len() < 1 << 10 => {
                 mask.resize(mask.len() * 2, 0);
             }
             Err(error) => return Err(error),
@@ -146,7 +135,7 @@ pub fn affinity() -> Result<Vec<u32>, ThreadError> {
 ///
 /// # Errors
 /// None of them is online and allowed to this process.
-pub fn set_affinity(cpus: &[u32]) -> Result<(), ThreadError> {
+pub fn set_affinity(cpus: &[u32]) -> Result<(), CallError> {
     let mask = mask_of_cpus(cpus);
     // SAFETY: the kernel reads as many bytes as it is told that the mask has; for the cast see
     // `affinity`.
@@ -159,8 +148,7 @@ pub fn set_affinity(cpus: &[u32]) -> Result<(), ThreadError> {
 /// ns instead of 50 us (zero would ask for the default). A matter of precision only: where the
 /// kernel refuses, nothing else is lost.
 pub fn wake_sharply() {
-    // SAFETY: PR_SET_TIMERSLACK takes a plain integer.
-    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
 }
 
 /// Lets the calling thread run only where no other wants to (SCHED_IDLE). Needs no privilege; the
@@ -168,19 +156,8 @@ pub fn wake_sharply() {
 ///
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
-pub fn set_idle_policy() -> Result<(), ThreadError> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // Not by the function of that name, which musl refuses to implement.
-    // SAFETY: the pointer is to a live sched_param that the call only reads.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            0,
-            libc::SCHED_IDLE,
-            &raw const parameters,
-        )
-    };
-    check("set the policy SCHED_IDLE", result)
+pub fn set_idle_policy() -> Result<(), CallError> {
+    set_policy("set the policy SCHED_IDLE", libc::SCHED_IDLE, 0)
 }
 
 /// Lets the calling thread run before all of ordinary policies (SCHED_RR, the lowest real-time
@@ -188,18 +165,29 @@ pub fn set_idle_policy() -> Result<(), ThreadError> {
 ///
 /// # Errors
 /// Not permitted; in a control group without a share of real time.
-pub fn set_real_time_policy() -> Result<(), ThreadError> {
-    let parameters = libc::sched_param { sched_priority: 1 };
+pub fn set_real_time_policy() -> Result<(), CallError> {
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    set_policy("set the policy SCHED_RR", policy, 1)
+}
+
+fn set_policy(
+    operation: &'static str,
+    policy: libc::c_int,
+    priority: libc::c_int,
+) -> Result<(), CallError> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // Not by the function of that name, which musl refuses to implement.
     // SAFETY: the pointer is to a live sched_param that the call only reads.
-    let result = unsafe {
+    check(operation, unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
             0,
-            libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
+            policy,
             &raw const parameters,
         )
-    };
-    check("set the policy SCHED_RR", result)
+    })
 }
 
 /// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
@@ -207,11 +195,13 @@ pub fn set_real_time_policy() -> Result<(), ThreadError> {
 ///
 /// # Errors
 /// Not permitted.
-pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
-    // SAFETY: setpriority takes plain integers; on Linux, process 0 is the calling thread.
-    check("set the nice value", unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, nice)
-    })
+pub fn set_nice(nice: i32) -> Result<(), CallError> {
+    // On Linux, no process is the calling thread.
+    done("set the nice value", setpriority_process(None, nice))
+}
+
+fn done(operation: &'static str, result: Result<(), Errno>) -> Result<(), CallError> {
+    result.map_err(|errno| CallError::new(operation, errno))
 }
 
 /// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class
@@ -220,7 +210,7 @@ pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
 ///
 /// # Errors
 /// The kernel refuses; the thread's policy is not the normal one.
-pub fn set_time_slice(slice: Duration) -> Result<(), ThreadError> {
+pub fn set_time_slice(slice: Duration) -> Result<(), CallError> {
     // SAFETY: sched_attr is plain integers, for which zero is a value.
     let mut attributes = unsafe { std::mem::zeroed::<libc::sched_attr>() };
     let size = size_of::<libc::sched_attr>();
@@ -234,12 +224,9 @@ pub fn set_time_slice(slice: Duration) -> Result<(), ThreadError> {
     check("set the time slice", result)
 }
 
-fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), ThreadError> {
+fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), CallError> {
     if result.into() < 0 {
-        Err(ThreadError {
-            operation,
-            source: io::Error::last_os_error(),
-        })
+        Err(CallError::new(operation, io::Error::last_os_error()))
     } else {
         Ok(())
     }

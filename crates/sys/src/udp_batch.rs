@@ -5,7 +5,8 @@
 use std::io;
 use std::mem;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+
+use crate::socket::set;
 
 mod receive;
 mod send;
@@ -54,21 +55,7 @@ fn set_option(
     name: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads one `int`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            mem::size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    set(socket, level, name, &value)
 }
 
 #[cfg(test)]

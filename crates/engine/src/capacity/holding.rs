@@ -74,7 +74,7 @@ impl Holding {
         token: Token,
         (share, owner_connections): (Share, u64),
     ) -> Result<Self, String> {
-        let each = descriptor_limit().map_or(1024, |limit| limit.hard);
+        let each = descriptor_limit().hard;
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let shares = share::workers(request.connections, each, MAX_WORKERS);
         // They need no socket for each: one process answers all.

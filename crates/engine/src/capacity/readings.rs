@@ -72,7 +72,7 @@ pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryRea
 pub(super) fn limits(workers: u64) -> LimitReadings {
     let page = page_bytes();
     LimitReadings {
-        descriptors_each: descriptor_limit().ok().map(|limit| limit.hard),
+        descriptors_each: Some(descriptor_limit().hard),
         workers_most: Some(workers),
         files: number("fs.file-max"),
         nr_open: number("fs.nr_open"),

@@ -307,7 +307,7 @@ fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
 
 /// Of this end, and of what it was told to do with less.
 fn limits(options: &CapacityOptions) -> LimitReadings {
-    let each = descriptor_limit().map_or(1024, |limit| limit.hard);
+    let each = descriptor_limit().hard;
     LimitReadings {
         descriptors_each: Some(options.descriptors.map_or(each, |few| few.min(each))),
         ..readings::limits(options.workers.unwrap_or(MAX_WORKERS))

@@ -101,7 +101,8 @@ fn limit(terms: &Terms) -> Result<(), String> {
         Some(descriptors) => set_descriptor_limit(descriptors),
         None => raise_descriptor_limit(),
     };
-    limit.map(drop).map_err(|error| crate::words::chain(&error))
+    let failed = |error| format!("cannot set the limit on open descriptors: {error}");
+    limit.map(drop).map_err(failed)
 }
 
 /// The process that has started this one: its orders, and what it is told.

@@ -96,12 +96,10 @@ fn obstacle(error: &SysctlError) -> String {
 }
 
 fn descriptors() -> Reading {
-    match limits::descriptor_limit() {
-        Ok(limit) => Reading::Value {
-            text: format!("{} {}", limit.soft, limit.hard),
-            obstacle: None,
-        },
-        Err(error) => Reading::Unknown(crate::words::chain(&error)),
+    let limit = limits::descriptor_limit();
+    Reading::Value {
+        text: format!("{} {}", limit.soft, limit.hard),
+        obstacle: None,
     }
 }
 

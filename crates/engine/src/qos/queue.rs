@@ -9,17 +9,17 @@ use linerate_sys::netlink::{HtbClass, LinkChange, Netlink, TrafficClass};
 
 use super::error::QosError;
 use super::port::Port;
-use super::state::{Offload, Replaced, State, StoredClass};
+use super::state::{Offload, Replaced, State};
 
 /// The classes of a plan, as HTB wants them.
-pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<StoredClass> {
+pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<HtbClass> {
     let frame = port.link.mtu.saturating_add(FRAME_HEADERS);
     let longest = largest_offload(plan.rate, port.link.mtu).unwrap_or(MAX_FRAME);
     // Borrowing goes round by quanta; a frame that is longer than one gets more than its share.
     let quantum = longest.max(10 * frame).clamp(1000, 200_000);
     let classes = plan.classes.iter().map(|class| {
         let (rate, ceil) = (class.rate.bytes_per_second(), class.ceil.bytes_per_second());
-        StoredClass {
+        HtbClass {
             id: class.id,
             parent: class.parent,
             rate,
@@ -89,8 +89,7 @@ pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(
     let is_there = |id: u32| there.iter().any(|(class, _)| class.id == id);
     // The root's comes first, or the others would be made beside it.
     for class in &state.classes {
-        let class = HtbClass::from(*class);
-        netlink.put_htb_class(port.index(), &class, !is_there(class.id))?;
+        netlink.put_htb_class(port.index(), class, !is_there(class.id))?;
     }
     let mut is_fair = true;
     for class in state.leaves() {
@@ -115,7 +114,7 @@ fn put_fair_queue(netlink: &mut Netlink, port: &Port, class: u32) -> Result<bool
 /// What a class's first-in-first-out queue holds: a tenth of a second of its rate or of a quarter of
 /// its ceiling, and never less than some frames. The kernel's own holds 1,000 packets, which is
 /// longer than a second at 10 Mbit/s.
-fn fifo_bytes(class: &StoredClass) -> u32 {
+fn fifo_bytes(class: &HtbClass) -> u32 {
     let bytes = class.rate.max(class.ceil / 4) / 10;
     u32::try_from(bytes)
         .unwrap_or(u32::MAX)
@@ -150,7 +149,7 @@ pub(super) fn fault(
         };
         let id = written(class.id);
         let is_leaf = state.leaves().any(|leaf| leaf.id == class.id);
-        if !class.is_like(found, is_leaf) {
+        if !is_as_made(class, found, is_leaf) {
             return Ok(Some(format!("somebody changed its class {id}")));
         }
         let queue = queues.get(&class.id).map(String::as_str);
@@ -166,6 +165,17 @@ pub(super) fn fault(
         .zip(now)
         .filter(|(set, now)| now > set)
         .map(|(set, now)| format!("somebody raised its gso_max_size from {set} to {now}")))
+}
+
+/// Whether a class is as it was made. Bursts come back rounded, and only a leaf keeps a quantum and
+/// a priority.
+fn is_as_made(class: &HtbClass, found: &HtbClass, is_leaf: bool) -> bool {
+    let near = |one: u32, other: u32| one.abs_diff(other) <= 64 + other / 8;
+    let is_turn = (found.quantum, found.priority) == (class.quantum, class.priority);
+    (found.parent, found.rate, found.ceil) == (class.parent, class.rate, class.ceil)
+        && near(found.burst, class.burst)
+        && near(found.ceil_burst, class.ceil_burst)
+        && (is_turn || !is_leaf)
 }
 
 /// As `tc` writes it.
@@ -271,9 +281,9 @@ pub(super) fn clear(netlink: &mut Netlink, port: &Port) -> Result<(), QosError> 
 }
 
 /// The classes that there are.
-pub(super) fn found(netlink: &mut Netlink, port: &Port) -> Result<Vec<StoredClass>, QosError> {
+pub(super) fn found(netlink: &mut Netlink, port: &Port) -> Result<Vec<HtbClass>, QosError> {
     let classes = netlink.htb_classes(port.index(), MAJOR)?;
-    Ok(classes.iter().map(|(class, _)| class.into()).collect())
+    Ok(classes.iter().map(|(class, _)| *class).collect())
 }
 
 /// Deletes the classes that the state does not have. If it has none, all of it goes, and what it

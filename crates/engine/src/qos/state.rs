@@ -58,7 +58,7 @@ pub(super) struct State {
     pub(super) slots: BTreeMap<String, u32>,
     pub(super) egress: Hooked,
     pub(super) ingress: Hooked,
-    pub(super) classes: Vec<StoredClass>,
+    pub(super) classes: Vec<HtbClass>,
     pub(super) default_class: Option<u32>,
     /// Of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
@@ -88,20 +88,6 @@ pub(super) struct Hooked {
     pub(super) base: BTreeMap<String, [u64; 7]>,
 }
 
-/// A class as it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredClass {
-    pub(super) id: u32,
-    pub(super) parent: Option<u32>,
-    /// Bytes per second.
-    pub(super) rate: u64,
-    pub(super) ceil: u64,
-    pub(super) burst: u32,
-    pub(super) ceil_burst: u32,
-    pub(super) quantum: u32,
-    pub(super) priority: u8,
-}
-
 /// A discipline or a class of one, as the kernel showed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Replaced {
@@ -124,8 +110,8 @@ pub(super) struct Offload {
 
 impl State {
     /// The classes that packets wait in.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = &StoredClass> {
-        let is_leaf = |one: &&StoredClass| self.classes.iter().all(|of| of.parent != Some(one.id));
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &HtbClass> {
+        let is_leaf = |one: &&HtbClass| self.classes.iter().all(|of| of.parent != Some(one.id));
         self.classes.iter().filter(is_leaf)
     }
 
@@ -144,50 +130,6 @@ impl State {
         };
         is_of(&self.egress, prefix(Direction::Egress))
             || is_of(&self.ingress, prefix(Direction::Ingress))
-    }
-}
-
-impl StoredClass {
-    /// Whether the class is as it was made. Bursts come back rounded, and only a leaf keeps a
-    /// quantum and a priority.
-    pub(super) fn is_like(&self, class: &HtbClass, is_leaf: bool) -> bool {
-        let near = |one: u32, other: u32| one.abs_diff(other) <= 64 + other / 8;
-        let found = Self::from(class);
-        let is_turn = (found.quantum, found.priority) == (self.quantum, self.priority);
-        (found.parent, found.rate, found.ceil) == (self.parent, self.rate, self.ceil)
-            && near(found.burst, self.burst)
-            && near(found.ceil_burst, self.ceil_burst)
-            && (is_turn || !is_leaf)
-    }
-}
-
-impl From<&HtbClass> for StoredClass {
-    fn from(class: &HtbClass) -> Self {
-        Self {
-            id: class.id,
-            parent: class.parent,
-            rate: class.rate,
-            ceil: class.ceil,
-            burst: class.burst,
-            ceil_burst: class.ceil_burst,
-            quantum: class.quantum,
-            priority: class.priority,
-        }
-    }
-}
-
-impl From<StoredClass> for HtbClass {
-    fn from(class: StoredClass) -> Self {
-        Self {
-            id: class.id,
-            parent: class.parent,
-            rate: class.rate,
-            ceil: class.ceil,
-            burst: class.burst,
-            ceil_burst: class.ceil_burst,
-            quantum: class.quantum,
-            priority: class.priority,
-        }
     }
 }
 

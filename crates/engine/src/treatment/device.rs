@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use linerate_core::treatment::DeviceSetting;
+use linerate_sys::CallError;
 use linerate_sys::errno::ENODEV;
-use linerate_sys::ethtool::{Ethtool, EthtoolError, Feature, Offload};
+use linerate_sys::ethtool::{Ethtool, Feature, Offload};
 use linerate_sys::netlink::{Link, Netlink, NetlinkError};
 use serde::{Deserialize, Serialize};
 
@@ -222,7 +223,7 @@ fn read(ethtool: &Ethtool, device: &str, offload: Offload) -> Result<Vec<Feature
         .map_err(|error| device_error(device, error))
 }
 
-fn device_error(device: &str, error: EthtoolError) -> TreatError {
+fn device_error(device: &str, error: CallError) -> TreatError {
     TreatError::kernel(format!("read the offloads of {device}"), error)
 }
 

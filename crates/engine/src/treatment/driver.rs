@@ -1,8 +1,9 @@
 //! Figures of a device that only its owner sets: rings, held-back interrupts, the length of its
 //! queue.
 
+use linerate_sys::CallError;
 use linerate_sys::errno::EINVAL;
-use linerate_sys::ethtool::{DriverSetting, Ethtool, EthtoolError};
+use linerate_sys::ethtool::{DriverSetting, Ethtool};
 use linerate_sys::netlink::{Link, LinkChange};
 use serde::{Deserialize, Serialize};
 
@@ -127,7 +128,7 @@ impl DriverStep {
         }
     }
 
-    fn refused(&self, value: u32, error: EthtoolError) -> TreatError {
+    fn refused(&self, value: u32, error: CallError) -> TreatError {
         match error.errno() {
             Some(EINVAL) => {
                 TreatError::unfit(self.what(), format!("the driver does not take {value}"))

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use linerate_core::treatment::TreatmentError;
+use linerate_sys::CallError;
 use linerate_sys::errno::EPERM;
-use linerate_sys::ethtool::EthtoolError;
 use linerate_sys::netlink::NetlinkError;
 use linerate_sys::netns::NamespaceError;
 use linerate_sys::proc::sysctl::SysctlError;
@@ -160,7 +160,7 @@ impl Refusal for NetlinkError {
     }
 }
 
-impl Refusal for EthtoolError {
+impl Refusal for CallError {
     fn is_for_privilege(&self) -> bool {
         self.errno() == Some(EPERM)
     }

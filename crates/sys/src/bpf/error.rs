@@ -2,20 +2,15 @@
 
 use std::io;
 
+use crate::CallError;
+
 /// An operation that failed, and on what.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
-    /// The kernel refused it.
-    #[error("cannot {operation} {object}")]
-    Call {
-        /// What was asked for, such as `create map`.
-        operation: &'static str,
-        /// Of what: a name, a path, an interface.
-        object: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// The verifier does not take the program.
     #[error("the kernel's verifier refuses program {name}")]
     Verifier {
@@ -31,20 +26,17 @@ pub enum BpfError {
 impl BpfError {
     pub(super) fn new(
         operation: &'static str,
-        object: impl Into<String>,
+        object: impl std::fmt::Display,
     ) -> impl FnOnce(io::Error) -> Self {
-        let object = object.into();
-        move |source| Self::Call {
-            operation,
-            object,
-            source,
-        }
+        let operation = format!("{operation} {object}");
+        move |source| CallError::new(operation, source).into()
     }
 
     /// The kernel's error number, such as `libc::EPERM`.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Call { source, .. } | Self::Verifier { source, .. } => source.raw_os_error(),
+            Self::Call(error) => error.errno(),
+            Self::Verifier { source, .. } => source.raw_os_error(),
         }
     }
 
@@ -52,7 +44,7 @@ impl BpfError {
     pub fn verifier_log(&self) -> Option<&str> {
         match self {
             Self::Verifier { log, .. } => Some(log),
-            Self::Call { .. } => None,
+            Self::Call(_) => None,
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The file system in which objects have names.
 
-use std::ffi::CString;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
 
 use super::BpfError;
 
@@ -34,28 +33,11 @@ pub fn mount() -> Result<PathBuf, BpfError> {
 /// Mounts a bpffs over a directory.
 pub(super) fn mount_at(directory: &Path) -> Result<(), BpfError> {
     let error = BpfError::new("mount a bpffs at", directory.display().to_string());
-    let target = match CString::new(directory.as_os_str().as_bytes()) {
-        Ok(target) => target,
-        Err(source) => return Err(error(source.into())),
-    };
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     // Without a mode it is 1777 (`bpf_init_fs_context`, kernel/bpf/inode.c): anybody could make the
     // directory into which root then pins.
-    let data = c"mode=0700";
-    // SAFETY: all strings end with NUL; the type takes its data as one.
-    let result = unsafe {
-        libc::mount(
-            c"bpf".as_ptr(),
-            target.as_ptr(),
-            c"bpf".as_ptr(),
-            flags,
-            data.as_ptr().cast(),
-        )
-    };
-    if result == -1 {
-        return Err(error(io::Error::last_os_error()));
-    }
-    Ok(())
+    rustix::mount::mount("bpf", directory, "bpf", flags, c"mode=0700")
+        .map_err(|errno| error(errno.into()))
 }
 
 /// The directory of the first bpffs in `/proc/thread-self/mounts`: one at [`BPFFS`] before others.

@@ -1,6 +1,7 @@
 //! Offload features: which the driver has, and switching them.
 
-use super::{Ethtool, EthtoolError, ioctl};
+use super::{Ethtool, ioctl};
+use crate::CallError;
 
 /// One feature of a link, by the kernel's name (net/ethtool/common.c, `netdev_features_strings`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +68,8 @@ impl Ethtool {
     /// All features that this kernel knows, with their states.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn features(&self) -> Result<Vec<Feature>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn features(&self) -> Result<Vec<Feature>, CallError> {
         let fail = |source| self.error("read the offload features", source);
         let names = ioctl::feature_names(&self.socket, &self.link).map_err(fail)?;
         let blocks = ioctl::features(&self.socket, &self.link, names.len()).map_err(fail)?;
@@ -93,7 +94,7 @@ impl Ethtool {
     ///
     /// # Errors
     /// As for [`Ethtool::features`].
-    pub fn offload(&self, offload: Offload) -> Result<Vec<Feature>, EthtoolError> {
+    pub fn offload(&self, offload: Offload) -> Result<Vec<Feature>, CallError> {
         self.features_of(&[offload])
     }
 
@@ -101,7 +102,7 @@ impl Ethtool {
     ///
     /// # Errors
     /// As for [`Ethtool::features`].
-    pub fn features_of(&self, offloads: &[Offload]) -> Result<Vec<Feature>, EthtoolError> {
+    pub fn features_of(&self, offloads: &[Offload]) -> Result<Vec<Feature>, CallError> {
         let wanted = |feature: &Feature| {
             let mut offloads = offloads.iter();
             offloads.any(|offload| offload.features().contains(&feature.name.as_str()))
@@ -114,9 +115,9 @@ impl Ethtool {
     /// for the `requested` states that [`Ethtool::features`] gave before.
     ///
     /// # Errors
-    /// [`EthtoolError`] with `EINVAL` for a name that this kernel does not know, before anything is
+    /// [`CallError`] with `EINVAL` for a name that this kernel does not know, before anything is
     /// changed; `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_features(&self, changes: &[(&str, bool)]) -> Result<Vec<Feature>, EthtoolError> {
+    pub fn set_features(&self, changes: &[(&str, bool)]) -> Result<Vec<Feature>, CallError> {
         let fail = |source| self.error("set the offload features", source);
         let names = ioctl::feature_names(&self.socket, &self.link).map_err(fail)?;
         let mut blocks = vec![[0; 2]; names.len().div_ceil(BLOCK)];
@@ -145,10 +146,10 @@ impl Ethtool {
     /// with it, see [`Self::set_features`].
     ///
     /// # Errors
-    /// [`EthtoolError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is
+    /// [`CallError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is
     /// off forbids it,
     /// `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), EthtoolError> {
+    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), CallError> {
         let before = self.offload(offload)?;
         let changes: Vec<_> = before
             .iter()

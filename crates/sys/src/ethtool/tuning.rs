@@ -1,7 +1,8 @@
 //! Ring sizes and interrupt coalescing, one figure at a time.
 
+use super::Ethtool;
 use super::ioctl::{self, Command};
-use super::{Ethtool, EthtoolError};
+use crate::CallError;
 
 /// A figure of a driver that can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +43,8 @@ impl Ethtool {
     /// The figure; none where the driver does not have it.
     ///
     /// # Errors
-    /// [`EthtoolError`] if the link has gone.
-    pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, EthtoolError> {
+    /// [`CallError`] if the link has gone.
+    pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, CallError> {
         let word = setting.word();
         let figure = if setting.is_ring() {
             self.fixed::<RING_WORDS>(Command::Rings)
@@ -59,13 +60,9 @@ impl Ethtool {
     /// it again.
     ///
     /// # Errors
-    /// [`EthtoolError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not
+    /// [`CallError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not
     /// take the value, `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_driver_setting(
-        &self,
-        setting: DriverSetting,
-        figure: u32,
-    ) -> Result<(), EthtoolError> {
+    pub fn set_driver_setting(&self, setting: DriverSetting, figure: u32) -> Result<(), CallError> {
         let fail = |source| self.error(format!("set {setting:?} to {figure}"), source);
         let word = setting.word();
         if setting.is_ring() {

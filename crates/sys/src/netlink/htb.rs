@@ -6,12 +6,13 @@
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
+use serde::{Deserialize, Serialize};
 
 use super::qdisc::raw;
 use super::{Netlink, NetlinkError};
 
 /// A class of an HTB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HtbClass {
     /// `major << 16 | minor`.
     pub id: u32,

@@ -1,57 +1,31 @@
 //! Mounts that nobody else sees: a file put over another for one command, and the devices of its
 //! network in `/sys`.
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::ptr;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::thread;
 
-use super::{check, join, unshare};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-/// A mount that could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}", path.display())]
-pub struct MountError {
-    operation: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl MountError {
-    /// The kernel's error number, such as `libc::EPERM`.
-    pub fn errno(&self) -> Option<i32> {
-        self.source.raw_os_error()
-    }
-}
+use super::{join, set_namespace, unshare};
+use crate::CallError;
 
 /// Gives the calling thread a mount namespace of its own, from which nothing it mounts spreads to
 /// others. Threads that it starts later and programs that it runs inherit it.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN` (see [`enter_user_namespace`](super::enter_user_namespace)).
-pub fn private_mounts() -> Result<(), MountError> {
-    let error = |source| MountError {
-        operation: "make private the mounts below",
-        path: PathBuf::from("/"),
-        source,
-    };
-    unshare(libc::CLONE_NEWNS).map_err(error)?;
-    // SAFETY: the target is a NUL-terminated string; for a change of propagation the others are
-    // ignored.
-    check(unsafe {
-        libc::mount(
-            ptr::null(),
-            c"/".as_ptr(),
-            ptr::null(),
-            libc::MS_REC | libc::MS_PRIVATE,
-            ptr::null(),
-        )
-    })
-    .map_err(error)
+pub fn private_mounts() -> Result<(), CallError> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    unshare(UnshareFlags::NEWNS)
+        .and_then(|()| Ok(mount_change("/", private)?))
+        .map_err(|error| CallError::new("make private the mounts below /", error))
 }
 
 /// The process whose mounts outlive this one's: the first process, or, where this one may not look
@@ -94,9 +68,8 @@ pub fn in_mounts_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::R
     thread::scope(|scope| {
         let helper = thread::Builder::new().spawn_scoped(scope, || {
             // The kernel moves no thread that shares its root and working directory with others.
-            unshare(libc::CLONE_FS)?;
-            // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
-            check(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNS) })?;
+            unshare(UnshareFlags::FS)?;
+            set_namespace(file.as_fd(), LinkNameSpaceType::Mount)?;
             Ok(work())
         })?;
         join(helper.join())
@@ -110,25 +83,9 @@ pub fn in_mounts_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::R
 /// # Errors
 /// `ENOENT` if one of them does not exist, `ENOTDIR` if only one is a directory, `EPERM` without
 /// `CAP_SYS_ADMIN`.
-pub fn bind_mount(source: &Path, target: &Path) -> Result<(), MountError> {
-    let error = |error| MountError {
-        operation: "mount over",
-        path: target.to_owned(),
-        source: error,
-    };
-    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
-    let (from, to) = (text(source).map_err(error)?, text(target).map_err(error)?);
-    // SAFETY: both paths are NUL-terminated strings; a bind mount takes no type and no data.
-    check(unsafe {
-        libc::mount(
-            from.as_ptr(),
-            to.as_ptr(),
-            ptr::null(),
-            libc::MS_BIND,
-            ptr::null(),
-        )
-    })
-    .map_err(error)
+pub fn bind_mount(source: &Path, target: &Path) -> Result<(), CallError> {
+    rustix::mount::mount_bind(source, target)
+        .map_err(|errno| CallError::new(format!("mount over {}", target.display()), errno))
 }
 
 /// Shows the devices of the calling thread's network namespace in `/sys/class/net` and
@@ -140,29 +97,16 @@ pub fn bind_mount(source: &Path, target: &Path) -> Result<(), MountError> {
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN` over the network namespace, and in a container whose own `/sys`
 /// is partly hidden.
-pub fn show_network_devices(scratch: &Path) -> Result<(), MountError> {
-    let error = |error| MountError {
-        operation: "mount sysfs over",
-        path: scratch.to_owned(),
-        source: error,
+pub fn show_network_devices(scratch: &Path) -> Result<(), CallError> {
+    let error = |errno: Errno| {
+        let operation = format!("mount sysfs over {}", scratch.display());
+        CallError::new(operation, errno)
     };
-    let text = CString::new(scratch.as_os_str().as_bytes()).map_err(io::Error::from);
-    let target = text.map_err(error)?;
-    // SAFETY: source, target and type are NUL-terminated strings; sysfs takes no data.
-    check(unsafe {
-        libc::mount(
-            c"sysfs".as_ptr(),
-            target.as_ptr(),
-            c"sysfs".as_ptr(),
-            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-            ptr::null(),
-        )
-    })
-    .map_err(error)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("sysfs", scratch, "sysfs", flags, None).map_err(error)?;
     let shown = ["devices/virtual/net", "class/net"]
         .into_iter()
         .try_for_each(|part| bind_mount(&scratch.join(part), &Path::new("/sys").join(part)));
-    // SAFETY: the target is a NUL-terminated string.
-    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map_err(error)?;
+    unmount(scratch, UnmountFlags::DETACH).map_err(error)?;
     shown
 }

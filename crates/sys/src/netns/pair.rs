@@ -37,7 +37,7 @@ impl Pair {
     /// Creates the pair with the default MTU of 1500 bytes.
     ///
     /// # Errors
-    /// [`NamespaceError::Create`] with `EPERM` without `CAP_SYS_ADMIN`.
+    /// [`NamespaceError::Call`] with `EPERM` without `CAP_SYS_ADMIN`.
     pub fn create() -> Result<Self, NamespaceError> {
         Self::build(None)
     }

@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::Duration;
 

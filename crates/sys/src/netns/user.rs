@@ -2,11 +2,15 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
-use super::{Namespace, NamespaceError, check, unshare};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use super::{Namespace, NamespaceError, set_namespace, unshare};
+use crate::CallError;
 use crate::netlink::LinkChange;
 use crate::proc::Probe;
 
@@ -20,28 +24,9 @@ pub enum UserNamespaceError {
         /// How many it has.
         count: usize,
     },
-    /// The kernel refused; [`user_namespaces_allowed`] says why.
-    #[error("cannot create a user namespace")]
-    Create {
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// The namespaces of another process could not be joined.
-    #[error("cannot join the namespaces of process {pid}")]
-    Join {
-        /// The process.
-        pid: u32,
-        /// What the kernel answered; `ENOENT` if there is no such process.
-        source: io::Error,
-    },
-    /// A file of the process could not be read or written.
-    #[error("cannot access {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// The kernel refused to make or to join one, or a file of `/proc`.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// The loopback link of the new network namespace could not be set up.
     #[error("cannot set up the new network namespace")]
     Network {
@@ -62,8 +47,8 @@ pub enum UserNamespaceError {
 /// namespaces.
 pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
     require_single_thread()?;
-    let (uid, gid) = effective_ids();
-    unshare(FLAGS).map_err(|source| UserNamespaceError::Create { source })?;
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(FLAGS).map_err(|error| CallError::new("create a user namespace", error))?;
     // Without it an unprivileged process may not map groups (user_namespaces(7)).
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
@@ -89,21 +74,19 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
 /// there. After the last two the process may be a member already.
 pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
     require_single_thread()?;
-    let join = |source| UserNamespaceError::Join { pid, source };
+    let join = |error| CallError::new(format!("join the namespaces of process {pid}"), error);
     // Both are opened first: after joining the one, the other's file may be another's.
     let user = foreign_namespace(pid, "user").map_err(join)?;
     let mounts = foreign_namespace(pid, "mnt").map_err(join)?;
     if let Some(file) = user {
-        set_namespace(&file, libc::CLONE_NEWUSER).map_err(join)?;
+        set_namespace(file.as_fd(), LinkNameSpaceType::User).map_err(join)?;
     }
     if let Some(file) = mounts {
         // The kernel goes to the root directory of the mount namespace.
         let directory = std::env::current_dir().map_err(join)?;
-        set_namespace(&file, libc::CLONE_NEWNS).map_err(join)?;
-        std::env::set_current_dir(&directory).map_err(|source| UserNamespaceError::File {
-            path: directory,
-            source,
-        })?;
+        set_namespace(file.as_fd(), LinkNameSpaceType::Mount).map_err(join)?;
+        std::env::set_current_dir(&directory)
+            .map_err(|error| file_error(&directory.to_string_lossy(), error))?;
     }
     Ok(())
 }
@@ -114,11 +97,6 @@ fn foreign_namespace(pid: u32, kind: &str) -> io::Result<Option<File>> {
     let own = fs::metadata(format!("/proc/self/ns/{kind}"))?;
     let same = file.metadata()?.ino() == own.ino();
     Ok((!same).then_some(file))
-}
-
-fn set_namespace(file: &File, kind: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
-    check(unsafe { libc::setns(file.as_raw_fd(), kind) })
 }
 
 fn require_single_thread() -> Result<(), UserNamespaceError> {
@@ -195,27 +173,13 @@ fn errno_of_attempt() -> io::Result<i32> {
         // SAFETY: takes no pointers and ends the child without running what the parent registered.
         unsafe { libc::_exit(errno) };
     }
-    check(child)?;
-    exit_status(child)
-}
-
-/// Waits for `child` to end; error numbers fit into the 8 bits of an exit status.
-fn exit_status(child: libc::pid_t) -> io::Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the status is a live integer.
-        match check(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-            Ok(()) if libc::WIFEXITED(status) => return Ok(libc::WEXITSTATUS(status)),
-            Ok(()) => return Err(io::Error::other("the child was killed")),
-        }
+    if child < 0 {
+        return Err(io::Error::last_os_error());
     }
-}
-
-fn effective_ids() -> (libc::uid_t, libc::gid_t) {
-    // SAFETY: these calls take nothing and cannot fail.
-    unsafe { (libc::geteuid(), libc::getegid()) }
+    // Error numbers fit into the 8 bits of an exit status.
+    let ended = retry_on_intr(|| waitpid(Pid::from_raw(child), WaitOptions::empty()))?;
+    let status = ended.and_then(|(_, status)| status.exit_status());
+    status.ok_or_else(|| io::Error::other("the child was killed"))
 }
 
 fn read_directory_length(path: &str) -> Result<usize, UserNamespaceError> {
@@ -225,17 +189,16 @@ fn read_directory_length(path: &str) -> Result<usize, UserNamespaceError> {
 }
 
 fn file_error(path: &str, source: io::Error) -> UserNamespaceError {
-    UserNamespaceError::File {
-        path: Path::new(path).to_owned(),
-        source,
-    }
+    CallError::new(format!("access {path}"), source).into()
 }
 
 fn write(path: &str, text: &str) -> Result<(), UserNamespaceError> {
     fs::write(path, text).map_err(|source| file_error(path, source))
 }
 
-const FLAGS: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+const FLAGS: UnshareFlags = UnshareFlags::NEWUSER
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWNS);
 
 /// Sysctls, the value that forbids user namespaces, and one that allows them. The second is of
 /// Debian's kernels, the third of Ubuntu's.

@@ -3,76 +3,56 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use socket2::{Domain, SockFilter, SockRef, Socket, Type};
+
+use crate::socket::{read_bytes, set};
 
 /// A socket that receives nothing until [`start`].
 pub(super) fn packet_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    check(fd)?;
-    // SAFETY: the descriptor has just been made and is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let kind = Type::RAW.nonblocking().cloexec();
+    Ok(Socket::new_raw(Domain::PACKET, kind, None)?.into())
 }
 
 /// Sets all options but the ring. The kernel takes that with headers only in this order.
 pub(super) fn prepare(socket: &OwnedFd) -> io::Result<()> {
-    let socket = socket.as_raw_fd();
     for option in [
         libc::PACKET_VNET_HDR,
         libc::PACKET_IGNORE_OUTGOING,
         libc::PACKET_QDISC_BYPASS,
     ] {
-        set_option(socket, libc::SOL_PACKET, option, &1)?;
+        set(socket, libc::SOL_PACKET, option, &1)?;
     }
-    set_option(
+    set(
         socket,
         libc::SOL_PACKET,
         libc::PACKET_VERSION,
         &TPACKET_VERSION,
     )?;
     // Frames on their way to the receiver's queue. Without privilege the second is what can be had.
-    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
-        .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))
 }
 
 /// Lets through frames that are longer than `above` bytes and not longer than `limit`.
 pub(super) fn filter_by_length(socket: &OwnedFd, above: u32, limit: u32) -> io::Result<()> {
-    let step = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let step = |code: u32, jt, jf, k| SockFilter::new(code as u16, jt, jf, k);
     let jump_if_greater = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
-    let mut steps = [
+    SockRef::from(socket).attach_filter(&[
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
         step(jump_if_greater, 2, 0, limit),
         step(jump_if_greater, 0, 1, above),
         step(answer, 0, 0, WHOLE_FRAME),
         step(answer, 0, 0, 0),
-    ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
-    set_option(
-        socket.as_raw_fd(),
-        libc::SOL_SOCKET,
-        libc::SO_ATTACH_FILTER,
-        &program,
-    )
+    ])
 }
 
 /// Gives the socket a ring to receive into.
 pub(super) fn set_receive_ring(socket: &OwnedFd, request: &libc::tpacket_req) -> io::Result<()> {
-    set_option(
-        socket.as_raw_fd(),
-        libc::SOL_PACKET,
-        libc::PACKET_RX_RING,
-        request,
-    )
+    set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
 }
 
 /// Begins to receive all frames of the link with that number.
@@ -120,87 +100,32 @@ pub(super) fn link_index(link: &str) -> io::Result<libc::c_int> {
 
 /// A descriptor that is readable when one of `sockets` is.
 pub(super) fn readiness_of(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    check(fd)?;
-    // SAFETY: the descriptor has just been made and is nobody else's.
-    let readiness = unsafe { OwnedFd::from_raw_fd(fd) };
+    let readiness = epoll::create(CreateFlags::CLOEXEC)?;
     for socket in sockets {
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: 0,
-        };
-        // SAFETY: the pointer is to a live event.
-        check(unsafe {
-            libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event)
-        })?;
+        epoll::add(&readiness, socket, EventData::new_u64(0), EventFlags::IN)?;
     }
     Ok(readiness)
 }
 
 /// Frames put into the ring and frames dropped since the last call.
 pub(super) fn take_statistics(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    let mut counts = libc::tpacket_stats {
-        tp_packets: 0,
-        tp_drops: 0,
-    };
-    option(
-        socket,
+    // `struct tpacket_stats`: packets, drops.
+    let mut counts = [0; 8];
+    read_bytes(
+        &socket,
         libc::SOL_PACKET,
         libc::PACKET_STATISTICS,
         &mut counts,
     )?;
+    let words = counts.as_chunks().0;
+    let [packets, dropped] = [words[0], words[1]].map(u32::from_ne_bytes);
     // The kernel counts the dropped among all.
-    Ok((
-        counts.tp_packets.saturating_sub(counts.tp_drops),
-        counts.tp_drops,
-    ))
+    Ok((packets.saturating_sub(dropped), dropped))
 }
 
 /// The error that waits on the socket, which is cleared.
 pub(super) fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
-    let mut errno: libc::c_int = 0;
-    option(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut errno)?;
-    Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
-}
-
-/// `T` must be the type that the kernel reads for the option; all are plain data.
-fn set_option<T>(
-    socket: libc::c_int,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads no more than the length of the live value.
-    check(unsafe {
-        libc::setsockopt(
-            socket,
-            level,
-            name,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    })
-}
-
-/// `T` must be the plain data that the kernel writes for the option.
-fn option<T>(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &mut T,
-) -> io::Result<()> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more than the length of the live value.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_mut(value).cast(),
-            &raw mut length,
-        )
-    })
+    SockRef::from(&socket).take_error()
 }
 
 fn empty_address() -> libc::sockaddr_ll {

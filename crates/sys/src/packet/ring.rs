@@ -2,12 +2,12 @@
 //! Documentation/networking/packet_mmap.rst.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::call;
 use super::header::{self, VirtioHeader};
+use crate::mapping::Mapping;
 
 /// How large a ring is.
 #[derive(Debug, Clone, Copy)]
@@ -59,15 +59,11 @@ impl Size {
 #[derive(Debug)]
 pub(super) struct Ring {
     socket: OwnedFd,
-    memory: NonNull<u8>,
+    memory: Mapping,
     size: Size,
     block: usize,
     slot_in_block: usize,
 }
-
-// SAFETY: the memory is the ring's own until it is dropped, and tied to no thread. What the kernel
-// writes is read only in slots that it has handed over, by an acquiring load of their status.
-unsafe impl Send for Ring {}
 
 /// What stands in a filled slot.
 #[derive(Debug)]
@@ -93,23 +89,7 @@ impl Ring {
             tp_frame_nr: slots as u32,
         };
         call::set_receive_ring(&socket, &request)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, as long as the ring that was
-        // just made.
-        let memory = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size.bytes(),
-                protection,
-                libc::MAP_SHARED,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).expect("no mapping is made at address 0");
+        let memory = Mapping::shared(socket.as_fd(), size.bytes())?;
         Ok(Self {
             socket,
             memory,
@@ -196,14 +176,7 @@ impl Ring {
         let offset = self.block * BLOCK_BYTES + self.slot_in_block * self.size.slot_bytes;
         // SAFETY: block and slot are kept below their numbers, so that the offset is inside of the
         // mapping.
-        unsafe { self.memory.as_ptr().add(offset) }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length and nothing borrows from it any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.size.bytes()) };
+        unsafe { self.memory.start().add(offset) }
     }
 }
 

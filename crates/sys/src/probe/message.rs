@@ -2,14 +2,13 @@
 //! the way in.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 
-use socket2::{SockAddr, SockAddrStorage, Socket};
+use socket2::{SockAddr, Socket};
 
 use crate::clock::{RealtimeOffset, monotonic_ns};
-use crate::message::{Control, send_message};
+use crate::message::{receive_message, send_message};
 
 /// Where packets are received into, one at a time.
 #[derive(Debug)]
@@ -132,36 +131,18 @@ pub(super) fn receive<'a>(
     buffer: &'a mut ReceiveBuffer,
     errors: bool,
 ) -> io::Result<Option<Received<'a>>> {
-    let mut control = Control([0; 256]);
-    let mut name = SockAddrStorage::zeroed();
-    let mut vector = libc::iovec {
-        iov_base: buffer.bytes.as_mut_ptr().cast(),
-        iov_len: buffer.bytes.len(),
-    };
-    // SAFETY: a msghdr of zeros is a valid one.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_name = (&raw mut name).cast();
-    header.msg_namelen = name.size_of();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = control.0.len();
     let flags = libc::MSG_DONTWAIT | if errors { libc::MSG_ERRQUEUE } else { 0 };
-    // SAFETY: name, vector and control buffer live and have the lengths that the header says.
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
-    let Ok(length) = usize::try_from(received) else {
-        let error = io::Error::last_os_error();
-        return match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-            _ => Err(error),
-        };
+    let received = receive_message(socket, &mut buffer.bytes, flags, facts);
+    let (length, from, facts) = match received {
+        Ok(received) => received,
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Ok(None),
+            _ => return Err(error),
+        },
     };
-    // SAFETY: the kernel has written a socket address of that length.
-    let name = unsafe { SockAddr::new(name, header.msg_namelen) };
-    let facts = facts(&header);
     Ok(Some(Received {
         bytes: &buffer.bytes[..length.min(buffer.bytes.len())],
-        from: name.as_socket(),
+        from,
         at_ns: facts
             .realtime_ns
             .map_or_else(monotonic_ns, |at| buffer.clock.monotonic_ns(at)),

@@ -1,10 +1,10 @@
 //! The options of probe sockets.
 
 use std::io;
-use std::mem::size_of;
-use std::os::fd::AsRawFd;
 
-use socket2::Socket;
+use socket2::{SockFilter, Socket};
+
+use crate::socket::set;
 
 /// Answers that come in a burst, bytes; 255 hops of some probes each.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -60,18 +60,13 @@ pub(super) fn filter_icmp(socket: &Socket, is_ipv6: bool) -> io::Result<()> {
 /// Lets through TCP segments from `port`. A raw socket of IPv4 is filtered from the IP header on,
 /// one of IPv6 from the segment on (raw_rcv of net/ipv4/raw.c, rawv6_rcv of net/ipv6/raw.c).
 pub(super) fn filter_source_port(socket: &Socket, port: u16, is_ipv6: bool) -> io::Result<()> {
-    let step = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let step = |code: u32, jt, jf, k| SockFilter::new(code as u16, jt, jf, k);
     let (header_length, load_port) = match is_ipv6 {
         // Zero into X, so that the port is loaded the same way.
         true => (libc::BPF_LDX | libc::BPF_W | libc::BPF_IMM, libc::BPF_IND),
         false => (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, libc::BPF_IND),
     };
-    let mut steps = [
+    let steps = [
         step(header_length, 0, 0, 0),
         step(libc::BPF_LD | libc::BPF_H | load_port, 0, 0, 0),
         step(
@@ -83,33 +78,5 @@ pub(super) fn filter_source_port(socket: &Socket, port: u16, is_ipv6: bool) -> i
         step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::from(u16::MAX)),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
-    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-/// `T` must be the type that the kernel reads for the option; all are plain data.
-pub(super) fn set<T>(
-    socket: &Socket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads no more than the length of the live value.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    socket.attach_filter(&steps)
 }

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::message::{self, ExtendedError, ReceiveBuffer};
 use super::option;
 use crate::clock::monotonic_ns;
+use crate::socket::set;
 
 /// One SYN and what becomes of it. Dropping it resets the connection if it came about.
 #[derive(Debug)]
@@ -50,14 +51,14 @@ impl SynSocket {
         } else {
             (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
         };
-        option::set(&socket, level, ttl_kind, &libc::c_int::from(ttl))?;
-        option::set(
+        set(&socket, level, ttl_kind, &libc::c_int::from(ttl))?;
+        set(
             &socket,
             level,
             class_kind,
             &libc::c_int::from(traffic_class),
         )?;
-        option::set(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &1)?;
+        set(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &1)?;
         socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind_device(device.map(str::as_bytes))?;
         socket.bind(&SocketAddr::new(local, 0).into())?;

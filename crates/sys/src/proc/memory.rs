@@ -146,9 +146,7 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
 
 /// Size of a page of this kernel, bytes: what counts of pages are to be multiplied by.
 pub fn page_bytes() -> u64 {
-    // SAFETY: takes a number and answers one.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4096)
+    rustix::param::page_size() as u64
 }
 
 /// Reads "1234 kB" as bytes.

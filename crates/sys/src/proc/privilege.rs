@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
 use super::{Malformed, Probe, ProcError, field, read_and_parse};
 
 /// A capability, by its number in the kernel's uapi/linux/capability.h.
@@ -90,49 +92,13 @@ impl Privileges {
 /// # Errors
 /// A seccomp filter forbids it.
 pub fn give_up(capability: Capability) -> io::Result<()> {
-    let mut header = CapabilityHeader {
-        version: VERSION_3,
-        pid: 0,
-    };
-    let mut sets = [CapabilitySets::default(); 2];
-    // SAFETY: the header and the two sets of its version are live, and the kernel writes only them.
-    let read = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
-    if read == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    let number = capability as usize;
-    let set = &mut sets[number / 32];
-    let others = !(1 << (number % 32));
-    set.effective &= others;
-    set.permitted &= others;
-    set.inheritable &= others;
-    // SAFETY: as above, and the kernel only reads them.
-    let written = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) };
-    match written {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    let mut sets = capabilities(None)?;
+    let others = !CapabilitySet::from_bits_retain(1 << capability as u8);
+    sets.effective &= others;
+    sets.permitted &= others;
+    sets.inheritable &= others;
+    Ok(set_capabilities(None, sets)?)
 }
-
-/// `struct __user_cap_header_struct` (include/uapi/linux/capability.h); process 0 is the calling
-/// thread.
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: libc::c_int,
-}
-
-/// `struct __user_cap_data_struct`: 32 of the capabilities.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapabilitySets {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-/// `_LINUX_CAPABILITY_VERSION_3`: two structures of sets.
-const VERSION_3: u32 = 0x2008_0522;
 
 /// Whether this process is in a user namespace other than the host's first: its capabilities then
 /// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces.

@@ -139,9 +139,7 @@ impl CpuStatReader {
 /// Ticks of [`CpuTimes`] in a second (USER_HZ; 100 on all common builds, whatever the kernel's own
 /// HZ).
 pub fn user_hz() -> u64 {
-    // SAFETY: sysconf takes and returns plain integers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).expect("glibc and musl always know _SC_CLK_TCK")
+    rustix::param::clock_ticks_per_second()
 }
 
 /// The time that `ticks` of [`user_hz`] last.

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
+use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
-use super::option::{set, set_error};
+use super::option::{FASTOPEN, FASTOPEN_CONNECT, set_number};
 use super::{OptionError, set_quickack};
 
 /// Lets the first data of a connection carry the handshake's last acknowledgement, where the kernel
@@ -23,13 +24,7 @@ pub fn join_first_data_to_handshake(socket: &impl AsFd) {
 /// # Errors
 /// Before Linux 4.11, or `net.ipv4.tcp_fastopen` does not allow it.
 pub fn send_with_handshake(socket: &impl AsFd) -> Result<(), OptionError> {
-    set(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_FASTOPEN_CONNECT,
-        &1_i32,
-    )
-    .map_err(set_error("TCP_FASTOPEN_CONNECT", 1))
+    set_number(socket, FASTOPEN_CONNECT, 1)
 }
 
 /// Lets so many connections that began with data wait for the end of their handshake. Takes effect
@@ -38,13 +33,7 @@ pub fn send_with_handshake(socket: &impl AsFd) -> Result<(), OptionError> {
 /// # Errors
 /// The socket does not listen.
 pub fn accept_with_handshake(listener: &impl AsFd, most: u32) -> Result<(), OptionError> {
-    set(
-        listener,
-        libc::IPPROTO_TCP,
-        libc::TCP_FASTOPEN,
-        &(most as i32),
-    )
-    .map_err(set_error("TCP_FASTOPEN", most))
+    set_number(listener, FASTOPEN, most)
 }
 
 /// Sends what a close follows at once: the last segment waits for that, and takes the end of the
@@ -63,16 +52,8 @@ pub fn send_before_close(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> 
 /// # Errors
 /// As of any receive; nothing came.
 pub fn receive_to_end(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most as many bytes as the buffer has.
-    let n = unsafe {
-        libc::recv(
-            stream.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            libc::MSG_WAITALL,
-        )
-    };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    let (length, _) = recv(stream, buffer, RecvFlags::WAITALL)?;
+    Ok(length)
 }
 
 #[cfg(test)]

@@ -3,15 +3,14 @@
 //! which the kernel took them, and their hop limit.
 
 use std::io;
-use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
-use socket2::{SockAddr, SockAddrStorage};
+use socket2::SockAddr;
 
-use crate::message::{Control, send_message, since_1970};
+use super::option::set;
+use crate::message::{receive_message, send_message, since_1970};
 
 /// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked to.
 #[derive(Debug, Clone, Copy)]
@@ -52,22 +51,7 @@ pub fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
 }
 
 fn switch_on(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the kernel reads one `int`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    set(socket, level, name, &1_i32)
 }
 
 /// Receives a datagram.
@@ -75,37 +59,23 @@ fn switch_on(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> io::R
 /// # Errors
 /// Those of recvmsg(2).
 pub fn receive_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<Arrival> {
-    let mut control = Control([0; 256]);
-    let mut name = SockAddrStorage::zeroed();
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
+    let read = |header: &_| {
+        let mut arrival = Arrival {
+            length: 0,
+            from: (Ipv4Addr::UNSPECIFIED, 0).into(),
+            to: None,
+            at: None,
+            ttl: None,
+        };
+        read_control(header, socket, &mut arrival).map(|()| arrival)
     };
-    // SAFETY: a msghdr of zeros is a valid one.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_name = (&raw mut name).cast();
-    header.msg_namelen = name.size_of();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = control.0.len();
-    // SAFETY: name, vector and control buffer live and have the lengths that the header says.
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
-    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has written a socket address of that length.
-    let name = unsafe { SockAddr::new(name, header.msg_namelen) };
-    let from = name
-        .as_socket()
-        .ok_or_else(|| io::Error::other("a datagram without a sender's address"))?;
-    let mut datagram = Arrival {
+    let (length, from, arrival) = receive_message(socket, bytes, 0, read)?;
+    let no_sender = || io::Error::other("a datagram without a sender's address");
+    Ok(Arrival {
         length,
-        from,
-        to: None,
-        at: None,
-        ttl: None,
-    };
-    read_control(&header, socket, &mut datagram)?;
-    Ok(datagram)
+        from: from.ok_or_else(no_sender)?,
+        ..arrival?
+    })
 }
 
 /// Sends a datagram from an address of this host's.

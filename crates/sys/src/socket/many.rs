@@ -3,10 +3,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// A connection attempt that failed at once.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ fn stands(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
 /// `WouldBlock` if none waits (and the listener does not block); out of descriptors or memory; a
 /// connection that ended while it waited.
 pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
-    accept_as(listener, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+    accept_as(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
 /// Takes the next connection, for which it waits as long as the listener's receiving calls do. The
@@ -103,24 +103,13 @@ pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if there is none; out of descriptors.
 pub fn accept_blocking(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
-    accept_as(listener, libc::SOCK_CLOEXEC)
+    accept_as(listener, SocketFlags::CLOEXEC)
 }
 
-fn accept_as(listener: &TcpListener, flags: libc::c_int) -> io::Result<(TcpStream, IpAddr)> {
-    let take = |address: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
-        // SAFETY: the pointers are to a live storage and its length, which the kernel keeps to; the
-        // listener is open.
-        match unsafe { libc::accept4(listener.as_raw_fd(), address.cast(), length, flags) } {
-            -1 => Err(io::Error::last_os_error()),
-            descriptor => Ok(descriptor),
-        }
-    };
-    // SAFETY: on success the kernel has filled the storage with an address of that length.
-    let (descriptor, address) = unsafe { SockAddr::try_init(take) }?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
-    let stream = unsafe { <TcpStream as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
-    let peer = address.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    Ok((stream, peer.ip()))
+fn accept_as(listener: &TcpListener, flags: SocketFlags) -> io::Result<(TcpStream, IpAddr)> {
+    let (stream, peer) = acceptfrom_with(listener, flags)?;
+    let peer: SocketAddr = peer.ok_or(io::ErrorKind::AddrNotAvailable)?.try_into()?;
+    Ok((stream.into(), peer.ip()))
 }
 
 #[cfg(test)]

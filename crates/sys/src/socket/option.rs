@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ fn hint(option: &str, error: &io::Error) -> &'static str {
     }
 }
 
-pub(super) fn set<T: Copy>(
+/// Sets an option; `T` is plain data of the layout that the kernel reads for it.
+pub(crate) fn set<T: Copy>(
     socket: &impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -110,10 +111,62 @@ pub(crate) fn read_bytes(
     }
 }
 
-fn read_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
+/// An option that is an `int`: its level, its number and its name.
+type Number = (libc::c_int, libc::c_int, &'static str);
+
+const RECEIVE_BUFFER: Number = (libc::SOL_SOCKET, libc::SO_RCVBUF, "SO_RCVBUF");
+const SEND_BUFFER: Number = (libc::SOL_SOCKET, libc::SO_SNDBUF, "SO_SNDBUF");
+const BUFFER_LOCKS: Number = (libc::SOL_SOCKET, 72, "SO_BUF_LOCK");
+const BUSY_POLL: Number = (libc::SOL_SOCKET, libc::SO_BUSY_POLL, "SO_BUSY_POLL");
+const WINDOW_CLAMP: Number = (
+    libc::IPPROTO_TCP,
+    libc::TCP_WINDOW_CLAMP,
+    "TCP_WINDOW_CLAMP",
+);
+const MSS: Number = (libc::IPPROTO_TCP, libc::TCP_MAXSEG, "TCP_MAXSEG");
+const QUICKACK: Number = (libc::IPPROTO_TCP, libc::TCP_QUICKACK, "TCP_QUICKACK");
+const DEFER_ACCEPT: Number = (
+    libc::IPPROTO_TCP,
+    libc::TCP_DEFER_ACCEPT,
+    "TCP_DEFER_ACCEPT",
+);
+const THIN_LINEAR_TIMEOUTS: Number = (
+    libc::IPPROTO_TCP,
+    libc::TCP_THIN_LINEAR_TIMEOUTS,
+    "TCP_THIN_LINEAR_TIMEOUTS",
+);
+const IPV4_CLASS: Number = (libc::IPPROTO_IP, libc::IP_TOS, "IP_TOS");
+const IPV6_CLASS: Number = (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, "IPV6_TCLASS");
+const IPV4_MTU: Number = (libc::IPPROTO_IP, libc::IP_MTU, "IP_MTU");
+const IPV6_MTU: Number = (libc::IPPROTO_IPV6, libc::IPV6_MTU, "IPV6_MTU");
+pub(super) const FASTOPEN: Number = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, "TCP_FASTOPEN");
+pub(super) const FASTOPEN_CONNECT: Number = (
+    libc::IPPROTO_TCP,
+    libc::TCP_FASTOPEN_CONNECT,
+    "TCP_FASTOPEN_CONNECT",
+);
+
+/// Sets an option to a number, or to the largest that an `int` can be.
+pub(super) fn set_number(
+    socket: &impl AsFd,
+    (level, name, option): Number,
+    number: u32,
+) -> Result<(), OptionError> {
+    let value = i32::try_from(number).unwrap_or(i32::MAX);
+    set(socket, level, name, &value).map_err(set_error(option, number))
+}
+
+fn number(socket: &impl AsFd, (level, name, option): Number) -> Result<u32, OptionError> {
     let mut bytes = [0; 4];
-    read_bytes(socket, level, name, &mut bytes)?;
-    Ok(i32::from_ne_bytes(bytes))
+    read_bytes(socket, level, name, &mut bytes).map_err(read_error(option))?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+/// That of two options which is of the socket's family.
+fn of_family(socket: &impl AsFd, v4: Number, v6: Number) -> Result<Number, OptionError> {
+    let domain = SockRef::from(socket).domain();
+    let is_v6 = domain.map_err(read_error("SO_DOMAIN"))? == socket2::Domain::IPV6;
+    Ok(if is_v6 { v6 } else { v4 })
 }
 
 pub(super) fn set_error(
@@ -137,14 +190,10 @@ fn read_error(option: &'static str) -> impl FnOnce(io::Error) -> OptionError {
 /// # Errors
 /// [`OptionError::NotTaken`] if `net.core.rmem_max` is smaller.
 pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionError> {
-    let value = bytes.min(i32::MAX as u32 / 2) as i32;
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &value)
-        .map_err(set_error("SO_RCVBUF", bytes))?;
-    let granted = receive_buffer(socket)?;
-    doubled(
-        "SO_RCVBUF",
+    set_buffer(
+        socket,
+        RECEIVE_BUFFER,
         bytes,
-        granted,
         "sysctl net.core.rmem_max limits it",
     )
 }
@@ -156,9 +205,7 @@ pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionE
 /// # Errors
 /// The kernel refuses; it is no TCP socket.
 pub fn set_window_clamp(socket: &impl AsFd, bytes: u32) -> Result<(), OptionError> {
-    let value = bytes.min(i32::MAX as u32) as i32;
-    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &value)
-        .map_err(set_error("TCP_WINDOW_CLAMP", bytes))
+    set_number(socket, WINDOW_CLAMP, bytes)
 }
 
 /// `SO_SNDBUF`; the kernel doubles what it is given. Answers what it reads then.
@@ -166,29 +213,29 @@ pub fn set_window_clamp(socket: &impl AsFd, bytes: u32) -> Result<(), OptionErro
 /// # Errors
 /// [`OptionError::NotTaken`] if `net.core.wmem_max` is smaller.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionError> {
-    let value = bytes.min(i32::MAX as u32 / 2) as i32;
-    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &value)
-        .map_err(set_error("SO_SNDBUF", bytes))?;
-    let granted = send_buffer(socket)?;
-    doubled(
-        "SO_SNDBUF",
+    set_buffer(
+        socket,
+        SEND_BUFFER,
         bytes,
-        granted,
         "sysctl net.core.wmem_max limits it",
     )
 }
 
 /// More than asked is the kernel's smallest buffer and holds; less is not what was asked for.
-fn doubled(
-    option: &'static str,
-    asked: u32,
-    granted: u32,
+fn set_buffer(
+    socket: &impl AsFd,
+    which: Number,
+    bytes: u32,
     why: &'static str,
 ) -> Result<u32, OptionError> {
-    if u64::from(granted) < 2 * u64::from(asked) {
+    let (level, name, option) = which;
+    let value = bytes.min(i32::MAX as u32 / 2) as i32;
+    set(socket, level, name, &value).map_err(set_error(option, bytes))?;
+    let granted = number(socket, which)?;
+    if u64::from(granted) < 2 * u64::from(bytes) {
         return Err(OptionError::NotTaken {
             option,
-            asked: asked.into(),
+            asked: bytes.into(),
             granted: u64::from(granted) / 2,
             why,
         });
@@ -201,9 +248,7 @@ fn doubled(
 /// # Errors
 /// The socket is gone.
 pub fn receive_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
-    read_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
-        .map(|n| n as u32)
-        .map_err(read_error("SO_RCVBUF"))
+    number(socket, RECEIVE_BUFFER)
 }
 
 /// Which buffers of a socket the application fixed.
@@ -215,17 +260,12 @@ pub struct BufferLocks {
     pub receive: bool,
 }
 
-/// include/uapi/asm-generic/socket.h; libc has it for glibc alone.
-const SO_BUF_LOCK: libc::c_int = 72;
-
 /// `SO_SNDBUF` as it reads.
 ///
 /// # Errors
 /// The socket is gone.
 pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
-    read_int(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)
-        .map(|n| n as u32)
-        .map_err(read_error("SO_SNDBUF"))
+    number(socket, SEND_BUFFER)
 }
 
 /// Whether the application fixed the send and the receive buffer (`SO_BUF_LOCK`), so that the
@@ -235,8 +275,7 @@ pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
 /// The kernel has no such option.
 pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
     // SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, include/net/sock.h.
-    let bits =
-        read_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK).map_err(read_error("SO_BUF_LOCK"))?;
+    let bits = number(socket, BUFFER_LOCKS)?;
     Ok(BufferLocks {
         send: bits & 1 != 0,
         receive: bits & 2 != 0,
@@ -249,8 +288,7 @@ pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
 /// # Errors
 /// Outside 88 to 32,767.
 pub fn set_mss(socket: &impl AsFd, bytes: u32) -> Result<(), OptionError> {
-    set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &(bytes as i32))
-        .map_err(set_error("TCP_MAXSEG", bytes))
+    set_number(socket, MSS, bytes)
 }
 
 /// `TCP_CONGESTION`.
@@ -302,13 +340,7 @@ pub fn nodelay(socket: &impl AsFd) -> Result<bool, OptionError> {
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn set_quickack(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
-    set(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_QUICKACK,
-        &i32::from(on),
-    )
-    .map_err(set_error("TCP_QUICKACK", on))
+    set_number(socket, QUICKACK, on.into())
 }
 
 /// Whether segments are acknowledged at once just now (`TCP_QUICKACK`).
@@ -316,9 +348,7 @@ pub fn set_quickack(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn quickack(socket: &impl AsFd) -> Result<bool, OptionError> {
-    read_int(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK)
-        .map(|value| value != 0)
-        .map_err(read_error("TCP_QUICKACK"))
+    Ok(number(socket, QUICKACK)? != 0)
 }
 
 /// `TCP_THIN_LINEAR_TIMEOUTS`: while fewer than four segments are unacknowledged, the first six
@@ -327,13 +357,7 @@ pub fn quickack(socket: &impl AsFd) -> Result<bool, OptionError> {
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn set_thin_linear_timeouts(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
-    set(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_THIN_LINEAR_TIMEOUTS,
-        &i32::from(on),
-    )
-    .map_err(set_error("TCP_THIN_LINEAR_TIMEOUTS", on))
+    set_number(socket, THIN_LINEAR_TIMEOUTS, on.into())
 }
 
 /// Whether `TCP_THIN_LINEAR_TIMEOUTS` is set.
@@ -341,9 +365,7 @@ pub fn set_thin_linear_timeouts(socket: &impl AsFd, on: bool) -> Result<(), Opti
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn thin_linear_timeouts(socket: &impl AsFd) -> Result<bool, OptionError> {
-    read_int(socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS)
-        .map(|value| value != 0)
-        .map_err(read_error("TCP_THIN_LINEAR_TIMEOUTS"))
+    Ok(number(socket, THIN_LINEAR_TIMEOUTS)? != 0)
 }
 
 /// `SO_BUSY_POLL`: how long a receiving call spins for packets, µs.
@@ -351,9 +373,7 @@ pub fn thin_linear_timeouts(socket: &impl AsFd) -> Result<bool, OptionError> {
 /// # Errors
 /// Without `CAP_NET_ADMIN` for more than it is; [`OptionError::NotTaken`] if it reads otherwise.
 pub fn set_busy_poll(socket: &impl AsFd, microseconds: u32) -> Result<(), OptionError> {
-    let value = i32::try_from(microseconds).unwrap_or(i32::MAX);
-    set(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &value)
-        .map_err(set_error("SO_BUSY_POLL", microseconds))?;
+    set_number(socket, BUSY_POLL, microseconds)?;
     let granted = busy_poll(socket)?;
     if granted != microseconds {
         return Err(OptionError::NotTaken {
@@ -371,9 +391,7 @@ pub fn set_busy_poll(socket: &impl AsFd, microseconds: u32) -> Result<(), Option
 /// # Errors
 /// The kernel has no busy polling.
 pub fn busy_poll(socket: &impl AsFd) -> Result<u32, OptionError> {
-    read_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL)
-        .map(i32::cast_unsigned)
-        .map_err(read_error("SO_BUSY_POLL"))
+    number(socket, BUSY_POLL)
 }
 
 /// A number that the socket's network namespace alone has had since the host was booted
@@ -441,16 +459,8 @@ pub fn max_pacing_rate(socket: &impl AsFd) -> Result<u64, OptionError> {
 /// # Errors
 /// The socket is gone.
 pub fn set_traffic_class(socket: &impl AsFd, octet: u8) -> Result<(), OptionError> {
-    let value = i32::from(octet);
-    let domain = SockRef::from(socket)
-        .domain()
-        .map_err(read_error("SO_DOMAIN"))?;
-    if domain == socket2::Domain::IPV6 {
-        set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &value)
-            .map_err(set_error("IPV6_TCLASS", octet))
-    } else {
-        set(socket, libc::IPPROTO_IP, libc::IP_TOS, &value).map_err(set_error("IP_TOS", octet))
-    }
+    let class = of_family(socket, IPV4_CLASS, IPV6_CLASS)?;
+    set_number(socket, class, octet.into())
 }
 
 /// `SO_BINDTODEVICE`.
@@ -506,13 +516,7 @@ pub fn end_without_sign_of_life(socket: &impl AsFd, silence: Duration) -> Result
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<(), OptionError> {
-    set(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_DEFER_ACCEPT,
-        &(seconds as i32),
-    )
-    .map_err(set_error("TCP_DEFER_ACCEPT", seconds))
+    set_number(socket, DEFER_ACCEPT, seconds)
 }
 
 /// `TCP_DEFER_ACCEPT`, seconds; 0 is off.
@@ -520,9 +524,7 @@ pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<(), OptionEr
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn defer_accept(socket: &impl AsFd) -> Result<u32, OptionError> {
-    read_int(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT)
-        .map(|n| n as u32)
-        .map_err(read_error("TCP_DEFER_ACCEPT"))
+    number(socket, DEFER_ACCEPT)
 }
 
 /// `SO_RCVTIMEO`; `None` waits for ever.
@@ -541,20 +543,10 @@ pub fn receive_timeout(socket: &impl AsFd, timeout: Option<Duration>) -> Result<
 /// # Errors
 /// The socket is gone.
 pub fn bound_waits(socket: &impl AsFd, slice: Option<Duration>) -> Result<(), OptionError> {
-    let socket = SockRef::from(socket);
-    let failed = |option| {
-        move |source| OptionError::Set {
-            option,
-            value: format!("{slice:?}"),
-            source,
-        }
-    };
-    socket
+    SockRef::from(socket)
         .set_write_timeout(slice)
-        .map_err(failed("SO_SNDTIMEO"))?;
-    socket
-        .set_read_timeout(slice)
-        .map_err(failed("SO_RCVTIMEO"))
+        .map_err(set_error("SO_SNDTIMEO", format!("{slice:?}")))?;
+    receive_timeout(socket, slice)
 }
 
 /// The path MTU that the kernel believes in, of a connected socket.
@@ -563,17 +555,7 @@ pub fn bound_waits(socket: &impl AsFd, slice: Option<Duration>) -> Result<(), Op
 /// The socket is not connected, or has no route just now: setting its traffic class drops the route
 /// until the next packet.
 pub fn path_mtu(socket: &impl AsFd) -> Result<u32, OptionError> {
-    let domain = SockRef::from(socket)
-        .domain()
-        .map_err(read_error("SO_DOMAIN"))?;
-    let (level, name, option) = if domain == socket2::Domain::IPV6 {
-        (libc::IPPROTO_IPV6, libc::IPV6_MTU, "IPV6_MTU")
-    } else {
-        (libc::IPPROTO_IP, libc::IP_MTU, "IP_MTU")
-    };
-    read_int(socket, level, name)
-        .map(|n| n as u32)
-        .map_err(read_error(option))
+    number(socket, of_family(socket, IPV4_MTU, IPV6_MTU)?)
 }
 
 /// Memory of a socket, bytes as the kernel accounts it (`SO_MEMINFO`, sock_diag's SK_MEMINFO).
@@ -633,21 +615,15 @@ impl SocketMemory {
     }
 }
 
+/// What an ioctl that writes one int answers.
 fn queue_length(socket: &impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
-    let mut length = MaybeUninit::<libc::c_int>::zeroed();
-    // SAFETY: these requests write one int, which is initialised before too.
-    let result = unsafe {
-        libc::ioctl(
-            socket.as_fd().as_raw_fd(),
-            request as _,
-            length.as_mut_ptr(),
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
+    let mut length: libc::c_int = 0;
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: these requests write one int.
+    match unsafe { libc::ioctl(socket, request as _, &raw mut length) } {
+        0.. => Ok(length as u32),
+        _ => Err(io::Error::last_os_error()),
     }
-    // SAFETY: zeroed above, and the kernel writes a whole int or nothing.
-    Ok(unsafe { length.assume_init() } as u32)
 }
 
 /// Bytes that wait to be read (`SIOCINQ`).

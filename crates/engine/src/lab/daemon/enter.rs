@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use linerate_sys::CallError;
 use linerate_sys::netns::{
-    MountError, Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
+    Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
     show_network_devices,
 };
 
@@ -62,6 +63,6 @@ impl LabDirectory {
     }
 }
 
-fn lacks(what: &str, error: &MountError) -> String {
+fn lacks(what: &str, error: &CallError) -> String {
     format!("{what}: {}", chain(error))
 }

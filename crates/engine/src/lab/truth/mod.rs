@@ -9,7 +9,8 @@ use linerate_core::record::Record;
 use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
 use linerate_core::units::Family;
-use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
+use linerate_sys::CallError;
+use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
@@ -45,7 +46,7 @@ pub enum TruthError {
     Lab(#[from] LabError),
     /// The kernel refused to switch an offload off.
     #[error("cannot set up the sender's device")]
-    Offload(#[from] EthtoolError),
+    Offload(#[from] CallError),
     /// A thread could not enter a host.
     #[error("cannot enter a host of the lab")]
     Namespace(#[from] NamespaceError),
