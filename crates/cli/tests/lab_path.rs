@@ -179,8 +179,8 @@ fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
 }
 
 /// Every hundredth packet: a control connection would not survive where nobody verifies, and is
-/// spared there. The transfer counts its bytes: of its 14,000 packets some are hit, however slow the
-/// machine is.
+/// spared there. The transfer counts its bytes: of its 14,000 packets some are hit, however slow
+/// the machine is.
 #[test]
 fn damage_to_the_payload_reaches_the_application_only_where_nobody_verifies() {
     let verified = "stream --lab rate=1gbit,rtt=2ms,up.corrupt=1%:payload -n 20MB --verify \

@@ -94,8 +94,8 @@ fn a_link_is_profiled_to_98_percent_at_both_ends() {
         assert!((sum - 100.0).abs() < 1e-6, "{end}: {sum}");
         assert!(share(&document, end, "tcp") > 0.0 && share(&document, end, "copy") > 0.0);
     }
-    // TCP and below are worked through at the receiver in soft interrupts, whoever's thread they ran
-    // in. IP alone is so cheap that a few seconds may have no sample of it.
+    // TCP and below are worked through at the receiver in soft interrupts, whoever's thread they
+    // ran in. IP alone is so cheap that a few seconds may have no sample of it.
     let received = document["receiver"]["layers"].as_array().unwrap();
     let mut below = received.iter().filter(|cost| {
         ["tcp", "ip", "driver"]

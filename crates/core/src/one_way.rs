@@ -1,9 +1,10 @@
 //! One-way delays by two clocks that nobody has set to each other.
 //!
 //! A probe says when it left and when it arrived, each by the clock of the host where it did
-//! ([`Probe`]). Its delay one way is wrong by the clocks' offset, and the other way by as much less.
-//! What is added to the shortest delay of a way needs no offset, only the clocks' drift; and how
-//! both ways share the shortest round trip no clock can say: half each, and the half is the error.
+//! ([`Probe`]). Its delay one way is wrong by the clocks' offset, and the other way by as much
+//! less. What is added to the shortest delay of a way needs no offset, only the clocks' drift; and
+//! how both ways share the shortest round trip no clock can say: half each, and the half is the
+//! error.
 //!
 //! The offset lies between the lowest delays of both ways (V. Paxson, "On calibrating measurements
 //! of packet transit times", 1998): in each of several windows of time it is at most the least
@@ -42,11 +43,11 @@ impl Probe {
 /// What one host's clock is beside another's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffset {
-    /// The endpoint's clock is so much ahead of this host's at the first probe, µs; both ways' least
-    /// delays being equal.
+    /// The endpoint's clock is so much ahead of this host's at the first probe, µs; both ways'
+    /// least delays being equal.
     pub offset_us: f64,
-    /// Half of the least round trip: the offset, and each way's least delay, can be wrong by as much
-    /// on a path whose ways differ.
+    /// Half of the least round trip: the offset, and each way's least delay, can be wrong by as
+    /// much on a path whose ways differ.
     pub offset_error_us: f64,
     /// How much faster it runs, parts per million.
     pub drift_ppm: f64,

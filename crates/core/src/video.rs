@@ -75,8 +75,8 @@ impl Player {
         LADDER[self.rung]
     }
 
-    /// The chunk is there. Answers when the next one is to be fetched: at once, unless the buffer is
-    /// full.
+    /// The chunk is there. Answers when the next one is to be fetched: at once, unless the buffer
+    /// is full.
     pub fn handle_chunk(&mut self, now: Duration) -> Duration {
         self.play(now);
         self.startup.get_or_insert(now.saturating_sub(self.began));

@@ -246,8 +246,8 @@ fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
         .collect()
 }
 
-/// Cuts what a running test tells into the intervals of its record: of the measured time, without the
-/// warm-up.
+/// Cuts what a running test tells into the intervals of its record: of the measured time, without
+/// the warm-up.
 struct LiveIntervals {
     width_s: f64,
     warm_up_s: f64,

@@ -190,8 +190,8 @@ impl MeasureError {
         }
     }
 
-    /// Where the server that has just answered linerate's greeting listens no more: that was its one
-    /// client.
+    /// Where the server that has just answered linerate's greeting listens no more: that was its
+    /// one client.
     pub(crate) fn of_server_that_left(self, tool: Tool) -> Self {
         match self {
             Self::Connect { peer, .. } if self.is_refused_connection() => Self::Foreign {
@@ -238,7 +238,8 @@ fn connect_words(error: &io::Error) -> String {
             "cannot connect: the source address is not one of this host's, or it has no free port"
                 .into()
         }
-        // Accepted and then reset before the client has looked; a reset instead of an accept is a refusal.
+        // Accepted and then reset before the client has looked; a reset instead of an accept is a
+        // refusal.
         io::ErrorKind::ConnectionReset => "the peer closed the connection".into(),
         _ => format!("cannot connect: {error}"),
     }

@@ -17,8 +17,8 @@ pub(crate) fn run() -> Option<PathBuf> {
     is_root.then(|| PathBuf::from("/run/linerate"))
 }
 
-/// In `$XDG_RUNTIME_DIR`, where that is this user's: after `sudo -E` it is that of another user, who
-/// could put other files in the place of root's.
+/// In `$XDG_RUNTIME_DIR`, where that is this user's: after `sudo -E` it is that of another user,
+/// who could put other files in the place of root's.
 pub(crate) fn runtime() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
     let is_own = path.is_absolute() && is_unshared(&path, effective_user());

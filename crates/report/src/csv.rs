@@ -1,5 +1,5 @@
-//! Records as comma-separated values (RFC 4180): one row for each direction that ran, the unit in each
-//! column's name.
+//! Records as comma-separated values (RFC 4180): one row for each direction that ran, the unit in
+//! each column's name.
 //!
 //! The columns are the same for every document: a figure that a record does not have is an empty
 //! field. Figures are as exact as the record's. Adding a column at the end is free, renaming one is
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::key_of;
 
-/// A heading and a row for each direction of each run, in the order in which they ran. `figures` are
-/// of the sizes that were repeated.
+/// A heading and a row for each direction of each run, in the order in which they ran. `figures`
+/// are of the sizes that were repeated.
 pub fn rows(records: &[&Record], figures: &[SizeFigure]) -> String {
     let names = COLUMNS.iter().map(|(name, _)| *name);
     let medians = MEDIANS.iter().map(|(name, ..)| *name);

@@ -1,5 +1,5 @@
-//! Documents as one page for a browser: it loads nothing from anywhere, needs no script, and holds the
-//! documents themselves, so that they can be explained again.
+//! Documents as one page for a browser: it loads nothing from anywhere, needs no script, and holds
+//! the documents themselves, so that they can be explained again.
 
 use std::fmt::Write;
 

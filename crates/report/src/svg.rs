@@ -43,8 +43,8 @@ impl Chart {
     }
 }
 
-/// Colours on a light ground: those of Okabe and Ito ("Color Universal Design", 2008), which are told
-/// apart whichever cone an eye lacks.
+/// Colours on a light ground: those of Okabe and Ito ("Color Universal Design", 2008), which are
+/// told apart whichever cone an eye lacks.
 pub(crate) const LIGHT: &str = "--ground:#fff;--ink:#1b1f24;--dim:#59636e;--line:#e4e8ec;\
     --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#b58900;--c5:#56b4e9;--bar:#a9bccd;";
 /// The same on a dark one.

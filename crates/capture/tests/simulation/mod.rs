@@ -456,8 +456,8 @@ impl File {
         file
     }
 
-    /// With these options (code, length said, value) in each block, an end of options or none, and with the
-    /// places of its blocks.
+    /// With these options (code, length said, value) in each block, an end of options or none, and
+    /// with the places of its blocks.
     pub(crate) fn write_blocks(
         &self,
         packets: &[Packet],

@@ -490,7 +490,8 @@ fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
     let server = start_server(run, server, Listening::Tcp(port))?;
     let client = run_client(run, client)?;
     let server = server.end(Duration::ZERO)?;
-    // Sizes first, then for TCP_STREAM seconds and Mbit/s, for the others seconds and transactions/s.
+    // Sizes first, then for TCP_STREAM seconds and Mbit/s, for the others seconds and
+    // transactions/s.
     let skipped = if message.is_some() { 3 } else { 4 };
     let words: Vec<f64> = client
         .output

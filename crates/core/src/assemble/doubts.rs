@@ -173,8 +173,9 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     })
 }
 
-/// More came than was sent, and faster than through most of the run: it had stood behind a loss when
-/// the measured time began. What stood in a queue comes at the path's own rate, and misleads nobody.
+/// More came than was sent, and faster than through most of the run: it had stood behind a loss
+/// when the measured time began. What stood in a queue comes at the path's own rate, and misleads
+/// nobody.
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;

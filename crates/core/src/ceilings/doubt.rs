@@ -1,9 +1,9 @@
 //! How much of a verdict survives the errors of its figures.
 //!
-//! Rules are thresholds, and a figure near one says less than a figure far from it. So the same rules
-//! look at copies of the record in which each figure is wrong by as much as it usually is. The share
-//! of copies with the same verdict is the margin, and the next cause is what the others say. How
-//! often a verdict with a margin is right is counted, not derived: [`confidence`].
+//! Rules are thresholds, and a figure near one says less than a figure far from it. So the same
+//! rules look at copies of the record in which each figure is wrong by as much as it usually is.
+//! The share of copies with the same verdict is the margin, and the next cause is what the others
+//! say. How often a verdict with a margin is right is counted, not derived: [`confidence`].
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Votes {
     }
 }
 
-/// Share of the verdicts with this margin that are right (docs/truth.md: held against seeds that were
-/// never used).
+/// Share of the verdicts with this margin that are right (docs/truth.md: held against seeds that
+/// were never used).
 pub(super) fn confidence(margin: f64) -> f64 {
     let above = MEASURED.iter().position(|(known, _)| *known >= margin);
     let above = above.unwrap_or(MEASURED.len() - 1).max(1);

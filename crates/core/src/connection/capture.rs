@@ -175,7 +175,8 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     }
 }
 
-/// Mean change of the round trip from one reading to the next: a queue changes slowly, jitter does not.
+/// Mean change of the round trip from one reading to the next: a queue changes slowly, jitter does
+/// not.
 fn unsteadiness(rtts: &[u64]) -> u64 {
     let changes = rtts.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
     changes.sum::<u64>() / (rtts.len() as u64).saturating_sub(1).max(1)

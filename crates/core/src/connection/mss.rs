@@ -3,8 +3,8 @@
 use crate::capture::{Flow, Side};
 use crate::record::{Caveat, CaveatKind};
 
-/// What the SYNs told, where it is less than Ethernet carries or the ends differ; `None` for what is
-/// usual.
+/// What the SYNs told, where it is less than Ethernet carries or the ends differ; `None` for what
+/// is usual.
 pub(super) fn small_segments(flow: &Flow) -> Option<Caveat> {
     let told = |side| Some(f64::from(flow.offer_of(side)?.mss?));
     let [initiator, responder] = [told(Side::Initiator)?, told(Side::Responder)?];

@@ -1,5 +1,5 @@
-//! `[workload]`: a command and its keys, which are the options of a test ([`crate::plan::options`]);
-//! the commands that are no test of the path have keys of their own.
+//! `[workload]`: a command and its keys, which are the options of a test
+//! ([`crate::plan::options`]); the commands that are no test of the path have keys of their own.
 
 use super::special::{FileTransfer, Special};
 use crate::load::{DEFAULT_MIX, Mix, MixChoice};

@@ -1,4 +1,5 @@
-//! What a call is worth: the E-model (ITU-T G.107, 06/2015) with its default values, echo cancelled.
+//! What a call is worth: the E-model (ITU-T G.107, 06/2015) with its default values, echo
+//! cancelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,8 +90,8 @@ mod tests {
 
     #[test]
     fn delay_costs_what_was_published_of_it() {
-        // Janssen et al., "Assessing voice quality in packet-based telephony", 2002, Table 3: one-way
-        // delays at which R falls to 70 without echo, by Ie of the codec: 0, 5, 10, 20.
+        // Janssen et al., "Assessing voice quality in packet-based telephony", 2002, Table 3:
+        // one-way delays at which R falls to 70 without echo, by Ie of the codec: 0, 5, 10, 20.
         for (ie, delay_ms) in [(0.0, 400.0), (5.0, 342.0), (10.0, 294.0), (20.0, 213.0)] {
             let r = 94.2 - ie - delay_impairment(delay_ms);
             assert!((r - 70.0).abs() < 0.7, "{delay_ms}: {r}");

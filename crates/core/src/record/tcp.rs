@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
 
-/// What TCP says of a flow over the measured time. In JSON the keys of both ends stand side by side:
-/// the receiver's begin with `receive`, all others are of the sender.
+/// What TCP says of a flow over the measured time. In JSON the keys of both ends stand side by
+/// side: the receiver's begin with `receive`, all others are of the sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TcpEvidence {
     /// What the sending end knows.

@@ -56,7 +56,8 @@ pub fn host_set<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> S
     format!("linerate host set {}", words.join(" "))
 }
 
-/// A word as a POSIX shell takes it, quoted only where it must be: a device may be called `$(reboot)`.
+/// A word as a POSIX shell takes it, quoted only where it must be: a device may be called
+/// `$(reboot)`.
 pub fn shell_word(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || ".:_-%,/+@".contains(c);
     if !word.is_empty() && word.chars().all(safe) {

@@ -25,8 +25,8 @@ pub enum Grade {
     F,
 }
 
-/// What each grade is less than, milliseconds that load adds to a round trip; the last has no bound.
-/// They are those that people know from the tests of bufferbloat on the Web.
+/// What each grade is less than, milliseconds that load adds to a round trip; the last has no
+/// bound. They are those that people know from the tests of bufferbloat on the Web.
 pub const GRADES: [(Grade, Option<f64>); 6] = [
     (Grade::APlus, Some(5.0)),
     (Grade::A, Some(30.0)),

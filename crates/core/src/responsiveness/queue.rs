@@ -1,5 +1,5 @@
-//! Where a request waits under load: what load adds to its round trip, shared out over the queues on
-//! its way.
+//! Where a request waits under load: what load adds to its round trip, shared out over the queues
+//! on its way.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,8 @@ pub struct Queue {
     /// What it adds, µs.
     pub delay_us: f64,
     /// What waits there, bytes, as the host's kernel counts it: of a socket the mean of each flow.
-    /// Absent of the path, whose queue is what the round trip has grown by and no host's kernel has.
+    /// Absent of the path, whose queue is what the round trip has grown by and no host's kernel
+    /// has.
     pub bytes: Option<u64>,
     /// What shortens it.
     pub remedy: Option<Remedy>,

@@ -22,9 +22,9 @@ pub enum Next {
 
 /// Tells when more flows change nothing any more.
 ///
-/// A figure is stable when its moving averages, each over the last [`Self::DISTANCE`] intervals, have
-/// over as many intervals a standard deviation of at most [`Self::TOLERANCE`] of the last of them.
-/// Goodput has to be stable first, then the round trips.
+/// A figure is stable when its moving averages, each over the last [`Self::DISTANCE`] intervals,
+/// have over as many intervals a standard deviation of at most [`Self::TOLERANCE`] of the last of
+/// them. Goodput has to be stable first, then the round trips.
 #[derive(Debug, Clone)]
 pub struct WorkingConditions {
     most_flows: u32,

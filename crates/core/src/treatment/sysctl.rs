@@ -1,5 +1,5 @@
-//! The kernel settings that a treatment may change (`sysctls.toml`): those of `net.*` that decide what a transfer
-//! gets or costs.
+//! The kernel settings that a treatment may change (`sysctls.toml`): those of `net.*` that decide
+//! what a transfer gets or costs.
 //!
 //! What is not here is refused, at this host as at an endpoint: a setting that outlives its
 //! comparison, opens the host to others, or takes routes with it is no treatment.

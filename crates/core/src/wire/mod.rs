@@ -8,7 +8,8 @@
 //!   The bodies are JSON: see [`crate::session::message`].
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
 //! * [`DatagramHeader`] and [`Handshake`]: UDP payload, and the challenge that comes before it.
-//! * [`StampRequest`] and [`StampAnswer`]: STAMP's test packets (RFC 8762), which tell one-way delays.
+//! * [`StampRequest`] and [`StampAnswer`]: STAMP's test packets (RFC 8762), which tell one-way
+//!   delays.
 
 mod datagram;
 mod frame;
@@ -28,5 +29,6 @@ pub use stamp::{
     STAMP_ANSWERED_AT, STAMP_BYTES, STAMP_PORT, StampAnswer, StampArrival, StampRequest, reflect,
 };
 
-/// Version of everything in this module and of the session's messages. A peer of another version is told both numbers.
+/// Version of everything in this module and of the session's messages. A peer of another version is
+/// told both numbers.
 pub const WIRE_VERSION: u16 = 2;

@@ -27,8 +27,8 @@ pub(super) trait Transport: AsFd + Sized {
     /// Most heartbeats that are in progress at once: more would be a storm.
     const MAX_BEATS: u64;
 
-    /// How many may be begun to a listener before it has taken the first of them, of whose backlog so
-    /// much is theirs; `None`: any number, and it is never asked.
+    /// How many may be begun to a listener before it has taken the first of them, of whose backlog
+    /// so much is theirs; `None`: any number, and it is never asked.
     fn window(backlog: u64) -> Option<u64>;
     /// A socket on its way from an address; `None` if another program has the port.
     fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause>;
@@ -579,8 +579,8 @@ impl<T: Transport> Pool<T> {
 }
 
 /// Each port of the endpoint from each address of this host. Two workers may share a port of the
-/// endpoint, and UDP lets both have the same local port for it, though only one is answered: so each
-/// begins where the one before it in the session's count has ended.
+/// endpoint, and UDP lets both have the same local port for it, though only one is answered: so
+/// each begins where the one before it in the session's count has ended.
 fn destinations<T: Transport>(order: &Connect) -> Vec<Destination> {
     let shares = order.sources.len().max(1) as u64;
     let window = T::window(u64::from(order.backlog) / shares);

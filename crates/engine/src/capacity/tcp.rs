@@ -1,5 +1,5 @@
-//! One TCP connection of the client: its handshake, what it says first, and the answer that it waits
-//! for. Closing it resets it, so that no TIME_WAIT is left.
+//! One TCP connection of the client: its handshake, what it says first, and the answer that it
+//! waits for. Closing it resets it, so that no TIME_WAIT is left.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

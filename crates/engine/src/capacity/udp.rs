@@ -1,5 +1,5 @@
-//! One UDP socket of the client, connected to a socket of the endpoint: open when it has answered its
-//! challenge. What is lost is asked again.
+//! One UDP socket of the client, connected to a socket of the endpoint: open when it has answered
+//! its challenge. What is lost is asked again.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};

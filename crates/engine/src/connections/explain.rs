@@ -18,8 +18,9 @@ use crate::host;
 use crate::measure::meter::Meter;
 use crate::stop::Stop;
 
-/// Watches the connections of a selection for `time`, or until all have ended or `stop` is requested,
-/// and explains each; `None` where there is none. `begins` is called where there are some.
+/// Watches the connections of a selection for `time`, or until all have ended or `stop` is
+/// requested, and explains each; `None` where there is none. `begins` is called where there are
+/// some.
 ///
 /// # Errors
 /// As of [`Watch::open`].

@@ -1,4 +1,5 @@
-//! Who is at the endpoint: clients, each in a place, and newcomers that have yet to prove something.
+//! Who is at the endpoint: clients, each in a place, and newcomers that have yet to prove
+//! something.
 //!
 //! Newcomers take no client's place: whoever has no key keeps nobody out who has it. Each address
 //! has few of them, and for one too many the oldest is cut off. Of clients that prove nothing, one

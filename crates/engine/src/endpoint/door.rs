@@ -162,8 +162,8 @@ impl Listeners {
     }
 }
 
-/// The source of a test's connections: a door of its own, if no other test has one, else its `inbox`
-/// alone.
+/// The source of a test's connections: a door of its own, if no other test has one, else its
+/// `inbox` alone.
 pub(super) fn source(
     listeners: &Arc<Listeners>,
     registry: &Registry,

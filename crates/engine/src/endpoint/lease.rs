@@ -58,8 +58,8 @@ impl Lease {
     }
 
     /// Changes the host in place of what was changed before, and says what was read back. Whatever
-    /// fails, nothing of either is in force, unless it cannot be undone; but who may not treat keeps
-    /// what there is.
+    /// fails, nothing of either is in force, unless it cannot be undone; but who may not treat
+    /// keeps what there is.
     pub(super) fn treat(
         &mut self,
         changes: &[HostChange],

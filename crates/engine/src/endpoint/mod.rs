@@ -67,8 +67,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// What the owner allows.
     pub limits: Limits,
-    /// What all tests together may hold in memory, bytes: by default a quarter of what this host, or
-    /// its control group, has.
+    /// What all tests together may hold in memory, bytes: by default a quarter of what this host,
+    /// or its control group, has.
     pub max_memory: Option<u64>,
     /// Clients must have it.
     pub key: Option<Key>,
@@ -364,7 +364,8 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`, `stamp`.
+    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`,
+    /// `stamp`.
     pub fn foreign_addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         self.ports.addresses()
     }

@@ -1,4 +1,5 @@
-//! UDP at the endpoint's port: no datagram of a test goes to an address that has not answered a challenge.
+//! UDP at the endpoint's port: no datagram of a test goes to an address that has not answered a
+//! challenge.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, UdpSocket};

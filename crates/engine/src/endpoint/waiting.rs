@@ -66,7 +66,8 @@ impl<C: AsFd> Waiting<C> {
         Ok(self.next - 1)
     }
 
-    /// Those that have something now, or within `longest`; connections that are overdue are dropped.
+    /// Those that have something now, or within `longest`; connections that are overdue are
+    /// dropped.
     ///
     /// # Errors
     /// None that a caller can mend.

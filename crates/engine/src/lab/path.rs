@@ -132,8 +132,8 @@ impl LabPath {
         }
     }
 
-    /// Writes what the path was and did into records, and what its emulator spoiled. It is read once, so
-    /// that all records of a document say the same.
+    /// Writes what the path was and did into records, and what its emulator spoiled. It is read
+    /// once, so that all records of a document say the same.
     pub fn describe<'a>(
         &self,
         records: impl IntoIterator<Item = (&'a mut Environment, &'a mut Vec<Caveat>)>,

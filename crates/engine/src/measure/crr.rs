@@ -206,8 +206,8 @@ fn ends_with_response(test: &ExchangeTest) -> bool {
     test.closer == Closer::Server && !test.reset
 }
 
-/// Whether the one message of an end waits for no acknowledgement, Nagle's algorithm or not: it fits
-/// the smallest segment (RFC 9293, 3.7.1), or is ended by a close.
+/// Whether the one message of an end waits for no acknowledgement, Nagle's algorithm or not: it
+/// fits the smallest segment (RFC 9293, 3.7.1), or is ended by a close.
 pub(crate) fn leaves_at_once(test: &ExchangeTest, side: End) -> bool {
     const SMALLEST_SEGMENT: u64 = 536;
     match side {

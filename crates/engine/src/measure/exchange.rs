@@ -1,5 +1,5 @@
-//! Request and response on open connections and UDP flows. One thread for each flow, but where there
-//! are more connections than CPUs: those share threads, see [`crowd`].
+//! Request and response on open connections and UDP flows. One thread for each flow, but where
+//! there are more connections than CPUs: those share threads, see [`crowd`].
 //!
 //! One request at a time in a closed loop is [`ping_pong`]: a send, a receive and one reading of
 //! the clock. More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a

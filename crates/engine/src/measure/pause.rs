@@ -38,8 +38,8 @@ impl Pause {
         self.bytes += bytes;
     }
 
-    /// All is taken that had come: how long to pause before the next call. `buffer` is asked for the
-    /// length of the socket's buffer, bytes, now and then.
+    /// All is taken that had come: how long to pause before the next call. `buffer` is asked for
+    /// the length of the socket's buffer, bytes, now and then.
     pub(super) fn due(&mut self, now_ns: u64, buffer: impl FnOnce() -> u64) -> Option<Duration> {
         let elapsed = now_ns.saturating_sub(self.began_ns);
         if elapsed >= SPELL_NS {

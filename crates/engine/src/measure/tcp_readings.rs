@@ -265,8 +265,8 @@ impl TcpReadings {
 
 /// The slow-start thresholds that losses set, each a fixed share of the window at which they came
 /// (RFC 5681, 3.1; RFC 9438, 4.6), segments. A loss event shows as another threshold; or as
-/// segments retransmitted since a reading at which none was being repaired, which leave the same one.
-/// `None` for too few.
+/// segments retransmitted since a reading at which none was being repaired, which leave the same
+/// one. `None` for too few.
 fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
     let windows: Vec<f64> = infos
         .clone()

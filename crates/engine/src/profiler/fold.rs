@@ -455,8 +455,8 @@ mod tests {
         assert!(all.1 < GOAL, "{:?}", all.1);
     }
 
-    /// A million samples of 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over
-    /// 1 MiB of this program.
+    /// A million samples of 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10
+    /// over 1 MiB of this program.
     fn rings(base: u64) -> Vec<Vec<u8>> {
         let own = own_code();
         let chain = |n: u64| -> Vec<u64> {

@@ -140,8 +140,8 @@ fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String
     Ok(said.collect())
 }
 
-/// What [`apply`] would refuse of a file on this host, and what is doubtful here. Nothing is changed,
-/// and no privilege needed.
+/// What [`apply`] would refuse of a file on this host, and what is doubtful here. Nothing is
+/// changed, and no privilege needed.
 ///
 /// # Errors
 /// [`QosError::Which`], and if the interfaces cannot be listed.

@@ -263,8 +263,8 @@ fn plan(
 }
 
 /// A class keeps its number, and with it what it has used of its rate. One that gets much more than
-/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds. So does one
-/// that comes to be inside another, or gets or loses those inside: HTB moves no class.
+/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds. So does
+/// one that comes to be inside another, or gets or loses those inside: HTB moves no class.
 fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &State) {
     let (Some(id), Some(was)) = (plan.of_policy[policy], old.class_of.get(name)) else {
         return;
@@ -349,8 +349,8 @@ fn detach(
     Ok(())
 }
 
-/// New names begin at zero: what their slots counted, in `counters` that stay, was of names that are
-/// gone.
+/// New names begin at zero: what their slots counted, in `counters` that stay, was of names that
+/// are gone.
 fn rebase(
     hooked: &mut Hooked,
     counters: Option<&Readings>,

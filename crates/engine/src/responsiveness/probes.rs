@@ -28,8 +28,8 @@ const MAX_PER_S: f64 = 100.0;
 const MIN_PER_S: f64 = 4.0;
 /// Share of what the path carries that the probes may have (the draft's PTC).
 const SHARE: f64 = 0.05;
-/// What a probe sends each way: six packets of TCP without payload or with little, Ethernet's header
-/// on each.
+/// What a probe sends each way: six packets of TCP without payload or with little, Ethernet's
+/// header on each.
 const PROBE_BITS: f64 = 6.0 * 80.0 * 8.0;
 /// Each flow makes one connection after the other: so many are under way at once.
 const FLOWS: u32 = 16;

@@ -127,8 +127,8 @@ impl Directory {
         self.hold_file("treatments.lock")
     }
 
-    /// The same for the settings that are kept. Another file: both journals may be in one directory,
-    /// and who keeps settings holds the one and then the other.
+    /// The same for the settings that are kept. Another file: both journals may be in one
+    /// directory, and who keeps settings holds the one and then the other.
     pub(super) fn hold_kept(&self) -> Result<Held<'_>, TreatError> {
         self.hold_file("kept.lock")
     }

@@ -128,6 +128,7 @@ impl Reversible for QosStep {
         let words = match (wanted, classes) {
             (QosState::PassingThrough, _) => "a program without rules".to_owned(),
             (_, 0) => format!("{}, no classes", self.name),
+            (_, 1) => format!("{}, 1 class", self.name),
             (_, classes) => format!("{}, {classes} classes", self.name),
         };
         Ok(format!("{}: {words}, {attached}", self.device))

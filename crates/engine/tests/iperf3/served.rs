@@ -77,8 +77,9 @@ fn a_client_may_receive_or_do_both() {
     assert!(record.leg_to(Direction::Down).unwrap().verdict.is_some());
     assert!(figure(&json, "/end/sum_sent_bidir_reverse/bytes") < 21.3e6);
     let json = bench.client("-k 50 -l 64K -R");
-    // No more than was asked for, and all that arrived. Less than was asked for where the client ends the
-    // test: before 3.16 iperf3 counts each read of its non-blocking socket as a block, also of a part.
+    // No more than was asked for, and all that arrived. Less than was asked for where the client
+    // ends the test: before 3.16 iperf3 counts each read of its non-blocking socket as a block,
+    // also of a part.
     let sent = figure(&json, "/end/sum_sent/bytes");
     let received = figure(&json, "/end/sum_received/bytes");
     assert!((65_536.0..=50.0 * 65_536.0).contains(&sent), "{sent}");

@@ -174,8 +174,8 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
     assert_eq!(sent.sent, 1000);
     assert_eq!(sent.received + sent.lost, 1000, "{sent:?}");
     assert!(sent.received > 500, "{sent:?}");
-    // iperf3 3.12 counts the warm-up's datagrams too, at either end: half of all would be missing. A
-    // busy host's server drops some.
+    // iperf3 3.12 counts the warm-up's datagrams too, at either end: half of all would be missing.
+    // A busy host's server drops some.
     for direction in [Direction::Up, Direction::Down] {
         let record = server.run(&Test {
             warm_up: Span(Duration::from_secs(1)),

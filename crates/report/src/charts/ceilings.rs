@@ -1,5 +1,5 @@
-//! What each cause would let through, with the measured rate as a line: the lowest bar that the line
-//! reaches is the bottleneck.
+//! What each cause would let through, with the measured rate as a line: the lowest bar that the
+//! line reaches is the bottleneck.
 
 use linerate_core::ceilings::{Ceiling, Verdict};
 

@@ -38,8 +38,8 @@ const SHOWN: [Shown; 6] = [
     }),
 ];
 
-/// The courses over time; nothing where there are not even two intervals. `levels` are rates to hold
-/// the goodput against.
+/// The courses over time; nothing where there are not even two intervals. `levels` are rates to
+/// hold the goodput against.
 pub(super) fn over_time(
     name: &str,
     courses: &[Course<'_>],

@@ -142,7 +142,8 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
     charts
 }
 
-/// Each run over the size, or over its number where all have one; the median of each size as a line.
+/// Each run over the size, or over its number where all have one; the median of each size as a
+/// line.
 pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     let Some(first) = sweep.rows.first() else {
         return Vec::new();

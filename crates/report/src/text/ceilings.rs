@@ -176,8 +176,8 @@ fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
     format!("Remedy ({}):", facts.join("; "))
 }
 
-/// Doubts, each with its way out on a line of its own. Before the details only those that change how
-/// the figures are to be read, and how many others there are.
+/// Doubts, each with its way out on a line of its own. Before the details only those that change
+/// how the figures are to be read, and how many others there are.
 pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
     let mut all: Vec<&Caveat> = Vec::new();
     for caveat in caveats {

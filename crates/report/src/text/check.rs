@@ -24,8 +24,9 @@ use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Check {
-    /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then the
-    /// path, its hosts and the evidence. Before the details as many ceilings as leave it on a screen.
+    /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then
+    /// the path, its hosts and the evidence. Before the details as many ceilings as leave it on a
+    /// screen.
     fn text(&self, style: Style) -> String {
         let pages = (1..=LOWEST).rev().map(|most| page(self, style, most));
         let is_screen = style.form == Form::Plain && !style.details;

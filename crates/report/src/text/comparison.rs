@@ -25,8 +25,8 @@ use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Comparison {
-    /// A comparison as a screen: the answer, what was compared, both treatments side by side, what to
-    /// keep in mind.
+    /// A comparison as a screen: the answer, what was compared, both treatments side by side, what
+    /// to keep in mind.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));

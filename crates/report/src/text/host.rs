@@ -13,8 +13,8 @@ use super::table::Table;
 use crate::document::Document;
 
 impl Document for HostDocument {
-    /// What is not right and why, the command that sets it, and how many others there are; with `all`,
-    /// these too. What was set or undone, or would be, where the document is of that.
+    /// What is not right and why, the command that sets it, and how many others there are; with
+    /// `all`, these too. What was set or undone, or would be, where the document is of that.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let is_judged = self.changes.is_empty() && !self.dry_run;

@@ -63,7 +63,8 @@ pub fn takes([least, most]: [f64; 2]) -> String {
     }
 }
 
-/// A step, with how long the command has run and takes, seconds: `up, run 3 of 6 (12 s of about 27 s)`.
+/// A step, with how long the command has run and takes, seconds: `up, run 3 of 6 (12 s of about 27
+/// s)`.
 pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
     match takes_s {
         Some(all) => format!("{step} ({} of {})", duration(elapsed_s), takes(all)),

@@ -109,7 +109,8 @@ impl Page {
         self.fitted(Emphasis::None, line);
     }
 
-    /// A line as it is, if there is one and it fits; else it is broken at a space, under its own indent.
+    /// A line as it is, if there is one and it fits; else it is broken at a space, under its own
+    /// indent.
     fn fitted(&mut self, emphasis: Emphasis, line: &str) {
         if line.is_empty() {
             return;

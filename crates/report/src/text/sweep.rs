@@ -19,8 +19,8 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Sweep {
-    /// The range of the rates, then one row for each run. Where sizes are repeated, one row for each
-    /// size: its median run, with the figure over its runs.
+    /// The range of the rates, then one row for each run. Where sizes are repeated, one row for
+    /// each size: its median run, with the figure over its runs.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let runs = median_runs(&self.rows);

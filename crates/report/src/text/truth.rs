@@ -9,7 +9,7 @@ use linerate_core::truth::{
 };
 
 use super::Style;
-use super::number::{NBSP, percent, rate};
+use super::number::{NBSP, percent, plural, rate};
 use super::page::Page;
 use super::table::Table;
 use crate::document::Document;
@@ -18,6 +18,8 @@ impl Document for Score {
     /// Verdicts by cause, each scenario that was not right, and what remedies brought.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
+        page.heading(&answer(&self.all));
+        page.gap();
         let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
         let all = [("all", self.all), ("borders among them", self.borders)];
         let all = all.into_iter().filter(|(_, tally)| tally.trials > 0);
@@ -50,6 +52,16 @@ impl Document for Score {
         }
         page.finish()
     }
+}
+
+/// `36 of 40 verdicts right, 90.0 % (76.9 to 96.0 %)`
+fn answer(all: &Tally) -> String {
+    let share = all.share.as_ref().map_or_else(String::new, |share| {
+        let [share, low, high] = [share.share, share.low, share.high].map(|of| 100.0 * of);
+        format!(", {share:.1}{NBSP}% ({low:.1} to {high:.1}{NBSP}%)")
+    });
+    let verdicts = plural(all.trials, "verdict");
+    format!("{} of {verdicts} right{share}", all.right)
 }
 
 fn tallies(

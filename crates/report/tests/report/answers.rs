@@ -191,8 +191,8 @@ fn bits_per_s(figure: &str) -> f64 {
     number.replace(',', "").parse::<f64>().expect(figure) * scale
 }
 
-/// The point and both ends of `9.41 Mbit/s [9.32 – 9.45 Mbit/s]`, which stands at the beginning of a
-/// line or behind a name.
+/// The point and both ends of `9.41 Mbit/s [9.32 – 9.45 Mbit/s]`, which stands at the beginning of
+/// a line or behind a name.
 fn printed(page: &str) -> [f64; 3] {
     let words: Vec<&str> = page.split_whitespace().collect();
     let page = words.join(" ");
@@ -255,7 +255,8 @@ proptest! {
     }
 }
 
-/// Of an even number of runs the median is none of them: the page has the run that its ceilings are of.
+/// Of an even number of runs the median is none of them: the page has the run that its ceilings are
+/// of.
 #[test]
 fn the_rate_of_a_check_is_the_one_that_its_verdict_is_about() {
     let check = samples::check();

@@ -10,9 +10,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::option::set;
 
 /// A listener at the address of `listener`, which gets all connections from `source` from now on,
-/// until [`take_no_more`]; those that it has not given out when it is dropped are reset. It is plain
-/// TCP and may be set up otherwise than the first. Its waits are bounded by `slice`, and so are those
-/// of the connections that it gives out. One at a time.
+/// until [`take_no_more`]; those that it has not given out when it is dropped are reset. It is
+/// plain TCP and may be set up otherwise than the first. Its waits are bounded by `slice`, and so
+/// are those of the connections that it gives out. One at a time.
 ///
 /// Until then `SO_REUSEPORT` lets other programs of this user listen there, too.
 ///

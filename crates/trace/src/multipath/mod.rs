@@ -9,8 +9,8 @@
 //! all flows go through it and nothing need be seen first.
 //!
 //! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a TTL does
-//! not answer are retransmitted, ever slower, down to what the limit grants; the first flows at 95 %
-//! are just the burst that it allows.
+//! not answer are retransmitted, ever slower, down to what the limit grants; the first flows at 95
+//! % are just the burst that it allows.
 
 mod graph;
 mod outcome;

@@ -140,8 +140,8 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
                 .dependent(),
         );
     }
-    // The threads of one flow run by turns: a reader whose CPU others have keeps the writer waiting,
-    // and together they have all that there is for them.
+    // The threads of one flow run by turns: a reader whose CPU others have keeps the writer
+    // waiting, and together they have all that there is for them.
     let is_starved = starved(view.reader()?, view.writer()) && view.flow_count() == 1;
     let turns = Chain::of(view).filter(|chain| is_starved && chain.wants_all());
     if let Some(chain) = turns {
@@ -381,8 +381,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }
 
-/// A thread that mostly waits for a CPU has others to thank for it. Else larger writes where they are
-/// small; else more flows, while there are cores without one.
+/// A thread that mostly waits for a CPU has others to thank for it. Else larger writes where they
+/// are small; else more flows, while there are cores without one.
 fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     let (end, thread) = match role {
         Role::Sender => (view.sender()?, view.writer()?),

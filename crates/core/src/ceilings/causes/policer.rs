@@ -101,8 +101,8 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     (open || found_out) && view.keeps_its_pace()
 }
 
-/// BBR that has found out a policer's rate loses nothing any more: what it lost before, and the rate at
-/// which a short train passed. A link has no faster trains.
+/// BBR that has found out a policer's rate loses nothing any more: what it lost before, and the
+/// rate at which a short train passed. A link has no faster trains.
 fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
     let link_bps = view.train()?.link_bps;
     let lost = view.sum(|flow| Some(flow.tcp.warm_up_retransmitted_segments? as f64))?;

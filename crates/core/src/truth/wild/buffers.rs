@@ -8,9 +8,9 @@ use crate::units::Dice;
 
 /// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: what is
 /// on its way is at most the buffer and 64 KiB. That is 0.3 to 0.9 of what the path holds, so that
-/// no queue lasts, and a larger buffer brings more. A sender without a pace goes on past that while its
-/// congestion window has room, in bursts between which the path runs dry: what it reaches is then
-/// more than is said here, or less where the bursts are lost.
+/// no queue lasts, and a larger buffer brings more. A sender without a pace goes on past that while
+/// its congestion window has room, in bursts between which the path runs dry: what it reaches is
+/// then more than is said here, or less where the bursts are lost.
 pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -55,9 +55,9 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     }
 }
 
-/// As [`small_send_buffer`], or a window. That is no smaller than what the handshake offers: where a
-/// segment is smaller than the unit of a scaled window, the kernel rounds up at each acknowledgement
-/// and never comes down from there (`tcp_select_window`).
+/// As [`small_send_buffer`], or a window. That is no smaller than what the handshake offers: where
+/// a segment is smaller than the unit of a scaled window, the kernel rounds up at each
+/// acknowledgement and never comes down from there (`tcp_select_window`).
 pub(super) fn small_segments(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -94,8 +94,8 @@ pub(super) fn small_segments(random: &mut Dice) -> Draft {
     }
 }
 
-/// A host's small `tcp_rmem[2]` on a fast, long path, which it fills to a tenth or less: a remedy for
-/// the next limit alone would be too small.
+/// A host's small `tcp_rmem[2]` on a fast, long path, which it fills to a tenth or less: a remedy
+/// for the next limit alone would be too small.
 pub(super) fn small_receive_limit(random: &mut Dice) -> Draft {
     let (rate_bps, rtt_s, bytes) = random.choose(&FAST_AND_LONG);
     let mut conditions = usual(random);

@@ -20,8 +20,8 @@ pub(super) fn wifi_lte(random: &mut Dice) -> Draft {
     };
     let rtt_s = random.log_uniform(0.005, 0.06);
     let mut made = on_trace(&trace, rtt_s, random);
-    // No packet arrives before it is sent: three deviations are within the one-way delay, also where
-    // the path is written down in whole microseconds.
+    // No packet arrives before it is sent: three deviations are within the one-way delay, also
+    // where the path is written down in whole microseconds.
     let most_s = (rtt_s / 2.0 * 1e6).floor() / 1e6 / 3.0;
     let size = Nanos((random.log_uniform(3e-4, 5e-3).min(most_s) * 1e9) as u64);
     let distribution = Distribution::Normal;

@@ -1,5 +1,5 @@
-//! Accepts at another tool's own port: a connection waits until its client says something, and costs
-//! no thread.
+//! Accepts at another tool's own port: a connection waits until its client says something, and
+//! costs no thread.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -25,8 +25,8 @@ use crate::measure::shared::{FlowState, Shared, WorkerEnd};
 use crate::measure::transfer::buffer;
 use crate::stop::Stop;
 
-/// The flows of each thread, if a test's connections share threads at this end. Those of an open loop
-/// do not: each of them sleeps to a time of its own; nor do those that fetch together.
+/// The flows of each thread, if a test's connections share threads at this end. Those of an open
+/// loop do not: each of them sleeps to a time of its own; nor do those that fetch together.
 pub(crate) fn shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
     let Traffic::Rr(exchange) = &test.traffic else {
         return None;
@@ -97,7 +97,8 @@ fn connection(flow: &FlowState) -> Option<&TcpStream> {
 
 /// What is done on a connection.
 trait Member {
-    /// Takes all that has come and sends what follows from it; true when there is nothing more to do.
+    /// Takes all that has come and sends what follows from it; true when there is nothing more to
+    /// do.
     fn look(&mut self) -> io::Result<bool>;
 }
 

@@ -68,8 +68,8 @@ pub(super) fn respond(
     Ok(())
 }
 
-/// What the answers of a flow tell: at most [`MAX_PROBES`] of them, evenly spread, and how many were
-/// lost each way between the first answer and the last.
+/// What the answers of a flow tell: at most [`MAX_PROBES`] of them, evenly spread, and how many
+/// were lost each way between the first answer and the last.
 #[derive(Debug)]
 pub(super) struct Delays {
     probes: Vec<Probe>,

@@ -76,8 +76,8 @@ struct Run<'a> {
 
 impl Iperf3 {
     /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as
-    /// a server takes one client at a time. One that has just had another, or linerate's own greeting,
-    /// does not even listen for a moment.
+    /// a server takes one client at a time. One that has just had another, or linerate's own
+    /// greeting, does not even listen for a moment.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.

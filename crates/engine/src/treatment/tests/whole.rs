@@ -50,8 +50,8 @@ fn add_settings(directory: &Path, state: &mut State) {
         if path.is_dir() {
             add_settings(&path, state);
         } else if !path.metadata().unwrap().permissions().readonly() {
-            // One that nobody can write here is of the whole host, which other tests change; some can
-            // only be written.
+            // One that nobody can write here is of the whole host, which other tests change; some
+            // can only be written.
             let text = fs::read_to_string(&path).unwrap_or_default();
             state.insert(path.display().to_string(), text);
         }

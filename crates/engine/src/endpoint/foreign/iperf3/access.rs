@@ -66,9 +66,9 @@ impl Iperf3Access {
         })
     }
 
-    /// Whether a client with this token may test. After some wrong ones of its address none is looked
-    /// at for a minute. Whatever is wrong with a token, the answer is the
-    /// same, so that nobody can ask the key about others.
+    /// Whether a client with this token may test. After some wrong ones of its address none is
+    /// looked at for a minute. Whatever is wrong with a token, the answer is the same, so that
+    /// nobody can ask the key about others.
     ///
     /// # Errors
     /// Why not.
