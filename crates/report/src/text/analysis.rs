@@ -18,12 +18,11 @@ impl Document for Analysis {
     /// doubtful.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
+        for source in &self.sources {
+            page.paragraph(Emphasis::Strong, "", 2, &of_source(source));
+        }
         for name in &self.metrics {
             metric(&mut page, self, name);
-        }
-        page.gap();
-        for source in &self.sources {
-            page.paragraph(Emphasis::None, "", 2, &of_source(source));
         }
         ceilings(&mut page, self);
         claims(&mut page, self);
