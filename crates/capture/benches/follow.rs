@@ -1,7 +1,8 @@
 //! How fast a capture is followed: of a file that is named, or of one made here.
 //!
 //! `cargo bench -p linerate-capture --bench follow [-- FILE]`. Beside it, for the same file:
-//! `tcptrace -l -r FILE` and `tshark -q -z conv,tcp -r FILE`.
+//! `tcptrace -l -r FILE` and `tshark -q -z conv,tcp -r FILE`. The round trips of its largest
+//! connection are to be those of `tcptrace -l -r`.
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::time::Instant;
 
-use linerate_capture::follow;
+use linerate_capture::{Flow, follow};
 use simulation::{Transfer, USUAL};
 
 #[allow(
@@ -22,7 +23,7 @@ fn main() {
     let named = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with("--"));
-    for _ in 0..RUNS {
+    for run in 0..RUNS {
         let began = Instant::now();
         let capture = match &named {
             Some(path) => {
@@ -41,7 +42,33 @@ fn main() {
             bytes / seconds / 1e9,
             seconds * 1e9 / packets
         );
+        if run + 1 == RUNS {
+            println!("{}", round_trips(&capture.flows[0]));
+        }
     }
+}
+
+/// Each reading's mean, with as much weight as it had samples.
+fn round_trips(flow: &Flow) -> String {
+    let sent = flow.sent_by(flow.main_sender());
+    let rtts = sent.readings.iter();
+    let mut rtts: Vec<(u64, u64)> = rtts
+        .filter_map(|r| Some((r.rtt?.0 / 1000, r.rtt_samples)))
+        .collect();
+    rtts.sort_unstable();
+    let samples: u64 = rtts.iter().map(|(_, samples)| samples).sum();
+    let sum: u64 = rtts.iter().map(|(us, samples)| us * samples).sum();
+    let mut before = 0;
+    let median = rtts.iter().find(|(_, some)| {
+        before += some;
+        before * 2 >= samples
+    });
+    format!(
+        "{samples} round trips: mean {} us, median {} us, least {} us",
+        sum / samples.max(1),
+        median.map_or(0, |(us, _)| *us),
+        sent.rtt_min.unwrap_or_default().0 / 1000
+    )
 }
 
 /// A transfer's packets over and over, whole frames: what is captured without a snap length.

@@ -29,7 +29,8 @@ impl Round {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) bytes: u64,
-    pub(crate) rtt: Option<Nanos>,
+    /// Mean, and of how many.
+    pub(crate) rtt: Option<(Nanos, u64)>,
     pub(crate) window: u64,
     pub(crate) retransmitted: Retransmitted,
     pub(crate) is_repairing: bool,
@@ -46,6 +47,8 @@ pub struct Reading {
     pub bytes: u64,
     /// Mean round-trip time of the step; absent without samples.
     pub rtt: Option<Nanos>,
+    /// How many round trips that is the mean of.
+    pub rtt_samples: u64,
     /// Mean over its round trips of the most bytes in flight.
     pub in_flight: u64,
     /// Window offered at its end, bytes.
@@ -80,10 +83,9 @@ impl Readings {
         open.rounds += 1;
         open.full += u32::from(round.is_full);
         open.idle = open.idle + round.idle;
-        open.rtt = match (open.rtt, now.rtt) {
-            (Some(mean), Some(rtt)) => Some(Nanos(mean.0 / 2 + rtt.0 / 2)),
-            (mean, rtt) => mean.or(rtt),
-        };
+        if let Some((rtt, samples)) = now.rtt {
+            open.add_rtt(Some(rtt), samples);
+        }
         open.is_repairing |= now.is_repairing;
         (open.at, open.bytes) = (at, now.bytes);
         (open.window, open.retransmitted) = (now.window, now.retransmitted);
@@ -121,19 +123,28 @@ impl Reading {
         let rounds = self.rounds + next.rounds;
         let flights =
             self.in_flight * u64::from(self.rounds) + next.in_flight * u64::from(next.rounds);
+        let mut both = *next;
+        both.add_rtt(self.rtt, self.rtt_samples);
         Self {
             length: self.length + next.length,
-            rtt: match (self.rtt, next.rtt) {
-                (Some(a), Some(b)) => Some(Nanos(a.0 / 2 + b.0 / 2)),
-                (a, b) => a.or(b),
-            },
             in_flight: flights / u64::from(rounds.max(1)),
             rounds,
             full: self.full + next.full,
             idle: self.idle + next.idle,
             is_repairing: self.is_repairing || next.is_repairing,
-            ..*next
+            ..both
         }
+    }
+
+    /// The mean with so many more.
+    fn add_rtt(&mut self, rtt: Option<Nanos>, samples: u64) {
+        let sum = |rtt: Option<Nanos>, samples: u64| {
+            u128::from(rtt.unwrap_or_default().0) * u128::from(samples)
+        };
+        let all = sum(self.rtt, self.rtt_samples) + sum(rtt, samples);
+        self.rtt_samples += samples;
+        let mean = all.checked_div(self.rtt_samples.into());
+        self.rtt = mean.map(|mean| Nanos(u64::try_from(mean).unwrap_or(u64::MAX)));
     }
 }
 

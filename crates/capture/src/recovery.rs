@@ -78,6 +78,8 @@ struct Episode {
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     episode: Option<Episode>,
+    /// The last one that is over.
+    before: Option<Episode>,
     duplicates: u32,
     /// Highest byte that a SACK told of.
     pub(crate) sacked: u64,
@@ -96,6 +98,24 @@ impl Recovery {
 
     pub(crate) fn sent(&mut self, at: Nanos) {
         self.progress = at;
+    }
+
+    /// What came jumped over these bytes, which were lost before the capture. Those that follow what had
+    /// come when the first repair did were on their way with it: they are of its episode.
+    pub(crate) fn jump(&mut self, from: u64, to: u64) {
+        let is_of = |episode: &Episode| episode.until == from;
+        if let Some(episode) = self.episode.or(self.before).filter(is_of) {
+            self.episode = Some(Episode {
+                until: to,
+                ..episode
+            });
+            // That is the last of them, unless there were too many.
+            if self.flights.len() as u64 == self.counts.episodes
+                && let Some(flight) = self.flights.last_mut()
+            {
+                *flight += to - from;
+            }
+        }
     }
 
     pub(crate) fn handle_again(&mut self, again: Again) {
@@ -169,7 +189,7 @@ impl Recovery {
             self.counts.spurious += 1;
         }
         if ack >= episode.until {
-            self.episode = None;
+            self.before = self.episode.take();
         }
     }
 

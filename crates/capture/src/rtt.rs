@@ -68,11 +68,13 @@ impl Rtt {
         Nanos(self.deviation as u64)
     }
 
-    /// Mean since the last step, with the rest of the way.
-    pub(crate) fn take_step(&mut self, rest: Nanos) -> Option<Nanos> {
-        let mean = self.step_sum.checked_div(self.step_count)?;
-        (self.step_sum, self.step_count) = (0, 0);
-        Some(Nanos(mean) + rest)
+    /// Mean since the last step, with the rest of the way, and of how many.
+    pub(crate) fn take_step(&mut self, rest: Nanos) -> Option<(Nanos, u64)> {
+        let (sum, count) = (
+            std::mem::take(&mut self.step_sum),
+            std::mem::take(&mut self.step_count),
+        );
+        Some((Nanos(sum.checked_div(count)?) + rest, count))
     }
 }
 

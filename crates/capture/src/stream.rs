@@ -148,6 +148,7 @@ impl Stream {
 
     fn handle_new(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         if start > self.next {
+            self.recovery.jump(self.next, start);
             self.holes
                 .open(self.next, start, segment.at, value(segment));
         }

@@ -152,6 +152,28 @@ fn losses_are_counted_whether_the_first_copy_was_captured_or_not() {
     }
 }
 
+/// As a policer takes the end of a burst: where it is captured behind it, the first repair comes before
+/// anything shows that more is missing.
+#[test]
+fn the_lost_end_of_a_flight_is_of_the_same_episode() {
+    let transfer = Transfer {
+        place: 100,
+        lost_before: true,
+        window: 1 << 20,
+        congestion_window: 41 * 1448,
+        // The first and the last two of a flight.
+        lost: [50, 89, 90].into(),
+        ..Transfer::default()
+    };
+    let (flow, truth) = only(&transfer, USUAL);
+    let sent = flow.sent_by(Side::Initiator);
+    assert_eq!(sent.retransmitted.segments, truth.retransmitted);
+    assert_eq!(sent.retransmitted.episodes, 1, "{flow:?}");
+    assert_eq!(sent.loss_flights.len(), 1, "{flow:?}");
+    let segments = sent.loss_flights[0] / 1448;
+    assert!((40..=43).contains(&segments), "{flow:?}");
+}
+
 #[test]
 fn a_writer_with_nothing_to_send_is_idle() {
     let transfer = Transfer {

@@ -208,15 +208,20 @@ fn on_screen(
     let first = once(args, watch, SECOND.min(interval), stop).map_err(failure)?;
     let mut view = View::new(first, args.show.sort.unwrap_or_default());
     let mut screen = Screen::open()?;
+    // Whether the page is that of the period before.
+    let mut is_current = true;
+    screen.draw(&mut view)?;
     loop {
         watch.begin_again();
         let (began, looks) = (Instant::now(), watch.looks_within(interval));
         for look in 1..=looks {
             let due = began + interval * look / looks;
             while Instant::now() < due {
-                screen.draw(&mut view)?;
-                if let Some(Next::Quit) = Screen::key(due)?.map(|key| view.handle(key)) {
-                    return Ok(());
+                if let Some(event) = Screen::event(due)? {
+                    if view.handle_event(&event) == Next::Quit {
+                        return Ok(());
+                    }
+                    screen.draw(&mut view)?;
                 }
                 if stop.is_requested() {
                     return Ok(());
@@ -225,11 +230,18 @@ fn on_screen(
             watch.look().map_err(failure)?;
         }
         if !view.is_paused {
-            let mut document = watch.document();
-            let named = watch.name_owners(&mut document, usize::MAX);
-            named.map_err(failure)?;
-            view.show(document);
+            let renewed = view.renew(|page| {
+                if is_current {
+                    watch.update(page);
+                } else {
+                    *page = watch.document();
+                }
+                watch.name_owners(page, usize::MAX)
+            });
+            renewed.map_err(failure)?;
+            screen.draw(&mut view)?;
         }
+        is_current = !view.is_paused;
     }
 }
 

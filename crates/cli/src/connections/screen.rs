@@ -3,7 +3,7 @@
 //! What is shown is [`View`], which knows no terminal; [`Screen`] is the terminal, which gets back
 //! what it was, also after a panic.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -46,16 +46,13 @@ impl Screen {
         drawn.map(drop).map_err(failure)
     }
 
-    /// Waits until then for a key; `None` if none came, or the screen was only resized.
-    pub(super) fn key(until: Instant) -> Result<Option<KeyEvent>, Failure> {
+    /// Waits until then for a key, or another size of the screen; `None` if neither came.
+    pub(super) fn event(until: Instant) -> Result<Option<Event>, Failure> {
         let time = until.saturating_duration_since(Instant::now());
         if !event::poll(time.min(PATIENCE)).map_err(failure)? {
             return Ok(None);
         }
-        Ok(match event::read().map_err(failure)? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => Some(key),
-            _ => None,
-        })
+        event::read().map(Some).map_err(failure)
     }
 }
 
@@ -96,14 +93,14 @@ pub(super) struct View {
     past: HashMap<Ends, Past>,
 }
 
-/// What tells connections apart.
+/// What tells those apart that carry, or carried lately.
 type Ends = (String, String);
 
 #[derive(Default)]
 struct Past {
     rates_bps: VecDeque<f64>,
     cause: Option<Cause>,
-    /// Its cause is another than in the page before, or it was not there.
+    /// Its cause is another than in the page before.
     has_changed: bool,
 }
 
@@ -130,20 +127,48 @@ impl View {
 
     /// Takes a new page.
     pub(super) fn show(&mut self, page: ConnectionsDocument) {
-        let there: HashSet<Ends> = page.connections.iter().map(ends).collect();
-        self.past.retain(|ends, _| there.contains(ends));
-        for connection in &page.connections {
-            let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
-            let past = self.past.entry(ends(connection)).or_default();
-            past.has_changed = past.rates_bps.is_empty() || past.cause != cause;
-            past.cause = cause;
-            if past.rates_bps.len() == MAX_RATES {
-                past.rates_bps.pop_front();
-            }
-            past.rates_bps.push_back(connection.throughput_bps);
-        }
         self.page = page;
+        self.look_back();
+    }
+
+    /// Brings the page up to date.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub(super) fn renew<E>(
+        &mut self,
+        change: impl FnOnce(&mut ConnectionsDocument) -> Result<(), E>,
+    ) -> Result<(), E> {
+        change(&mut self.page)?;
+        self.look_back();
+        Ok(())
+    }
+
+    /// Notes what those that carry reached. Of an idle one nothing is kept: there are many.
+    fn look_back(&mut self) {
+        let mut before = std::mem::take(&mut self.past);
+        for one in &self.page.connections {
+            if one.bytes_sent + one.bytes_received > 0 {
+                let mut past = before.remove(&ends(one)).unwrap_or_default();
+                past.add(one);
+                self.past.insert(ends(one), past);
+            }
+        }
+        for (ends, mut past) in before {
+            past.add_idle();
+            if past.rates_bps.iter().any(|rate| *rate > 0.0) {
+                self.past.insert(ends, past);
+            }
+        }
         sort(&mut self.page.connections, self.sort);
+    }
+
+    /// What is to be done with an event of the terminal.
+    pub(super) fn handle_event(&mut self, event: &Event) -> Next {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.handle(*key),
+            _ => Next::Stay,
+        }
     }
 
     pub(super) fn handle(&mut self, key: KeyEvent) -> Next {
@@ -231,20 +256,24 @@ impl View {
         let rows: Vec<ConnectionRow<'_>> = rows
             .map(|connection| ConnectionRow {
                 connection,
-                recent_bps: self.past[&ends(connection)]
-                    .rates_bps
-                    .iter()
-                    .copied()
-                    .collect(),
+                recent_bps: self
+                    .past(connection)
+                    .map_or_else(Vec::new, |past| past.rates_bps.iter().copied().collect()),
             })
             .collect();
         let (heads, lines) = text::connection_lines(&rows, style);
         let heads = heads.into_iter().map(|head| Line::from(head).bold());
         let lines = rows.iter().zip(lines).map(|(row, line)| {
-            let past = &self.past[&ends(row.connection)];
-            Line::from(line).style(look(row.connection, past.has_changed))
+            let past = self.past(row.connection);
+            let has_changed = past.is_some_and(|past| past.has_changed);
+            let is_marked = has_changed || row.connection.began;
+            Line::from(line).style(look(row.connection, is_marked))
         });
         heads.chain(lines).collect()
+    }
+
+    fn past(&self, connection: &Connection) -> Option<&Past> {
+        self.past.get(&ends(connection))
     }
 
     fn grouped(&mut self, by: GroupBy, style: Style) -> Vec<Line<'static>> {
@@ -285,12 +314,33 @@ impl View {
     }
 }
 
+impl Past {
+    fn add(&mut self, connection: &Connection) {
+        let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
+        self.has_changed = self.rates_bps.is_empty() || self.cause != cause;
+        self.cause = cause;
+        self.push(connection.throughput_bps);
+    }
+
+    fn add_idle(&mut self) {
+        self.has_changed = self.cause.take().is_some();
+        self.push(0.0);
+    }
+
+    fn push(&mut self, rate_bps: f64) {
+        if self.rates_bps.len() == MAX_RATES {
+            self.rates_bps.pop_front();
+        }
+        self.rates_bps.push_back(rate_bps);
+    }
+}
+
 fn ends(connection: &Connection) -> Ends {
     (connection.local.clone(), connection.remote.clone())
 }
 
-fn look(connection: &Connection, has_changed: bool) -> Look {
-    match (connection.ended, has_changed) {
+fn look(connection: &Connection, is_marked: bool) -> Look {
+    match (connection.ended, is_marked) {
         (true, _) => Look::new().dim(),
         (_, true) => Look::new().yellow(),
         _ => Look::new(),

@@ -88,9 +88,9 @@ pub struct Connection {
     /// The process that holds it, where that may be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
-    /// Number of its socket on this host, as long as it is there; in no document.
+    /// By which this host's kernel tells its sockets apart; in no document.
     #[serde(skip)]
-    pub inode: u32,
+    pub cookie: u64,
     /// From where it was seen.
     pub vantage: Vantage,
     /// `up`: `local` sends most of the payload. `down`: it receives most.
@@ -305,7 +305,7 @@ impl Connection {
             remote: remote.into(),
             state: State::Established,
             process: None,
-            inode: 0,
+            cookie: 0,
             vantage,
             direction: match vantage {
                 Vantage::Receiver => Direction::Down,

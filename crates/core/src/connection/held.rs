@@ -51,14 +51,15 @@ pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     Held::Unknown
 }
 
-/// At the sender each frame leaves when a clock says so, and not with an acknowledgement. Elsewhere the
-/// frames of a moment come at the rate of a link that is faster than the clock; where they do not, it may
-/// be that link which keeps the rate, unless it has no queue. Of a writer's frames some are short.
+/// At the sender each frame leaves when a clock says so, and not with an acknowledgement; what waited in
+/// a queue of its host left when a shaper let it. Elsewhere the frames of a moment come at the rate of a
+/// link that is faster than the clock; where they do not, it may be that link which keeps the rate, unless
+/// it has no queue. Of a writer's frames some are short.
 fn is_paced(even: &Evenness, at_sender: bool, steady: &Steady<'_>) -> bool {
     let whole = even.whole >= WHOLE;
     let clock = even.even >= CLOCK && even.own >= OWN;
     if at_sender {
-        return whole && clock;
+        return whole && clock && !(is_queued(steady, STANDING) && queues_a_burst(steady));
     }
     let within = |low, high| even.low >= low && even.high <= high;
     let link_is_faster = even.fast >= FAST && !is_always_queued(steady, STANDING);
@@ -87,6 +88,14 @@ fn is_always_queued(steady: &Steady<'_>, ratio: f64) -> bool {
     let short = super::capture::quantile(steady.rtts_us(), 0.25).map_or(0.0, |us| us as f64 * 1e3);
     let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
     short >= ratio * least && short - least >= QUEUE_NS
+}
+
+/// What the round trip is longer by, times the rate, waits in the mean (Little's law): more than the two
+/// segments that leave at once.
+fn queues_a_burst(steady: &Steady<'_>) -> bool {
+    let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
+    let waiting = (mean_rtt_ns(steady) - least) / 8e9 * steady.throughput_bps();
+    waiting > 2.0 * f64::from(steady.sent.mss)
 }
 
 fn mean_rtt_ns(steady: &Steady<'_>) -> f64 {

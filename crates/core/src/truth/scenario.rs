@@ -126,6 +126,8 @@ pub enum Program {
     Socat,
     /// Its client and sshd; what is sent is encrypted.
     Ssh,
+    /// It copies a file.
+    Scp,
 }
 
 /// A queue of the kernel's at a device.

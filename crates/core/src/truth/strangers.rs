@@ -49,12 +49,13 @@ impl SeenFrom {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Python,
         Self::Iperf3,
         Self::Nginx,
         Self::Socat,
         Self::Ssh,
+        Self::Scp,
     ];
 
     /// In words.
@@ -65,6 +66,7 @@ impl Program {
             Self::Nginx => "curl from nginx",
             Self::Socat => "socat",
             Self::Ssh => "ssh",
+            Self::Scp => "scp",
         }
     }
 }

@@ -1,9 +1,12 @@
 //! From looks at sockets to a document.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::time::SystemTime;
 
-use linerate_core::connection::{Connection, ConnectionsDocument, Process, State, Vantage};
+use linerate_core::connection::{
+    Connection, ConnectionsDocument, Process, State, Vantage, explain,
+};
 use linerate_core::record::{Caveat, CaveatKind, Environment};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::owner::Owner;
@@ -17,18 +20,47 @@ impl Watch {
     /// first. Processes are named as far as they are known already.
     pub fn document(&self) -> ConnectionsDocument {
         let mut document = ConnectionsDocument::new(self.source.clone());
+        document.environment = Environment::new(self.facts.clone(), None);
+        self.fill(&mut document, self.seen().collect());
+        document
+    }
+
+    /// Makes the document of the period before that of this one: of many connections most are as idle
+    /// as they were, and stay as they are.
+    pub fn update(&self, document: &mut ConnectionsDocument) {
+        let seconds = self.seconds();
+        let mut anew: HashSet<u64> = self.changed.clone();
+        document.connections.retain_mut(|one| {
+            one.seconds = seconds;
+            let was_idle = one.bytes_sent + one.bytes_received == 0 && !one.ended && !one.began;
+            if !was_idle {
+                anew.insert(one.cookie);
+            }
+            !anew.contains(&one.cookie)
+        });
+        let anew = anew.into_iter().filter_map(|cookie| self.find(cookie));
+        self.fill(document, anew.collect());
+    }
+
+    /// Puts these in front, those with the largest rates first.
+    fn fill(&self, document: &mut ConnectionsDocument, mut seen: Vec<&Seen>) {
         document.started_at = format_rfc3339(SystemTime::now());
         document.seconds = self.seconds();
-        document.environment = Environment::new(self.facts.clone(), None);
-        let mut seen: Vec<&Seen> = self.seen().collect();
-        seen.sort_unstable_by_key(|one| (one.local, one.remote));
-        document.connections = seen.into_iter().map(|one| self.connection(one)).collect();
         document.caveats = self.caveats();
-        document.explain();
+        seen.sort_unstable_by_key(|one| (one.local, one.remote));
+        let made = seen.into_iter().map(|one| {
+            let mut connection = self.connection(one);
+            explain(&mut connection, &document.environment);
+            connection
+        });
+        let mut made: Vec<Connection> = made.collect();
         // They are large: each is moved once. Rates are ordered as their bits are.
-        let slowest_last = |one: &Connection| Reverse(one.throughput_bps.max(0.0).to_bits());
-        document.connections.sort_by_cached_key(slowest_last);
-        document
+        made.sort_by_cached_key(|one| Reverse(one.throughput_bps.max(0.0).to_bits()));
+        if document.connections.is_empty() {
+            document.connections = made;
+        } else {
+            document.connections.splice(..0, made);
+        }
     }
 
     /// Names the processes of the first `most` connections: those that are shown. It takes a look at
@@ -41,16 +73,25 @@ impl Watch {
         document: &mut ConnectionsDocument,
         most: usize,
     ) -> Result<(), ConnectionsError> {
-        let shown = || document.connections.iter().take(most);
-        self.find_owners(shown().map(|one| one.inode).collect())?;
-        let hidden = shown().filter(|one| !one.ended && self.unowned.contains(&one.inode));
-        let hidden = hidden.count();
+        let unnamed = |one: &&Connection| one.process.is_none();
+        let shown = || document.connections.iter().take(most).filter(unnamed);
+        let inode = |one: &Connection| Some(self.find(one.cookie)?.inode);
+        let wanted = shown().filter_map(inode).collect();
+        self.find_owners(wanted)?;
+        let inode = |one: &Connection| Some(self.find(one.cookie)?.inode);
+        for one in document.connections.iter_mut().take(most) {
+            if one.process.is_none() {
+                one.process = inode(one).and_then(|inode| self.owner(inode)).map(process);
+            }
+        }
+        let shown = document.connections.iter().take(most).filter(unnamed);
+        let is_hidden = |one: &&Connection| {
+            !one.ended && inode(one).is_some_and(|inode| self.unowned.contains(&inode))
+        };
+        let hidden = shown.filter(is_hidden).count();
         if self.hidden > 0 && hidden > 0 {
             let caveat = hidden_caveat(hidden, "connections");
             document.caveats.push(caveat);
-        }
-        for one in document.connections.iter_mut().take(most) {
-            one.process = self.owner(one.inode).map(process);
         }
         Ok(())
     }
@@ -68,7 +109,8 @@ impl Watch {
             Connection::new(seen.local.to_string(), seen.remote.to_string(), vantage);
         connection.state = State::from_number(seen.state);
         connection.process = self.owner(seen.inode).map(process);
-        connection.inode = seen.inode;
+        connection.cookie = seen.cookie;
+        connection.began = seen.is_new;
         (connection.bytes_sent, connection.bytes_received) = (sent, received);
         connection.seconds = seconds;
         if seconds > 0.0 {

@@ -43,7 +43,10 @@ pub enum ConnectionsError {
         name: String,
     },
     /// The namespace or the process belongs to somebody else.
-    #[error("cannot look into {what}: it is another user's; run as root")]
+    #[error(
+        "cannot look into {what}: it is another user's, or the kernel protects it; it takes root with \
+         CAP_SYS_PTRACE"
+    )]
     NotPermitted {
         /// The object.
         what: String,

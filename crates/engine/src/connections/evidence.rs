@@ -27,7 +27,6 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
         return;
     };
     let late_s = first.at_ns.saturating_sub(began_ns) as f64 / 1e9;
-    connection.began = seen.is_new;
     if connection.began {
         connection.seconds -= late_s;
     }

@@ -32,6 +32,8 @@ pub(crate) struct Reading {
 /// One socket, as far as it was seen.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    /// By which the kernel tells sockets apart.
+    pub(crate) cookie: u64,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) state: u8,
@@ -41,10 +43,10 @@ pub(crate) struct Seen {
     pub(crate) congestion: Option<String>,
     /// The first, and all from that on at which something had moved since.
     pub(crate) readings: Vec<Reading>,
-    /// When it was seen last.
-    pub(crate) last_ns: u64,
     pub(crate) has_ended: bool,
     look: u64,
+    /// Of the last reading, so that one that is idle is known by them alone.
+    counts: Counts,
     /// It was made while others were watched already: its first reading is of nothing.
     pub(crate) is_new: bool,
 }
@@ -58,6 +60,8 @@ pub struct Watch {
     /// The sockets of those processes, those that have ended included.
     of_pids: HashSet<u32>,
     seen: HashMap<u64, Seen>,
+    /// Those that came, moved or ended since it began, or began again.
+    pub(super) changed: HashSet<u64>,
     looks: u64,
     pub(super) began_ns: u64,
     pub(super) last_ns: u64,
@@ -94,6 +98,7 @@ impl Watch {
             pids,
             of_pids: HashSet::new(),
             seen: HashMap::new(),
+            changed: HashSet::new(),
             looks: 0,
             began_ns: now_ns(),
             last_ns: now_ns(),
@@ -122,8 +127,10 @@ impl Watch {
         }
         self.looks += 1;
         let (at_ns, look, before_ns) = (now_ns(), self.looks, self.last_ns);
-        let (seen, of_pids) = (&mut self.seen, self.pids.as_ref().map(|_| &self.of_pids));
+        let (seen, changed, began_ns) = (&mut self.seen, &mut self.changed, self.began_ns);
+        let of_pids = self.pids.as_ref().map(|_| &self.of_pids);
         let is_wanted = |inode: u32| of_pids.is_none_or(|inodes| inodes.contains(&inode));
+        let mut shown = 0;
         self.diag.sockets(&self.filter, |socket| {
             if is_wanted(socket.inode) {
                 let entry = seen.entry(socket.cookie);
@@ -132,13 +139,20 @@ impl Watch {
                     // What a process holds may have come from another.
                     _ => Seen::new(socket),
                 });
+                let is_here = one.look > 0;
+                shown += usize::from(one.look < look);
                 one.look = look;
-                one.note(socket, at_ns);
+                if one.note(socket, at_ns, began_ns) || !is_here {
+                    changed.insert(socket.cookie);
+                }
             }
         })?;
-        // What is not shown any more has ended; its last figures may have been told meanwhile.
-        for one in seen.values_mut().filter(|one| one.look < look) {
-            one.has_ended = true;
+        if shown < seen.len() {
+            // What is not shown any more has ended; its last figures may have been told meanwhile.
+            for (cookie, one) in seen.iter_mut().filter(|(_, one)| one.look < look) {
+                one.has_ended = true;
+                changed.insert(*cookie);
+            }
         }
         if let Some(closed) = &mut self.closed {
             let filter = &self.filter;
@@ -152,8 +166,9 @@ impl Watch {
                     }
                     Entry::Vacant(_) => return,
                 };
-                one.note(socket, at_ns);
+                one.note(socket, at_ns, began_ns);
                 one.has_ended = true;
+                changed.insert(socket.cookie);
             });
         }
         self.last_ns = at_ns;
@@ -162,10 +177,11 @@ impl Watch {
 
     /// While they are there: what has ended has no owner any more.
     fn find_owners_of_new(&mut self) -> Result<(), ConnectionsError> {
-        let new = self
-            .seen
-            .values()
-            .filter(|one| one.is_new && !one.has_ended);
+        let changed = self
+            .changed
+            .iter()
+            .filter_map(|cookie| self.seen.get(cookie));
+        let new = changed.filter(|one| one.is_new && !one.has_ended);
         let new: HashSet<u32> = new.map(|one| one.inode).collect();
         let may_take = (now_ns().saturating_sub(self.began_ns) / SEARCHED_PART).max(SEARCH_NS);
         if self.searched.as_nanos() >= may_take.into() {
@@ -178,13 +194,15 @@ impl Watch {
     /// second.
     pub fn begin_again(&mut self) {
         self.began_ns = self.last_ns;
-        self.seen.retain(|_, one| !one.has_ended);
-        for one in self.seen.values_mut() {
-            one.is_new = false;
-            let newest = one.readings.len().saturating_sub(1);
-            one.readings.drain(..newest);
-            // Nothing has moved since.
-            one.readings.iter_mut().for_each(|r| r.at_ns = self.last_ns);
+        for cookie in self.changed.drain() {
+            let Entry::Occupied(mut one) = self.seen.entry(cookie) else {
+                continue;
+            };
+            if one.get().has_ended {
+                one.remove();
+            } else {
+                one.get_mut().begin_again();
+            }
         }
     }
 
@@ -198,6 +216,11 @@ impl Watch {
 
     pub(crate) fn seen(&self) -> impl Iterator<Item = &Seen> {
         self.seen.values()
+    }
+
+    /// By the number that the kernel gave its socket.
+    pub(super) fn find(&self, cookie: u64) -> Option<&Seen> {
+        self.seen.get(&cookie)
     }
 
     /// How long it was watched.
@@ -234,6 +257,7 @@ impl Watch {
 impl Seen {
     fn new(socket: &Socket<'_>) -> Self {
         Self {
+            cookie: socket.cookie,
             local: socket.local,
             remote: socket.remote,
             state: socket.state,
@@ -243,9 +267,9 @@ impl Seen {
             congestion: socket.congestion.map(str::to_owned),
             // Of most there is no other: they are idle.
             readings: Vec::with_capacity(1),
-            last_ns: 0,
             has_ended: false,
             look: 0,
+            counts: Counts::default(),
             is_new: false,
         }
     }
@@ -265,8 +289,8 @@ impl Seen {
         }
     }
 
-    fn note(&mut self, socket: &Socket<'_>, at_ns: u64) {
-        self.last_ns = at_ns;
+    /// Takes in what is shown of it; whether anything moved since the watch began, or began again.
+    fn note(&mut self, socket: &Socket<'_>, at_ns: u64, began_ns: u64) -> bool {
         // One that closes has neither any more.
         if socket.inode != 0 {
             self.inode = socket.inode;
@@ -276,35 +300,49 @@ impl Seen {
         if self.congestion.is_none() {
             self.congestion = socket.congestion.map(str::to_owned);
         }
-        let Some(info) = socket.info else { return };
-        if let ([first], true) = (&mut self.readings[..], self.is_new) {
-            first.info = info.before_all();
+        let Some(info) = socket.info else {
+            return false;
+        };
+        // One that is idle is not worth remembering.
+        let counts = Counts::new(&info);
+        let waits = info.unacked > 0 || socket.receive_queue > 0;
+        if self.readings.len() == 1 && !waits && counts == self.counts {
+            return false;
+        }
+        self.counts = counts;
+        if let [first] = &mut self.readings[..] {
+            // Nothing has moved before.
+            first.at_ns = first.at_ns.max(began_ns);
+            if self.is_new {
+                first.info = info.before_all();
+            }
         }
         let last = self.readings.last();
-        let reading = Reading {
+        self.readings.push(Reading {
             at_ns,
             info,
             memory: (socket.memory)
                 .unwrap_or_else(|| last.map_or_else(Default::default, |last| last.memory)),
             unread: socket.receive_queue,
-        };
-        // One that is idle is not worth remembering.
-        let is_idle =
-            self.readings.len() == 1 && last.is_some_and(|last| !reading.has_moved_since(last));
-        if !is_idle {
-            self.readings.push(reading);
-        }
+        });
+        true
+    }
+
+    /// Only its last reading is left.
+    fn begin_again(&mut self) {
+        self.is_new = false;
+        let newest = self.readings.len().saturating_sub(1);
+        self.readings.drain(..newest);
     }
 }
 
-impl Reading {
-    /// Payload or a segment went either way, or some is waiting to.
-    fn has_moved_since(&self, before: &Self) -> bool {
-        let counts = |one: &Self| {
-            let info = one.info;
-            (info.segs_out, info.segs_in, info.total_retrans)
-        };
-        counts(self) != counts(before) || self.info.unacked > 0 || self.unread > 0
+/// Segments sent, received and sent again: one of them grows with whatever goes either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts([u32; 3]);
+
+impl Counts {
+    fn new(info: &TcpInfo) -> Self {
+        Self([info.segs_out, info.segs_in, info.total_retrans])
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod connections;
 mod datagrams;
 mod exchange;
 mod keys;

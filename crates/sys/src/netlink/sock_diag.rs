@@ -40,10 +40,6 @@ pub struct Socket<'a> {
     pub receive_queue: u32,
     /// Bytes written and not yet acknowledged; of a listener, how many may wait to be accepted.
     pub send_queue: u32,
-    /// Its mark. Only the host's administrator is told.
-    pub mark: Option<u32>,
-    /// Number of its control group (version 2).
-    pub cgroup: Option<u64>,
     /// A subflow of an MPTCP connection.
     pub is_mptcp: bool,
     /// TCP's figures; absent of connections that are being made or waited out.
@@ -52,8 +48,6 @@ pub struct Socket<'a> {
     pub memory: Option<SocketMemory>,
     /// Congestion control.
     pub congestion: Option<&'a str>,
-    /// BBR's estimate of the bandwidth, bytes/s.
-    pub bbr_bandwidth: Option<u64>,
 }
 
 /// Asks for the sockets of one network namespace.
@@ -75,7 +69,7 @@ impl SockDiag {
         })
     }
 
-    /// Shows each TCP socket that the filter lets through to `visit`, IPv4 before IPv6.
+    /// Shows each TCP socket that the filter lets through to `visit`.
     ///
     /// A socket that changes its state meanwhile may be shown twice or not at all.
     ///
@@ -86,20 +80,17 @@ impl SockDiag {
         filter: &Filter,
         mut visit: impl FnMut(&Socket<'_>),
     ) -> Result<(), NetlinkError> {
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            self.exchange.dump_bytes(
-                "list the TCP sockets",
-                SOCK_DIAG_BY_FAMILY,
-                &filter.request(family as u8),
-                &mut self.buffer,
-                |payload| {
-                    if let Some(socket) = parse(payload) {
-                        visit(&socket);
-                    }
-                },
-            )?;
-        }
-        Ok(())
+        self.exchange.dump_bytes(
+            "list the TCP sockets",
+            TCPDIAG_GETSOCK,
+            &filter.request(),
+            &mut self.buffer,
+            |payload| {
+                if let Some(socket) = parse(payload) {
+                    visit(&socket);
+                }
+            },
+        )
     }
 }
 
@@ -174,28 +165,16 @@ fn parse(payload: &[u8]) -> Option<Socket<'_>> {
         send_queue: word(60),
         uid: word(64),
         inode: word(68),
-        mark: None,
-        cgroup: None,
         is_mptcp: false,
         info: None,
         memory: None,
         congestion: None,
-        bbr_bandwidth: None,
     };
     for (kind, value) in each(attributes) {
         match kind {
             INET_DIAG_INFO => socket.info = TcpInfo::parse(value),
             INET_DIAG_SKMEMINFO => socket.memory = SocketMemory::parse(value),
             INET_DIAG_CONG => socket.congestion = text(value),
-            INET_DIAG_BBRINFO => {
-                socket.bbr_bandwidth = value.first_chunk().map(|b| u64::from_ne_bytes(*b));
-            }
-            INET_DIAG_MARK => {
-                socket.mark = value.first_chunk().map(|b| u32::from_ne_bytes(*b));
-            }
-            INET_DIAG_CGROUP_ID => {
-                socket.cgroup = value.first_chunk().map(|b| u64::from_ne_bytes(*b));
-            }
             INET_DIAG_ULP_INFO => socket.is_mptcp = is_mptcp(value),
             _ => {}
         }
@@ -248,19 +227,16 @@ const CLOSED_BUFFER: usize = 8 << 20;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
 // include/uapi/linux/sock_diag.h and inet_diag.h
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// Both families in one walk through the kernel's table, where `SOCK_DIAG_BY_FAMILY` takes two.
+const TCPDIAG_GETSOCK: u16 = 18;
 const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
 const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 const INET_DIAG_INFO: u16 = 2;
-const INET_DIAG_VEGASINFO: u16 = 3;
 const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
-const INET_DIAG_MARK: u16 = 15;
-const INET_DIAG_BBRINFO: u16 = 16;
 const INET_DIAG_ULP_INFO: u16 = 19;
-const INET_DIAG_CGROUP_ID: u16 = 21;
 const INET_ULP_INFO_NAME: u16 = 1;
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
         }
         Program::Socat => pacing.is_none() && write.is_none() && read.is_none(),
         // It has a window of its own, and what is encrypted costs CPU time.
-        Program::Ssh => {
+        Program::Ssh | Program::Scp => {
             let ends = [window, send_buffer].into_iter().all(|one| !of_socket(one));
             let tells = pacing.is_none() && write.is_none() && read.is_none() && mss.is_none();
             let in_flight = made.limit_bps.unwrap_or(f64::INFINITY) * conditions.rtt_s() / 8.0;

@@ -64,7 +64,7 @@ pub(super) fn commands(
         Program::Iperf3 => Ok(iperf3(scenario, place)),
         Program::Nginx => nginx(scenario, place),
         Program::Socat => Ok(socat(scenario, place)),
-        Program::Ssh => ssh(scenario, place),
+        Program::Ssh | Program::Scp => ssh(scenario, place, program == Program::Scp),
     };
     made.map_err(|error| TruthError::LeftOut(format!("files for {program:?}: {error}")))
 }
@@ -75,7 +75,7 @@ fn needed(program: Program) -> &'static [&'static str] {
         Program::Iperf3 => &["iperf3"],
         Program::Nginx => &["nginx", "curl"],
         Program::Socat => &["socat"],
-        Program::Ssh => &["ssh", "sshd", "ssh-keygen"],
+        Program::Ssh | Program::Scp => &["ssh", "scp", "sshd", "ssh-keygen"],
     }
 }
 
@@ -262,7 +262,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
 }
 
 /// The server lets in who has the key that is made here, and nobody else.
-fn ssh(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
+fn ssh(scenario: &Scenario, place: &Place<'_>, copies: bool) -> io::Result<Commands> {
     let Place { address, port, .. } = place;
     let directory = place.directory.display();
     let key = format!("{directory}/key");
@@ -275,15 +275,28 @@ fn ssh(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     }
     let config = format!(
         "Port {port}\nListenAddress {address}\nHostKey {key}\nAuthorizedKeysFile {key}.pub\n\
-         StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin prohibit-password\n"
+         StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin prohibit-password\n\
+         Subsystem sftp internal-sftp\n"
     );
     fs::write(place.directory.join("sshd_config"), config)?;
     let options = "-q -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes";
-    let session = format!("exec ssh {options} -i {key} -p {port} root@{address}");
-    let session = if client_sends(scenario) {
-        format!("{session} 'cat > /dev/null' < /dev/zero")
+    let up = client_sends(scenario);
+    let session = if copies {
+        File::create(place.directory.join("file"))?.set_len(LARGE_FILE)?;
+        let there = format!("root@{}", authority(*address));
+        let (from, to) = if up {
+            (format!("{directory}/file"), format!("{there}:/dev/null"))
+        } else {
+            (format!("{there}:{directory}/file"), "/dev/null".to_owned())
+        };
+        format!("exec scp {options} -i {key} -P {port} {from} {to}")
     } else {
-        format!("{session} cat /dev/zero")
+        let session = format!("exec ssh {options} -i {key} -p {port} root@{address}");
+        if up {
+            format!("{session} 'cat > /dev/null' < /dev/zero")
+        } else {
+            format!("{session} cat /dev/zero")
+        }
     };
     Ok(Commands {
         server: words(&format!("/usr/sbin/sshd -D -f {directory}/sshd_config")),

@@ -212,7 +212,7 @@ impl Site<'_> {
     /// Nobody else's, so that nobody else's threads count for it; sshd lets in those alone who have an
     /// account.
     fn user(&self) -> u32 {
-        if self.scenario.around.program == Some(Program::Ssh) {
+        if let Some(Program::Ssh | Program::Scp) = self.scenario.around.program {
             return 0;
         }
         FIRST_USER + self.scenario.number % USERS

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::Prefix;
-use super::{INET_DIAG_CONG, INET_DIAG_INFO, INET_DIAG_SKMEMINFO, INET_DIAG_VEGASINFO, Socket};
+use super::{INET_DIAG_CONG, INET_DIAG_INFO, INET_DIAG_SKMEMINFO, Socket};
 
 /// Which TCP sockets are to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,18 +49,14 @@ impl Filter {
         is_port && (self.peers.is_empty() || self.peers.iter().any(|one| one.contains(peer)))
     }
 
-    /// A `struct inet_diag_req_v2` with the filter's program as its attribute.
-    pub(super) fn request(&self, family: u8) -> Vec<u8> {
-        let extensions = [
-            INET_DIAG_INFO,
-            INET_DIAG_VEGASINFO,
-            INET_DIAG_CONG,
-            INET_DIAG_SKMEMINFO,
-        ];
+    /// A `struct inet_diag_req` with the filter's program as its attribute.
+    pub(super) fn request(&self) -> Vec<u8> {
+        let extensions = [INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO];
         let extensions = extensions.iter().fold(0, |bits, one| bits | 1 << (one - 1));
-        let mut request = vec![family, libc::IPPROTO_TCP as u8, extensions, 0];
-        request.extend(self.states.to_ne_bytes());
+        let mut request = vec![libc::AF_UNSPEC as u8, 0, 0, extensions];
         request.extend([0; SOCKET_ID]);
+        request.extend(self.states.to_ne_bytes());
+        request.extend([0; TABLES]);
         let program = self.program();
         if !program.is_empty() {
             request.extend((program.len() as u16 + 4).to_ne_bytes());
@@ -147,6 +143,8 @@ const ALL: u32 = (1 << 12) - 2;
 
 // include/uapi/linux/inet_diag.h
 const SOCKET_ID: usize = 48;
+/// `idiag_dbs`, which the kernel does not read.
+const TABLES: usize = 4;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
 const BC_JMP: u8 = 1;
 const BC_S_COND: u8 = 7;
