@@ -13,6 +13,7 @@ mod history;
 mod host;
 mod lab;
 mod load;
+mod monitor;
 mod options;
 mod parsers;
 mod profile;
@@ -51,6 +52,7 @@ pub(crate) use host::{
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use load::LoadArgs;
+pub(crate) use monitor::{MonitorArgs, ProbeArgs};
 pub(crate) use options::{Choice, TestOptions};
 pub(crate) use parsers::Count;
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
@@ -146,6 +148,10 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Runs that were saved: list, show, compare, changes, export
     History(HistoryArgs),
+    /// Measure on a schedule, notice changes, export metrics
+    Monitor(MonitorArgs),
+    /// Measure when Prometheus asks, as blackbox_exporter does
+    Probe(ProbeArgs),
     /// Run again what a stored document says was run
     Rerun(RerunArgs),
     /// Statistics and ceilings of figures measured elsewhere

@@ -26,7 +26,7 @@ use crate::site::{Site, place};
 use crate::target::check_sizes;
 use crate::{
     analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, history,
-    host, iperf3, lab, load, manual, plan, profile, qos, report, rerun, trace, watch,
+    host, iperf3, lab, load, manual, monitor, plan, profile, qos, report, rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -50,6 +50,8 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Explain(args) => explain(args),
         Command::Report(args) => report::execute(&args),
         Command::History(args) => history::execute(&args),
+        Command::Monitor(args) => monitor::execute(&args),
+        Command::Probe(args) => monitor::probe(&args),
         Command::Rerun(args) => rerun::command(&args)?.map_or(Ok(()), execute),
         Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use linerate_core::units::printable;
+use linerate_engine::MeasureError;
 
 /// An error that ends the command, with its kind.
 #[derive(Debug)]
@@ -69,6 +70,12 @@ impl Failure {
     /// Whether the reader of stdout went away.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.kind == Kind::ReaderGone
+    }
+
+    /// Whether the endpoint had no room.
+    pub(crate) fn is_busy(&self) -> bool {
+        let cause = self.error.downcast_ref::<MeasureError>();
+        cause.is_some_and(MeasureError::is_busy)
     }
 
     /// Prints the chain of causes as one line on stderr and gives the exit status.

@@ -2,6 +2,8 @@
 
 mod trend;
 
+pub(crate) use trend::beside;
+
 use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
 use linerate_core::units::EndpointName;

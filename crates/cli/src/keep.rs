@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use linerate_history::{History, NewRun};
+use linerate_history::{History, HistoryError, NewRun};
 use linerate_report::Document;
 use serde_json::Value;
 
@@ -39,27 +39,45 @@ impl Keeper {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn save(mut self, document: &dyn Document) -> Result<i64, Failure> {
-        let json = document.json_line();
-        let observed = document.observed();
-        let figures = observed
-            .figures()
-            .map(|(name, value)| (name.to_owned(), value));
-        let about = About::new(&json);
-        let saved = self.history.save(&NewRun {
-            started_at: &about.started_at,
-            schema: &about.schema,
-            path: &about.path,
-            workload: &about.workload,
-            detail: &about.detail,
-            answer: &document.answer(),
-            cause: observed.cause().map(|cause| cause.name()),
-            figures: &figures.collect::<Vec<_>>(),
-            labels: &self.labels,
-            document: json.trim_end(),
-        });
+        let saved = save(&mut self.history, document, &self.labels, None);
         saved.context("--save").map_err(Failure::failed)
     }
 }
+
+/// Saves a document; the run's number. What it has carried, bytes, is a figure of its own where somebody
+/// has a budget.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn save(
+    history: &mut History,
+    document: &dyn Document,
+    labels: &[(String, String)],
+    carried: Option<u64>,
+) -> Result<i64, HistoryError> {
+    let json = document.json_line();
+    let observed = document.observed();
+    let figures = observed
+        .figures()
+        .map(|(name, value)| (name.to_owned(), value));
+    let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
+    let about = About::new(&json);
+    history.save(&NewRun {
+        started_at: &about.started_at,
+        schema: &about.schema,
+        path: &about.path,
+        workload: &about.workload,
+        detail: &about.detail,
+        answer: &document.answer(),
+        cause: observed.cause().map(|cause| cause.name()),
+        figures: &figures.chain(carried).collect::<Vec<_>>(),
+        labels,
+        document: json.trim_end(),
+    })
+}
+
+/// The figure of what a run has carried.
+pub(crate) const CARRIED: &str = "carried_bytes";
 
 /// What a run is found by.
 struct About {
@@ -114,13 +132,18 @@ impl About {
 /// It cannot be opened.
 pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
     let opened = || {
-        let path = match file {
-            Some(path) => path.to_owned(),
-            None => default_place()?,
-        };
+        let path = place(file)?;
         History::open(&path).with_context(|| path.display().to_string())
     };
     opened().map_err(Failure::usage)
+}
+
+/// The file of `--db`, or the user's own.
+///
+/// # Errors
+/// Nothing says where that is, or its directory cannot be made.
+pub(crate) fn place(file: Option<&Path>) -> anyhow::Result<PathBuf> {
+    file.map_or_else(default_place, |path| Ok(path.to_owned()))
 }
 
 /// In the state directory of the user (XDG Base Directory Specification), which is made if it is not

@@ -19,6 +19,7 @@
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`history`], [`keep`] | runs that were saved; where they are |
+//! | [`monitor`] | tests on a schedule, alarms, metrics; tests when Prometheus asks |
 //! | [`run`] | the one door to the engine |
 //! | [`report`] | stored documents as a page with charts |
 //! | [`experiment`] | the experiments of `run` |
@@ -60,6 +61,7 @@ mod keep;
 mod lab;
 mod load;
 mod manual;
+mod monitor;
 mod output;
 mod plan;
 mod profile;

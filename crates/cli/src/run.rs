@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -322,14 +322,19 @@ fn others(endpoint: &Endpoint) -> BTreeMap<&'static str, Vec<String>> {
     others
 }
 
-/// What Ctrl-C and its kin request.
+/// What Ctrl-C and its kin request, of all runs of this process.
 ///
 /// # Errors
 /// They cannot be caught.
 pub(crate) fn signals() -> Result<Stop, Failure> {
-    stop_on_signal()
+    static STOP: OnceLock<Stop> = OnceLock::new();
+    if let Some(stop) = STOP.get() {
+        return Ok(stop.clone());
+    }
+    let stop = stop_on_signal()
         .context("cannot catch signals")
-        .map_err(Failure::unsupported)
+        .map_err(Failure::unsupported)?;
+    Ok(STOP.get_or_init(|| stop).clone())
 }
 
 /// An error of the engine's with its exit status.

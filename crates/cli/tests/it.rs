@@ -31,6 +31,7 @@ mod host;
 mod iperf3;
 mod lab;
 mod lab_spec;
+mod monitor;
 mod profile;
 mod projection;
 mod qos_cost;

@@ -49,6 +49,7 @@
 //! | [`load`] | mixes of tests on one clock; their totals, latency of classes, what a call is worth |
 //! | [`video`] | a player that chooses each chunk's rate by its buffer |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
+//! | [`monitor`] | what is measured again and again: its file, which test is next |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`capture`] | TCP connections of packet captures, followed packet by packet |
@@ -67,6 +68,7 @@ pub mod foreign;
 pub mod host;
 pub mod lab;
 pub mod load;
+pub mod monitor;
 pub mod one_way;
 pub mod open_loop;
 pub mod pace;

@@ -22,10 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("core", &["units", "stats", "link", "trace", "capture"]),
     ("sys", &[]),
     ("history", &[]),
+    ("web", &[]),
     ("qos", &["core"]),
     ("report", &["core", "qos"]),
     ("engine", &["core", "qos", "sys"]),
-    ("cli", &["core", "qos", "engine", "report", "history"]),
+    (
+        "cli",
+        &["core", "qos", "engine", "report", "history", "web"],
+    ),
 ];
 
 /// Crates whose modules may not depend on each other in a circle.

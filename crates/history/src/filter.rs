@@ -19,6 +19,8 @@ pub struct Filter {
     pub since: Option<Since>,
     /// The run of this number.
     pub id: Option<i64>,
+    /// Saved as this number or later.
+    pub from_id: Option<i64>,
     /// At most so many, the newest.
     pub most: Option<u32>,
 }
@@ -55,6 +57,9 @@ impl Filter {
         };
         if let Some(id) = self.id {
             add("id = ?", id.into());
+        }
+        if let Some(id) = self.from_id {
+            add("id >= ?", id.into());
         }
         if let Some(path) = &self.path {
             add("path = ?", path.clone().into());

@@ -120,6 +120,19 @@ pub struct Run {
     pub labels: String,
 }
 
+/// A figure of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The run's number.
+    pub run: i64,
+    /// When it began, seconds since 1970.
+    pub at_s: u64,
+    /// The figure's name.
+    pub metric: String,
+    /// The figure.
+    pub value: f64,
+}
+
 /// Which runs are to stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keep {
@@ -271,6 +284,75 @@ impl History {
     pub fn figures(&self, id: i64) -> Result<Vec<(String, f64)>> {
         let sql = "SELECT metric, value FROM figures WHERE run = ?1 ORDER BY place";
         self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// A figure of each run that passes and has it, without a name the one that matters most; the oldest
+    /// first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn series(&self, filter: &Filter, metric: Option<&str>) -> Result<Vec<Point>> {
+        let (runs, mut values) = filter.sql();
+        let of = match metric {
+            Some(metric) => {
+                values.push(metric.to_owned().into());
+                "metric = ?"
+            }
+            None => "place = 0",
+        };
+        let sql = format!(
+            "SELECT id, strftime('%s', started_at), metric, value FROM ({runs}) \
+             JOIN figures ON run = id AND {of} ORDER BY started_at, id"
+        );
+        self.rows(&sql, params_from_iter(values), |row| {
+            let at_s: Option<String> = row.get(1)?;
+            Ok(Point {
+                run: row.get(0)?,
+                at_s: at_s.and_then(|at| at.parse().ok()).unwrap_or(0),
+                metric: row.get(2)?,
+                value: row.get(3)?,
+            })
+        })
+    }
+
+    /// Notes a change of a series, from this run on, that somebody is to be told. One that is noted
+    /// already stays as it is.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()> {
+        let sql = "INSERT OR IGNORE INTO alarms (series, run, change) VALUES (?1, ?2, ?3)";
+        let done = self.db.execute(sql, params![series, run, change]);
+        done.map(drop).map_err(cannot("cannot be written"))
+    }
+
+    /// The run from which on a series was last noted to have changed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn changed_since(&self, series: &str) -> Result<Option<i64>> {
+        let sql = "SELECT max(run) FROM alarms WHERE series = ?1";
+        let found = self.db.query_row(sql, [series], |row| row.get(0));
+        found.map_err(cannot("cannot be read"))
+    }
+
+    /// The changes that nobody was told yet, with their numbers; the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn untold(&self) -> Result<Vec<(i64, String)>> {
+        let sql = "SELECT id, change FROM alarms WHERE told = 0 ORDER BY id";
+        self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Somebody was told the change of this number.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn told(&mut self, alarm: i64) -> Result<()> {
+        let sql = "UPDATE alarms SET told = 1 WHERE id = ?1";
+        let done = self.db.execute(sql, [alarm]);
+        done.map(drop).map_err(cannot("cannot be written"))
     }
 
     /// The labels of a run, by their keys.

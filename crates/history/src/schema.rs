@@ -6,7 +6,8 @@ use super::{HistoryError, Result, cannot};
 
 /// From each version to the next; a file is of the version that its `user_version` says. Entries are
 /// added, never changed.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         started_at TEXT NOT NULL,
@@ -38,7 +39,19 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (run, key)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX labels_of_key ON labels (key, value, run);
-"];
+",
+    // What the monitor has noticed. A run that is pruned takes no alarm with it: it would be raised again.
+    "
+    CREATE TABLE alarms (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        series TEXT NOT NULL,
+        run INTEGER NOT NULL,
+        change TEXT NOT NULL,
+        told INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (series, run)
+    ) STRICT;
+",
+];
 
 /// Brings the tables to the last version; of two processes the second finds it done.
 pub(super) fn migrate(db: &mut Connection) -> Result<()> {

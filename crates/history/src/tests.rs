@@ -272,3 +272,73 @@ fn a_killed_writer_loses_no_run_that_it_had_saved() {
         }
     }
 }
+
+#[test]
+fn a_series_has_the_figure_that_was_asked_for_the_oldest_run_first() {
+    let mut history = History::in_memory().unwrap();
+    let labels = [label("test", "bulk")];
+    for (day, value) in [(2, 20.0), (1, 10.0), (3, 30.0)] {
+        let started_at = format!("2026-11-0{day}T00:00:10Z");
+        let figures = [
+            ("throughput_bps".to_owned(), value),
+            ("bytes".to_owned(), 2.0 * value),
+        ];
+        let new = run(&started_at, "pit", &labels);
+        history
+            .save(&NewRun {
+                figures: &figures,
+                ..new
+            })
+            .unwrap();
+    }
+    let bulk = Filter {
+        labels: labels.to_vec(),
+        ..Filter::default()
+    };
+    let values = |filter: &Filter, metric| -> Vec<f64> {
+        let points = history.series(filter, metric).unwrap();
+        points.iter().map(|point| point.value).collect()
+    };
+    assert_eq!(values(&bulk, None), [10.0, 20.0, 30.0]);
+    assert_eq!(values(&bulk, Some("bytes")), [20.0, 40.0, 60.0]);
+    assert_eq!(values(&bulk, Some("rtt_us")), [0.0; 0]);
+    assert_eq!(
+        values(
+            &Filter {
+                most: Some(2),
+                ..bulk.clone()
+            },
+            None
+        ),
+        [20.0, 30.0]
+    );
+    assert_eq!(
+        values(
+            &Filter {
+                from_id: Some(2),
+                ..bulk.clone()
+            },
+            None
+        ),
+        [10.0, 30.0]
+    );
+    let first = &history.series(&bulk, None).unwrap()[0];
+    assert_eq!(
+        (first.at_s, first.metric.as_str()),
+        (1_793_491_210, "throughput_bps")
+    );
+}
+
+#[test]
+fn a_change_is_noted_once_and_told_once() {
+    let mut history = History::in_memory().unwrap();
+    assert_eq!(history.changed_since("bulk").unwrap(), None);
+    history.raise("bulk", 7, "{}").unwrap();
+    history.raise("bulk", 7, "{\"again\":1}").unwrap();
+    assert_eq!(history.changed_since("bulk").unwrap(), Some(7));
+    let untold = history.untold().unwrap();
+    assert_eq!(untold, [(1, "{}".to_owned())]);
+    history.told(1).unwrap();
+    assert_eq!(history.untold().unwrap(), []);
+    assert_eq!(history.changed_since("other").unwrap(), None);
+}

@@ -14,6 +14,7 @@
 //! | [`json`] | a document, pretty or on one line |
 //! | [`html`] | documents as one page for a browser, with their charts |
 //! | `charts` | which charts a document has |
+//! | [`metrics`] | figures as Prometheus reads them |
 //! | [`svg`] | charts and flame graphs, drawn |
 
 mod charts;
@@ -21,6 +22,7 @@ pub mod csv;
 pub mod document;
 pub mod html;
 pub mod json;
+pub mod metrics;
 mod number;
 mod style;
 pub mod svg;

@@ -32,6 +32,13 @@ const FEWEST: usize = 5;
 /// Reorderings: a p-value is known to 1/400.
 const REORDERINGS: usize = 399;
 
+/// Of a series that is looked at after each value: how many of the last values are held against all before
+/// them. More see smaller changes.
+const TAILS: [usize; 10] = [5, 6, 7, 8, 10, 12, 15, 20, 30, 50];
+/// Chance, at most, that one look at independent values finds a change that is not there: by Boole's
+/// inequality 200 looks find one in 5 % of series, at most.
+pub const FALSE_ALARMS_OF_A_LOOK: f64 = 1.0 / 4000.0;
+
 /// The changes of a series, in its order. The same seed gives the same answer.
 ///
 /// # Errors
@@ -61,6 +68,61 @@ pub fn changes(values: &[f64], seed: u64) -> Result<Vec<ChangePoint>, StatsError
         p_value,
     };
     Ok(found.into_iter().enumerate().map(point).collect())
+}
+
+/// Whether the last values of a series, which is looked at after each of them, make a change plain: by
+/// their ranks against those before (F. Wilcoxon, Biometrics Bulletin 1(6), 1945; H. B. Mann and D. R.
+/// Whitney, 1947), exactly, so that the rate of false alarms holds for any noise of independent values.
+/// After a change the series begins anew with [`ChangePoint::at`].
+///
+/// # Errors
+/// As [`changes`].
+pub fn new_change(values: &[f64]) -> Result<Option<ChangePoint>, StatsError> {
+    sorted("changes", values)?;
+    let tails = TAILS.iter().filter(|tail| 2 * **tail <= values.len());
+    let p_value = tails
+        .map(|tail| TAILS.len() as f64 * rank_p_value(values.split_at(values.len() - tail)))
+        .fold(1.0, f64::min);
+    Ok((p_value <= FALSE_ALARMS_OF_A_LOOK).then(|| {
+        let at = best_fit(values);
+        ChangePoint {
+            at,
+            before: median(&values[..at]),
+            after: median(&values[at..]),
+            p_value,
+        }
+    }))
+}
+
+/// Chance, at most, that independent values of one kind are as far apart, either way. Values that are
+/// equal count against it.
+fn rank_p_value((before, after): (&[f64], &[f64])) -> f64 {
+    let count = |is_inverted: fn(f64, f64) -> bool| {
+        let inverted = |new: &f64| before.iter().filter(|old| is_inverted(**old, *new)).count();
+        after.iter().map(inverted).sum::<usize>()
+    };
+    let inversions = count(|old, new| old <= new).min(count(|old, new| old >= new));
+    let (n, m) = (before.len(), after.len());
+    let spread = (n * m * (n + m + 1)) as f64 / 12.0;
+    // Too many by far: nothing is to be counted.
+    if ((n * m) as f64 / 2.0 - inversions as f64) < 3.0 * spread.sqrt() {
+        return 1.0;
+    }
+    // Orders with so many inversions: the coefficients of Gauss's binomial, the product of
+    // (1 − q^(n+i)) / (1 − q^i) for i from 1 to m.
+    let mut orders = vec![0.0; inversions + 1];
+    orders[0] = 1.0;
+    let mut all = 1.0;
+    for i in 1..=m {
+        for at in (n + i..=inversions).rev() {
+            orders[at] -= orders[at - n - i];
+        }
+        for at in i..=inversions {
+            orders[at] += orders[at - i];
+        }
+        all *= (n + i) as f64 / i as f64;
+    }
+    2.0 * orders.iter().sum::<f64>() / all
 }
 
 /// Where the values are cut best, if the cut is one.
@@ -188,6 +250,89 @@ mod tests {
             })
         });
         assert!(found >= 0.95, "{found}");
+    }
+
+    /// Share of series of that many values, which do not change, in which a look after each value finds
+    /// one.
+    fn false_alarms(noise: Noise, series: u64, values: usize) -> f64 {
+        let mut source = Source::new(series);
+        rate(series as u32, || {
+            let values = source.samples(values, noise);
+            let mut looks = 2 * FEWEST..=values.len();
+            looks.any(|end| new_change(&values[..end]).unwrap().is_some())
+        })
+    }
+
+    /// Share of series in which a shift of a tenth after 40 values is found by the fifth value after it;
+    /// two thirds of the values are within that share of the level.
+    fn shifts_found(noise: Noise, scatter: f64, series: u64) -> f64 {
+        let mut source = Source::new(series);
+        let mut sample = source.samples(4000, noise);
+        sample.sort_by(f64::total_cmp);
+        let (middle, half) = (sample[2000], (sample[3333] - sample[667]) / 2.0);
+        rate(series as u32, || {
+            let mut values = source.samples(45, noise);
+            for (at, value) in values.iter_mut().enumerate() {
+                let level = if at < 40 { 100.0 } else { 90.0 };
+                *value = level * (1.0 + scatter * (*value - middle) / half);
+            }
+            let mut looks = 41..=45;
+            looks.any(|end| {
+                let found = new_change(&values[..end]).unwrap();
+                found.is_some_and(|change| change.at.abs_diff(40) <= 2)
+            })
+        })
+    }
+
+    #[test]
+    fn a_look_after_each_value_seldom_finds_what_is_not_there_and_soon_what_is() {
+        for (number, noise) in NOISES.into_iter().enumerate() {
+            let alarms = false_alarms(noise, 200, 100);
+            // 2.3 % by Boole's inequality, and three standard deviations of 200 series.
+            assert!(alarms <= 0.023 + 0.032, "noise {number}: {alarms}");
+        }
+        let found = shifts_found(NOISES[0], 0.02, 200);
+        assert!(found >= 0.95, "{found}");
+    }
+
+    #[test]
+    fn ranks_are_held_against_all_orders_of_them() {
+        // Of 10 orders of 2 and 3 values 1 has no inversion, 1 has one, 2 have two.
+        let values = |after: [f64; 5]| -> Vec<f64> { after.to_vec() };
+        let exact = |before: usize, after: usize| {
+            let all: f64 = (1..=after)
+                .map(|i| (before + i) as f64 / i as f64)
+                .product();
+            2.0 / all
+        };
+        let apart: Vec<f64> = (0..25).map(f64::from).chain(values([99.0; 5])).collect();
+        let p_value = rank_p_value(apart.split_at(25));
+        assert!((p_value / exact(25, 5) - 1.0).abs() < 1e-9, "{p_value}");
+        // One more inversion is one more order; two more are two.
+        for (more, orders) in [(1, 2.0), (2, 4.0), (3, 7.0), (4, 12.0)] {
+            let mut near = apart.clone();
+            near[25] = 24.5 - f64::from(more);
+            let p_value = rank_p_value(near.split_at(25));
+            assert!(
+                (p_value / exact(25, 5) / orders - 1.0).abs() < 1e-9,
+                "{more}: {p_value}"
+            );
+        }
+        assert_eq!(rank_p_value(values([1.0; 5]).split_at(2)), 1.0);
+    }
+
+    /// As the documentation says it; minutes.
+    #[test]
+    #[ignore = "takes minutes: cargo test --release -p linerate-stats -- --ignored --nocapture error_rates"]
+    fn error_rates_of_the_monitor() {
+        for (number, noise) in NOISES.into_iter().enumerate() {
+            let alarms = false_alarms(noise, 200, 200);
+            let found = [0.005, 0.01, 0.02, 0.03].map(|scatter| shifts_found(noise, scatter, 200));
+            println!(
+                "noise {number}: alarms {alarms:.3}, shifts found at 0.5, 1, 2, 3 %: {found:?}"
+            );
+            assert!(alarms <= 0.05, "noise {number}: {alarms}");
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub(crate) struct RepeatOptions {
 }
 
 /// Which way to the endpoint, and with which key.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Path")]
 pub(crate) struct PathOptions {
     /// Emulate the path, both ends here: rate=100mbit,rtt=29ms,loss=0.1%

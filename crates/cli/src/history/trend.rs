@@ -95,7 +95,7 @@ const FACTS: [(&str, &str); 9] = [
 ];
 
 /// What differs between two documents, besides their figures.
-fn beside(
+pub(crate) fn beside(
     history: &History,
     before: i64,
     after: i64,

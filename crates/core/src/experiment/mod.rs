@@ -43,6 +43,7 @@ pub use document::{
 };
 pub use error::{ExperimentFileError, ExperimentProblem};
 pub use estimate::Estimate;
+pub(crate) use file::workload_of;
 pub use file::{Choice, Files};
 pub use measure::Measure;
 pub use model::{Column, Expectation, Experiment, Factor, Finding};

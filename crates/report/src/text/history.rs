@@ -105,25 +105,30 @@ pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
             series.test, series.metric
         ));
         for change in &series.changes {
-            let [was, is] = change.figures;
-            let write = writer(&series.metric);
-            let by = signed(100.0 * (is / was - 1.0));
-            let mut words = format!(
-                "since {} (run {}): {by}, {} → {}",
-                begun(&change.started_at),
-                change.id,
-                write(was),
-                write(is)
-            );
-            for (what, [was, is]) in &change.beside {
-                words.push_str(&format!("; {what} {was} → {is}"));
-            }
-            page.point(&words);
+            page.point(&series_change(&series.metric, change));
         }
     }
     page.gap();
     page.words(caveat);
     page.finish()
+}
+
+/// A change in a sentence.
+pub fn series_change(metric: &str, change: &SeriesChange) -> String {
+    let [was, is] = change.figures;
+    let write = writer(metric);
+    let by = signed(100.0 * (is / was - 1.0));
+    let mut words = format!(
+        "since {} (run {}): {by}, {} → {}",
+        begun(&change.started_at),
+        change.id,
+        write(was),
+        write(is)
+    );
+    for (what, [was, is]) in &change.beside {
+        words.push_str(&format!("; {what} {was} → {is}"));
+    }
+    words
 }
 
 /// `2026-11-23 09:00`: seconds tell nobody more.

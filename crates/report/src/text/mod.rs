@@ -43,7 +43,9 @@ pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
-pub use history::{SavedRun, Series, SeriesChange, changes, saved_runs, series_changes};
+pub use history::{
+    SavedRun, Series, SeriesChange, changes, saved_runs, series_change, series_changes,
+};
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use profile::folded;

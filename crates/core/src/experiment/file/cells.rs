@@ -104,7 +104,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn work(&self, settings: &[&Setting<'a>], levels: &[usize]) -> Result<Work, Fault> {
+    pub(super) fn work(&self, settings: &[&Setting<'a>], levels: &[usize]) -> Result<Work, Fault> {
         let all = self.base.workload.iter().map(|entry| (Owner::All, entry));
         let of_levels = settings.iter().enumerate().flat_map(|(index, setting)| {
             let entries = setting.workload.iter();

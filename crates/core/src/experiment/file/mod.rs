@@ -11,6 +11,7 @@ mod setting;
 
 use super::error::{ExperimentFileError, ExperimentProblem, Fault};
 use super::model::Experiment;
+use super::workload::Work;
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Section};
 use crate::units::{EndpointName, Family, Percent};
@@ -80,6 +81,23 @@ impl Experiment {
     ) -> Result<Self, ExperimentFileError> {
         read(text, choice, files).map_err(|fault| fault.located(text))
     }
+}
+
+/// What the key `workload` of a table of another kind of file says, read as an experiment's.
+pub(crate) fn workload_of(section: &Section<'_>, seed: u64) -> Result<Work, Fault> {
+    let resolver = cells::Resolver {
+        base: Setting {
+            offset: section.offset,
+            workload: setting::workload(section)?,
+            ..Setting::default()
+        },
+        quick: None,
+        factors: &[],
+        family: None,
+        seed,
+        files: &|_| Err("a workload names no file".to_owned()),
+    };
+    resolver.work(&[], &[])
 }
 
 fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fault> {

@@ -149,7 +149,7 @@ fn fragments(section: &Section<'_>) -> Result<Vec<At<String>>, Fault> {
 }
 
 /// The keys of a workload with the texts of their values, in the order of the file.
-fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fault> {
+pub(super) fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fault> {
     let entries = section.entries("workload")?;
     let entry = |(key, value): (At<&'a str>, &Value<'a>)| Ok((key, text(key.value, value)?));
     entries.into_iter().map(entry).collect()

@@ -1,0 +1,49 @@
+//! `linerate monitor` and `linerate probe`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MonitorArgs {
+    /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
+    pub(crate) file: PathBuf,
+    /// Read FILE, print what it does in the next 24 hours, and run nothing
+    #[arg(long, conflicts_with_all = ["once", "metrics"])]
+    pub(crate) check: bool,
+    /// Run what is due now, and end: for cron
+    #[arg(long, conflicts_with = "metrics")]
+    pub(crate) once: bool,
+    /// Serve the last results for Prometheus at http://ADDR/metrics: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
+    /// No line on stdout for each run
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  linerate monitor paths.toml --check
+  linerate monitor paths.toml --metrics 9476
+  linerate history changes --label test=bulk";
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// A monitor's file: its paths are the targets, its tests the modules
+    pub(crate) file: PathBuf,
+    /// Serve /probe?target=PATH&module=TEST there: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", default_value = "9477", value_parser = listen)]
+    pub(crate) listen: SocketAddr,
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port| (Ipv4Addr::LOCALHOST, port).into());
+    port.or_else(|_| text.parse())
+        .map_err(|_| "it must be a port of 127.0.0.1, such as 9476, or ADDRESS:PORT".to_owned())
+}

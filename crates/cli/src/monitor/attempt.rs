@@ -1,0 +1,103 @@
+//! One run of a task: the same engine as the commands, without a terminal.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredWork, Task};
+use linerate_core::plan::{Plan, Repeats, Test};
+use linerate_core::units::Family;
+use linerate_engine::BulkOptions;
+use linerate_report::Document;
+
+use crate::args::PathOptions;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::plan::fresh_seed;
+use crate::progress::Progress;
+use crate::run::{self, Examination, Measured};
+use crate::target::Target;
+
+/// What a run has left.
+pub(super) struct Done {
+    pub(super) document: Box<dyn Document>,
+    /// Bytes, rather too many than too few: warm-up and what is not measured are in it.
+    pub(super) carried: u64,
+}
+
+/// Runs a task.
+///
+/// # Errors
+/// Nothing was measured, or not to the end.
+pub(super) fn measure(monitor: &Monitor, task: Task) -> Result<Done, Failure> {
+    let (test, path) = super::parts(monitor, task);
+    let begun = Instant::now();
+    let (document, error) = document(path, &test.work)?;
+    match error {
+        Some(error) => Err(error),
+        None => Ok(Done {
+            carried: carried(&*document, begun.elapsed().as_secs_f64()),
+            document,
+        }),
+    }
+}
+
+fn document(
+    path: &MonitoredPath,
+    work: &MonitoredWork,
+) -> Result<(Box<dyn Document>, Option<Failure>), Failure> {
+    let options = PathOptions {
+        ipv4: path.family == Some(Family::Ipv4),
+        ipv6: path.family == Some(Family::Ipv6),
+        key_file: path.key_file.as_ref().map(PathBuf::from),
+        ..PathOptions::default()
+    };
+    let mut progress = Progress::new(Format::Text, true);
+    let target = Target::resolve(path.host.clone(), &options, &mut progress)?;
+    let seed = fresh_seed();
+    match work {
+        MonitoredWork::Test(test) => {
+            let test = Test {
+                seed,
+                ..(**test).clone()
+            };
+            let plan = Plan {
+                tests: vec![test],
+                repeats: Repeats::Times(1),
+            };
+            target.check_sizes(&plan)?;
+            let (measured, error) = run::plan(&target, None, &plan, progress, true)?;
+            let document: Box<dyn Document> = match measured {
+                Measured::Record(record) => record,
+                Measured::Sweep(sweep) => sweep,
+            };
+            Ok((document, error))
+        }
+        MonitoredWork::Load(mix) => {
+            let (document, error) = run::load(&[target], mix, seed, progress)?;
+            Ok((Box::new(document), error))
+        }
+        MonitoredWork::Check(check) => {
+            let examination = Examination {
+                target: Some(target),
+                via: None,
+                family: path.family,
+                quick: check.quick,
+                bulk: BulkOptions {
+                    time: check.time.map(|time| time.0),
+                    streams: check.streams,
+                    congestion: None,
+                },
+                seed,
+            };
+            let (document, error) = run::check(&examination, progress)?;
+            Ok((Box::new(document), error))
+        }
+    }
+}
+
+/// At the rate that was measured, all the time that it took.
+fn carried(document: &dyn Document, seconds: f64) -> u64 {
+    let rates = document.throughputs().unwrap_or_default();
+    let bps: f64 = rates.into_iter().filter_map(|(_, rate)| rate).sum();
+    (bps / 8.0 * seconds) as u64
+}

@@ -1,0 +1,81 @@
+//! `probe`: a test when Prometheus asks for it, in the manner of blackbox_exporter.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use linerate_core::monitor::{Monitor, Task};
+use linerate_web::{Answer, Ask};
+
+use super::{attempt, metrics};
+use crate::args::ProbeArgs;
+use crate::failure::Failure;
+use crate::{output, run};
+
+/// Answers until a signal ends it.
+///
+/// # Errors
+/// The file is wrong, or the address cannot be had.
+pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
+    let monitor = super::read(&args.file)?;
+    let stop = run::signals()?;
+    // Two tests would disturb each other.
+    let turn = Mutex::new(());
+    let bound = linerate_web::serve(args.listen, move |ask| match turn.try_lock() {
+        Ok(_turn) => answer(&monitor, ask),
+        Err(_) => Answer::plain(503, "another probe is running: scrape later\n"),
+    });
+    let bound = bound
+        .with_context(|| format!("--listen {}", args.listen))
+        .map_err(Failure::failed)?;
+    output::note(&format!(
+        "probes at http://{bound}/probe?target=PATH&module=TEST"
+    ));
+    while !stop.is_requested() {
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
+    if ask.path != "/probe" {
+        return Answer::plain(
+            404,
+            "linerate probe: ask for /probe?target=PATH&module=TEST\n",
+        );
+    }
+    let (target, module) = (ask.value("target"), ask.value("module"));
+    let path = monitor.paths.iter().position(|path| {
+        let host = path.host.to_string();
+        target.is_some_and(|target| target == path.name || target == host)
+    });
+    let Some(path) = path else {
+        return Answer::plain(403, "target: none that the file of this probe has\n");
+    };
+    let is_module = |name: &str| module.is_none_or(|module| module == name);
+    let mut tests = monitor.tests.iter();
+    let test = tests.position(|test| test.paths.contains(&path) && is_module(&test.name));
+    let Some(test) = test else {
+        return Answer::plain(404, "module: no test of that name on this target\n");
+    };
+    let begun = Instant::now();
+    let done = attempt::measure(monitor, Task { test, path });
+    let seconds = begun.elapsed().as_secs_f64();
+    let text = match done {
+        Ok(done) if done.document.why_partial().is_none() => {
+            let observed = done.document.observed();
+            let figures = observed
+                .figures()
+                .map(|(name, value)| (name.to_owned(), value));
+            let cause = observed.cause().map(|cause| cause.name());
+            metrics::probed(&figures.collect::<Vec<_>>(), cause, seconds)
+        }
+        Ok(_) => metrics::probed(&[], None, seconds),
+        Err(failure) => {
+            output::note(&failure.chain());
+            metrics::probed(&[], None, seconds)
+        }
+    };
+    Answer::metrics(text)
+}

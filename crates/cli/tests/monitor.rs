@@ -1,0 +1,367 @@
+//! The monitor with an endpoint on loopback: what it saves, tells and shows.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_history::{Filter, History};
+use serde_json::Value;
+
+use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
+
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
+
+/// A file of one test, run again and again, with `more` in it.
+fn file(directory: &Path, host: &str, more: &str) {
+    let text = format!(
+        "[[path]]\nname = \"loop\"\nhost = \"{host}\"\nlabels = {{ site = \"no\\\"rth\" }}\n\
+         [[test]]\nname = \"asks\"\nevery = \"1s\"\njitter = \"0s\"\n\
+         workload = {{ command = \"rr\", time = \"100ms\", warm-up = \"0s\" }}\n{more}"
+    );
+    fs::write(directory.join("m.toml"), text).unwrap();
+}
+
+fn command(directory: &Path, line: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(line.split_whitespace()).current_dir(directory);
+    command
+}
+
+fn run(directory: &Path, line: &str) -> Output {
+    ended_within(spawn(command(directory, line)), PATIENCE)
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Where a child says that it serves pages.
+fn address(child: &mut Child) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.contains("http://")));
+    thread::spawn(move || lines.for_each(drop));
+    let line = line.expect("it says where");
+    let rest = line.split("http://").nth(1).unwrap();
+    rest.split('/').next().unwrap().to_owned()
+}
+
+/// A child that is gone when this is.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_due_is_run_and_saved_and_an_endpoint_that_is_not_there_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    let nobody = "[[path]]\nname = \"nobody\"\nhost = \"127.0.0.1:1\"\n";
+    file(here, &served.address, nobody);
+    let done = run(here, "monitor m.toml --once --db h.db");
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert!(stderr(&done).contains("asks nobody:"), "{}", stderr(&done));
+    let out = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        out.contains("asks loop: ") && out.contains("(run 1)"),
+        "{out}"
+    );
+    let history = History::open(&here.join("h.db")).unwrap();
+    let labels = history.labels(1).unwrap();
+    assert_eq!(
+        (labels["test"].as_str(), labels["site"].as_str()),
+        ("asks", "no\"rth")
+    );
+    assert!(
+        history
+            .figures(1)
+            .unwrap()
+            .iter()
+            .any(|(name, _)| name == "carried_bytes")
+    );
+    assert!(
+        !here
+            .join("h.db")
+            .metadata()
+            .unwrap()
+            .permissions()
+            .readonly()
+    );
+}
+
+#[test]
+fn a_file_is_checked_and_nothing_is_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    file(here, "pit:5201", "");
+    let said = run(here, "monitor m.toml --check --db h.db");
+    let page = String::from_utf8(said.stdout).unwrap();
+    assert!(page.starts_with("asks loop: "), "{page}");
+    assert!(page.contains(" runs in 24 h, first at 20"), "{page}");
+    assert!(!here.join("h.db").exists());
+    file(here, "pit:5201", "evry = 1\n");
+    let wrong = run(here, "monitor m.toml");
+    assert_eq!(wrong.status.code(), Some(2));
+    let error = stderr(&wrong);
+    assert!(
+        error.contains("m.toml: line 10, column 1: [[test]] has no key `evry`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_history_has_one_monitor() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    file(here, "127.0.0.1:1", "");
+    let mut first = Killed(spawn(command(here, "monitor m.toml --db h.db --metrics 0")));
+    address(&mut first.0);
+    let second = run(here, "monitor m.toml --once --db h.db");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        stderr(&second).contains("another monitor"),
+        "{}",
+        stderr(&second)
+    );
+}
+
+/// The same law a hundred times over is for who has the time: `LINERATE_KILLS=100`.
+#[test]
+fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    file(here, &served.address, "");
+    let kills = std::env::var("LINERATE_KILLS")
+        .ok()
+        .and_then(|kills| kills.parse().ok());
+    let mut said = Vec::new();
+    for number in 0..kills.unwrap_or(20) {
+        let mut child = spawn(command(here, "monitor m.toml --db h.db"));
+        // Anywhere in the second in which it begins, runs, saves and waits.
+        thread::sleep(Duration::from_millis(number * 7919 % 1300));
+        child.kill().unwrap();
+        let mut out = String::new();
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        child.wait().unwrap();
+        let numbers = out
+            .lines()
+            .filter_map(|line| line.split("(run ").nth(1)?.strip_suffix(')'));
+        said.extend(numbers.map(|number| number.parse::<i64>().unwrap()));
+    }
+    let history = History::open(&here.join("h.db")).unwrap();
+    let runs = history.list(&Filter::default()).unwrap();
+    let mut begun: Vec<&str> = runs.iter().map(|run| run.started_at.as_str()).collect();
+    assert!(begun.len() >= 3, "{begun:?}");
+    begun.dedup();
+    assert_eq!(begun.len(), runs.len(), "a slot was run twice: {begun:?}");
+    for run in said {
+        let document = history
+            .document(run)
+            .unwrap()
+            .expect("a run that was said is there");
+        let document: Value = serde_json::from_str(&document).expect("whole");
+        assert_eq!(document["status"], "complete");
+    }
+    for run in &runs {
+        assert!(!history.figures(run.id).unwrap().is_empty() && !run.labels.is_empty());
+    }
+}
+
+/// Saves runs of the monitor's test by hand: `count` of them at about that many transactions.
+fn save_series(history: &mut History, from: usize, count: usize, level: f64) {
+    let document = fs::read_to_string(RECORD).unwrap();
+    let mut document: Value = serde_json::from_str(&document).unwrap();
+    for number in from..from + count {
+        let kernel = if level > 1e4 { "6.1" } else { "6.12" };
+        document["environment"]["client"]["kernel"] = kernel.into();
+        let started_at = format!("2026-01-{:02}T{:02}:00:00Z", number / 24 + 1, number % 24);
+        let value = level * (1.0 + 0.001 * (number * 7 % 10) as f64);
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let run = linerate_history::NewRun {
+            started_at: &started_at,
+            schema: "linerate.record/1",
+            path: "x",
+            workload: "rr",
+            detail: "tcp",
+            answer: "x",
+            cause: None,
+            figures: &[
+                ("transactions_per_s".to_owned(), value),
+                ("carried_bytes".to_owned(), 1.0),
+            ],
+            labels: &[pair("test", "asks"), pair("path", "loop")],
+            document: &document.to_string(),
+        };
+        history.save(&run).unwrap();
+    }
+}
+
+#[test]
+fn a_change_is_told_once_with_what_else_has_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    let mut history = History::open(&here.join("h.db")).unwrap();
+    // Far faster and far slower than loopback is: the monitor's own run is the last of a plain change.
+    save_series(&mut history, 0, 40, 1e9);
+    save_series(&mut history, 40, 6, 1.0);
+    drop(history);
+    let alarm = "[alarm]\ncommand = [\"sh\", \"-c\", \"test ! -e broken && cat >> told.jsonl\"]\n";
+    file(here, &served.address, alarm);
+    fs::write(here.join("broken"), "").unwrap();
+    let failed = run(here, "monitor m.toml --once --db h.db");
+    assert!(
+        stderr(&failed).contains("alarm: sh: exit status: 1"),
+        "{}",
+        stderr(&failed)
+    );
+    fs::remove_file(here.join("broken")).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let told = || fs::read_to_string(here.join("told.jsonl")).unwrap_or_default();
+    while told().is_empty() {
+        assert!(Instant::now() < until, "{}", told());
+        run(here, "monitor m.toml --once --db h.db");
+    }
+    run(here, "monitor m.toml --once --db h.db");
+    let lines: Vec<Value> = told()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 1, "told once");
+    assert_eq!(lines[0]["schema"], "linerate.alarm/1");
+    assert_eq!(
+        (&lines[0]["test"], &lines[0]["labels"]["site"]),
+        (&"asks".into(), &"no\"rth".into())
+    );
+    assert_eq!(lines[0]["metric"], "transactions_per_s");
+    assert_eq!(lines[0]["run"], 41);
+    assert_eq!(lines[0]["beside"][0]["what"], "kernel here");
+    assert!(lines[0]["change_percent"].as_f64().unwrap() < -99.0);
+}
+
+#[test]
+fn a_webhook_gets_the_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let hook = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut history = History::open(&here.join("h.db")).unwrap();
+    history
+        .raise("asks loop ", 1, "{\"schema\":\"linerate.alarm/1\"}")
+        .unwrap();
+    drop(history);
+    let port = hook.local_addr().unwrap().port();
+    file(
+        here,
+        "127.0.0.1:1",
+        &format!("[alarm]\nwebhook = \"http://127.0.0.1:{port}/a?b=c\"\n"),
+    );
+    let child = spawn(command(here, "monitor m.toml --once --db h.db"));
+    let (mut stream, _) = hook.accept().unwrap();
+    let mut asked = [0; 512];
+    let mut length = 0;
+    while !String::from_utf8_lossy(&asked[..length]).contains("alarm/1\"}") {
+        length += stream.read(&mut asked[length..]).unwrap();
+    }
+    stream
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .unwrap();
+    let done = ended_within(child, PATIENCE);
+    let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+    assert!(asked.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{asked}");
+    assert!(!stderr(&done).contains("alarm:"), "{}", stderr(&done));
+    assert_eq!(
+        History::open(&here.join("h.db")).unwrap().untold().unwrap(),
+        []
+    );
+}
+
+#[test]
+fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    file(here, &served.address, "");
+    run(here, "monitor m.toml --once --db h.db");
+    let mut monitor = Killed(spawn(command(
+        here,
+        "monitor m.toml --db h.db --metrics 0 --quiet",
+    )));
+    let at = address(&mut monitor.0);
+    let page = get(&at, "/metrics");
+    let own = "test=\"asks\",path=\"loop\",site=\"no\\\"rth\"";
+    assert!(
+        page.contains(&format!(
+            "linerate_result{{{own},figure=\"transactions_per_s\"}} "
+        )),
+        "{page}"
+    );
+    assert!(
+        page.contains(
+            "linerate_monitor_runs_total{test=\"asks\",path=\"loop\",outcome=\"failed\"} 0"
+        )
+    );
+    assert!(get(&at, "/").starts_with("HTTP/1.1 404"));
+    let dashboard = include_str!("../../../packaging/grafana-dashboard.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let mut names = Vec::new();
+    metric_names(&dashboard, &mut names);
+    assert!(names.len() > 9, "{names:?}");
+    for name in names {
+        assert!(
+            page.contains(&format!("# TYPE {name} ")),
+            "{name} is not served"
+        );
+    }
+    drop(monitor);
+    let mut probe = Killed(spawn(command(here, "probe m.toml --listen 0")));
+    let at = address(&mut probe.0);
+    let page = get(&at, "/probe?target=loop&module=asks");
+    assert!(page.contains("\nlinerate_probe_success 1\n"), "{page}");
+    assert!(
+        page.contains("linerate_result{figure=\"transactions_per_s\"} "),
+        "{page}"
+    );
+    assert!(get(&at, "/probe?target=192.0.2.1&module=asks").starts_with("HTTP/1.1 403"));
+    assert!(get(&at, "/probe?target=loop&module=other").starts_with("HTTP/1.1 404"));
+}
+
+/// The metrics that the expressions of a dashboard name.
+fn metric_names(value: &Value, names: &mut Vec<String>) {
+    match value {
+        Value::Object(entries) => entries.iter().for_each(|(key, value)| match value {
+            Value::String(text) if key == "expr" || key == "query" => {
+                let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                names.extend(
+                    words
+                        .filter(|word| word.starts_with("linerate_"))
+                        .map(str::to_owned),
+                );
+            }
+            value => metric_names(value, names),
+        }),
+        Value::Array(items) => items.iter().for_each(|item| metric_names(item, names)),
+        _ => {}
+    }
+}

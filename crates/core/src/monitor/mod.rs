@@ -1,0 +1,16 @@
+//! What is measured again and again: the file of a monitor, and which of its tests is next.
+//!
+//! [`Monitor::from_toml`] reads the file: paths, tests, budgets, alarms. [`Schedule`] says what runs when,
+//! in whole seconds since 1970; it is told the time and what came of each run. One test runs at a time:
+//! two would share this host's way out, and disturb each other.
+
+mod file;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use file::{
+    Alarm, CheckWork, Monitor, MonitorError, MonitorProblem, MonitoredPath, MonitoredTest,
+    MonitoredWork, QuietHours, Webhook,
+};
+pub use schedule::{Next, Outcome, Schedule, Task};

@@ -1,0 +1,265 @@
+//! Which test is next.
+//!
+//! Each task has slots: every so often since 1970, each later by a jitter of its own. A task is due at
+//! its first slot after its last run; slots that were missed, because this host slept or another test
+//! ran, are made up by one run. Quiet hours and budgets make a run later, never earlier.
+
+use super::file::{DAY_S, Monitor, QuietHours};
+use crate::units::SplitMix64;
+
+/// A test on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// Index in [`Monitor::tests`].
+    pub test: usize,
+    /// Index in [`Monitor::paths`].
+    pub path: usize,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Run the task of this index, and then say [`Schedule::finished`].
+    Run(usize),
+    /// Wait until then, seconds since 1970.
+    Wait(u64),
+    /// No task can ever run: each run carries more than its budget.
+    Never,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It carried so many bytes.
+    Done(u64),
+    /// It failed, and may have carried so many bytes: its slot is gone.
+    Failed(u64),
+    /// The endpoint had no room: once more a little later.
+    Busy,
+}
+
+/// The tasks of a monitor, and what is known of their runs.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    tasks: Vec<Planned>,
+    quiet: Vec<QuietHours>,
+    bytes_per_day: Option<u64>,
+    /// When, on which path, how many bytes: of the last 24 hours.
+    carried: Vec<(u64, usize, u64)>,
+    running: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Planned {
+    task: Task,
+    every_s: u64,
+    jitter_s: u64,
+    seed: u64,
+    takes_s: u64,
+    /// What a run may carry: by its options, else what the largest one did.
+    most_bytes: Option<u64>,
+    bytes_per_day: Option<u64>,
+    last: Option<u64>,
+    not_before: u64,
+}
+
+impl Schedule {
+    /// That of a monitor of which nothing has run.
+    pub fn new(monitor: &Monitor) -> Self {
+        let mut tasks = Vec::new();
+        for (number, test) in monitor.tests.iter().enumerate() {
+            for path in &test.paths {
+                let own = &monitor.paths[*path];
+                let seed = monitor.seed.wrapping_add(tasks.len() as u64);
+                tasks.push(Planned {
+                    task: Task {
+                        test: number,
+                        path: *path,
+                    },
+                    every_s: test.every_s,
+                    jitter_s: test.jitter_s,
+                    seed: SplitMix64::new(seed).draw(),
+                    takes_s: test.seconds(),
+                    most_bytes: test.most_bytes(own.rate),
+                    bytes_per_day: own.bytes_per_day,
+                    last: None,
+                    not_before: 0,
+                });
+            }
+        }
+        Self {
+            tasks,
+            quiet: monitor.quiet.clone(),
+            bytes_per_day: monitor.bytes_per_day,
+            carried: Vec::new(),
+            running: None,
+        }
+    }
+
+    /// All tasks, in the order of the file.
+    pub fn tasks(&self) -> impl ExactSizeIterator<Item = Task> {
+        self.tasks.iter().map(|planned| planned.task)
+    }
+
+    /// A run that was saved before: when it began, and what it carried. The oldest first.
+    pub fn remember(&mut self, task: usize, at: u64, bytes: u64) {
+        self.tasks[task].last = Some(at);
+        self.enter(task, at, bytes);
+    }
+
+    /// What is to be done now.
+    pub fn next(&mut self, now: u64) -> Next {
+        debug_assert!(self.running.is_none(), "one test at a time");
+        self.forget(now);
+        let ready = |task: usize| Some((self.ready_at(task, now)?, self.due_at(task, now), task));
+        match (0..self.tasks.len()).filter_map(ready).min() {
+            Some((at, _, task)) if at <= now => {
+                self.running = Some(task);
+                Next::Run(task)
+            }
+            Some((at, _, _)) => Next::Wait(at),
+            None => Next::Never,
+        }
+    }
+
+    /// The task that was to run has ended; `began` is when.
+    pub fn finished(&mut self, began: u64, now: u64, outcome: Outcome) {
+        let Some(task) = self.running.take() else {
+            return;
+        };
+        match outcome {
+            Outcome::Done(bytes) | Outcome::Failed(bytes) => {
+                self.tasks[task].last = Some(began);
+                self.enter(task, now, bytes);
+            }
+            Outcome::Busy => self.tasks[task].not_before = now + BUSY_PAUSE_S,
+        }
+    }
+
+    /// When a task runs next as far as is known now; `None` if it can never.
+    pub fn ready_at(&self, task: usize, now: u64) -> Option<u64> {
+        let planned = &self.tasks[task];
+        let mut at = self.due_at(task, now).max(planned.not_before).max(now);
+        // Quiet hours may end when the budget is spent, and the other way round.
+        loop {
+            let later = self.after_quiet(at, planned.takes_s)?;
+            let later = self.within_budgets(task, later)?;
+            if later == at {
+                return Some(at);
+            }
+            at = later;
+        }
+    }
+
+    /// What the tests of a path have carried in the last 24 hours, bytes.
+    pub fn carried_by(&self, path: usize) -> u64 {
+        let own = self.carried.iter().filter(|(_, of, _)| *of == path);
+        own.map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// The first slot after the last run; what never ran is due at once.
+    fn due_at(&self, task: usize, now: u64) -> u64 {
+        let planned = &self.tasks[task];
+        let Some(last) = planned.last else {
+            return 0;
+        };
+        // A clock that was put back must not stop a test for as long.
+        let last = last.min(now);
+        let first = (last / planned.every_s).saturating_sub(1);
+        let mut slots = (first..).map(|number| planned.slot(number));
+        slots.find(|slot| *slot > last).unwrap_or(u64::MAX)
+    }
+
+    /// The first moment from `at` on at which a run that takes so long is over before it is quiet.
+    fn after_quiet(&self, at: u64, takes_s: u64) -> Option<u64> {
+        let mut free = at;
+        // Each turn goes to the end of one of them; a day has no more ends.
+        for _ in 0..=self.quiet.len() {
+            let Some(end) = self
+                .quiet
+                .iter()
+                .find_map(|it| it.ends_after(free, takes_s))
+            else {
+                return Some(free);
+            };
+            free = end;
+        }
+        None
+    }
+
+    /// The first moment from `at` on at which the budgets have room for one more run.
+    fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
+        let planned = &self.tasks[task];
+        let path = planned.task.path;
+        let all = |_: usize| true;
+        let own = |of: usize| of == path;
+        let of_path = self.room_at(planned.bytes_per_day, planned.most_bytes, at, own)?;
+        self.room_at(self.bytes_per_day, planned.most_bytes, of_path, all)
+    }
+
+    fn room_at(
+        &self,
+        budget: Option<u64>,
+        needs: Option<u64>,
+        at: u64,
+        counts: impl Fn(usize) -> bool,
+    ) -> Option<u64> {
+        let Some(budget) = budget else {
+            return Some(at);
+        };
+        // The first run of a test tells what it carries: there must be room for something.
+        let most_before = budget.checked_sub(needs.unwrap_or(1))?;
+        let runs = self.carried.iter().filter(|(_, path, _)| counts(*path));
+        let spent = |at: u64| -> u64 {
+            let inside = runs.clone().filter(|(then, _, _)| then + DAY_S > at);
+            inside.map(|(_, _, bytes)| bytes).sum()
+        };
+        let leaves = runs.clone().map(|(then, _, _)| (then + DAY_S).max(at));
+        let mut moments: Vec<u64> = [at].into_iter().chain(leaves).collect();
+        moments.sort_unstable();
+        moments
+            .into_iter()
+            .find(|moment| spent(*moment) <= most_before)
+    }
+
+    fn enter(&mut self, task: usize, at: u64, bytes: u64) {
+        let planned = &mut self.tasks[task];
+        planned.most_bytes = Some(planned.most_bytes.map_or(bytes, |most| most.max(bytes)));
+        let path = planned.task.path;
+        // A minute's runs of a path are one: they are forgotten when the last of them is.
+        match self.carried.last_mut() {
+            Some((then, of, sum)) if *of == path && *then / 60 == at / 60 => {
+                *then = at.max(*then);
+                *sum += bytes;
+            }
+            _ => self.carried.push((at, path, bytes)),
+        }
+    }
+
+    fn forget(&mut self, now: u64) {
+        self.carried.retain(|(then, _, _)| then + DAY_S > now);
+    }
+}
+
+impl Planned {
+    fn slot(&self, number: u64) -> u64 {
+        let late = SplitMix64::new(self.seed ^ number).below(self.jitter_s + 1);
+        number * self.every_s + late
+    }
+}
+
+impl QuietHours {
+    /// The end of this part of a day, if a run from `at` on would be in it.
+    fn ends_after(&self, at: u64, takes_s: u64) -> Option<u64> {
+        let lasts = (self.to_s + DAY_S - self.from_s) % DAY_S;
+        let into = (at % DAY_S + DAY_S - self.from_s) % DAY_S;
+        if into < lasts {
+            return Some(at + lasts - into);
+        }
+        let left = DAY_S - into;
+        (takes_s > left).then_some(at + left + lasts)
+    }
+}
+
+/// Until an endpoint that had no room is asked again, seconds.
+const BUSY_PAUSE_S: u64 = 60;
