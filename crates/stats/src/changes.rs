@@ -321,9 +321,9 @@ mod tests {
         assert_eq!(rank_p_value(values([1.0; 5]).split_at(2)), 1.0);
     }
 
-    /// As the documentation says it; minutes.
+    /// As the documentation says it.
     #[test]
-    #[ignore = "takes minutes: cargo test --release -p linerate-stats -- --ignored --nocapture error_rates"]
+    #[ignore = "a minute: cargo test -p linerate-stats -- --ignored --nocapture error_rates"]
     fn error_rates_of_the_monitor() {
         for (number, noise) in NOISES.into_iter().enumerate() {
             let alarms = false_alarms(noise, 200, 200);

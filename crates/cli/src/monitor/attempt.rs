@@ -6,7 +6,7 @@ use std::time::Instant;
 use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredWork, Task};
 use linerate_core::plan::{Plan, Repeats, Test};
 use linerate_core::units::Family;
-use linerate_engine::BulkOptions;
+use linerate_engine::{BulkOptions, CheckOptions};
 use linerate_report::Document;
 
 use crate::args::PathOptions;
@@ -14,8 +14,8 @@ use crate::failure::Failure;
 use crate::output::Format;
 use crate::plan::fresh_seed;
 use crate::progress::Progress;
-use crate::run::{self, Examination, Measured};
-use crate::target::Target;
+use crate::run::{self, Measured};
+use crate::target::{check_sizes, look_up};
 
 /// What a run has left.
 pub(super) struct Done {
@@ -52,7 +52,7 @@ fn document(
         ..PathOptions::default()
     };
     let mut progress = Progress::new(Format::Text, true);
-    let target = Target::resolve(path.host.clone(), &options, &mut progress)?;
+    let target = look_up(path.host.clone(), &options, &mut progress)?;
     let seed = fresh_seed();
     match work {
         MonitoredWork::Test(test) => {
@@ -64,7 +64,7 @@ fn document(
                 tests: vec![test],
                 repeats: Repeats::Times(1),
             };
-            target.check_sizes(&plan)?;
+            check_sizes(&target, &plan)?;
             let (measured, error) = run::plan(&target, None, &plan, progress, true)?;
             let document: Box<dyn Document> = match measured {
                 Measured::Record(record) => record,
@@ -77,7 +77,7 @@ fn document(
             Ok((Box::new(document), error))
         }
         MonitoredWork::Check(check) => {
-            let examination = Examination {
+            let examination = CheckOptions {
                 target: Some(target),
                 via: None,
                 family: path.family,

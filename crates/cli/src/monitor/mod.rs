@@ -355,5 +355,6 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
 }
 
 fn rfc3339(at: u64) -> String {
-    format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at))
+    let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
+    at.replace(".000000", "")
 }
