@@ -2,13 +2,14 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::*;
 use linerate_core::record::{Record, Status};
 use linerate_core::units::Span;
-use linerate_core::wire::{STAMP_BYTES, StampAnswer, StampRequest};
+use linerate_core::wire::{STAMP_BYTES, StampAnswer, StampArrival, StampRequest, reflect};
 use linerate_engine::{Partner, ServeOptions, StampOptions, Stop, Target};
 
 use super::support::{LIMITS, Served, run};
@@ -168,4 +169,42 @@ fn another_reflector_is_used_without_a_session() {
     };
     let error = partner.run(&plain, &mut |_| true).unwrap_err();
     assert!(error.to_string().contains("rr -u --stamp"), "{error}");
+}
+
+#[test]
+fn a_reflector_may_give_its_answers_any_length() {
+    let reflector = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let target = Target::at("reflector", reflector.local_addr().unwrap());
+    reflector
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    let over = Stop::new();
+    let is_over = over.clone();
+    let answering = thread::spawn(move || {
+        for length in [41, 44, 52, 600].into_iter().cycle() {
+            let mut packet = [0; 600];
+            let came = loop {
+                match reflector.recv_from(&mut packet) {
+                    Ok((_, from)) => break from,
+                    Err(_) if is_over.is_requested() => return,
+                    Err(_) => {}
+                }
+            };
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let now_ns = since.as_nanos() as u64;
+            let arrival = StampArrival {
+                received_ns: now_ns,
+                ttl: 64,
+            };
+            assert!(reflect(&mut packet, arrival, None, now_ns));
+            reflector.send_to(&packet[..length], came).unwrap();
+        }
+    });
+    let mut partner = Partner::connect(target, Some(Tool::Stamp), Stop::new()).unwrap();
+    let outcome = partner.run(&test(40), &mut |_| true).unwrap();
+    over.request();
+    answering.join().unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(outcome.record.transactions, Some(80));
+    assert!(outcome.record.one_way.is_some());
 }

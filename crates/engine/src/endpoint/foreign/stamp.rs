@@ -3,6 +3,7 @@
 //! answer is as long as what it answers.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +33,19 @@ const SILENT_NS: u64 = 60_000_000_000;
 /// A sender and its session's number.
 type Session = (SocketAddr, u16);
 
+/// Those that are counted.
+#[derive(Default)]
+struct Sessions {
+    /// How many requests came, and when the latest.
+    seen: HashMap<Session, (u32, u64)>,
+    /// None falls silent before.
+    next_end_ns: u64,
+}
+
 struct Reflector<'a> {
     context: &'a Context,
     allowed: &'a [Prefix],
-    /// How many requests came, and when the latest.
-    sessions: HashMap<Session, (u32, u64)>,
+    sessions: Sessions,
     /// When the second began, and the answers in it.
     second: (u64, u32),
 }
@@ -54,7 +63,7 @@ pub(super) fn serve(context: &Arc<Context>, sockets: Vec<UdpSocket>, allowed: &[
     let mut reflector = Reflector {
         context,
         allowed,
-        sessions: HashMap::new(),
+        sessions: Sessions::default(),
         second: (0, 0),
     };
     while !context.stop.is_requested() {
@@ -117,24 +126,67 @@ impl Reflector<'_> {
             return false;
         };
         let session = (arrival.from, request.session);
-        let now = now_ns();
-        if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&session) {
-            self.sessions
-                .retain(|_, (_, latest)| now - *latest < SILENT_NS);
-        }
-        let is_full = self.sessions.len() >= MAX_SESSIONS;
-        let is_counted = !is_full || self.sessions.contains_key(&session);
-        let counted = is_counted.then(|| self.sessions.entry(session).or_insert((0, now)));
-        // One that falls silent begins anew.
-        let count = counted.map(|(next, latest)| {
-            if now - *latest >= SILENT_NS {
-                *next = 0;
-            }
-            *latest = now;
-            let count = *next;
-            *next = next.wrapping_add(1);
-            count
-        });
+        let count = self.sessions.count(session, now_ns());
         answer(packet, arrival, count)
+    }
+}
+
+impl Sessions {
+    /// How many requests of the session came before this one; `None` of one that has no place.
+    fn count(&mut self, session: Session, now: u64) -> Option<u32> {
+        if self.seen.len() >= MAX_SESSIONS && now >= self.next_end_ns {
+            self.forget_silent(now);
+        }
+        let is_full = self.seen.len() >= MAX_SESSIONS;
+        let (next, latest) = match self.seen.entry(session) {
+            Entry::Vacant(_) if is_full => return None,
+            Entry::Vacant(place) => place.insert((0, now)),
+            Entry::Occupied(place) => place.into_mut(),
+        };
+        // One that falls silent begins anew.
+        if now - *latest >= SILENT_NS {
+            *next = 0;
+        }
+        *latest = now;
+        let count = *next;
+        *next = next.wrapping_add(1);
+        Some(count)
+    }
+
+    /// Makes room. Who sends only puts its end off, so that nothing is to be had by looking again
+    /// before the first of them.
+    fn forget_silent(&mut self, now: u64) {
+        self.seen.retain(|_, (_, latest)| now - *latest < SILENT_NS);
+        let oldest = self.seen.values().map(|(_, latest)| *latest).min();
+        self.next_end_ns = oldest.map_or(0, |latest| latest + SILENT_NS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(number: usize) -> Session {
+        (([127, 0, 0, 1], 1_024).into(), number as u16)
+    }
+
+    #[test]
+    fn a_full_table_takes_a_new_session_when_one_has_fallen_silent_and_is_not_searched_before() {
+        let mut sessions = Sessions::default();
+        for number in 0..MAX_SESSIONS {
+            assert_eq!(sessions.count(sender(number), number as u64), Some(0));
+        }
+        let late = sender(MAX_SESSIONS);
+        assert_eq!(sessions.count(late, 5_000), None);
+        assert_eq!(sessions.next_end_ns, SILENT_NS);
+        // The first goes on, so that the second is the first to end.
+        assert_eq!(sessions.count(sender(0), 6_000), Some(1));
+        assert_eq!(sessions.count(late, SILENT_NS), None);
+        assert_eq!(sessions.next_end_ns, SILENT_NS + 1);
+        assert_eq!(sessions.count(late, SILENT_NS + 1), Some(0));
+        assert_eq!(sessions.count(late, SILENT_NS + 1), Some(1));
+        assert_eq!(sessions.count(sender(1), SILENT_NS + 1), None);
+        // One that was silent for as long and is there yet begins anew.
+        assert_eq!(sessions.count(sender(0), 2 * SILENT_NS), Some(0));
     }
 }
