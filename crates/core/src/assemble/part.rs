@@ -75,6 +75,8 @@ impl<'a> Part<'a> {
                 receiver_thread_percent: receiver.map(|flow| flow.thread_percent),
                 tcp: flow_tcp(*sender, *receiver),
                 udp: flow_udp(test, *sender, *receiver),
+                first_sent_us: sender.and_then(|flow| flow.first_us),
+                first_received_us: receiver.and_then(|flow| flow.first_us),
             })
         })
     }

@@ -47,6 +47,8 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
             receiver_thread_percent: None,
             tcp: leg.tcp.clone(),
             udp: None,
+            first_sent_us: None,
+            first_received_us: None,
         }],
         intervals,
         legs: vec![leg],

@@ -6,22 +6,28 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `mix` | a mix, its file, what an endpoint must allow for it |
+//! | `mix` | a mix, over several endpoints, what one must allow for it |
+//! | `file` | its file |
 //! | `built_in` | the mixes that linerate has |
-//! | `document` | the document and its arithmetic |
+//! | `document` | the document: the JSON contract |
+//! | `figures` | its arithmetic |
 //! | `voice` | what a call is worth: the E-model |
 
 mod built_in;
 mod document;
+mod figures;
+mod file;
 mod mix;
 mod voice;
 
 pub use built_in::{DEFAULT_MIX, built_in, names};
 pub use document::{
-    CallQuality, ClassLatency, LOAD_FIGURES, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay,
-    LoadTotal, WayDelay, spread_us,
+    CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
+    WayDelay,
 };
-pub use mix::{MAX_MEMBERS, Member, Mix, MixChoice, MixError, MixProblem};
+pub use figures::LOAD_FIGURES;
+pub use file::{MixChoice, MixError, MixProblem};
+pub use mix::{MAX_MEMBERS, Member, Mix};
 pub use voice::{Codec, mos, rating};
 
 #[cfg(test)]

@@ -234,6 +234,8 @@ fn ran(mix: &Mix) -> Vec<LoadMember> {
                         receiver_thread_percent: None,
                         tcp: None,
                         udp: None,
+                        first_sent_us: None,
+                        first_received_us: None,
                     }));
             }
         } else {
@@ -271,7 +273,6 @@ fn who_ran_for_a_part_of_the_time_counts_for_that_part() {
     let document = LoadDocument::new(&mix, 1, ran(&mix));
     assert_eq!(document.up.unwrap().throughput_bps, 1.5e6);
     assert_eq!(document.loaded_latency_us, None);
-    assert_eq!(spread_us(&[5_000, 1_000, 2_000]), Some(4.0));
 }
 
 #[test]

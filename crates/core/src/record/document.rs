@@ -228,6 +228,11 @@ pub struct FlowRecord {
     pub tcp: Option<TcpEvidence>,
     /// UDP's evidence.
     pub udp: Option<UdpEvidence>,
+    /// When its first byte was handed to the sender's kernel, since the beginning that the sender was
+    /// told or, without one, its own, µs by its clock.
+    pub first_sent_us: Option<f64>,
+    /// When its first byte was taken from the receiver's kernel, likewise by the receiver's clock.
+    pub first_received_us: Option<f64>,
 }
 
 /// A piece of the run, warm-up left out.

@@ -5,12 +5,14 @@
 //! takes, on a connection of its own and on one that carries load, makes the figure
 //! ([`Responsiveness`]); where it waits is a [`Queue`].
 
+mod flow;
 mod grade;
 mod queue;
 mod remedy;
 mod score;
 mod working;
 
+pub use flow::{Look, Wait, waits};
 pub use grade::{GRADES, Grade};
 pub use queue::{Backlog, Place, Queue};
 pub use remedy::{SendingHost, remedy};

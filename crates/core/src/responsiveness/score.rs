@@ -13,6 +13,9 @@ pub struct Responsiveness {
     /// Round trips per minute under load: the mean of those on separate connections and of those on
     /// connections that carry load (draft-ietf-ippm-responsiveness, the case without TLS).
     pub rpm: f64,
+    /// 60,000,000 over the mean of both kinds of round trips, µs: what earlier versions of the draft and
+    /// some tools call RPM.
+    pub rpm_of_mean: Option<f64>,
     /// Of `added_us`.
     pub grade: Grade,
     /// A round trip on a separate connection of the idle path, µs: the mean of TCP's handshake and of
@@ -26,9 +29,9 @@ pub struct Responsiveness {
     pub connect_us: f64,
     /// A request and its response on a new connection under load, µs.
     pub request_us: f64,
-    /// What a request on a connection that carries load would wait for its response, µs: that
-    /// connection's round trip and what its sender's socket holds unsent; absent where the sender's
-    /// kernel does not tell.
+    /// What a request on a connection that carries load would have waited for its response, µs: that
+    /// connection's round trip, and the time in which what its sender's socket held unsent arrived;
+    /// absent where the sender's kernel does not tell.
     pub loaded_flow_us: Option<f64>,
     /// Separate connections that were measured under load.
     pub probes: u64,
@@ -100,9 +103,11 @@ impl Samples {
         let loaded_flow_us = trimmed_mean(self.loaded_flows_us.iter().copied());
         let own = per_minute(loaded_us);
         let rpm = loaded_flow_us.map_or(own, |us| f64::midpoint(own, per_minute(us)));
+        let mean_us = loaded_flow_us.map_or(loaded_us, |us| f64::midpoint(loaded_us, us));
         let added_us = (loaded_us - idle_us).max(0.0);
         Some(Responsiveness {
             rpm,
+            rpm_of_mean: Some(per_minute(mean_us)),
             grade: Grade::new(added_us),
             idle_us,
             loaded_us,
@@ -148,6 +153,8 @@ mod tests {
         let score = samples.score().unwrap();
         // 1000 on separate connections, 500 on those with load.
         assert!((score.rpm - 750.0).abs() < 1e-9, "{}", score.rpm);
+        // 60 ms and 120 ms.
+        assert!((score.rpm_of_mean.unwrap() - 60e3 / 90.0).abs() < 1e-9);
         assert!((score.added_us - 49e3).abs() < 1e-6);
         assert_eq!(score.grade, Grade::B);
         samples.loaded_flows_us.clear();

@@ -217,9 +217,10 @@ impl Client {
         self.say_alive_at = None;
     }
 
-    /// Begins the test that is [`ClientEvent::Ready`].
-    pub fn begin(&mut self, now: Duration) {
-        if self.command(&[Stage::Ready], &ClientMessage::Begin) {
+    /// Begins the test that is [`ClientEvent::Ready`]: at once, or when the endpoint's clock says so,
+    /// µs.
+    pub fn begin(&mut self, now: Duration, at_us: Option<u64>) {
+        if self.command(&[Stage::Ready], &ClientMessage::Begin { at_us }) {
             self.enter(now, Stage::Running);
         }
     }

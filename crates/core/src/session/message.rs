@@ -32,7 +32,11 @@ pub enum ClientMessage {
     /// Asks for an operation.
     Ask(Request),
     /// All flows are there: begin.
-    Begin,
+    Begin {
+        /// By the endpoint's clock (see [`super::operation::Clock`]), µs; absent is at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_us: Option<u64>,
+    },
     /// Still here; sent at least every second while a test runs or connections are held.
     Alive,
     /// No more tests.
@@ -287,6 +291,10 @@ pub struct FlowHalf {
     /// How its bytes were handed over or taken.
     #[serde(default)]
     pub method: Option<String>,
+    /// When this end handed over its first byte, or took it, since the beginning that it was told or,
+    /// without one, its own, µs.
+    #[serde(default)]
+    pub first_us: Option<f64>,
 }
 
 impl FlowHalf {
@@ -309,6 +317,7 @@ impl FlowHalf {
             corrupted_bytes: None,
             thread_percent: 0.0,
             method: None,
+            first_us: None,
         }
     }
 }

@@ -38,6 +38,9 @@
 //!   ◀───────────────────────── Answer(report)
 //! ```
 //!
+//! Several sessions begin together by the endpoint's clock: `Ask(Clock)` tells the client how far it
+//! is ahead, and `Begin` has the moment.
+//!
 //! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at
 //! the latest when the session ends in whatever way, so at most [`IDLE_TIMEOUT`] after the client
 //! was heard last.

@@ -23,6 +23,8 @@ pub const TRACE: &str = "trace";
 pub const CAPACITY: &str = "capacity";
 /// The operation of an endpoint that profiles its host while a test runs.
 pub const PROFILE: &str = "profile";
+/// The operation of an endpoint that takes a [`Clock`], and begins a test when it is told to.
+pub const CLOCK: &str = "clock";
 /// The operation of an endpoint that answers `rr` by STAMP's test packets.
 pub const STAMP: &str = "stamp";
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
@@ -54,6 +56,10 @@ pub struct Treat {
 /// Undo what this session has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untreat;
+
+/// Say the time: µs of the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock;
 
 /// Close the connections that are held, and report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,6 +283,14 @@ operations! {
     Untreat: Untreat => () {
         const TIMEOUT: Duration = super::TREATING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say whether its host is as it was";
+        const IS_REFUSABLE: bool = false;
+    }
+
+    /// The endpoint's time, for a client that has several sessions begin together.
+    Clock: Clock => u64 {
+        const NAMES: &'static [&'static str] = &[CLOCK];
+        const TIMEOUT: Duration = super::OPENING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not say what time it is";
         const IS_REFUSABLE: bool = false;
     }
 

@@ -25,7 +25,10 @@ pub enum ServerEvent {
     /// [`Server::refuse`] where the operation is refusable.
     Request(Request),
     /// Begin the test.
-    Begin,
+    Begin {
+        /// By this end's clock, µs; `None` is at once.
+        at_us: Option<u64>,
+    },
     /// The session is over: said goodbye to, or the reason.
     Closed(Option<SessionError>),
 }
@@ -133,9 +136,9 @@ impl Server {
             (ClientMessage::Ask(request), _) if self.asked.is_none() => {
                 self.take_request(now, request)
             }
-            (ClientMessage::Begin, Stage::Ready) if self.asked.is_none() => {
+            (ClientMessage::Begin { at_us }, Stage::Ready) if self.asked.is_none() => {
                 self.enter(now, Stage::Running);
-                self.events.push_back(ServerEvent::Begin);
+                self.events.push_back(ServerEvent::Begin { at_us });
                 Ok(())
             }
             (ClientMessage::Alive, Stage::Running | Stage::Holding) if self.asked.is_none() => {

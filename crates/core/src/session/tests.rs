@@ -175,8 +175,9 @@ impl Pair {
         );
         self.server.ready(self.now);
         assert_eq!(self.client_event(), Some(ClientEvent::Ready));
-        self.client.begin(self.now);
-        assert_eq!(self.server_event(), Some(ServerEvent::Begin));
+        self.client.begin(self.now, Some(7));
+        let begin = ServerEvent::Begin { at_us: Some(7) };
+        assert_eq!(self.server_event(), Some(begin));
         for _ in 0..10 {
             self.advance(Duration::from_secs(1));
             self.server.progress(Progress::default());
@@ -317,7 +318,7 @@ fn a_running_test_needs_signs_of_life_and_ends_at_the_owners_limit() {
     pair.server.reply(pair.now, Reply::Open(()));
     pair.server.ready(pair.now);
     pair.exchange();
-    pair.client.begin(pair.now);
+    pair.client.begin(pair.now, None);
     pair.exchange();
     for _ in 0..79 {
         pair.advance(Duration::from_secs(1));
@@ -416,7 +417,7 @@ proptest! {
                 Step::ToClient(bytes) => pair.client.handle_input(pair.now, &bytes),
                 Step::Exchange => pair.exchange(),
                 Step::Open => pair.client.ask(pair.now, open(&test_of(5, 1))),
-                Step::Begin => pair.client.begin(pair.now),
+                Step::Begin => pair.client.begin(pair.now, None),
                 Step::End => pair.client.ask(pair.now, End),
                 Step::Opened => pair.server.reply(pair.now, Reply::Open(())),
                 Step::Ready => pair.server.ready(pair.now),

@@ -19,7 +19,7 @@ use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
-use linerate_core::session::operation::{self, Open, Operation, PROFILE};
+use linerate_core::session::operation::{self, CLOCK, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::units::BitRate;
 use linerate_core::wire::Token;
@@ -28,10 +28,10 @@ use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{connect_bounded, connect_first, connect_unless, prepare};
 pub(crate) use self::udp_flows::udp_socket;
-use crate::clock::now;
+use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::half::{Half, HalfEnd};
+use crate::measure::half::{Beside, Half, HalfEnd};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::Answer;
 use crate::stop::Stop;
@@ -67,10 +67,25 @@ pub struct Outcome {
     pub error: Option<MeasureError>,
     /// What both hosts' CPUs did; empty unless [`Client::profile`] asked for it.
     pub profiles: Profiles,
-    /// When this end's half of each flow began, by this host's monotonic clock; 0 if it never did.
-    pub(crate) begun_ns: Vec<u64>,
     /// What STAMP's answers said, for who puts several runs together.
     pub(crate) probes: Vec<Probe>,
+}
+
+/// When a run begins at either end; without, at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Start {
+    /// By this host's clock, ns.
+    pub(crate) here_ns: Option<u64>,
+    /// By the endpoint's, µs.
+    pub(crate) there_us: Option<u64>,
+}
+
+/// An endpoint's clock, as it answers; the shortest round trip is the first of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FarClock {
+    pub(crate) round_trip_ns: u64,
+    /// Of this host's, µs; wrong by half of the round trip at most.
+    pub(crate) ahead_us: i64,
 }
 
 /// The profiles of a run's two ends.
@@ -114,6 +129,9 @@ impl std::fmt::Debug for Client {
     }
 }
 
+/// How often the endpoint is asked for its time at most, and for how long.
+const CLOCK_QUESTIONS: u32 = 16;
+const CLOCK_TIME: Duration = Duration::from_millis(300);
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
 /// After the last datagram was sent, for those still in flight.
@@ -185,6 +203,33 @@ impl Client {
     /// How long the control connection took to be made: one round trip and the endpoint's answer.
     pub fn connect_time(&self) -> Duration {
         self.connect_time
+    }
+
+    /// The endpoint's clock, by the question that it answered soonest; `None` of one that does not tell.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub(crate) fn clock(&mut self) -> Result<Option<FarClock>, MeasureError> {
+        if !self.welcome.has(CLOCK) {
+            return Ok(None);
+        }
+        let mut soonest = None;
+        let began = now();
+        for asked in 1.. {
+            let from_ns = now_ns();
+            let there_us = self.ask(operation::Clock)?;
+            let round_trip_ns = now_ns() - from_ns;
+            let here_us = (from_ns + round_trip_ns / 2) / 1_000;
+            let clock = FarClock {
+                round_trip_ns,
+                ahead_us: there_us.wrapping_sub(here_us).cast_signed(),
+            };
+            soonest = Some(soonest.map_or(clock, |before: FarClock| before.min(clock)));
+            if asked >= CLOCK_QUESTIONS || now() - began > CLOCK_TIME {
+                break;
+            }
+        }
+        Ok(soonest)
     }
 
     /// A further session with the same endpoint.
@@ -265,17 +310,17 @@ impl Client {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        self.run_from(test, &mut || true, observe)
+        self.run_from(test, &mut || Some(Start::default()), observe)
     }
 
-    /// The same; `wait` is called when both ends are ready, and says whether to begin.
+    /// The same; `wait` is called when both ends are ready, and says when to begin, if at all.
     ///
     /// # Errors
     /// As [`Client::run`]; it was not to begin.
     pub(crate) fn run_from(
         &mut self,
         test: &Test,
-        wait: &mut dyn FnMut() -> bool,
+        wait: &mut dyn FnMut() -> Option<Start>,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
         test.check().map_err(|error| {
@@ -296,21 +341,17 @@ impl Client {
             profile: asked,
         })?;
         let (flows, source) = self.connect_flows(test)?;
-        if !wait() {
-            return Err(MeasureError::Interrupted);
-        }
-        self.session.begin(now());
+        let start = wait().ok_or(MeasureError::Interrupted)?;
+        self.session.begin(now(), start.there_us);
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
-        let half = Half::start(
-            End::Client,
-            test,
-            flows,
-            source,
-            self.profile,
-            self.answers.clone(),
-        )
-        .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let beside = Beside {
+            profile: self.profile,
+            answers: self.answers.clone(),
+            at_ns: start.here_ns,
+        };
+        let half = Half::start(End::Client, test, flows, source, beside)
+            .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
     }
@@ -481,7 +522,6 @@ impl Client {
             mut report,
             exchange,
             cut_short,
-            begun_ns,
         } = half.stop(facts);
         let (mut server, error) = both(server, watched);
         let profiles = Profiles {
@@ -512,7 +552,6 @@ impl Client {
             record,
             error,
             profiles,
-            begun_ns,
             probes: exchange.map(|outcome| outcome.probes).unwrap_or_default(),
         }
     }

@@ -94,6 +94,7 @@ impl Acceptor {
                 shares: Shares::default(),
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits),
+                parting: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log: {
                     let repeats = repeats.clone();
@@ -142,14 +143,14 @@ impl Acceptor {
     fn is_over(&self) -> bool {
         self.one_off
             && self.context.served.load(Ordering::Acquire) > 0
-            && self.context.clients.is_empty()
+            && self.context.is_deserted()
     }
 
     /// Sessions see the stop flag themselves; this only gives them the time.
     fn finish(self) {
         self.stop.request();
         let deadline = Instant::now() + STOPPING;
-        while !self.context.clients.is_empty() && Instant::now() < deadline {
+        while !self.context.is_deserted() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -30,11 +30,11 @@ use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
 use super::{Iperf3Access, ServeEvent};
 use crate::capacity::Holding;
-use crate::clock::now;
+use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
 use crate::host;
 use crate::measure::flow::Flow;
-use crate::measure::half::{Half, HalfEnd};
+use crate::measure::half::{Beside, Half, HalfEnd};
 use crate::measure::source::FlowSource;
 use crate::shares::Shares;
 use crate::stop::Stop;
@@ -62,6 +62,8 @@ pub(super) struct Context {
     /// How often the log is told of a running test of iperf3's.
     pub(super) live: Option<Duration>,
     pub(super) clients: Clients,
+    /// Connections of clients that are gone, to which their last words still go.
+    pub(super) parting: AtomicU32,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
     pub(super) log: Box<dyn Fn(ServeEvent) + Send + Sync>,
@@ -86,6 +88,24 @@ impl Context {
         }
     }
 
+    /// Ends the connection of a client after its last words. Whoever comes at once, as it may when it
+    /// has read them, finds the place of `client` free.
+    pub(super) fn part<T>(&self, client: T, mut socket: ControlSocket, last_words: &[u8]) {
+        let parting = self.parting.fetch_add(1, Ordering::AcqRel);
+        drop(client);
+        let is_there = socket.send(last_words).is_ok();
+        // They are no clients any more, and their threads count as nobody's.
+        if is_there && parting < MAX_PARTING {
+            socket.close();
+        }
+        self.parting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether there is no client, and none is being told its last words.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.clients.is_empty() && self.parting.load(Ordering::Acquire) == 0
+    }
+
     /// It is gone: with a goodbye, or for a reason.
     pub(super) fn tell_end(&self, peer: SocketAddr, told: bool, reason: Option<String>) {
         (self.log)(match reason {
@@ -101,6 +121,10 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Connections that wait at once until their peer has read their last words; others are closed.
+const MAX_PARTING: u32 = 64;
+/// Longest that a client can have a test wait for its beginning.
+const MAX_AHEAD_NS: u64 = 3_000_000_000;
 /// Between two looks at the workers that hold connections.
 const HOLDING_TICK: Duration = Duration::from_millis(10);
 
@@ -216,7 +240,7 @@ impl Session<'_> {
             while let Some(event) = self.server.poll_event() {
                 match event {
                     ServerEvent::Request(request) => self.serve(request),
-                    ServerEvent::Begin => self.begin(),
+                    ServerEvent::Begin { at_us } => self.begin(at_us),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -271,13 +295,17 @@ impl Session<'_> {
             Request::End(_) => self.end(),
             Request::Treat(treat) => self.treat(&treat.changes),
             Request::Untreat(_) => self.untreat(),
+            Request::Clock(_) => {
+                let now_us = now_ns() / 1_000;
+                self.server.reply(now(), Reply::Clock(now_us));
+            }
             Request::Trace(request) => self.trace(&request),
             Request::Hold(request) => self.hold(&request),
             Request::Release(_) => self.release(),
         }
     }
 
-    fn leave(mut self, mut socket: ControlSocket, reason: Option<String>) {
+    fn leave(mut self, socket: ControlSocket, reason: Option<String>) {
         // The host first: an endpoint that is stopped has only a moment for it.
         let undone = self.lease.untreat();
         self.log_undone(undone);
@@ -286,13 +314,10 @@ impl Session<'_> {
             half.stop(host::facts(Some(self.peer.ip())));
         }
         self.lease.place().end_test();
-        while let Some(bytes) = self.server.poll_transmit() {
-            if socket.send(&bytes).is_err() {
-                break;
-            }
-        }
         self.context.tell_end(self.peer, self.told, reason);
-        socket.close();
+        let last_words: Vec<_> = std::iter::from_fn(|| self.server.poll_transmit()).collect();
+        let context = self.context;
+        context.part(self, socket, &last_words.concat());
     }
 
     fn patience(&self) -> Duration {
@@ -457,7 +482,7 @@ impl Session<'_> {
         }
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, at_us: Option<u64>) {
         let Stage::Bound {
             test,
             flows,
@@ -466,7 +491,13 @@ impl Session<'_> {
         else {
             return;
         };
-        match Half::start(End::Server, &test, flows, source, self.profile.take(), None) {
+        let beside = Beside {
+            profile: self.profile.take(),
+            // This session hears nothing meanwhile.
+            at_ns: at_us.map(|us| us.saturating_mul(1_000).min(now_ns() + MAX_AHEAD_NS)),
+            answers: None,
+        };
+        match Half::start(End::Server, &test, flows, source, beside) {
             Ok(half) => {
                 self.stage = Stage::Running {
                     half,

@@ -13,7 +13,7 @@ use std::sync::{Barrier, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use linerate_core::load::{LoadDocument, LoadMember, Member, Mix, spread_us};
+use linerate_core::load::{LoadDocument, LoadMember, Member, Mix};
 use linerate_core::plan::{Extent, Test};
 use linerate_core::record::{Caveat, CaveatKind, Leg};
 use linerate_core::session::Owner;
@@ -21,11 +21,10 @@ use linerate_core::session::operation::STAMP;
 use linerate_core::treatment::Treatments;
 use linerate_core::units::{End, Span};
 use linerate_sys::clock::sleep_until;
-use linerate_sys::thread::wake_sharply;
 
 pub(crate) use self::beside::Load;
 use crate::campaign::Observer;
-use crate::client::{Client, Outcome};
+use crate::client::{Client, FarClock, Outcome, Start};
 use crate::clock::{nanos, now_ns};
 use crate::endpoint::share_of_one;
 use crate::error::MeasureError;
@@ -33,8 +32,9 @@ use crate::stop::Stop;
 use crate::target::Target;
 use crate::treatment::{Applied, TreatError};
 
-/// From when the last session is ready to the beginning: every thread is asleep by then.
-const LEAD: Duration = Duration::from_millis(20);
+/// From when the last session is ready to the beginning, and half a round trip more: by then both
+/// ends of each have been told, have their threads and sleep.
+const LEAD: Duration = Duration::from_millis(100);
 /// A member that begins later than this is made ready so long before its start: an endpoint waits
 /// ten seconds for whoever is ready.
 const READY_BEFORE: Duration = Duration::from_secs(5);
@@ -68,23 +68,39 @@ pub fn load(
         check(&mix, endpoint, first, target.key.is_some())?;
     }
     let _ecn = ask_for_ecn(&mix, &firsts)?;
-    let connect_times: Vec<Duration> = firsts.iter().map(Client::connect_time).collect();
     let mut clients = sessions(&mix, firsts)?;
     let takes = mix.idle.as_secs_f64() + mix.seconds();
     observer.takes([Duration::from_secs_f64(takes); 2]);
     observer.phase("idle latency");
     let idle = idle(&mut clients, &mix, stop)?;
     observer.phase(&format!("{}, {} members", mix.name, mix.members.len()));
-    // What the nearer endpoints send arrives with what the farthest does.
-    let farthest = connect_times.iter().max().copied().unwrap_or_default();
-    let later = |member: &Member| farthest - connect_times[member.endpoint];
+    let clocks = clocks(&mut clients, &mix, targets.len())?;
+    let round_trips = clocks.iter().flatten().map(|clock| clock.round_trip_ns);
+    let farthest_ns = round_trips.max().unwrap_or_default();
     let jobs = mix.members.iter().map(|member| {
-        let start = member.start.0 + later(member);
-        let test = member.test.clone();
-        Some(Job { test, start })
+        Some(Job {
+            test: member.test.clone(),
+            start: member.start.0,
+            there: clocks[member.endpoint].map(|clock| There { clock, farthest_ns }),
+            lead: LEAD + Duration::from_nanos(farthest_ns / 2),
+        })
     });
-    let (began_ns, runs) = together(&mut clients, jobs.collect(), stop)?;
-    Ok(document(&mix, seed, began_ns, &later, idle, runs))
+    let runs = together(&mut clients, jobs.collect(), stop)?;
+    Ok(document(&mix, seed, idle, runs))
+}
+
+/// Each endpoint's, as near to the beginning as can be: clocks drift.
+fn clocks(
+    clients: &mut [Client],
+    mix: &Mix,
+    endpoints: usize,
+) -> Result<Vec<Option<FarClock>>, MeasureError> {
+    let of = |endpoint: usize| {
+        let is_there = |member: &Member| member.endpoint == endpoint;
+        let first = mix.members.iter().position(is_there);
+        first.map_or(Ok(None), |first| clients[first].clock())
+    };
+    (0..endpoints).map(of).collect()
 }
 
 /// A session for each member; `firsts` are one with each endpoint.
@@ -120,10 +136,21 @@ fn ask_for_ecn(mix: &Mix, firsts: &[Client]) -> Result<Option<Applied>, MeasureE
     Ok(Some(Applied::apply(&changes, firsts[0].peer().ip())?))
 }
 
-/// What a session is to do, and how long after the first.
+/// What a session is to do, and how long after the mix's beginning.
 struct Job {
     test: Test,
     start: Duration,
+    /// Of an endpoint that begins by its clock.
+    there: Option<There>,
+    /// From when all are ready to the beginning of the mix.
+    lead: Duration,
+}
+
+/// When an endpoint begins: what the nearer ones send arrives with what the farthest does.
+#[derive(Clone, Copy)]
+struct There {
+    clock: FarClock,
+    farthest_ns: u64,
 }
 
 /// Whether the endpoint allows every member, and as many of them.
@@ -159,9 +186,11 @@ fn idle(
                 ..member.test.clone()
             },
             start: Duration::ZERO,
+            there: None,
+            lead: Duration::ZERO,
         })
     };
-    let (_, runs) = together(clients, mix.members.iter().map(job).collect(), stop)?;
+    let runs = together(clients, mix.members.iter().map(job).collect(), stop)?;
     let whole = |run: Option<Outcome>| match run {
         Some(Outcome {
             error: Some(error), ..
@@ -171,7 +200,7 @@ fn idle(
     runs.into_iter().map(whole).collect()
 }
 
-/// Runs each job on its session, and says when the first of them began by this host's clock.
+/// Runs each job on its session.
 ///
 /// # Errors
 /// One of them could not be begun: then none of those that were to begin with it is.
@@ -179,7 +208,7 @@ fn together(
     clients: &mut [Client],
     jobs: Vec<Option<Job>>,
     stop: &Stop,
-) -> Result<(u64, Vec<Option<Outcome>>), MeasureError> {
+) -> Result<Vec<Option<Outcome>>, MeasureError> {
     let gate = &Gate::new(jobs.iter().flatten().count(), stop);
     let mut runs: Vec<Option<Result<Outcome, MeasureError>>> = thread::scope(|scope| {
         let threads: Vec<_> = (clients.iter_mut().zip(jobs))
@@ -196,8 +225,7 @@ fn together(
     if let Some(failed) = runs.iter().position(is_cause) {
         runs.swap(0, failed);
     }
-    let runs: Result<Vec<_>, _> = runs.into_iter().map(Option::transpose).collect();
-    Ok((gate.began_ns.get().copied().unwrap_or_default(), runs?))
+    runs.into_iter().map(Option::transpose).collect()
 }
 
 /// A thread's result; its panic goes on here, where it is not lost.
@@ -209,27 +237,43 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 impl Job {
     fn run(self, client: &mut Client, gate: &Gate<'_>) -> Result<Outcome, MeasureError> {
-        // Where it is refused, the skew shows it.
-        wake_sharply();
-        let start = nanos(self.start);
         let mut is_through = false;
         if self.start > READY_BEFORE {
             is_through = true;
-            let ready = nanos(self.start - READY_BEFORE);
-            if !gate.pass() || !gate.sleep(ready) {
-                return Err(MeasureError::Interrupted);
-            }
+            gate.pass(self.lead)
+                .filter(|began_ns| gate.sleep(began_ns + nanos(self.start - READY_BEFORE)))
+                .ok_or(MeasureError::Interrupted)?;
         }
         let mut wait = || {
-            let passed = is_through || gate.pass();
-            is_through = true;
-            passed && gate.sleep(start)
+            let began_ns = if is_through {
+                gate.began_ns.get().copied()
+            } else {
+                is_through = true;
+                gate.pass(self.lead)
+            };
+            let here_ns = began_ns? + nanos(self.start);
+            // An endpoint that takes no moment begins when it is told to.
+            let told_ns = here_ns - self.there.map_or(0, |_| nanos(self.lead));
+            let start = Start {
+                here_ns: Some(here_ns),
+                there_us: self.there.map(|there| there.moment_us(here_ns)),
+            };
+            gate.sleep(told_ns).then_some(start)
         };
         let outcome = client.run_from(&self.test, &mut wait, &mut |_| true);
         if !is_through {
             gate.fail();
         }
         outcome
+    }
+}
+
+impl There {
+    /// The moment by the endpoint's clock, µs.
+    fn moment_us(self, here_ns: u64) -> u64 {
+        let later_ns = (self.farthest_ns - self.clock.round_trip_ns) / 2;
+        let moment_us = (here_ns + later_ns) / 1_000;
+        moment_us.saturating_add_signed(self.clock.ahead_us)
     }
 }
 
@@ -251,11 +295,11 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Waits for all others; says whether all of them are ready.
-    fn pass(&self) -> bool {
+    /// Waits for all others; says when the first of them begin, if all are ready.
+    fn pass(&self, lead: Duration) -> Option<u64> {
         self.barrier.wait();
-        self.began_ns.get_or_init(|| now_ns() + nanos(LEAD));
-        !self.failed.is_requested()
+        let began_ns = *self.began_ns.get_or_init(|| now_ns() + nanos(lead));
+        (!self.failed.is_requested()).then_some(began_ns)
     }
 
     /// This one is not ready, and never will be.
@@ -264,9 +308,8 @@ impl<'a> Gate<'a> {
         self.barrier.wait();
     }
 
-    /// Until so long after the beginning; false if it was stopped.
-    fn sleep(&self, after_ns: u64) -> bool {
-        let until = self.began_ns.get().copied().unwrap_or_default() + after_ns;
+    /// False if it was stopped before.
+    fn sleep(&self, until: u64) -> bool {
         while !self.stop.is_requested() {
             let now = now_ns();
             if now >= until {
@@ -281,26 +324,17 @@ impl<'a> Gate<'a> {
 fn document(
     mix: &Mix,
     seed: u64,
-    began_ns: u64,
-    later: &dyn Fn(&Member) -> Duration,
     idle: Vec<Option<Outcome>>,
     runs: Vec<Option<Outcome>>,
 ) -> (LoadDocument, Option<MeasureError>) {
-    let (mut error, mut at_once) = (None, Vec::new());
+    let mut error = None;
     let mut members = Vec::new();
     for ((member, idle), run) in mix.members.iter().zip(idle).zip(runs) {
         let Some(run) = run else { continue };
-        let begun: Vec<u64> = run.begun_ns.into_iter().filter(|ns| *ns > 0).collect();
         let latency = idle.as_ref().and_then(|idle| idle.record.latency_us);
         let mut ran = LoadMember::new(member, latency, run.record);
         ran.idle_probes = idle.map(|idle| idle.probes).unwrap_or_default();
         ran.probes = run.probes;
-        let first = begun.iter().min();
-        ran.started_s = first.map(|first| first.saturating_sub(began_ns) as f64 / 1e9);
-        if member.start.0.is_zero() {
-            let later_ns = nanos(later(member));
-            at_once.extend(begun.iter().map(|ns| ns - later_ns));
-        }
         if member.ecn == Some(true) {
             let lacking = ran.record.legs.iter().any(|leg| !negotiated_ecn(leg));
             ran.record.caveats.extend(lacking.then(no_ecn));
@@ -308,9 +342,7 @@ fn document(
         error = error.or(run.error);
         members.push(ran);
     }
-    let mut document = LoadDocument::new(mix, seed, members);
-    document.start_skew_us = spread_us(&at_once);
-    (document, error)
+    (LoadDocument::new(mix, seed, members), error)
 }
 
 /// Of requests nothing is known.

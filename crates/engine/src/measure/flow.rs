@@ -127,13 +127,16 @@ impl Counters {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// When its worker began; 0 before.
-    pub(crate) fn begun_ns(&self) -> u64 {
-        self.begun_ns.load(Ordering::Acquire)
+    /// When its first byte was handed over or taken, or its first request sent.
+    pub(crate) fn begun_ns(&self) -> Option<u64> {
+        Some(self.begun_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
     }
 
+    /// The first of them counts.
     pub(crate) fn set_begun(&self, now_ns: u64) {
-        self.begun_ns.store(now_ns, Ordering::Release);
+        if self.begun_ns().is_none() {
+            self.begun_ns.store(now_ns, Ordering::Release);
+        }
     }
 
     /// Payload moved now; for workers that do not know which is their last.

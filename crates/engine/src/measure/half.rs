@@ -1,10 +1,11 @@
 //! One end's half of a run: its workers, its sampler, and the account that they leave.
 
+mod start;
+
 use std::io;
 use std::net::Shutdown;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
+pub(crate) use self::start::Beside;
 use super::backlog::BacklogMeter;
 use super::flow::{Flow, FlowSocket};
 use super::live::LiveFlow;
-use super::outcome::{Answer, ExchangeOutcome};
+use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
 use super::shared::{FlowState, Marks, Quota, Shared, WorkerEnd};
@@ -46,14 +48,11 @@ pub(crate) struct HalfEnd {
     pub(crate) report: HalfReport,
     pub(crate) exchange: Option<ExchangeOutcome>,
     pub(crate) cut_short: bool,
-    /// When each flow's worker began; 0 if it never did.
-    pub(crate) begun_ns: Vec<u64>,
 }
 
 impl Half {
     /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose
-    /// connections come and go have none and take theirs from `source`. This host is profiled
-    /// meanwhile, if `profile` says so; who listens to `answers` is told of each of `crr`.
+    /// connections come and go have none and take theirs from `source`.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -62,14 +61,16 @@ impl Half {
         test: &Test,
         flows: Vec<Flow>,
         source: FlowSource,
-        profile: Option<ProfileRequest>,
-        answers: Option<Sender<Answer>>,
+        beside: Beside,
     ) -> io::Result<Self> {
         // Before the first byte: looking for the device takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
         let mut shared = Shared::new(side, test, Marks::Own, None, flows, source);
-        shared.answers = answers;
-        Self::run(shared, qos, profile)
+        shared.answers = beside.answers;
+        if let Some(at_ns) = beside.at_ns {
+            shared.begin_at(at_ns);
+        }
+        Self::run(shared, qos, beside.profile)
     }
 
     /// The same with datagrams of another tool's, and with a `quota` for all TCP senders together.
@@ -116,16 +117,23 @@ impl Half {
         for share in half.shared.shares.clone() {
             match half.spawn_worker(share) {
                 Ok(worker) => half.workers.push(worker),
-                Err(error) => {
-                    half.request_stop();
-                    wake(&half.shared);
-                    half.let_go();
-                    return Err(error);
-                }
+                Err(error) => return Err(half.give_up(error)),
             }
         }
-        half.let_go();
+        if !half.shared.is_timed {
+            half.let_go();
+        } else if let Err(error) = half.begin_on_time() {
+            return Err(half.give_up(error));
+        }
         Ok(half)
+    }
+
+    /// Ends those threads that are there already.
+    fn give_up(&self, error: io::Error) -> io::Error {
+        self.request_stop();
+        wake(&self.shared);
+        self.let_go();
+        error
     }
 
     /// All workers begin together: those that are there first do not keep the others from a CPU.
@@ -145,7 +153,9 @@ impl Half {
                 let flows = &shared.flows[share];
                 shared.await_the_others();
                 for flow in flows {
-                    flow.counters.set_begun(now_ns());
+                    if flow.sends {
+                        flow.counters.set_begun(now_ns());
+                    }
                     flow.counters.set_tid(sys_thread::thread_id() as i32);
                 }
                 let ends = work(&shared, flows);
@@ -183,7 +193,12 @@ impl Half {
 
     /// Since it began, seconds.
     pub(crate) fn at_s(&self) -> f64 {
-        Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64()
+        Duration::from_nanos(self.since_began_ns()).as_secs_f64()
+    }
+
+    /// One that begins at a set time is there before it.
+    fn since_began_ns(&self) -> u64 {
+        now_ns().saturating_sub(self.shared.began_ns)
     }
 
     /// Each flow as it stands now.
@@ -234,7 +249,7 @@ impl Half {
         const SHORT: Duration = Duration::from_millis(5);
         const USUAL: Duration = Duration::from_millis(20);
         const LONG: Duration = Duration::from_millis(100);
-        let elapsed = Duration::from_nanos(now_ns() - self.shared.began_ns);
+        let elapsed = Duration::from_nanos(self.since_began_ns());
         match self.shared.test.seconds() {
             Some(seconds) => Duration::from_secs_f64(seconds)
                 .saturating_sub(elapsed)
@@ -393,11 +408,6 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
         report,
         exchange: (shared.side == End::Client).then_some(exchange),
         cut_short: course.cut_short,
-        begun_ns: shared
-            .flows
-            .iter()
-            .map(|flow| flow.counters.begun_ns())
-            .collect(),
     }
 }
 
@@ -456,5 +466,9 @@ fn flow_half(
         corrupted_bytes: (verified && !flow.sends).then(|| flow.counters.corrupted()),
         thread_percent: 0.0,
         method: Some(end.method.to_owned()).filter(|method| !method.is_empty()),
+        first_us: flow.counters.begun_ns().map(|begun| {
+            let since = begun.saturating_sub(shared.began_ns);
+            since as f64 / 1e3
+        }),
     }
 }

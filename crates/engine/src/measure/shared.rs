@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) pages: Option<Pages>,
     pub(crate) stop: Stop,
     pub(crate) began_ns: u64,
+    /// It began, or will, when it was told to.
+    pub(crate) is_timed: bool,
     /// Every worker's thread is there.
     let_go: AtomicBool,
     finished: AtomicBool,
@@ -113,9 +115,16 @@ impl Shared {
             },
             stop: Stop::new(),
             began_ns,
+            is_timed: false,
             let_go: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
+    }
+
+    /// Has it begin then, and not before.
+    pub(crate) fn begin_at(&mut self, at_ns: u64) {
+        self.began_ns = at_ns.max(self.began_ns);
+        self.is_timed = true;
     }
 
     /// Waits until the threads of all flows are there; whoever lets them go unparks each.

@@ -11,6 +11,7 @@ use linerate_core::pace::Pacer;
 use linerate_core::plan::{Extent, ReceiveMethod, SendMethod, StreamTest, Test};
 use linerate_core::units::BitRate;
 use linerate_core::wire::Pattern;
+use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
@@ -38,6 +39,10 @@ const PACED_READ: usize = 128 << 10;
 const QUOTA_TICK_NS: u64 = 2_000_000;
 /// Bytes that come in a pause (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
 const WORTH_A_PAUSE: u64 = 32 << 10;
+
+/// What [`send_first`] hands over: ten segments of Ethernet's, as many as a new connection may have in
+/// flight (RFC 6928).
+pub(super) const FIRST: u64 = 14_480;
 
 /// What a worker is told.
 pub(crate) struct Job<'a> {
@@ -242,13 +247,37 @@ fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io
     ended(result, job.stop)
 }
 
+/// Hands over the first bytes of a flow that begins together with others; its worker goes on from
+/// there. What has a rate, an amount or a pattern of its own is left to it.
+pub(crate) fn send_first(
+    test: &Test,
+    stream: &StreamTest,
+    counters: &Counters,
+    mut socket: &TcpStream,
+) {
+    let is_plain = stream.write_rate_bps.is_none() && !stream.verify;
+    if !is_plain || !matches!(test.extent, Extent::Time(_)) {
+        return;
+    }
+    let first = payload(FIRST as usize);
+    counters.set_begun(now_ns());
+    // A small send buffer takes what it can; an error comes again where there is somebody to tell.
+    let _ = socket.set_nonblocking(true);
+    let length = FIRST.min(stream.message_bytes) as usize;
+    let sent = socket.write(&first[..length]).unwrap_or(0);
+    let _ = socket.set_nonblocking(false);
+    counters.set(sent as u64, 0);
+}
+
 fn send_unpaced<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
     let message = job.stream.message_bytes;
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
     let call = message * u64::from(job.stream.batch.unwrap_or(1));
-    let (mut bytes, mut messages) = (0, 0);
+    let (mut bytes, mut messages) = (job.counters.bytes(), 0);
     while bytes < amount && !job.stop.is_requested() && job.may_send(call) {
-        let whole = call.min(amount - bytes);
+        // The first may have begun already.
+        let begun = if messages == 0 { bytes } else { 0 };
+        let whole = (call - begun).min(amount - bytes);
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
         messages += whole.div_ceil(message);
         job.counters.set(bytes, messages);
@@ -395,6 +424,7 @@ fn receive_all<S: Sink>(
     size: usize,
     mut after: impl FnMut(usize) -> bool,
 ) -> io::Result<()> {
+    await_first(job, socket);
     let quickack = QuickAck::new(job.test);
     let (mut bytes, mut reads) = (0u64, 0u64);
     loop {
@@ -412,6 +442,19 @@ fn receive_all<S: Sink>(
             }
             Err(error) if is_passing(&error, job.stop) => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for the first byte, and notes when it came.
+fn await_first(job: &Job<'_>, socket: &TcpStream) {
+    const TICK: Duration = Duration::from_millis(500);
+    while !job.stop.is_requested() {
+        match wait_ready(socket, Interest::Readable, TICK) {
+            Ok(false) => {}
+            Ok(true) => return job.counters.set_begun(now_ns()),
+            // The read has it, too.
+            Err(_) => return,
         }
     }
 }

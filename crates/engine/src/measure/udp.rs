@@ -311,6 +311,7 @@ pub(crate) fn receive(
             Err(error) => return Err(error),
         }
         let arrived = now_ns();
+        flow.counters.set_begun(arrived);
         let (bytes, datagrams) = (receiver.bytes, receiver.datagrams);
         let goes_on = receiver.take(&batch, arrived);
         calls += 1;

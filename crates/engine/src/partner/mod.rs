@@ -336,7 +336,6 @@ impl Found {
             record: encounter.into_record(),
             error: ended.error,
             profiles: Profiles::default(),
-            begun_ns: Vec::new(),
             probes: Vec::new(),
         }
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::{Interval, Leg, Record, Status};
 use linerate_core::responsiveness::{
-    Backlog, Next, Responsiveness, Samples, Seen, SendingHost, WorkingConditions, remedy,
+    Backlog, Look, Next, Responsiveness, Samples, Seen, SendingHost, Wait, WorkingConditions,
+    remedy, waits,
 };
 use linerate_core::session::SessionError;
 use linerate_core::units::End;
@@ -49,7 +50,7 @@ pub(crate) struct Measured {
 /// Where nothing asks for a longer one.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Most sessions with load: those whose flows are not needed are opened and closed.
-const MAX_LOADS: u32 = 8;
+const MAX_LOADS: u32 = 16;
 /// The idle path is looked at so long, once it has answered.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// Beside the intervals: making connections, and the end.
@@ -111,7 +112,9 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
     let samples = Samples {
         idle: between(&answers, 0, course.idle_until_ns),
         loaded: between(&answers, course.from_ns, course.to_ns),
-        loaded_flows_us: looks.iter().flat_map(|looks| waits_us(looks)).collect(),
+        loaded_flows_us: (loaded.iter())
+            .flat_map(|load| waits_us(load, &course))
+            .collect(),
     };
     let score = samples.score().ok_or(unanswered)?;
     let (goodput_stable, stable) = course.working.stable();
@@ -207,18 +210,22 @@ fn looks<'a>(load: &'a Loaded, course: &Course) -> Vec<&'a Interval> {
         .collect()
 }
 
-/// What a request on a flow with load would wait for its response, look by look: the flow's round
-/// trip, and what its sender holds unsent at the rate that the flow has.
-fn waits_us(looks: &[&Interval]) -> Vec<f64> {
-    let bytes: u64 = looks.iter().map(|look| look.bytes).sum();
-    let seconds: f64 = looks.iter().map(|look| look.seconds).sum();
-    let us_per_byte = seconds * 1e6 / bytes as f64;
-    let moving = looks.iter().filter(|_| bytes > 0);
-    let wait = |look: &&Interval| {
-        let unsent_us = look.notsent_bytes.unwrap_or(0) as f64 * us_per_byte;
-        look.rtt_us.map(|rtt_us| rtt_us + unsent_us)
+/// What a request on this flow would have waited for its response, of those that would have been
+/// there in the last intervals.
+fn waits_us(load: &Loaded, course: &Course) -> Vec<f64> {
+    let look = |interval: &Interval| Look {
+        seconds: interval.seconds,
+        bytes: interval.bytes,
+        unsent_bytes: interval.notsent_bytes.unwrap_or(0),
+        rtt_us: interval.rtt_us,
     };
-    moving.filter_map(wait).collect()
+    let looks: Vec<Look> = load.record.intervals.iter().map(look).collect();
+    let is_counted = |wait: &Wait| {
+        let at_ns = load.began_ns + (wait.at_s * 1e9) as u64;
+        (course.from_ns..course.to_ns).contains(&at_ns)
+    };
+    let counted = waits(&looks).into_iter().filter(is_counted);
+    counted.map(|wait| wait.us).collect()
 }
 
 /// What both ends' kernels show of the loads; what is known of the path is left to fill in.

@@ -2,8 +2,9 @@
 
 use std::slice;
 
-use linerate_core::load::{ClassLatency, Mix, MixChoice};
-use linerate_core::record::{Leg, Status};
+use linerate_core::load::{ClassLatency, LoadDocument, Mix, MixChoice};
+use linerate_core::plan::Workload;
+use linerate_core::record::{FlowRecord, Leg, Status};
 use linerate_core::session::message::Limits;
 use linerate_engine::{MeasureError, Stop, Target, load};
 use linerate_sys::netns::Pair;
@@ -35,6 +36,27 @@ fn mix(text: &str) -> Mix {
     Mix::from_toml("own", text, &MixChoice::default()).unwrap()
 }
 
+/// The first byte of each stream, at both ends and not before the time; and of how far apart they are.
+fn has_its_start(document: &LoadDocument) {
+    let streams = document.members.iter().map(|member| &member.record);
+    let flows = streams.filter(|record| record.workload == Workload::Stream);
+    let flows: Vec<_> = flows.flat_map(|record| &record.flows).collect();
+    let spread = |moment: fn(&FlowRecord) -> Option<f64>| {
+        let moments = flows
+            .iter()
+            .map(|flow| moment(flow).expect("both ends tell"));
+        let mut moments: Vec<f64> = moments.collect();
+        moments.sort_by(f64::total_cmp);
+        moments.last().unwrap() - moments[0]
+    };
+    assert_eq!(
+        document.start_skew_us,
+        Some(spread(|flow| flow.first_sent_us))
+    );
+    let arrival = spread(|flow| flow.first_received_us);
+    assert_eq!(document.arrival_skew_us, Some(arrival));
+}
+
 #[test]
 fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
     let served = Served::with(
@@ -62,7 +84,7 @@ fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
         .collect();
     assert_eq!(started.len(), 3);
     assert!(started[1] >= 0.1, "{started:?}");
-    assert!(document.start_skew_us.is_some());
+    has_its_start(&document);
     for total in [document.up, document.down] {
         let total = total.unwrap();
         assert!(total.flows == 2 && total.throughput_bps > 0.0, "{total:?}");
@@ -130,7 +152,7 @@ workload = { command = "rr", protocol = "udp", stamp = true, rate = 100 }
     );
     let down = document.down.unwrap();
     assert!(document.up.is_none() && down.flows == 5 && down.throughput_bps > 0.0);
-    assert!(document.start_skew_us.is_some());
+    has_its_start(&document);
     // Each endpoint has a clock of its own.
     assert_eq!(document.one_way, None);
     let has_ways = |class: &ClassLatency| class.loaded_up_us.is_some();

@@ -119,6 +119,25 @@ fn bad_frames_end_their_session_in_words() {
     bench.assert_serves();
 }
 
+#[test]
+fn whoever_has_read_its_refusal_finds_its_place_free() {
+    let two = Limits {
+        clients: 2,
+        ..limits()
+    };
+    let bench = Bench::with(two, None);
+    let mut gone = Vec::new();
+    for _ in 0..20 {
+        let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+        stranger.write(&frame(b"{"));
+        refusal(&mut stranger.control);
+        // The endpoint waits yet for its end of the connection.
+        gone.push(stranger);
+    }
+    drop(gone);
+    bench.assert_clean_within(SOON, "twenty in two places");
+}
+
 /// A test as JSON, one of its fields (by its path) another value.
 fn absurd(path: &str, value: Value) -> Value {
     let mut test = serde_json::to_value(stream(1000)).unwrap();

@@ -107,7 +107,7 @@ impl Fake {
         if stage == Stage::Ready {
             return;
         }
-        assert_eq!(self.event(), ServerEvent::Begin);
+        assert_eq!(self.event(), ServerEvent::Begin { at_us: None });
         if stage == Stage::Running {
             return;
         }

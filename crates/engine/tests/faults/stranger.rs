@@ -157,7 +157,7 @@ impl Stranger {
         if stage == Stage::Ready {
             return;
         }
-        self.session.begin(self.now());
+        self.session.begin(self.now(), None);
         self.flush();
         if stage == Stage::Ended {
             self.session.ask(self.now(), End);

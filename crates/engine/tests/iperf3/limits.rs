@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 
 use linerate_core::foreign::iperf3::{ACCESS_DENIED, Cookie, ErrorCode, State};
 use linerate_core::session::message::Limits;
-use linerate_testkit::eventually;
 
 use super::bench::{Bench, LIMITS, is_installed};
 
@@ -20,14 +19,9 @@ fn greeting(number: u8, parameters: &str) -> Vec<u8> {
 
 /// What a client is told that asks for this.
 fn refusal(bench: &Bench, number: u8, parameters: &str) -> ErrorCode {
+    let mut stream = bench.say(&greeting(number, parameters));
     let mut bytes = Vec::new();
-    // The place of the client before is free when the endpoint's thread has ended.
-    eventually("a place is free", || {
-        bytes.clear();
-        let mut stream = bench.say(&greeting(number, parameters));
-        stream.read_to_end(&mut bytes).unwrap();
-        bytes[0] != ACCESS_DENIED
-    });
+    stream.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes[0], State::ParamExchange.byte());
     assert_eq!(bytes[1], State::ServerError.byte());
     ErrorCode(i32::from_be_bytes(bytes[2..6].try_into().unwrap()))

@@ -263,9 +263,10 @@ fn bottleneck(page: &mut Page, document: &LoadDocument) {
 /// Every member: when it began, what it reached, what its kernels say.
 fn members(page: &mut Page, document: &LoadDocument) {
     page.gap();
-    let skew = document
-        .start_skew_us
-        .map(|us| format!("flows begin within {}", micros(us)));
+    let arrival = document.arrival_skew_us.map(micros);
+    let arrival = arrival.map_or_else(String::new, |us| format!(" and arrive within {us}"));
+    let skew = document.start_skew_us.map(micros);
+    let skew = skew.map(|us| format!("flows begin within {us}{arrival}"));
     let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
     page.facts("run", &skew.into_iter().chain([idle]).collect::<Vec<_>>());
     let clock = document

@@ -64,6 +64,7 @@ pub(crate) fn document(name: &str) -> LoadDocument {
     let mix = Mix::from_toml(name, text, &MixChoice::default()).expect("it can be read");
     let mut document = LoadDocument::new(&mix, 7, mix.members.iter().map(ran).collect());
     document.start_skew_us = Some(210.0);
+    document.arrival_skew_us = Some(480.0);
     document
 }
 

@@ -293,6 +293,8 @@ fn flow(id: u32, direction: Direction, throughput_bps: f64) -> FlowRecord {
         receiver_thread_percent: None,
         tcp: with_receiver(window_limited_tcp()),
         udp: None,
+        first_sent_us: None,
+        first_received_us: None,
     }
 }
 

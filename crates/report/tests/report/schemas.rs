@@ -290,6 +290,7 @@ const COUNTS: [&str; 96] = [
     "repeats",
     "right",
     "rpm",
+    "rpm_of_mean",
     "send_refused",
     "sent",
     "sizes",

@@ -246,6 +246,8 @@ impl Scene {
                 receiver_thread_percent: None,
                 tcp: self.evidence(id),
                 udp: self.udp.get(id).cloned(),
+                first_sent_us: None,
+                first_received_us: None,
             })
             .collect()
     }

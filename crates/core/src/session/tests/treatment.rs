@@ -111,7 +111,7 @@ fn treatments_within_a_test_are_out_of_turn() {
             pair.exchange();
         }
         if stage > 2 {
-            pair.client.begin(pair.now);
+            pair.client.begin(pair.now, None);
             pair.exchange();
         }
         while pair.server.poll_event().is_some() {}

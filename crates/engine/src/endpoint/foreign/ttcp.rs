@@ -27,7 +27,7 @@ use crate::endpoint::session::Context;
 use crate::endpoint::terms;
 use crate::host;
 use crate::measure::flow::{Flow, FlowSocket};
-use crate::measure::half::{Half, HalfEnd};
+use crate::measure::half::{Beside, Half, HalfEnd};
 use crate::measure::options;
 use crate::measure::source::FlowSource;
 use crate::measure::udp;
@@ -106,8 +106,7 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
         &test,
         vec![flow],
         FlowSource::Bound,
-        None,
-        None,
+        Beside::default(),
     )
     .map_err(|error| format!("cannot start the test: {error}"))?;
     let finished = watch(guest, &half);

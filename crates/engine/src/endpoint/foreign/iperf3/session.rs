@@ -1,6 +1,7 @@
 //! One client of iperf3's: its control connection, its streams, its record.
 
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
@@ -525,8 +526,7 @@ impl Session {
         self.record(None);
         self.flush(&mut socket);
         self.guest.left(reason);
-        // Its cookie is free while the last words are read.
-        drop(self.call);
-        socket.close();
+        let context = Arc::clone(self.guest.context());
+        context.part(self, socket, &[]);
     }
 }

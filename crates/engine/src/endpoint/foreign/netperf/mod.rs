@@ -120,7 +120,8 @@ impl Session {
         }
         self.guest.end_test();
         self.guest.left(reason);
-        socket.close();
+        let context = Arc::clone(self.guest.context());
+        context.part(self, socket, &[]);
     }
 
     fn transmit(&mut self, socket: &mut ControlSocket) {

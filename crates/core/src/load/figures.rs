@@ -1,0 +1,339 @@
+//! The arithmetic of a mix's document: what its members come to together.
+
+use std::collections::BTreeMap;
+
+use super::document::{
+    CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
+    WayDelay,
+};
+use super::mix::{Member, Mix};
+use super::voice::{mos, rating};
+use crate::one_way::{Clock, Probe};
+use crate::plan::{Direction, Protocol, Workload};
+use crate::record::{FlowRecord, Leg, Record, Status};
+use crate::stats::LatencySummary;
+
+/// What a column or a finding of an experiment can be of, each in the unit that its name says; of
+/// calls the worst direction.
+pub const LOAD_FIGURES: &[&str] = &[
+    "up_throughput_bps",
+    "down_throughput_bps",
+    "up_fairness",
+    "down_fairness",
+    "idle_latency_us",
+    "loaded_latency_us",
+    "added_latency_us",
+    "added_up_us",
+    "added_down_us",
+    "start_skew_us",
+    "r",
+    "mos",
+];
+
+/// What a load must add before it is said where, µs.
+const MIN_QUEUE_US: f64 = 1_000.0;
+/// Speech in a packet, ms.
+const PACKET_MS: f64 = 20.0;
+
+impl LoadDocument {
+    /// Of what the members left.
+    pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
+        let hosts = hosts(&members);
+        let clocks: Vec<_> = hosts
+            .iter()
+            .map(|(host, _)| LoadOneWay::clock(&members, host))
+            .collect();
+        let clock_of = |member: &LoadMember| {
+            let known = hosts
+                .iter()
+                .position(|(host, _)| *host == member.record.host)?;
+            clocks[known].as_ref()
+        };
+        let joined =
+            |of: fn(&(String, String)) -> &str| hosts.iter().map(of).collect::<Vec<_>>().join(",");
+        let first = members.first().map(|member| &member.record);
+        let longest = members.iter().map(|member| member.record.seconds);
+        let mut document = Self {
+            schema: LOAD_SCHEMA.to_owned(),
+            status: Status::new(members.iter().all(LoadMember::is_complete)),
+            started_at: first
+                .map(|first| first.started_at.clone())
+                .unwrap_or_default(),
+            host: joined(|(host, _)| host),
+            peer: joined(|(_, peer)| peer),
+            mix: mix.name.clone(),
+            title: mix.title.clone(),
+            seconds: longest.fold(0.0, f64::max),
+            idle_seconds: mix.idle.as_secs_f64(),
+            up: None,
+            down: None,
+            latency: (members.iter())
+                .filter_map(|member| member.latency(clock_of(member)))
+                .collect(),
+            idle_latency_us: None,
+            loaded_latency_us: None,
+            one_way: match &clocks[..] {
+                [Some(clock)] => LoadOneWay::new(clock, &members),
+                // Each endpoint has a clock and a way of its own.
+                _ => None,
+            },
+            calls: Vec::new(),
+            start_skew_us: None,
+            arrival_skew_us: None,
+            caveats: Vec::new(),
+            environment: first
+                .map(|first| first.environment.clone())
+                .unwrap_or_default(),
+            seed,
+            members,
+        };
+        document.sum_up(mix);
+        document
+    }
+
+    /// What follows from the members together.
+    fn sum_up(&mut self, mix: &Mix) {
+        self.up = self.total(Direction::Up);
+        self.down = self.total(Direction::Down);
+        let latency = |of: fn(&ClassLatency) -> Option<LatencySummary>| {
+            mean(self.latency.iter().filter_map(of).map(|class| class.mean))
+        };
+        let (idle, loaded) = (
+            latency(|class| class.idle_us),
+            latency(|class| class.loaded_us),
+        );
+        (self.idle_latency_us, self.loaded_latency_us) = (idle, loaded);
+        self.calls = calls(mix, self);
+        self.start_skew_us = self.spread_us(|flow| flow.first_sent_us);
+        self.arrival_skew_us = self.spread_us(|flow| flow.first_received_us);
+    }
+
+    /// From the first to the last of a moment of all streams that were to begin at once.
+    fn spread_us(&self, moment_us: fn(&FlowRecord) -> Option<f64>) -> Option<f64> {
+        let at_once = |member: &&LoadMember| member.is_stream() && member.start_s <= 0.0;
+        let members = self.members.iter().filter(at_once);
+        let moments = members.flat_map(|member| member.record.flows.iter().filter_map(moment_us));
+        let ends = moments.map(|moment| (moment, moment));
+        let (first, last) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        Some(last - first)
+    }
+
+    /// Its figures for an experiment: [`LOAD_FIGURES`], as far as there are any.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        let rate = |total: Option<LoadTotal>| total.map(|total| total.throughput_bps);
+        let fairness = |total: Option<LoadTotal>| total.and_then(|total| total.fairness);
+        let added = self.loaded_latency_us.zip(self.idle_latency_us);
+        let worst = |of: fn(&CallQuality) -> f64| self.calls.iter().map(of).reduce(f64::min);
+        let values = [
+            rate(self.up),
+            rate(self.down),
+            fairness(self.up),
+            fairness(self.down),
+            self.idle_latency_us,
+            self.loaded_latency_us,
+            added.map(|(loaded, idle)| loaded - idle),
+            self.one_way.as_ref().and_then(|ways| ways.up.added_us),
+            self.one_way.as_ref().and_then(|ways| ways.down.added_us),
+            self.start_skew_us,
+            worst(|call| call.r),
+            worst(|call| call.mos),
+        ];
+        let named = LOAD_FIGURES.iter().zip(values);
+        named
+            .filter_map(|(name, value)| Some(((*name).to_owned(), value?)))
+            .collect()
+    }
+
+    /// The stream that carried most, and its member.
+    pub fn busiest(&self) -> Option<(&LoadMember, &Leg)> {
+        let rate = |leg: &Leg| leg.throughput_bps.unwrap_or(0.0);
+        let legs = self.members.iter().flat_map(LoadMember::streams);
+        legs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))
+    }
+
+    fn total(&self, direction: Direction) -> Option<LoadTotal> {
+        let members = || self.members.iter().filter(|member| member.is_stream());
+        let flows: Vec<(&Record, &FlowRecord)> = members()
+            .flat_map(|member| {
+                member
+                    .record
+                    .flows
+                    .iter()
+                    .map(|flow| (&member.record, flow))
+            })
+            .filter(|(_, flow)| flow.direction == direction)
+            .collect();
+        let legs = members().flat_map(LoadMember::streams);
+        let legs = legs.filter(|(_, leg)| leg.direction == direction);
+        // Who ran for a part of the time has carried as much less.
+        let rates = legs.filter_map(|(member, leg)| {
+            Some(leg.throughput_bps? * member.record.seconds / self.seconds)
+        });
+        let tcp = flows
+            .iter()
+            .filter(|(record, _)| record.protocol != Protocol::Udp);
+        let tcp: Vec<f64> = tcp.map(|(_, flow)| flow.throughput_bps).collect();
+        (!flows.is_empty()).then(|| LoadTotal {
+            throughput_bps: rates.sum(),
+            flows: flows.len() as u64,
+            fairness: fairness(&tcp),
+        })
+    }
+}
+
+impl LoadMember {
+    /// What is known of it beside its run.
+    pub fn new(member: &Member, idle_latency_us: Option<LatencySummary>, record: Record) -> Self {
+        let start_s = member.start.as_secs_f64();
+        // At this end.
+        let begun = |flow: &FlowRecord| match flow.direction {
+            Direction::Down => flow.first_received_us,
+            Direction::Up | Direction::Both => flow.first_sent_us,
+        };
+        let first_us = record.flows.iter().filter_map(begun).reduce(f64::min);
+        Self {
+            name: member.name.clone(),
+            probe: member.probe,
+            codec: member.codec,
+            ecn: member.ecn,
+            start_s,
+            started_s: first_us.map(|us| start_s + us / 1e6),
+            idle_latency_us,
+            idle_probes: Vec::new(),
+            probes: Vec::new(),
+            record,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.record.status == Status::Complete
+    }
+
+    fn is_stream(&self) -> bool {
+        self.record.workload == Workload::Stream
+    }
+
+    fn streams(&self) -> impl Iterator<Item = (&Self, &Leg)> {
+        let legs = self.record.legs.iter().filter(|_| self.is_stream());
+        legs.map(move |leg| (self, leg))
+    }
+
+    fn latency(&self, clock: Option<&Clock>) -> Option<ClassLatency> {
+        let ways = clock.and_then(|clock| clock.delays(&self.probes));
+        self.probe.then(|| ClassLatency {
+            member: self.name.clone(),
+            dscp: self.record.plan.options.dscp.unwrap_or_default(),
+            protocol: self.record.protocol,
+            idle_us: self.idle_latency_us,
+            loaded_us: self.record.latency_us,
+            failed: self.record.failed,
+            loaded_up_us: ways.map(|[up, _]| up),
+            loaded_down_us: ways.map(|[_, down]| down),
+        })
+    }
+}
+
+impl LoadOneWay {
+    /// Of the probes of all members with an endpoint: they have the same two clocks, and those before
+    /// the load saw the path without a queue.
+    fn clock(members: &[LoadMember], host: &str) -> Option<Clock> {
+        let there = members.iter().filter(|member| member.record.host == host);
+        let all = there.flat_map(|member| member.idle_probes.iter().chain(&member.probes));
+        Clock::new(&all.copied().collect::<Vec<_>>())
+    }
+
+    fn new(clock: &Clock, members: &[LoadMember]) -> Option<Self> {
+        let delays = |of: fn(&LoadMember) -> &[Probe]| {
+            let probes: Vec<Probe> = members.iter().flat_map(of).copied().collect();
+            clock.delays(&probes)
+        };
+        let idle = delays(|member| &member.idle_probes);
+        let loaded = delays(|member| &member.probes)?;
+        let way = |way: usize| {
+            let (idle_us, loaded_us) = (idle.map(|idle| idle[way]), loaded[way]);
+            WayDelay {
+                idle_us,
+                loaded_us,
+                added_us: idle_us.map(|idle| loaded_us.mean - idle.mean),
+            }
+        };
+        let (up, down) = (way(0), way(1));
+        Some(Self {
+            queue: up.added_us.zip(down.added_us).and_then(queue),
+            up,
+            down,
+            clock: clock.offset,
+        })
+    }
+}
+
+/// The endpoints, each with its address.
+fn hosts(members: &[LoadMember]) -> Vec<(String, String)> {
+    let mut hosts: Vec<(String, String)> = Vec::new();
+    for record in members.iter().map(|member| &member.record) {
+        if hosts.iter().all(|(host, _)| *host != record.host) {
+            hosts.push((record.host.clone(), record.peer.clone()));
+        }
+    }
+    hosts
+}
+
+/// Which way has what is added, at least a quarter of it.
+fn queue((up, down): (f64, f64)) -> Option<Direction> {
+    let added = up.max(0.0) + down.max(0.0);
+    let has = |way: f64| way >= added / 4.0;
+    match (has(up), has(down)) {
+        _ if added < MIN_QUEUE_US => None,
+        (true, true) => Some(Direction::Both),
+        (true, false) => Some(Direction::Up),
+        _ => Some(Direction::Down),
+    }
+}
+
+/// Each direction of each call, with the delay that the probe of its class saw that way.
+fn calls(mix: &Mix, document: &LoadDocument) -> Vec<CallQuality> {
+    let mut calls = Vec::new();
+    for (call, ran) in mix.members.iter().zip(&document.members) {
+        let Some(codec) = call.codec else { continue };
+        let probe = mix.members.iter().find(|probe| call.is_timed_by(probe));
+        let of_probe = |class: &&ClassLatency| probe.is_some_and(|p| p.name == class.member);
+        let Some(class) = document.latency.iter().find(of_probe) else {
+            continue;
+        };
+        calls.extend(ran.record.legs.iter().filter_map(|leg| {
+            let udp = leg.udp.as_ref().filter(|udp| udp.sent > 0)?;
+            let loss_percent = 100.0 * udp.lost as f64 / udp.sent as f64;
+            let way = match leg.direction {
+                Direction::Down => class.loaded_down_us,
+                Direction::Up | Direction::Both => class.loaded_up_us,
+            };
+            let half = class.loaded_us.map(|round_trip| round_trip.mean / 2.0);
+            let network_us = way.map(|way| way.mean).or(half)?;
+            let delay_us = PACKET_MS * 1e3 + network_us + 2.0 * udp.jitter_us;
+            let r = rating(codec, delay_us / 1e3, loss_percent);
+            Some(CallQuality {
+                member: call.name.clone(),
+                direction: leg.direction,
+                codec,
+                loss_percent,
+                jitter_us: udp.jitter_us,
+                delay_us,
+                r,
+                mos: mos(r),
+            })
+        }));
+    }
+    calls
+}
+
+/// R. Jain et al., "A quantitative measure of fairness", 1984: (Σx)² / (n·Σx²).
+fn fairness(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

@@ -1,0 +1,295 @@
+//! A mix's file, and what is wrong with it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::built_in::{built_in, names};
+use super::mix::{MAX_MEMBERS, Member, Mix};
+use super::voice::Codec;
+use crate::plan::{Draft, PlanError, Protocol, Workload, option_of, options};
+use crate::toml_reader::{self, At, FileError, ReadProblem, Section};
+use crate::units::{Span, listed, shortened, suggestion};
+
+/// What a user chooses when a mix is run.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MixChoice {
+    /// In place of the mix's time.
+    pub time: Option<Span>,
+    /// Flows of the members that scale.
+    pub flows: Option<u32>,
+    /// Of every random choice.
+    pub seed: u64,
+}
+
+/// A text that is no mix, and where.
+pub type MixError = FileError<MixProblem>;
+
+/// What is wrong with a mix.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum MixProblem {
+    /// What can be wrong with any file.
+    #[error(transparent)]
+    Read(#[from] ReadProblem),
+    /// The workload of a member, by its name.
+    #[error("{member}: {error}")]
+    Workload {
+        /// Its name.
+        member: String,
+        /// What is wrong with it.
+        error: PlanError,
+    },
+    /// `--flows` for a mix of which nothing scales.
+    #[error("this mix has the flows that it has: --flows is for one with `scales = true`")]
+    NothingScales,
+}
+
+type Fault = toml_reader::Fault<MixProblem>;
+
+impl From<toml_reader::Fault<ReadProblem>> for Fault {
+    fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
+        Self::new(fault.offset, fault.problem.into())
+    }
+}
+
+impl Mix {
+    /// Reads a mix from the text of a file.
+    ///
+    /// | table | key | value |
+    /// |---|---|---|
+    /// | the file | `title` | what it is; required |
+    /// | | `time` | measured time, default `"10s"` |
+    /// | | `warm-up` | left out before it, default a tenth, at most `"1s"` |
+    /// | | `idle` | how long the probes are measured alone before, default `"3s"` |
+    /// | `[[member]]` | `name` | required, each once |
+    /// | | `start`, `time` | after the others, default 0; default to the mix's end |
+    /// | | `probe` | requests that tell the latency of their class |
+    /// | | `codec` | `g711` or `g729a`: UDP that is a call |
+    /// | | `ecn` | its TCP connections negotiate ECN, or must not |
+    /// | | `scales` | its `streams` are those of `--flows`; several endpoints share them |
+    /// | | `gathers` | with several endpoints its streams come from them |
+    /// | | `workload` | `command`: `stream`, `rr` or `crr`; and its long options |
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn from_toml(name: &str, text: &str, choice: &MixChoice) -> Result<Self, MixError> {
+        read(name, text, choice).map_err(|fault| fault.located(text))
+    }
+
+    /// The mix of linerate's that has that name.
+    ///
+    /// # Errors
+    /// There is none, with one that looks like it; the choice does not fit it.
+    pub fn named(name: &str, choice: &MixChoice) -> Result<Self, String> {
+        let Some(text) = built_in(name) else {
+            let known: Vec<&str> = names().collect();
+            let hint = suggestion(name, &known);
+            let hint = hint.unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
+            return Err(format!("there is no mix `{}`; {hint}", shortened(name)));
+        };
+        Self::from_toml(name, text, choice).map_err(|error| error.problem.to_string())
+    }
+}
+
+fn read(name: &str, text: &str, choice: &MixChoice) -> Result<Mix, Fault> {
+    let table = toml_reader::parse(text)?;
+    let root = Section::new("the mix", 0, table.get_ref(), KEYS)?;
+    let title = root.required("title", "what the mix is")?.value.to_owned();
+    let time = choice.time.or(span(&root, "time")?).unwrap_or(DEFAULT_TIME);
+    let warm_up = span(&root, "warm-up")?.unwrap_or(Span((time.0 / 10).min(MAX_WARM_UP)));
+    let mut mix = Mix {
+        name: name.to_owned(),
+        title,
+        time,
+        warm_up,
+        idle: span(&root, "idle")?.unwrap_or(DEFAULT_IDLE),
+        members: Vec::new(),
+    };
+    let sections = root.sections("member", "[[member]]", MEMBER_KEYS)?;
+    let mut scaling = false;
+    for (number, section) in (0..).zip(&sections) {
+        let member = member(section, &mix, number, choice)?;
+        scaling |= member.scales;
+        mix.members.push(member);
+    }
+    if choice.flows.is_some() && !scaling {
+        return Err(Fault::new(0, MixProblem::NothingScales));
+    }
+    check_whole(&mix, &root, &sections)?;
+    Ok(mix)
+}
+
+/// What shows only when all members are there.
+fn check_whole(mix: &Mix, root: &Section<'_>, sections: &[Section<'_>]) -> Result<(), Fault> {
+    if mix.members.is_empty() {
+        return Err(root.missing("member", "each in a table [[member]]").into());
+    }
+    if mix.members.len() > MAX_MEMBERS {
+        let what = format!("{} members", mix.members.len());
+        return Fault::contradiction(root.offset, what, "a mix has at most 48");
+    }
+    let asks = |asked: bool| mix.members.iter().find(|member| member.ecn == Some(asked));
+    if let (Some(one), Some(other)) = (asks(true), asks(false)) {
+        let what = format!("`ecn` on of `{}` and off of `{}`", one.name, other.name);
+        let hint = "a host's connections all ask for it, or none";
+        return Fault::contradiction(root.offset, what, hint);
+    }
+    let mut names = HashSet::new();
+    for (member, section) in mix.members.iter().zip(sections) {
+        if !names.insert(&member.name) {
+            return Fault::repeated(section.offset, "members", &member.name);
+        }
+        if member.codec.is_some() && mix.members.iter().all(|probe| !member.is_timed_by(probe)) {
+            let what = format!("`{}` is a call without its delay", member.name);
+            let hint = "add a probe by rr over UDP with the same `dscp`";
+            return Fault::contradiction(section.offset, what, hint);
+        }
+    }
+    Ok(())
+}
+
+fn member(
+    section: &Section<'_>,
+    mix: &Mix,
+    number: u64,
+    choice: &MixChoice,
+) -> Result<Member, Fault> {
+    let name = section.required("name", "what the member is called")?;
+    let start = span(section, "start")?.unwrap_or(Span(Duration::ZERO));
+    let left = mix.time.0.saturating_sub(start.0);
+    let time = span(section, "time")?.map_or(left, |time| time.0.min(left));
+    if time.is_zero() {
+        let what = format!("`{}` begins when the mix ends", name.value);
+        return Fault::contradiction(section.offset, what, "give an earlier `start`");
+    }
+    let scales = section.boolean("scales")?.unwrap_or(false);
+    let flows = choice.flows.filter(|_| scales);
+    let draft = draft(section, name.value, flows)?;
+    let draft = draft.time(Span(time)).warm_up(mix.warm_up);
+    // Each has a phase of its own.
+    let seed = choice.seed.wrapping_add(number);
+    let test = draft.resolve(seed);
+    let test = test.map_err(|error| workload_fault(section.offset, name.value, error))?;
+    let member = Member {
+        name: name.value.to_owned(),
+        start,
+        probe: section.boolean("probe")?.unwrap_or(false),
+        codec: section.string("codec")?.map(codec).transpose()?,
+        ecn: section.boolean("ecn")?,
+        scales,
+        gathers: section.boolean("gathers")?.unwrap_or(false),
+        endpoint: 0,
+        test,
+    };
+    check_member(section, &member)?;
+    Ok(member)
+}
+
+/// What a member says of itself that its workload has not.
+fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
+    let name = &member.name;
+    if member.ecn.is_some() && member.test.protocol == Protocol::Udp {
+        let what = format!("`ecn` of `{name}`, which is over UDP");
+        return Fault::contradiction(section.offset, what, "TCP alone negotiates it");
+    }
+    if member.gathers && member.test.workload() != Workload::Stream {
+        let what = format!("`gathers` of `{name}`, which is no stream");
+        return Fault::contradiction(section.offset, what, "requests go from the client");
+    }
+    if member.probe && member.test.workload() == Workload::Stream {
+        let what = format!("`{name}` is a probe without requests");
+        return Fault::contradiction(section.offset, what, "a probe is of `rr` or `crr`");
+    }
+    if member.codec.is_some() && !member.is_udp_stream() {
+        let what = format!("`{name}` is a call over no datagrams");
+        return Fault::contradiction(
+            section.offset,
+            what,
+            "a call is of `stream` with protocol udp",
+        );
+    }
+    Ok(())
+}
+
+/// `workload = { command = "rr", rate = 10 }`
+fn draft(section: &Section<'_>, member: &str, flows: Option<u32>) -> Result<Draft, Fault> {
+    let entries = section.entries("workload")?;
+    let command = entries.iter().find(|(key, _)| key.value == "command");
+    let hint = "`{ command = \"stream\" }`, rr or crr, and its options";
+    let Some((_, command)) = command else {
+        return Err(section.missing("workload", hint).into());
+    };
+    let command = toml_reader::string("command", command)?;
+    let Some(workload) = Workload::from_word(command.value) else {
+        return Fault::malformed(command, "command of a mix", "write stream, rr or crr");
+    };
+    let mut draft = Draft::new(workload);
+    for (key, value) in entries.iter().filter(|(key, _)| key.value != "command") {
+        check_key(workload, *key)?;
+        if key.value == "streams" && flows.is_some() {
+            continue;
+        }
+        let text = toml_reader::text(key.value, value)?;
+        let set = draft.set(key.value, &text.value);
+        set.map_err(|error| workload_fault(text.offset, member, error))?;
+    }
+    Ok(draft.maybe(Draft::streams, flows))
+}
+
+/// A member has its time from the mix, and no option that its command has not.
+fn check_key(workload: Workload, key: At<&str>) -> Result<(), Fault> {
+    if EXTENTS.contains(&key.value) {
+        let what = format!("`{}` of a member's workload", key.value);
+        let hint = "the members end together: give `start` or `time` beside `name`";
+        return Fault::contradiction(key.offset, what, hint);
+    }
+    if option_of(workload, key.value).is_some() {
+        return Ok(());
+    }
+    let has = options().iter().map(|option| option.key);
+    let has = has.filter(|known| option_of(workload, known).is_some());
+    let hint = suggestion(key.value, has);
+    let problem = ReadProblem::UnknownKey {
+        place: "the workload",
+        key: shortened(key.value),
+        hint: hint.unwrap_or_else(|| format!("`linerate {} --help` has them", workload.word())),
+    };
+    Err(Fault::new(key.offset, problem.into()))
+}
+
+fn workload_fault(offset: usize, member: &str, error: PlanError) -> Fault {
+    let member = format!("`{}`", shortened(member));
+    Fault::new(offset, MixProblem::Workload { member, error })
+}
+
+fn codec(at: At<&str>) -> Result<Codec, Fault> {
+    match Codec::ALL.iter().find(|(name, _)| *name == at.value) {
+        Some((_, codec)) => Ok(*codec),
+        None => Fault::malformed(at, "codec", "write g711 or g729a"),
+    }
+}
+
+fn span(section: &Section<'_>, key: &'static str) -> Result<Option<Span>, Fault> {
+    let Some(at) = section.string(key)? else {
+        return Ok(None);
+    };
+    let (range, hint) = match key {
+        "idle" => (0..=30_000, "write \"0s\" to \"30s\""),
+        "start" => (0..=50_000, "write \"0s\" to \"50s\""),
+        "warm-up" => (0..=60_000, "write \"0s\" to \"1min\""),
+        _ => (100..=3_600_000, "write \"100ms\" to \"1h\""),
+    };
+    match at.value.parse::<Span>() {
+        Ok(span) if range.contains(&span.0.as_millis()) => Ok(Some(span)),
+        _ => Fault::malformed(at, key, hint),
+    }
+}
+
+const KEYS: &str = "title time warm-up idle member";
+const MEMBER_KEYS: &str = "name start time probe codec ecn scales gathers workload";
+/// What ends a test by itself.
+const EXTENTS: [&str; 5] = ["time", "bytes", "count", "total", "warm-up"];
+const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
+const DEFAULT_IDLE: Span = Span(Duration::from_secs(3));
+const MAX_WARM_UP: Duration = Duration::from_secs(1);
