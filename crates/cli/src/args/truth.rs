@@ -21,10 +21,10 @@ pub(crate) struct TruthArgs {
     /// Scenarios to draw, 1 to 100,000
     #[arg(long, value_name = "N", default_value = "480", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// Run only those of this cause, such as send_buffer; several are separated by commas
+    /// Run only those of this cause, such as send_buffer; several with commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
     pub(crate) only: Vec<Cause>,
-    /// Run only the scenario of this number, 0 to 99,999; several are separated by commas
+    /// Run only the scenario of this number, 0 to 99,999; several with commas
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..100_000))]
     pub(crate) number: Vec<u32>,
     /// Scenarios at once, 1 to 64; those that need the machine run alone

@@ -276,7 +276,7 @@ pub(crate) fn session(bytes: &[u8]) {
         let closed = (client.is_closed(), server.is_closed());
         match operation % 27 {
             0 => client.ask(now, open.clone()),
-            1 => client.begin(now),
+            1 => client.begin(now, None),
             2 => client.ask(now, End),
             3 => client.close(),
             4 => server.reply(now, Reply::Open(())),
