@@ -229,7 +229,7 @@ const SHARES: [&str; 15] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 96] = [
+const COUNTS: [&str; 97] = [
     "chunks",
     "down_lost",
     "stalls",
