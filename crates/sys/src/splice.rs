@@ -299,8 +299,6 @@ fn pass_on(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, length: usize) -> io::R
     Ok(splice(pipe, None, socket, None, length, SpliceFlags::MOVE)?)
 }
 
-/// A system call's count of bytes, or its error.
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;

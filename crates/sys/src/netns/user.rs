@@ -69,9 +69,9 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
 ///
 /// # Errors
 /// [`UserNamespaceError::Threads`] if the process has more than one thread;
-/// [`UserNamespaceError::Join`] if there is no such process or the kernel refuses (`EPERM`: it
-/// belongs to another user); [`UserNamespaceError::File`] if the working directory does not exist
-/// there. After the last two the process may be a member already.
+/// [`UserNamespaceError::Call`] if there is no such process, the kernel refuses (`EPERM`: it belongs
+/// to another user), or the working directory does not exist there. After the last two the process
+/// may be a member already.
 pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
     require_single_thread()?;
     let join = |error| CallError::new(format!("join the namespaces of process {pid}"), error);
