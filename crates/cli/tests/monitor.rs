@@ -1,4 +1,8 @@
 //! The monitor with an endpoint on loopback: what it saves, tells and shows.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
