@@ -129,7 +129,10 @@ fn beside_ss(namespace: &Namespace, runs: u32) -> anyhow::Result<bool> {
     let mut costs = [const { Vec::new() }; 4];
     let all = Filter::new(Filter::CONNECTIONS);
     for _ in 0..runs {
-        costs[0].push(cost(|| Ok(drop(Watch::open(&selection)?.document())))?);
+        costs[0].push(cost(|| {
+            drop(Watch::open(&selection)?.document());
+            Ok(())
+        })?);
         costs[1].push(run(namespace, "ss", &["-tin"])?);
         let linerate = env!("CARGO_BIN_EXE_linerate");
         let mut both = run(
@@ -220,7 +223,8 @@ fn once_a_second(namespace: &Namespace, runs: u32) -> anyhow::Result<bool> {
         thread::sleep(Duration::from_secs(1));
         shares.push(cost(|| {
             watch.look()?;
-            Ok(watch.update(&mut document))
+            watch.update(&mut document);
+            Ok(())
         })?);
     }
     let cpu = median(&shares, |cost| cost.cpu);
