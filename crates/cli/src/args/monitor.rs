@@ -16,7 +16,7 @@ pub(crate) struct MonitorArgs {
     /// Run what is due now, and end: for cron
     #[arg(long, conflicts_with = "metrics")]
     pub(crate) once: bool,
-    /// Serve the last results for Prometheus at http://ADDR/metrics: a port of 127.0.0.1, or ADDRESS:PORT
+    /// Serve the last results for Prometheus at /metrics: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
     /// The history in FILE (default ~/.local/state/linerate/history.db)
