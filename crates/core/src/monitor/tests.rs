@@ -71,12 +71,12 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "streams = 4",
             "streems = 4",
-            "line 21, column 54: the workload has no key `streems`; did you mean",
+            "line 21, column 47: the workload has no key `streems`; did you mean",
         ),
         (
             "streams = 4",
             "streams = 999",
-            "line 21, column 64: `streams` 999: it must be 1 to 256",
+            "line 21, column 57: `streams` 999: it must be 1 to 256",
         ),
         (
             "\"stream\"",
