@@ -75,7 +75,7 @@ fn a_policy_is_read_back_and_undone() {
             (
                 "qos=shape.toml",
                 Mode::Enabled,
-                "veth0: qos=shape.toml, 1 classes, ",
+                "veth0: qos=shape.toml, 1 class, ",
             ),
             (
                 "qos=passthrough",
