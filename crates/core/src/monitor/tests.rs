@@ -79,7 +79,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "line 21, column 57: `streams` 999: it must be 1 to 256",
         ),
         (
-            "\"stream\"",
+            "\"stream\", time = \"2s\", streams = 4",
             "\"file_write\"",
             "line 21, column 24: `file_write` is no command of a monitor",
         ),
