@@ -80,7 +80,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "\"stream\", time = \"2s\", streams = 4",
-            "\"file_write\"",
+            "\"file_write\", bytes = \"1MB\"",
             "line 21, column 24: `file_write` is no command of a monitor",
         ),
         (
@@ -96,7 +96,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "22:00-06:00",
             "22-06",
-            "line 4, column 10: `22-06` is no part of a day",
+            "line 3, column 10: `22-06` is no part of a day",
         ),
         (
             "\"2min\"",
@@ -111,7 +111,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "site =",
             "test =",
-            "line 10, column 12: `test` is no label of yours",
+            "line 9, column 12: `test` is no label of yours",
         ),
         ("rate = \"100mbit\"\n", "", "[[path]] needs `rate`"),
         (
