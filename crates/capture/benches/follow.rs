@@ -36,7 +36,8 @@ fn main() {
         let seconds = began.elapsed().as_secs_f64();
         let (bytes, packets) = (capture.file_bytes as f64, capture.packets as f64);
         println!(
-            "{:.0} MB, {packets} packets, {} connections: {seconds:.3} s, {:.2} GB/s, {:.0} ns a packet",
+            "{:.0} MB, {packets} packets, {} connections: {seconds:.3} s, {:.2} GB/s, {:.0} ns a \
+             packet",
             bytes / 1e6,
             capture.flows.len(),
             bytes / seconds / 1e9,

@@ -100,8 +100,8 @@ impl Recovery {
         self.progress = at;
     }
 
-    /// What came jumped over these bytes, which were lost before the capture. Those that follow what had
-    /// come when the first repair did were on their way with it: they are of its episode.
+    /// What came jumped over these bytes, which were lost before the capture. Those that follow
+    /// what had come when the first repair did were on their way with it: they are of its episode.
     pub(crate) fn jump(&mut self, from: u64, to: u64) {
         let is_of = |episode: &Episode| episode.until == from;
         if let Some(episode) = self.episode.or(self.before).filter(is_of) {

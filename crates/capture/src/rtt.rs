@@ -91,8 +91,8 @@ pub(crate) struct Echo {
     stamps: Stamps,
 }
 
-/// How long data waited before it came by, by the stamps that it left its sender with: in the queue of the
-/// sender's own host, or of a link on the way.
+/// How long data waited before it came by, by the stamps that it left its sender with: in the queue
+/// of the sender's own host, or of a link on the way.
 #[derive(Debug, Default)]
 struct Stamps {
     first: Option<(u32, Nanos)>,

@@ -279,7 +279,8 @@ impl Stream {
         });
     }
 
-    /// What the sender knew when it sent this: what it echoes, or what has had the time to get there.
+    /// What the sender knew when it sent this: what it echoes, or what has had the time to get
+    /// there.
     fn learn(&mut self, segment: &Segment, facts: &Facts) {
         let echoed = segment.options.timestamps.map(|(_, echo)| echo);
         self.echo.handle_data(segment, facts);

@@ -152,8 +152,8 @@ fn losses_are_counted_whether_the_first_copy_was_captured_or_not() {
     }
 }
 
-/// As a policer takes the end of a burst: where it is captured behind it, the first repair comes before
-/// anything shows that more is missing.
+/// As a policer takes the end of a burst: where it is captured behind it, the first repair comes
+/// before anything shows that more is missing.
 #[test]
 fn the_lost_end_of_a_flight_is_of_the_same_episode() {
     let transfer = Transfer {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use linerate_core::analyze::{self, Claims, Input, MAX_BYTES, Options};
 
 use crate::args::{AnalyzeArgs, InputName};
@@ -44,10 +43,7 @@ fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {
 
 fn claims(path: &Path) -> Result<Claims, Failure> {
     let name = path.display().to_string();
-    let bytes = files::read_of("--claims", path, MAX_BYTES as u64).map_err(Failure::usage)?;
-    let text = String::from_utf8(bytes)
-        .context(name.clone())
-        .map_err(Failure::usage)?;
+    let text = files::read_text_of("--claims", path, MAX_BYTES as u64).map_err(Failure::usage)?;
     Claims::from_toml(&name, &text).map_err(Failure::usage)
 }
 

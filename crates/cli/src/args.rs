@@ -13,6 +13,7 @@ mod history;
 mod host;
 mod lab;
 mod load;
+mod mesh;
 mod monitor;
 mod options;
 mod parsers;
@@ -40,11 +41,11 @@ use linerate_core::units::{BitRate, EndpointName, Span};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
-pub(crate) use compare::{CompareArgs, Load, LoadLine};
+pub(crate) use compare::{CompareArgs, FailOn, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use explain::WatchOptions;
 pub(crate) use history::{
-    ChangesArgs, CompareRunsArgs, DbOptions, ExportArgs, FilterOptions, HistoryArgs,
+    ChangesArgs, CompareRunsArgs, DbOptions, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
     HistoryCommand, PruneArgs, ShowArgs,
 };
 pub(crate) use host::{
@@ -52,9 +53,13 @@ pub(crate) use host::{
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use load::LoadArgs;
-pub(crate) use monitor::{MonitorArgs, ProbeArgs};
+pub(crate) use mesh::{
+    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPermissionsArgs, MeshSimulateArgs,
+    MeshUpArgs,
+};
+pub(crate) use monitor::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use options::{Choice, TestOptions};
-pub(crate) use parsers::Count;
+pub(crate) use parsers::{Count, SCHEME};
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
@@ -66,7 +71,7 @@ pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     BaselineOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RepeatOptions, RunOptions,
-    TableOptions, WhichRun,
+    TableOptions, TitleOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
@@ -74,7 +79,7 @@ pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = BEGIN, arg_required_else_help = true)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 #[command(help_template = OVERVIEW)]
 pub(crate) struct Cli {
@@ -96,8 +101,8 @@ impl Cli {
     }
 }
 
-/// A command with its options, which are made late: those of all commands take half of the memory of
-/// an endpoint that waits. What it would have from the whole is given to it here.
+/// A command with its options, which are made late: those of all commands take half of the memory
+/// of an endpoint that waits. What it would have from the whole is given to it here.
 pub(crate) fn made(named: clap::Command) -> clap::Command {
     let description = description(&named);
     let mut named = named.disable_help_subcommand(true);
@@ -118,7 +123,7 @@ fn redescribed(named: clap::Command, [about, long]: [Resettable<StyledStr>; 2]) 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
-    /// Examine a path and explain it: the main job
+    /// Examine the path to HOST; without HOST a demonstration here
     Check(CheckArgs),
     /// Answer clients: the endpoint of every test
     Serve(ServeArgs),
@@ -148,8 +153,14 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Runs that were saved: list, show, compare, changes, export
     History(HistoryArgs),
-    /// Measure on a schedule, notice changes, export metrics
+    /// Measure on a schedule; also `linerate web`, and `linerate mesh`
     Monitor(MonitorArgs),
+    /// Many sites that measure between each other: up, join, matrix, simulate
+    #[command(subcommand, hide = true)]
+    Mesh(MeshCommand),
+    /// The history as pages for a browser: paths, changes, reports; start a test
+    #[command(hide = true)]
+    Web(WebArgs),
     /// Measure when Prometheus asks, as blackbox_exporter does
     #[command(hide = true)]
     Probe(ProbeArgs),
@@ -173,6 +184,9 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
+    /// Where the file of your defaults is, and what it says
+    #[command(hide = true)]
+    Config,
     /// What the shell completes: linerate completions bash > FILE
     #[command(hide = true)]
     Completions {
@@ -204,36 +218,57 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
+    /// Endpoint: host, host:port, [v6]:port or ssh://host; without it, a demonstration path here
+    #[arg(value_parser = parsers::host_or_ssh)]
     pub(crate) host: Option<EndpointName>,
-    /// About 5 s: one run each way instead of six, no intervals and no RPM
+    /// 3 to 7 s: one run each way instead of six, no intervals and no RPM
     #[arg(long)]
     pub(crate) quick: bool,
     /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(500, parsers::MINUTE))]
     pub(crate) time: Option<Span>,
     /// Flows of each run, 1 to 256 (default 1)
-    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(
+        long, short = 'P', alias = "parallel", value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=256)
+    )]
     pub(crate) streams: Option<u32>,
     /// Congestion control of the senders (default the hosts')
     #[arg(long, short = 'C', value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+    /// By UDP at the rate of -b instead of TCP: what is lost, and how it jitters
+    #[arg(long, short, requires = "rate", conflicts_with = "congestion")]
+    pub(crate) udp: bool,
+    /// UDP: payload rate of each flow, such as 20mbit
+    #[arg(
+        long, short = 'b', alias = "bitrate", value_name = "RATE", requires = "udp",
+        value_parser = parsers::rate_with_unit
+    )]
+    pub(crate) rate: Option<BitRate>,
     /// Exit with 1 if either direction is slower than RATE, such as 90mbit
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) fail_below: Option<BitRate>,
     /// Exit with 1 if either direction has fewer round trips per minute under load, such as 1000
-    #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long, value_name = "N", conflicts_with = "quick",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     pub(crate) fail_below_rpm: Option<u32>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
-    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    #[arg(
+        long, value_name = "TOOL", help_heading = "Path", requires = "host",
+        value_parser = parsers::tool(), hide_possible_values = true
+    )]
     pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
+    #[command(flatten)]
+    pub(crate) title: TitleOptions,
     #[command(flatten)]
     pub(crate) beside: BaselineOptions,
 }
@@ -250,7 +285,10 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
     /// Print comma-separated values, a row for each of runs (default) or intervals
-    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true)]
+    #[arg(
+        long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true
+    )]
     pub(crate) csv: Option<CsvRows>,
 }
 
@@ -259,7 +297,10 @@ pub(crate) struct ExplainArgs {
 #[command(next_help_heading = "Of a capture, or without FILE of this host")]
 pub(crate) struct CaptureOptions {
     /// Those with this port; several as 80,443
-    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long, value_name = "PORT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub(crate) port: Vec<u16>,
     /// Those of this address
     #[arg(long, value_name = "ADDRESS")]
@@ -273,10 +314,6 @@ pub(crate) struct CaptureOptions {
 /// screen.
 const OVERVIEW: &str = "{about}\n{subcommands}
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more";
-/// What the manual page has after the commands.
-const BEGIN: &str = "\
-Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more
-Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow};
 use linerate_core::capture::{Capture, CaptureError, follow};
 use linerate_core::connection::ConnectionsDocument;
-use linerate_engine::{format_rfc3339, stop_on_signal};
+use linerate_core::units::format_rfc3339;
+use linerate_engine::stop_on_signal;
 
 use crate::args::{CaptureOptions, ExplainArgs};
 use crate::connections;

@@ -1,6 +1,7 @@
 //! What each command does, from its arguments to its success or failure.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
@@ -8,25 +9,29 @@ use linerate_core::plan::{Extent, Plan, Test, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, Family, Span};
-use linerate_engine::{BulkOptions, CheckOptions, NetperfOptions, StampOptions, Target};
+use linerate_engine::{
+    BulkOptions, CheckOptions, NetperfOptions, ServeOptions, StampOptions, Target,
+};
 use linerate_report::Document;
 use serde_json::json;
 
 use crate::args::{
     CheckArgs, Choice, Command, Count, ExplainArgs, LimitOptions, ListenOptions, MAX_FLOWS,
-    OtherOptions, RunOptions, ServeArgs, TestOptions,
+    OtherOptions, RunOptions, SCHEME, ServeArgs, TestOptions,
 };
 use crate::capture::{self, Opened};
 use crate::failure::Failure;
 use crate::history::Against;
 use crate::output::{self, Format, Output, conclude};
 use crate::progress::Progress;
-use crate::run::{self, Entrance, Others, Service};
+use crate::remote::Remote;
+use crate::run::{self, Entrance, Service};
 use crate::site::{Site, place};
-use crate::target::check_sizes;
+use crate::target::{check_pace, check_sizes};
 use crate::{
-    analyze, baseline, capacity, compare, connections, experiment, explain, files, gate, history,
-    host, iperf3, lab, load, manual, monitor, plan, profile, qos, report, rerun, trace, watch,
+    analyze, baseline, capacity, compare, config, connections, experiment, explain, files, gate,
+    history, host, iperf3, lab, load, manual, mesh, monitor, plan, profile, qos, report, rerun,
+    trace, watch, web,
 };
 
 /// Does what the command line says.
@@ -51,6 +56,8 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::execute(&args),
         Command::History(args) => history::execute(&args),
         Command::Monitor(args) => monitor::execute(&args),
+        Command::Mesh(command) => mesh::execute(command),
+        Command::Web(args) => web::execute(&args),
         Command::Probe(args) => monitor::probe(&args),
         Command::Rerun(args) => rerun::command(&args)?.map_or(Ok(()), execute),
         Command::Analyze(args) => analyze::execute(&args),
@@ -61,6 +68,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             0 => Ok(()),
             status => Err(Failure::of_status(status)),
         },
+        Command::Config => output::print(&config::text()?),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { directory } => manual::pages(&directory),
         Command::CapacityWorker => capacity::work(),
@@ -93,7 +101,8 @@ fn measure<C: Choice>(
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
     check_sizes(&target, plan)?;
-    let output = Output::open(&options.document, format)?;
+    check_pace(&target, plan, test.has("rate"))?;
+    let output = Output::open(&options.document, format)?.titled(&options.title);
     progress.lasts(plan.tests.first().and_then(|test| match test.extent {
         Extent::Time(time) => Some(time.as_secs_f64()),
         Extent::Bytes(_) | Extent::Count(_) => None,
@@ -118,19 +127,32 @@ fn seed_of(plan: &Plan) -> u64 {
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
+    if let Some(name) = &args.congestion {
+        run::knows_congestion(name)?;
+    }
     let against = Against::new(&args.document.keep, args.host.as_ref(), &args.path, "check");
     let baseline = baseline::of_check(&args.beside, against)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
-    let (site, target, doubt) = match (&args.host, &args.path.lab) {
-        (None, None) => demonstration(args.path.family(), seed, &mut progress),
+    let by_ssh = args
+        .host
+        .as_ref()
+        .filter(|host| host.host.starts_with(SCHEME));
+    let remote = by_ssh.map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0)));
+    let remote = remote.transpose().map_err(Failure::failed)?;
+    let (site, target, doubt) = match (&remote, &args.host, &args.path.lab) {
+        (Some(remote), ..) => {
+            let target = remote.target(&args.path, &mut progress)?;
+            (None, Some(target), None)
+        }
+        (None, None, None) => demonstration(args.path.family(), seed, &mut progress),
         _ => {
             let (site, target) = place(args.host, &args.path, seed, &mut progress)?;
             (site, Some(target), None)
         }
     };
-    let output = Output::open(&args.document, format)?;
+    let output = Output::open(&args.document, format)?.titled(&args.title);
     let examination = CheckOptions {
         target,
         via: args.via,
@@ -140,6 +162,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
             time: args.time.map(|time| time.0),
             streams: args.streams,
             congestion: args.congestion,
+            udp_rate: args.rate,
         },
         seed,
     };
@@ -166,6 +189,7 @@ fn demonstration(
 ) -> (Option<Site>, Option<Target>, Option<Caveat>) {
     match Site::demo(family, seed) {
         Ok(site) => {
+            progress.line("no HOST: a demonstration, on an emulated path with a hidden fault");
             let target = site.target();
             (Some(site), Some(target), None)
         }
@@ -200,7 +224,9 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
     }
     let mut document = stored(&args, opened)?;
     document.annotate();
-    Output::open(&args.document, format)?.write(&*document)
+    let output = Output::open(&args.document, format)?;
+    let output = output.read_by(files::explaining(file));
+    output.write(&*document)
 }
 
 /// The document that a file holds.
@@ -225,8 +251,6 @@ fn stored(args: &ExplainArgs, opened: Opened) -> Result<Box<dyn Document>, Failu
 
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let entrance = entrance(&args.listen).map_err(Failure::usage)?;
-    let limits = limits(&args.limits);
-    let max_memory = args.limits.max_memory.map(|size| size.0);
     let allow_treatments = allow_treatments(&args.limits).map_err(Failure::usage)?;
     // Inetd makes the client's connection stderr, too: nothing but errors may go there.
     let quiet = args.quiet || entrance == Entrance::Inherited;
@@ -240,7 +264,6 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         }
         None => None,
     };
-    let others = others(&args.others, key.is_some())?;
     let iperf3 = match (&args.limits.iperf3_users, &args.limits.iperf3_key) {
         (Some(users), Some(key)) => {
             let (access, warning) =
@@ -248,29 +271,37 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
             if let (Some(warning), Entrance::Port { .. }) = (warning, &entrance) {
                 Progress::new(Format::Text, quiet).warn(&warning);
             }
-            Some(access)
+            Some(Arc::new(access))
         }
         _ => None,
     };
-    run::serve(Service {
-        entrance,
-        limits,
-        max_memory,
+    let has_key = key.is_some();
+    let options = ServeOptions {
+        max_memory: args.limits.max_memory.map(|size| size.0),
         key,
-        others,
         iperf3,
         allow_treatments,
         allow_profiles: !args.limits.no_profile,
         one_off: args.listen.one_off,
+        ..ServeOptions::within(limits(&args.limits))
+    };
+    run::serve(Service {
+        entrance,
+        options: with_others(options, &args.others, has_key)?,
         json_stream: args.json_stream,
         quiet,
     })
 }
 
-/// Whoever must have a key does not come in by another door without one.
-fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
+/// The same with clients of other tools. Whoever must have a key does not come in by another door
+/// without one.
+fn with_others(
+    serve: ServeOptions,
+    options: &OtherOptions,
+    has_key: bool,
+) -> Result<ServeOptions, Failure> {
     let passphrase = match &options.netperf_passphrase {
-        Some(path) => Some(files::read_passphrase(path)?),
+        Some(path) => Some(files::read_passphrase("--netperf-passphrase", path)?),
         None => None,
     };
     let checked = || {
@@ -287,7 +318,7 @@ fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
         Ok(())
     };
     checked().map_err(Failure::usage)?;
-    Ok(Others {
+    Ok(ServeOptions {
         netperf: options
             .netperf
             .map(|port| NetperfOptions { port, passphrase }),
@@ -297,6 +328,7 @@ fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
             port,
             allowed: options.stamp_allow.clone(),
         }),
+        ..serve
     })
 }
 
@@ -304,7 +336,7 @@ fn entrance(options: &ListenOptions) -> anyhow::Result<Entrance> {
     if options.inetd {
         return Ok(Entrance::Inherited);
     }
-    let family = options.family();
+    let family = options.family.chosen();
     match (options.bind, family) {
         (Some(address @ IpAddr::V6(_)), Some(Family::Ipv4)) => {
             bail!("--bind {address} cannot be used with -4: it is an IPv6 address")
@@ -324,7 +356,8 @@ fn entrance(options: &ListenOptions) -> anyhow::Result<Entrance> {
 fn allow_treatments(options: &LimitOptions) -> anyhow::Result<bool> {
     ensure!(
         options.key_file.is_some() || !options.allow_treatments,
-        "--allow-treatments needs --key-file: settings of this host are changed only for clients with its key"
+        "--allow-treatments needs --key-file: settings of this host are changed only for clients \
+         with its key"
     );
     Ok(options.allow_treatments)
 }
@@ -451,6 +484,10 @@ mod tests {
             ttcp_source: None,
             stamp: None,
             stamp_allow: Vec::new(),
+        };
+        let others = |options: &OtherOptions, has_key| {
+            let serve = ServeOptions::within(served("").unwrap().1);
+            with_others(serve, options, has_key)
         };
         assert!(others(&none(), true).is_ok());
         let doors = [

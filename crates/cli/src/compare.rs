@@ -16,15 +16,15 @@ use linerate_engine::{
 };
 use linerate_report::text;
 
-use crate::args::{CompareArgs, Load};
+use crate::args::{CompareArgs, FailOn, Load};
 use crate::baseline::{self, Baseline};
 use crate::failure::Failure;
 use crate::history::Against;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
-use crate::target::check_sizes;
-use crate::{files, plan, run, usage, watch};
+use crate::target::{FLOOD, check_pace, check_sizes, floods};
+use crate::{files, gate, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
@@ -41,6 +41,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     if args.treatments {
         return output::print(&text::treatments(output::style()));
     }
+    let fail_on = args.design.fail_on;
     let mut options = resolve(&args).map_err(Failure::usage)?;
     let keep = &args.document.keep;
     let against = Against::new(keep, args.host.as_ref(), &args.path, "compare");
@@ -50,30 +51,29 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let known = options.caveats.iter();
     known.for_each(|caveat| progress.warn(&format!("{}: {}", caveat.says(), caveat.remedy)));
     if treats_hosts(&options) {
-        // In this host's own namespace: that is where a command before this one can have left
-        // something.
-        let notes = watch::before_treating();
-        notes.iter().for_each(|note| progress.warn(note));
-        options.notes.extend(notes);
+        options.notes.extend(watch::before_treating(&mut progress));
     }
     if let (Some(a), Some(b)) = (&args.path.lab, &args.lab_b) {
         let output = Output::open(&args.document, format)?;
         let (document, error) = of_paths([a, b], args.path.family(), &options, progress)?;
-        return finish(document, error, output, baseline.as_ref());
+        return finish(document, error, output, baseline.as_ref(), fail_on);
     }
     let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
-    for test in std::iter::once(&options.test).chain(&options.with) {
-        check_sizes(&target, &plan_of(test))?;
+    let plan = Plan::from(options.test.clone());
+    check_sizes(&target, &plan)?;
+    if let Some(load) = &options.with {
+        check_sizes(&target, &Plan::from(load.clone()))?;
     }
+    check_pace(&target, &plan, args.test.has("rate"))?;
     let output = Output::open(&args.document, format)?;
-    let mut client = Client::connect(target, run::signals()?).map_err(run::failure)?;
+    let mut client = Client::connect(target, run::signals()?)?;
     let mut shown = Shown(progress);
-    let (mut document, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
+    let (mut document, error) = compare(&mut client, &options, &mut shown)?;
     // The endpoint is told, and undoes what it still holds, before the lab goes.
     drop(client);
     drop(shown);
     site.iter().for_each(|site| site.describe(&mut document));
-    finish(document, error, output, baseline.as_ref())
+    finish(document, error, output, baseline.as_ref(), fail_on)
 }
 
 /// What ran stands in the document, whatever ended it: its words say what.
@@ -82,10 +82,14 @@ fn finish(
     error: Option<MeasureError>,
     output: Output,
     baseline: Option<&Baseline>,
+    fail_on: Option<FailOn>,
 ) -> Result<(), Failure> {
     let held = baseline.map(|baseline| baseline.beside_comparison(&mut document));
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)?;
+    if let Some(fail_on) = fail_on {
+        gate::hold_comparison(&document, fail_on).map_err(Failure::failed)?;
+    }
     held.unwrap_or(Ok(()))
 }
 
@@ -102,7 +106,7 @@ fn of_paths(
     let connect = |path: &LabPath| {
         path.enter()
             .map_err(|error| Failure::failed(anyhow!(error)))?;
-        Client::connect(path.target(), signals.clone()).map_err(run::failure)
+        Client::connect(path.target(), signals.clone()).map_err(Failure::from)
     };
     let (mut a, mut b) = (connect(&paths[0])?, connect(&paths[1])?);
     let mut sides = Sides {
@@ -110,8 +114,7 @@ fn of_paths(
         b: Some((&mut b, [&paths[0], &paths[1]])),
     };
     let mut shown = Shown(progress);
-    let (mut document, error) =
-        compare_sides(&mut sides, options, &mut shown).map_err(run::failure)?;
+    let (mut document, error) = compare_sides(&mut sides, options, &mut shown)?;
     drop((a, b, shown));
     document.lab_b = Some(specs[1].to_string());
     paths[0].describe([(&mut document.environment, &mut document.caveats)]);
@@ -176,10 +179,11 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
             .map_err(|error| anyhow!("{option} {}: {error}", quoted(&treatments.to_string())))?;
     }
     let metrics = metrics(args.design.metric.clone(), &test)?;
-    let with = match &args.design.with {
-        Some(words) => Some(with(words, &pair, seed).context(format!("--with {}", quoted(words)))?),
-        None => None,
+    let with = |words: &String| {
+        let load = with(words, &pair, seed, args.path.lab.is_some());
+        load.with_context(|| format!("--with {}", quoted(words)))
     };
+    let with = args.design.with.as_ref().map(with).transpose()?;
     let mut design = Design {
         margin_percent: args.design.margin.map(|margin| margin.0),
         metrics: metrics.len(),
@@ -190,24 +194,10 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     Sequential::new(&design)?;
     let mut metrics_if_there = Vec::new();
     if args.design.metric.is_empty() {
-        let paths = pair.cpu_figures().into_iter();
-        metrics_if_there = paths.map(str::parse).collect::<Result<_, _>>()?;
-        design.metrics += metrics_if_there.len();
-        if Sequential::new(&design).is_err() {
-            // So few pairs were asked for that they decide the rate alone.
-            metrics_if_there.clear();
-        }
+        metrics_if_there = beside_the_rate(&pair, &mut design)?;
     }
     if metrics.iter().any(Metric::is_responsiveness) {
-        let is_stream = test.workload() == Workload::Stream && test.protocol != Protocol::Udp;
-        ensure!(
-            is_stream && test.direction != Direction::Both && test.seconds().is_some(),
-            "--metric rpm: it needs a TCP stream in one direction that ends by its time"
-        );
-        ensure!(
-            with.is_none(),
-            "--metric rpm: it has a load of its own: leave --with out"
-        );
+        check_responsiveness(&test, with.is_some())?;
     }
     let caveats = pair.misplaced(&test);
     let mut notes = pair.notes;
@@ -229,20 +219,49 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     })
 }
 
+/// What is compared beside the rate, where it is there; nothing where so few pairs were asked for
+/// that they decide the rate alone.
+fn beside_the_rate(pair: &Pair, design: &mut Design) -> anyhow::Result<Vec<Metric>> {
+    let paths = pair.cpu_figures().into_iter();
+    let metrics: Vec<Metric> = paths.map(str::parse).collect::<Result<_, _>>()?;
+    design.metrics += metrics.len();
+    let are_decided = Sequential::new(design).is_ok();
+    Ok(if are_decided { metrics } else { Vec::new() })
+}
+
+/// Whether round trips per minute can be measured by the test.
+fn check_responsiveness(test: &Test, has_load: bool) -> anyhow::Result<()> {
+    let is_stream = test.workload() == Workload::Stream && test.protocol != Protocol::Udp;
+    ensure!(
+        is_stream && test.direction != Direction::Both && test.seconds().is_some(),
+        "--metric rpm: it needs a TCP stream in one direction that ends by its time"
+    );
+    ensure!(
+        !has_load,
+        "--metric rpm: it has a load of its own: leave --with out"
+    );
+    Ok(())
+}
+
 /// The load of `--with`: a workload with its options, as on a command line.
-fn with(words: &str, pair: &Pair, seed: u64) -> anyhow::Result<Test> {
+fn with(words: &str, pair: &Pair, seed: u64, is_lab: bool) -> anyhow::Result<Test> {
     ensure!(
         pair.a.host_changes(End::Server).is_empty() && pair.b.host_changes(End::Server).is_empty(),
         "cannot be used with server. treatments: an endpoint changes its host for one session alone"
     );
     let load = usage::load(words)?;
+    let mut is_paced = false;
     let (workload, drafts) = match &load {
-        Load::Stream(options) => (Workload::Stream, options.drafts(Workload::Stream)?),
+        Load::Stream(options) => {
+            is_paced = options.has("rate");
+            (Workload::Stream, options.drafts(Workload::Stream)?)
+        }
         Load::Rr(options) => (Workload::Rr, options.drafts(Workload::Rr)?),
         Load::Crr(options) => (Workload::Crr, options.drafts(Workload::Crr)?),
     };
     let [draft] = drafts.try_into().map_err(|_| anyhow!("give one size"))?;
     let test = plan::resolve(draft, seed)?;
+    ensure!(is_lab || is_paced || !floods(&test), "-u: {FLOOD}");
     let default = plan::resolve(Draft::new(workload), seed)?;
     ensure!(
         test.extent == default.extent,
@@ -253,9 +272,8 @@ fn with(words: &str, pair: &Pair, seed: u64) -> anyhow::Result<Test> {
 
 /// The text of a policy's file.
 fn policy(name: &str) -> Result<String, String> {
-    let bytes = files::read_at_most(Path::new(name), MAX_POLICY_BYTES as u64);
-    let bytes = bytes.map_err(|error| error.root_cause().to_string())?;
-    String::from_utf8(bytes).map_err(|error| error.to_string())
+    let text = files::read_text(Path::new(name), MAX_POLICY_BYTES as u64);
+    text.map_err(|error| error.root_cause().to_string())
 }
 
 /// The test that both treatments are applied to. The options of another workload are refused.
@@ -286,13 +304,6 @@ fn metrics(asked: Vec<Metric>, test: &Test) -> anyhow::Result<Vec<Metric>> {
         );
     }
     Ok(asked)
-}
-
-fn plan_of(test: &Test) -> Plan {
-    Plan {
-        tests: vec![test.clone()],
-        repeats: linerate_core::plan::Repeats::Times(1),
-    }
 }
 
 #[cfg(test)]
@@ -332,8 +343,10 @@ mod tests {
     /// As `core::ceilings` writes it, for a host of an emulated path.
     #[test]
     fn what_a_remedy_says_can_be_typed() {
-        let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' -R -6 -P 2 --size 8192 --bytes 1048576 \
-                       --write-rate 8mbit --send-buffer 500000 --mss 1000 --pacing 1500kbit -C reno --nodelay --dscp 8 \
+        let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' -R -6 -P 2 --size 8192 \
+            --bytes 1048576 \
+                       --write-rate 8mbit --send-buffer 500000 --mss 1000 --pacing 1500kbit -C \
+                       reno --nodelay --dscp 8 \
                        --a 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 131072' \
                        --b 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 8388608'";
         // What stands between single quotes is one word.

@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
 use linerate_core::link::RateTrace;
 use linerate_core::plan::{End, Plan, Repeats};
 use linerate_core::record::Interval;
 use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
-    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile, Target,
-    prepare_for_lab, run_experiment,
+    ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile, Target, prepare_for_lab,
+    run_experiment,
 };
 use linerate_report::text;
 
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::run::{self, failure_of};
+use crate::run;
 use crate::target::{check_sizes, look_up};
 use crate::{site, watch};
 
@@ -53,22 +53,19 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let mut shown = Shown { progress };
     let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);
     drop(shown);
-    let (document, error) = outcome.map_err(failure)?;
+    let (document, error) = outcome?;
     output.write(&document)?;
-    error.map_or(Ok(()), |error| Err(failure(error)))
+    error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Undoes what commands before this one have left, and makes this process fit to have a lab.
 fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
     if treats_hosts(experiment) {
-        // In this host's own namespace: that is where a command before this one can have left
-        // something.
-        let notes = watch::before_treating();
-        notes.iter().for_each(|note| progress.warn(note));
+        watch::before_treating(progress);
     }
     if experiment.cells.iter().any(is_emulated) {
         // Before any thread: the process may have to enter a user namespace.
-        prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
+        prepare_for_lab()?;
     }
     Ok(())
 }
@@ -81,7 +78,7 @@ fn records(
 ) -> Result<RecordsFile, Failure> {
     let path = records_path(args);
     let records = RecordsFile::open(&path, experiment, args.fresh);
-    let records = records.map_err(|error| failure(error.into()))?;
+    let records = records?;
     if !records.is_empty() {
         let count = records.len();
         progress.phase(&format!("{count} runs are in {} already", path.display()));
@@ -91,15 +88,11 @@ fn records(
 
 fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
     let place = || args.file.display().to_string();
-    let bytes = files::read_at_most(&args.file, MAX_FILE).map_err(Failure::usage)?;
-    let text = String::from_utf8(bytes)
-        .with_context(place)
-        .map_err(Failure::usage)?;
+    let text = files::read_text(&args.file, MAX_FILE).map_err(Failure::usage)?;
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let beside = |name: &str| {
-        let bytes = files::read_at_most(&directory.join(name), MAX_FILE);
-        let bytes = bytes.map_err(|error| error.root_cause().to_string())?;
-        String::from_utf8(bytes).map_err(|error| error.to_string())
+        let text = files::read_text(&directory.join(name), MAX_FILE);
+        text.map_err(|error| error.root_cause().to_string())
     };
     let choice = Choice {
         quick: args.quick,
@@ -232,10 +225,6 @@ fn list(experiment: &Experiment) -> String {
     let runs: usize = remaining.iter().sum();
     lines.push_str(&format!("{runs} runs{time}\n"));
     lines
-}
-
-fn failure(error: ExperimentError) -> Failure {
-    failure_of(error.category(), anyhow!(error))
 }
 
 /// The looker-on: a line for each run as it begins, and why if it does not count.

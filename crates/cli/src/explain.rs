@@ -48,7 +48,7 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
     let mut progress = Progress::new(Format::Text, args.document.quiet);
     let Span(time) = args.watch.time;
     let found = explain_connections(&selection, time, &stop, || progress.takes([time; 2]));
-    let found = found.map_err(connections::failure)?;
+    let found = found?;
     let mut document = found.ok_or_else(|| Failure::usage(anyhow!("no TCP connection {asked}")))?;
     document.asked = Some(asked);
     Ok(document)
@@ -64,7 +64,7 @@ fn earlier(path: &Path) -> Result<ConnectionsDocument, Failure> {
             schema == CONNECTIONS_SCHEMA,
             "it is a {schema}; this takes a {CONNECTIONS_SCHEMA}, as this command writes it"
         );
-        let mut document: ConnectionsDocument = serde_json::from_slice(&bytes)?;
+        let mut document = ConnectionsDocument::parse(&bytes)?;
         document.explain();
         Ok(document)
     };

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use linerate_core::units::printable;
-use linerate_engine::MeasureError;
+use linerate_engine::{Categorized, Category, MeasureError};
 
 /// An error that ends the command, with its kind.
 #[derive(Debug)]
@@ -29,6 +29,18 @@ enum Kind {
     ReaderGone,
 }
 
+/// An error of the engine's, with the exit status that it deserves.
+impl<E: Categorized> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let kind = match error.category() {
+            Category::Failed => Kind::Failed,
+            Category::Usage => Kind::Usage,
+            Category::Missing => Kind::Unsupported,
+        };
+        Self::new(kind, error)
+    }
+}
+
 impl Failure {
     /// The run failed (refused, unreachable, timed out, peer lost, disk full), or a gate did.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
@@ -51,6 +63,11 @@ impl Failure {
             Kind::Finding(status),
             anyhow::anyhow!("exit status {status}"),
         )
+    }
+
+    /// The same, with the file or the thing that it happened to before it.
+    pub(crate) fn at(self, place: String) -> Self {
+        Self::new(self.kind, self.error.context(place))
     }
 
     /// Writing the document to stdout failed.
@@ -133,6 +150,12 @@ fn plain(cause: &str) -> &str {
 
 /// What helps whoever wants the result and not the page.
 const KEPT: &str = "; --output FILE keeps the whole document";
+
+/// Says something on stderr, on a line of its own.
+pub(crate) fn note(text: &str) {
+    // Where stderr cannot be written there is nobody to tell.
+    let _ = writeln!(io::stderr(), "linerate: {}", printable(text));
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
+use linerate_core::remedy::shell_word;
 use linerate_core::units::ByteCount;
 use linerate_core::wire::Key;
 use linerate_engine::{AccessError, Iperf3Access};
@@ -30,6 +31,24 @@ const MAX_PEM_FILE: u64 = 16 << 10;
 /// The file cannot be read, or is larger.
 pub(crate) fn read_at_most(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     read_named(&path.display().to_string(), path, limit)
+}
+
+/// The same of a text.
+///
+/// # Errors
+/// As [`read_at_most`]; it is no UTF-8.
+pub(crate) fn read_text(path: &Path, limit: u64) -> anyhow::Result<String> {
+    let bytes = read_at_most(path, limit)?;
+    String::from_utf8(bytes).with_context(|| path.display().to_string())
+}
+
+/// The same of the text that an option names.
+///
+/// # Errors
+/// As [`read_text`].
+pub(crate) fn read_text_of(option: &str, path: &Path, limit: u64) -> anyhow::Result<String> {
+    let bytes = read_of(option, path, limit)?;
+    String::from_utf8(bytes).with_context(|| format!("{option} {}", path.display()))
 }
 
 /// The same of the file that an option names.
@@ -82,14 +101,14 @@ pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
 ///
 /// # Errors
 /// The file cannot be read, or its first line is empty or too long; the content is not repeated.
-pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
-    let bytes = read_of("--netperf-passphrase", path, MAX_KEY_FILE);
+pub(crate) fn read_passphrase(option: &str, path: &Path) -> Result<String, Failure> {
+    let bytes = read_of(option, path, MAX_KEY_FILE);
     let text = String::from_utf8_lossy(&bytes.map_err(Failure::usage)?).into_owned();
     let line = text.lines().next().unwrap_or_default();
     if !(1..=MAX_PASSPHRASE).contains(&line.len()) {
         let path = path.display();
         return Err(Failure::usage(anyhow!(
-            "--netperf-passphrase {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
+            "{option} {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
         )));
     }
     Ok(line.to_owned())
@@ -144,6 +163,14 @@ pub(crate) struct OutputFile {
     is_new: bool,
 }
 
+/// What explains a file.
+pub(crate) fn explaining(path: &Path) -> String {
+    format!(
+        "linerate explain {}",
+        shell_word(&path.display().to_string())
+    )
+}
+
 impl OutputFile {
     /// Opens or makes the file; an existing one keeps its content until [`OutputFile::write`].
     ///
@@ -170,25 +197,45 @@ impl OutputFile {
         })
     }
 
+    /// What reads it again; `None` of a pipe or a device.
+    pub(crate) fn explained(&self) -> Option<String> {
+        let is_file = self.file.metadata().is_ok_and(|about| about.is_file());
+        is_file.then(|| explaining(&self.path))
+    }
+
     /// Replaces the content and waits until it is on the disk, where it is one.
     ///
     /// # Errors
     /// The disk is full or failing; a file that was not there before is removed again.
-    pub(crate) fn write(mut self, text: &str) -> Result<(), Failure> {
-        self.replace(text)
+    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
+        self.fill(|file| Ok(file.write_all(text.as_bytes())?))
+    }
+
+    /// The same, by pieces.
+    ///
+    /// # Errors
+    /// As [`OutputFile::write`], or `fill` fails.
+    pub(crate) fn fill(
+        mut self,
+        fill: impl FnOnce(&mut File) -> anyhow::Result<()>,
+    ) -> Result<(), Failure> {
+        self.replace(fill)
             .context(self.name.clone())
             .map_err(Failure::failed)?;
         self.is_new = false;
         Ok(())
     }
 
-    fn replace(&mut self, text: &str) -> io::Result<()> {
+    fn replace(
+        &mut self,
+        fill: impl FnOnce(&mut File) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         // Pipes and devices have neither a length nor a disk behind them.
         let on_disk = self.file.metadata()?.is_file();
         if on_disk {
             self.file.set_len(0)?;
         }
-        self.file.write_all(text.as_bytes())?;
+        fill(&mut self.file)?;
         if on_disk {
             self.file.sync_all()?;
         }

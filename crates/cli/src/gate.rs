@@ -1,12 +1,15 @@
 //! `--fail-below`: a floor under every throughput of a document; `--fail-below-rpm`: one under the
-//! responsiveness of a check; `--fail-on-worse`: how much worse than an earlier run's a figure may be.
+//! responsiveness of a check; `--fail-on-worse`: how much worse than an earlier run's a figure may
+//! be; `--fail-on`: what a comparison may find.
 
 use anyhow::{anyhow, bail, ensure};
-use linerate_core::record::{Baseline, Check};
+use linerate_core::compare::Comparison;
+use linerate_core::record::{Baseline, Change, Check, is_cost};
 use linerate_core::units::{BitRate, Percent};
 use linerate_report::Document;
 
-use crate::failure::Failure;
+use crate::args::FailOn;
+use crate::failure::{Failure, note};
 
 /// Holds each run, and each direction of it, to the floor.
 ///
@@ -60,18 +63,51 @@ pub(crate) fn hold_change(found: &Baseline, worst: Option<Percent>) -> Result<()
         match headlines.find(|change| change.worse_percent() > worst.0) {
             None => Ok(()),
             Some(worse) => Err(anyhow!(
-                "--fail-on-worse {worst}: {} is {:.1} {} worse than the baseline's",
-                worse.metric,
-                worse.worse_percent(),
-                if worse.metric.ends_with("effect_percent") {
-                    "points"
-                } else {
-                    "%"
-                }
+                "--fail-on-worse {worst}: {} than the baseline's",
+                beside(worse)
             )),
         }
     };
-    held().map_err(Failure::failed)
+    held().map_err(Failure::failed)?;
+    let headlines = found.changes.iter().filter(|change| change.headline);
+    let headlines: Vec<String> = headlines.map(beside).collect();
+    note(&format!(
+        "--fail-on-worse {worst}: passed, {} than the baseline's",
+        headlines.join(", ")
+    ));
+    Ok(())
+}
+
+/// `throughput_bps is 3.1 % worse`
+fn beside(change: &Change) -> String {
+    let worse = change.worse_percent();
+    let unit = if change.metric.ends_with("effect_percent") {
+        "points"
+    } else {
+        "%"
+    };
+    let word = if worse > 0.0 { "worse" } else { "better" };
+    format!("{} is {:.1} {unit} {word}", change.metric, worse.abs())
+}
+
+/// Holds a comparison to its verdict: each metric that was shown to differ.
+///
+/// # Errors
+/// One differs, or is worse, as it must not.
+pub(crate) fn hold_comparison(found: &Comparison, fail_on: FailOn) -> anyhow::Result<()> {
+    let option = match fail_on {
+        FailOn::Worse => "--fail-on worse",
+        FailOn::Different => "--fail-on different",
+    };
+    for compared in &found.metrics {
+        let (metric, conclusion) = (compared.metric.as_str(), &compared.conclusion);
+        let effect = conclusion.effect_percent;
+        let is_worse = (effect > 0.0) == is_cost(metric) && !conclusion.equivalent;
+        if conclusion.different && (is_worse || fail_on == FailOn::Different) {
+            bail!("{option}: {metric} of B is {effect:+.1} % of A's");
+        }
+    }
+    Ok(())
 }
 
 fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Result<()> {
@@ -161,6 +197,26 @@ mod tests {
             slow,
             "--fail-below-rpm 1001: down is 1000 round trips per minute"
         );
+    }
+
+    #[test]
+    fn a_cost_is_worse_where_it_is_higher() {
+        for metric in [
+            "latency_us.p99",
+            "tcp.rtt_mean_us",
+            "sender.host_cpu_percent",
+            "udp.lost",
+        ] {
+            assert!(is_cost(metric), "{metric}");
+        }
+        for metric in [
+            "throughput_bps",
+            "rpm",
+            "transactions_per_s",
+            "tcp.cwnd_bytes",
+        ] {
+            assert!(!is_cost(metric), "{metric}");
+        }
     }
 
     #[test]

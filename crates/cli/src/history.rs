@@ -1,8 +1,12 @@
 //! The history of runs: listed, compared, exported, pruned.
 
+#[cfg_attr(not(feature = "parquet"), path = "history/no_parquet.rs")]
+mod parquet;
 mod trend;
 
 pub(crate) use trend::beside;
+
+use std::io::Write;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
@@ -13,12 +17,13 @@ use linerate_report::{Document, csv, document};
 use serde_json::json;
 
 use crate::args::{
-    CompareRunsArgs, DbOptions, ExportArgs, FilterOptions, HistoryArgs, HistoryCommand,
-    KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
+    CompareRunsArgs, DbOptions, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
+    HistoryCommand, KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
 };
 use crate::failure::Failure;
+use crate::files::OutputFile;
 use crate::keep::open;
-use crate::{gate, output};
+use crate::{gate, output, typed};
 
 /// Does what `linerate history` was asked.
 ///
@@ -93,7 +98,7 @@ fn test(run: &Run) -> String {
 }
 
 /// A saved document with what is concluded from it.
-fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
+pub(crate) fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
     let found = history.document(id).map_err(unusable)?;
     let text = found.ok_or_else(|| {
         Failure::usage(anyhow!(
@@ -112,8 +117,10 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     if args.json {
         return output::print(&document.json());
     }
+    let evidence = format!("linerate history show {} --details", args.id);
     output::print(&document.text(Style {
         details: args.details,
+        evidence: Some(evidence.leak()),
         ..output::style()
     }))
 }
@@ -143,41 +150,85 @@ fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
 }
 
 fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let format = args.format();
+    if format == ExportFormat::Parquet {
+        parquet::is_built()?;
+    }
     let history = kept(&args.place)?;
+    let option = typed::here("--output", &['o'], &[]);
+    let file = args.output.as_deref();
+    let file = file.map(|path| OutputFile::open(&option, path));
+    let file = file.transpose()?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
+    match (format, file) {
+        (ExportFormat::JsonLines, Some(file)) => file.fill(|file| {
+            let mut all = lines(&history, &runs);
+            all.try_for_each(|line| Ok(file.write_all(line?.as_bytes())?))
+        }),
+        (ExportFormat::JsonLines, None) => {
+            let mut all = lines(&history, &runs);
+            all.try_for_each(|line| output::print(&line.map_err(unusable)?))
+        }
+        (ExportFormat::Csv, file) => {
+            let figures = figures(&history, &runs).map_err(unusable)?;
+            let rows = figures.iter().map(SavedFigure::cells);
+            let table = csv::table(COLUMNS.into_iter(), rows);
+            file.map_or_else(|| output::print(&table), |file| file.write(&table))
+        }
+        (ExportFormat::Parquet, file) => {
+            let figures = figures(&history, &runs).map_err(unusable)?;
+            let file = file.ok_or_else(|| Failure::usage(anyhow!("--output is missing")))?;
+            file.fill(|file| parquet::write(file, &figures))
+        }
+    }
+}
+
+/// A line of JSON for each run.
+fn lines<'a>(
+    history: &'a History,
+    runs: &'a [Run],
+) -> impl Iterator<Item = Result<String, HistoryError>> + 'a {
+    runs.iter().map(|run| {
+        let document = history.document(run.id)?.unwrap_or_default();
+        let (id, labels) = (run.id, json!(history.labels(run.id)?));
+        Ok(format!(
+            "{{\"run\":{id},\"labels\":{labels},\"document\":{document}}}\n"
+        ))
+    })
+}
+
+/// A row of a table: a figure with its run.
+struct SavedFigure<'a> {
+    run: &'a Run,
+    metric: String,
+    value: f64,
+}
+
+fn figures<'a>(history: &History, runs: &'a [Run]) -> Result<Vec<SavedFigure<'a>>, HistoryError> {
     let mut rows = Vec::new();
     for run in runs {
-        if args.json_lines {
-            let document = history
-                .document(run.id)
-                .map_err(unusable)?
-                .unwrap_or_default();
-            let labels = json!(history.labels(run.id).map_err(unusable)?);
-            output::print(&format!(
-                "{{\"run\":{},\"labels\":{labels},\"document\":{document}}}\n",
-                run.id
-            ))?;
-            continue;
-        }
-        for (metric, value) in history.figures(run.id).map_err(unusable)? {
-            rows.push(vec![
-                run.id.to_string(),
-                run.started_at.clone(),
-                run.path.clone(),
-                run.workload.clone(),
-                run.detail.clone(),
-                run.labels.clone(),
-                run.cause.clone().unwrap_or_default(),
-                metric,
-                value.to_string(),
-            ]);
-        }
+        let figures = history.figures(run.id)?.into_iter();
+        rows.extend(figures.map(|(metric, value)| SavedFigure { run, metric, value }));
     }
-    if args.json_lines {
-        return Ok(());
+    Ok(rows)
+}
+
+impl SavedFigure<'_> {
+    fn cells(&self) -> Vec<String> {
+        let run = self.run;
+        vec![
+            run.id.to_string(),
+            run.started_at.clone(),
+            run.path.clone(),
+            run.workload.clone(),
+            run.detail.clone(),
+            run.labels.clone(),
+            run.cause.clone().unwrap_or_default(),
+            self.metric.clone(),
+            self.value.to_string(),
+        ]
     }
-    output::print(&csv::table(COLUMNS.into_iter(), rows.into_iter()))
 }
 
 const COLUMNS: [&str; 9] = [
@@ -229,7 +280,8 @@ impl<'a> Against<'a> {
     }
 }
 
-/// The figures of a saved run for a test that is to be set beside it: the last that was asked for so.
+/// The figures of a saved run for a test that is to be set beside it: the last that was asked for
+/// so.
 ///
 /// # Errors
 /// There is none, or the history cannot be read.
@@ -273,7 +325,8 @@ pub(crate) fn observed(
     Err(Failure::usage(match other {
         Some((id, differs)) => anyhow!("--against {which}: run {id} is of another test: {differs}"),
         None => anyhow!(
-            "--against {which}: the history has no such {workload} of this path; save one with --save"
+            "--against {which}: the history has no such {workload} of this path; save one with \
+             --save"
         ),
     }))
 }

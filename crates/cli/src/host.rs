@@ -9,7 +9,7 @@ use linerate_core::host::{
 use linerate_core::record::Check;
 use linerate_core::units::EndpointName;
 use linerate_engine::host_settings::{self, HostScope};
-use linerate_engine::{BulkOptions, CheckOptions, TreatError};
+use linerate_engine::{BulkOptions, CheckOptions};
 
 use crate::args::{
     Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
@@ -48,7 +48,7 @@ fn show(args: &HostShowArgs) -> Result<(), Failure> {
         keys: args.keys.clone(),
         ..scope(&args.need, args.document.quiet)?
     };
-    let document = host_settings::show(&scope).map_err(failure)?;
+    let document = host_settings::show(&scope)?;
     output.write(&document)
 }
 
@@ -58,13 +58,13 @@ fn set(args: &HostSetArgs) -> Result<(), Failure> {
         let checked = wanted.iter().try_for_each(|one| one.check_persistent());
         checked.map_err(Failure::usage)?;
     }
-    let document = host_settings::set(&wanted, args.persist).map_err(failure)?;
+    let document = host_settings::set(&wanted, args.persist)?;
     print(&document, args.json)
 }
 
 fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
     check_keys(&args.keys).map_err(Failure::usage)?;
-    let document = host_settings::undo(&args.keys).map_err(failure)?;
+    let document = host_settings::undo(&args.keys)?;
     print(&document, args.json)?;
     let is_failed = |outcome| outcome == ChangeOutcome::Failed;
     match document
@@ -85,7 +85,7 @@ fn profile(args: &HostProfileArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?;
     let scope = scope(&args.need, args.document.quiet)?;
     let document = host_settings::profile(args.profile, &scope, args.apply, args.persist);
-    output.write(&document.map_err(failure)?)
+    output.write(&document?)
 }
 
 fn print(document: &HostDocument, as_json: bool) -> Result<(), Failure> {
@@ -174,8 +174,4 @@ fn path_of(check: &Check) -> Option<NeededPath> {
         rtt_us,
         origin: NeedOrigin::Measured,
     })
-}
-
-fn failure(error: TreatError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
 }

@@ -44,8 +44,8 @@ impl Keeper {
     }
 }
 
-/// Saves a document; the run's number. What it has carried, bytes, is a figure of its own where somebody
-/// has a budget.
+/// Saves a document; the run's number. What it has carried, bytes, is a figure of its own where
+/// somebody has a budget.
 ///
 /// # Errors
 /// It cannot be written.
@@ -68,12 +68,24 @@ pub(crate) fn save(
         path: &about.path,
         workload: &about.workload,
         detail: &about.detail,
+        series: &series(&about, labels),
         answer: &document.answer(),
         cause: observed.cause().map(|cause| cause.name()),
         figures: &figures.chain(carried).collect::<Vec<_>>(),
         labels,
         document: json.trim_end(),
     })
+}
+
+/// Runs of one test to one path are to be set beside each other: a monitor names both, else what
+/// was run and where to tell them apart.
+fn series(about: &About, labels: &[(String, String)]) -> String {
+    let label = |name: &str| labels.iter().rev().find(|(key, _)| key == name);
+    if let (Some((_, test)), Some((_, path))) = (label("test"), label("path")) {
+        return format!("{test} to {path}");
+    }
+    let test = format!("{} {}", about.workload, about.detail);
+    format!("{} to {}", test.trim_end(), about.path)
 }
 
 /// The figure of what a run has carried.
@@ -146,14 +158,22 @@ pub(crate) fn place(file: Option<&Path>) -> anyhow::Result<PathBuf> {
     file.map_or_else(default_place, |path| Ok(path.to_owned()))
 }
 
-/// In the state directory of the user (XDG Base Directory Specification), which is made if it is not
-/// there: for nobody else to read, as hosts and addresses are in it.
+/// In the state directory of the user (XDG Base Directory Specification), which is made if it is
+/// not there: for nobody else to read, as hosts and addresses are in it.
 fn default_place() -> anyhow::Result<PathBuf> {
+    Ok(state_directory()?.join("history.db"))
+}
+
+/// The directory of what linerate keeps for this user, which is made if it is not there.
+///
+/// # Errors
+/// As [`place`].
+pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     let is_whole = |path: PathBuf| path.is_absolute().then_some(path);
     let state = std::env::var_os("XDG_STATE_HOME").and_then(|state| is_whole(state.into()));
     let home = || Some(is_whole(std::env::var_os("HOME")?.into())?.join(".local/state"));
     let state = state.or_else(home).ok_or_else(|| {
-        anyhow!("neither XDG_STATE_HOME nor HOME says where the history is: give --db FILE")
+        anyhow!("neither XDG_STATE_HOME nor HOME says where it is kept: give --db FILE")
     })?;
     let directory = state.join("linerate");
     let made = DirBuilder::new()
@@ -161,7 +181,7 @@ fn default_place() -> anyhow::Result<PathBuf> {
         .mode(0o700)
         .create(&directory);
     made.with_context(|| directory.display().to_string())?;
-    Ok(directory.join("history.db"))
+    Ok(directory)
 }
 
 #[cfg(test)]

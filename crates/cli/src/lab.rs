@@ -8,14 +8,15 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument, Topology};
+use linerate_core::remedy::shell_word;
 use linerate_engine::{
-    DaemonError, LAB_PROCESS, LabDirectory, LabOptions, LabState, hold_lab, start_holder,
+    LAB_EXEC, LAB_PROCESS, LabDirectory, LabOptions, LabState, hold_lab, start_holder,
 };
 use linerate_report::{Document, json, text};
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::Failure;
-use crate::{files, output, plan, run, site, truth};
+use crate::{files, output, plan, site, truth};
 
 /// Does what the command line says.
 ///
@@ -35,7 +36,7 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
 fn up(args: LabUpArgs) -> Result<(), Failure> {
     let text = match &args.file {
         Some(path) => {
-            let bytes = files::read_at_most(path, MAX_FILE).map_err(|error| {
+            let text = files::read_text(path, MAX_FILE).map_err(|error| {
                 let is_path = !path.exists() && path.to_string_lossy().contains('=');
                 Failure::usage(if is_path {
                     anyhow!(
@@ -46,13 +47,9 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
                     error
                 })
             })?;
-            let place = || path.display().to_string();
-            let text = String::from_utf8(bytes)
-                .with_context(place)
-                .map_err(Failure::usage)?;
             // Here, where the file has a name.
             Topology::from_toml(&text)
-                .with_context(place)
+                .with_context(|| path.display().to_string())
                 .map_err(Failure::usage)?;
             text
         }
@@ -68,9 +65,9 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     }
     let files = args.file.as_deref().and_then(beside);
     arguments.extend(files.as_deref());
-    start_holder(arguments, &text).map_err(failure)?;
-    let (labs, _) = directory.labs().map_err(failure)?;
-    let lab = directory.find(&labs, Some(&args.name)).map_err(failure)?;
+    start_holder(arguments, &text)?;
+    let (labs, _) = directory.labs()?;
+    let lab = directory.find(&labs, Some(&args.name))?;
     show(&directory, vec![lab], args.json)
 }
 
@@ -99,24 +96,27 @@ fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
         seed: args.seed,
         traces: site::traces(links, args.directory.as_deref().unwrap_or(Path::new("")))?,
     };
-    hold_lab(&args.name, topology, &options).map_err(failure)
+    hold_lab(&args.name, topology, &options).map_err(Failure::from)
 }
 
 fn exec(args: LabExecArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let lab = directory
-        .find(&labs, args.name.as_deref())
-        .map_err(failure)?;
-    for lacking in directory.enter(&lab, &args.host).map_err(failure)? {
+    let lab = directory.find(&labs, args.name.as_deref())?;
+    for lacking in directory.enter(&lab, &args.host)? {
         output::note(&lacking);
     }
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::usage(anyhow!("no command")));
     };
+    let name = args.name.as_deref();
+    let name = name.map_or_else(String::new, |name| format!(" --name {}", shell_word(name)));
+    let host = shell_word(&args.host);
+    let how = format!("{} linerate lab exec {host}{name} -- ", std::process::id());
     // Returns only if it cannot.
     let error = Command::new(program)
         .args(arguments)
         .env(LAB_PROCESS, lab.pid.to_string())
+        .env(LAB_EXEC, how)
         .exec();
     let error = anyhow!(error).context(program.display().to_string());
     Err(Failure::usage(error))
@@ -125,7 +125,7 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
 fn status(args: &LabStatusArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
     let labs = match args.name() {
-        Some(name) => vec![directory.find(&labs, Some(name)).map_err(failure)?],
+        Some(name) => vec![directory.find(&labs, Some(name))?],
         None => labs,
     };
     show(&directory, labs, args.json)
@@ -136,11 +136,11 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let labs = if args.all {
         labs
     } else {
-        vec![directory.find(&labs, args.name()).map_err(failure)?]
+        vec![directory.find(&labs, args.name())?]
     };
     for lab in labs {
         let running = lab.inhabitants();
-        directory.end(&lab).map_err(failure)?;
+        directory.end(&lab)?;
         output::note(&format!("lab {} is down", lab.name));
         for process in running {
             output::note(&format!("still running: {}", text::inhabitant(&process)));
@@ -151,8 +151,8 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
 
 /// The directory and the labs that are up, after saying which were killed.
 fn look() -> Result<(LabDirectory, Vec<LabState>), Failure> {
-    let directory = LabDirectory::open().map_err(failure)?;
-    let (labs, killed) = directory.labs().map_err(failure)?;
+    let directory = LabDirectory::open()?;
+    let (labs, killed) = directory.labs()?;
     for name in killed {
         output::note(&format!("lab {name} was killed; what it left is removed"));
     }
@@ -163,7 +163,7 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     let labs = labs.into_iter().map(|state| {
         let status = directory
             .status(&state)
-            .map_err(|error| output::note(&failure(error).chain()));
+            .map_err(|error| output::note(&Failure::from(error).chain()));
         state.shown(status.ok())
     });
     let document = LabsDocument {
@@ -174,10 +174,6 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
         return output::print(&json::document(&document));
     }
     output::print(&document.text(output::style()))
-}
-
-fn failure(error: DaemonError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
 }
 
 /// Of a topology's file, bytes; core says so, too, of what is longer.

@@ -48,10 +48,7 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
     };
     let mut progress = Progress::new(format, args.document.quiet);
     if mix.members.iter().any(|member| member.ecn.is_some()) {
-        // In this host's own namespace: that is where a command before this one can have left
-        // something.
-        let notes = watch::before_treating();
-        notes.iter().for_each(|note| progress.warn(note));
+        watch::before_treating(&mut progress);
     }
     let (site, targets) = places(hosts, &args.path, seed, &mut progress)?;
     let output = Output::open(&args.document, format)?;
@@ -101,10 +98,7 @@ fn mix_of(name: &str, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mi
     let path = Path::new(name);
     let mix = match path.extension().and_then(OsStr::to_str) {
         Some("toml") => {
-            let text = String::from_utf8(files::read_at_most(path, MAX_FILE)?);
-            let text = text
-                .map_err(|error| anyhow!(error))
-                .with_context(|| name.to_owned())?;
+            let text = files::read_text(path, MAX_FILE)?;
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             Mix::from_toml(&shortened(&stem), &text, choice).with_context(|| name.to_owned())?
         }

@@ -15,12 +15,17 @@
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`capacity`] | many connections, held; the search for their limit |
+//! | [`config`] | the user's file of defaults |
 //! | [`connections`] | TCP connections of this host, whoever's they are |
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`history`], [`keep`] | runs that were saved; where they are |
 //! | [`monitor`] | tests on a schedule, alarms, metrics; tests when Prometheus asks |
+//! | [`mesh`] | many sites: the coordinator, a site's agent |
+//! | [`turn`] | one test of a monitor at a time |
+//! | [`web`] | the history as pages for a browser |
 //! | [`run`] | the one door to the engine |
+//! | [`remote`] | an endpoint that is started by ssh |
 //! | [`report`] | stored documents as a page with charts |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
@@ -48,6 +53,7 @@ mod capacity;
 mod capture;
 mod commands;
 mod compare;
+mod config;
 mod connections;
 mod experiment;
 mod explain;
@@ -61,6 +67,7 @@ mod keep;
 mod lab;
 mod load;
 mod manual;
+mod mesh;
 mod monitor;
 mod output;
 mod plan;
@@ -68,6 +75,7 @@ mod profile;
 mod progress;
 mod qos;
 mod qos_cost;
+mod remote;
 mod report;
 mod rerun;
 mod run;
@@ -75,13 +83,16 @@ mod site;
 mod target;
 mod trace;
 mod truth;
+mod turn;
 mod typed;
 mod usage;
 mod watch;
+mod web;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    linerate_engine::use_built_in_resolver();
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(words) = iperf3::words_of(&words) {
         return ExitCode::from(iperf3::execute(&words));

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 use crate::failure::Failure;
-use crate::output;
+use crate::{iperf3, output};
 
 /// Prints the completions of a shell.
 ///
@@ -30,16 +30,62 @@ pub(crate) fn pages(directory: &Path) -> Result<(), Failure> {
     page(directory, visible(), "linerate").map_err(Failure::usage)
 }
 
-fn page(directory: &Path, command: clap::Command, name: &str) -> anyhow::Result<()> {
+/// The page of a command that is typed as `typed`, and those of its own commands.
+fn page(directory: &Path, command: clap::Command, typed: &str) -> anyhow::Result<()> {
     for of in command.get_subcommands().filter(|of| !of.is_hide_set()) {
-        page(directory, of.clone(), &format!("{name}-{}", of.get_name()))?;
+        page(directory, of.clone(), &format!("{typed} {}", of.get_name()))?;
     }
+    let name = typed.replace(' ', "-");
+    let mut command = command.display_name(&name).bin_name(typed);
+    let usage = command.render_usage().to_string();
+    let help = command.get_after_help().map(ToString::to_string);
+    let man = Man::new(command)
+        .title(name.to_uppercase())
+        // None: the same bytes whenever it is made. Empty, it would be left out of its line.
+        .date(" ")
+        .source(concat!("linerate ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands");
     let mut text = Vec::new();
-    let man = Man::new(command.display_name(name)).title(name.to_uppercase());
-    man.render(&mut text)?;
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    text.extend(section("SYNOPSIS", usage.trim_start_matches("Usage: ")).into_bytes());
+    if typed == "linerate iperf3" {
+        text.extend(section("DESCRIPTION", iperf3::help()).into_bytes());
+    } else {
+        man.render_options_section(&mut text)?;
+    }
+    if name == "linerate" {
+        man.render_subcommands_section(&mut text)?;
+        text.extend(section("FILES", FILES).into_bytes());
+    }
+    let help = help.unwrap_or_default();
+    let (notes, examples) = help.split_once("Examples:\n").unwrap_or((&help, ""));
+    let end = [("NOTES", notes), ("EXAMPLES", examples)];
+    let end = end.into_iter().filter(|(_, text)| !text.is_empty());
+    for (heading, lines) in end.chain([("EXIT STATUS", STATUS), ("SEE ALSO", SEE)]) {
+        text.extend(section(heading, lines).into_bytes());
+    }
     let path = directory.join(format!("{name}.1"));
     fs::write(&path, text).with_context(|| path.display().to_string())
 }
+
+/// Lines that stay as they are, in the page's own language.
+fn section(heading: &str, text: &str) -> String {
+    let lines = text.trim_end().lines();
+    // A dot or a quote at its beginning would make a line a command.
+    let lines = lines.map(|line| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")));
+    format!(".SH \"{heading}\"\n.nf\n{}.fi\n", lines.collect::<String>())
+}
+
+const FILES: &str = "\
+~/.config/linerate.toml               defaults: linerate config
+~/.local/state/linerate/history.db    runs that were saved";
+const STATUS: &str = "\
+0   done
+1   the run or a gate failed
+2   the command line or a file is wrong
+3   this host lacks something, or does not allow it";
+const SEE: &str = "linerate(1), linerate-check(1), linerate-serve(1)";
 
 /// Without the commands that are no user's.
 fn visible() -> clap::Command {
@@ -49,5 +95,6 @@ fn visible() -> clap::Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about(all.get_about().cloned().unwrap_or_default())
         .subcommands(shown.cloned())
+        .subcommand_value_name("COMMAND")
         .disable_help_subcommand(true)
 }

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use linerate_core::units::{BitRate, printable};
-use linerate_engine::stdout_was_closed;
+use linerate_engine::{LAB_EXEC, stdout_was_closed};
 use linerate_report::text::Style;
 use linerate_report::{Document, csv};
+use serde_json::Value;
 
-use crate::args::{CsvRows, DocumentOptions, TableOptions};
+use crate::args::{CsvRows, DocumentOptions, TableOptions, TitleOptions};
+use crate::config::{self, Colours};
 use crate::failure::Failure;
+pub(crate) use crate::failure::note;
 use crate::files::OutputFile;
 use crate::gate;
 use crate::keep::Keeper;
@@ -37,6 +40,9 @@ pub(crate) struct Output {
     format: Format,
     file: Option<OutputFile>,
     keeper: Option<Keeper>,
+    title: TitleOptions,
+    /// The command that has read the document, where it was not measured now.
+    source: Option<String>,
 }
 
 impl Output {
@@ -69,7 +75,21 @@ impl Output {
             format,
             file,
             keeper: None,
+            title: TitleOptions::default(),
+            source: None,
         })
+    }
+
+    /// The same of a document that this command has read.
+    pub(crate) fn read_by(self, command: String) -> Self {
+        let source = Some(command);
+        Self { source, ..self }
+    }
+
+    /// The same for a run that has a title.
+    pub(crate) fn titled(self, title: &TitleOptions) -> Self {
+        let title = title.clone();
+        Self { title, ..self }
     }
 
     /// Whether the document is kept where nobody reads stdout.
@@ -84,15 +104,33 @@ impl Output {
     /// A write failed, or the document has no rows for `--csv`.
     pub(crate) fn write(self, document: &dyn Document) -> Result<(), Failure> {
         // The file first: it is the copy that the user keeps.
+        let title = &self.title;
+        let of_file = self.file.as_ref().and_then(OutputFile::explained);
+        let mut evidence = self.source.or(of_file);
         let kept = self
             .file
-            .map_or(Ok(()), |file| file.write(&document.json()));
+            .map_or(Ok(()), |file| file.write(&titled(title, document.json())));
         let saved = self.keeper.map_or(Ok(()), |keeper| {
             let id = keeper.save(document)?;
-            note(&format!("saved as run {id}: linerate history show {id}"));
+            let show = format!("linerate history show {id}");
+            note(&format!("saved as run {id}: {show}"));
+            evidence.get_or_insert(show);
             Ok(())
         });
-        let printed = rendered(document, self.format).and_then(|text| print(&text));
+        let evidence = evidence.map(|show| &*format!("{show} --details").leak());
+        let style = Style {
+            evidence,
+            ..style()
+        };
+        let printed = rendered(document, self.format, style).and_then(|text| {
+            print(&match (self.format, &title.title) {
+                (Format::Json | Format::JsonStream, _) => titled(title, text),
+                (Format::Text | Format::Details, Some(title)) => {
+                    format!("{}\n{text}", printable(title))
+                }
+                _ => text,
+            })
+        });
         kept.and(saved).and(printed)
     }
 }
@@ -120,12 +158,12 @@ pub(crate) fn conclude(
     }
 }
 
-fn rendered(document: &dyn Document, format: Format) -> Result<String, Failure> {
+fn rendered(document: &dyn Document, format: Format, style: Style) -> Result<String, Failure> {
     Ok(match format {
-        Format::Text => document.text(style()),
+        Format::Text => document.text(style),
         Format::Details => document.text(Style {
             details: true,
-            ..style()
+            ..style
         }),
         Format::Json => document.json(),
         Format::JsonStream => document.json_line(),
@@ -134,12 +172,24 @@ fn rendered(document: &dyn Document, format: Format) -> Result<String, Failure> 
             let records = records.ok_or_else(|| {
                 Failure::usage(anyhow!("--csv: this document has no records; give --json"))
             })?;
+            let names = document.run_names();
             match rows {
-                CsvRows::Runs => csv::rows(&records, document.size_figures()),
-                CsvRows::Intervals => csv::intervals(&records),
+                CsvRows::Runs => csv::rows(&records, document.size_figures(), &names),
+                CsvRows::Intervals => csv::intervals(&records, &names),
             }
         }
     })
+}
+
+/// A document with what the user says of it before its own keys.
+fn titled(said: &TitleOptions, json: String) -> String {
+    let said = [("title", &said.title), ("extra_data", &said.extra_data)];
+    let blanks = if json.starts_with("{\n") { "\n  " } else { "" };
+    let keys = said.iter().filter_map(|(key, text)| {
+        let text = Value::from(text.as_deref()?);
+        Some(format!("{blanks}\"{key}\": {text},"))
+    });
+    json.replacen('{', &format!("{{{}", keys.collect::<String>()), 1)
 }
 
 /// `--json`, or a page.
@@ -171,9 +221,22 @@ pub(crate) fn style() -> Style {
         .and_then(|columns| columns.parse().ok());
     Style {
         width: width.or(columns).unwrap_or(Style::default().width),
-        colour: io::stdout().is_terminal() && !no_colour,
+        colour: match config::colours() {
+            Colours::Auto => io::stdout().is_terminal() && !no_colour,
+            Colours::Always => true,
+            Colours::Never => false,
+        },
+        prefix: lab_exec(),
         ..Style::default()
     }
+}
+
+/// What starts this program in a host of a lab, if it is started so.
+fn lab_exec() -> Option<&'static str> {
+    let how = std::env::var(LAB_EXEC).ok()?;
+    let (process, prefix) = how.split_once(' ')?;
+    let is_own = process.parse() == Ok(std::process::id());
+    is_own.then(|| &*prefix.to_owned().leak())
 }
 
 /// Writes to stdout, to the last byte.
@@ -189,10 +252,4 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(Failure::stdout)
-}
-
-/// Says something on stderr, on a line of its own.
-pub(crate) fn note(text: &str) {
-    // Where stderr cannot be written there is nobody to tell.
-    let _ = writeln!(io::stderr(), "linerate: {}", printable(text));
 }

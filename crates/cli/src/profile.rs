@@ -6,24 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use linerate_core::compare::Standing;
-use linerate_core::plan::{Direction, Plan, Repeats, Test, Workload};
+use linerate_core::plan::{Direction, Plan, Test, Workload};
 use linerate_core::profile::projection::check_transport;
 use linerate_core::profile::{ProfileDocument, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, Interval};
-use linerate_core::units::EndpointName;
 use linerate_engine::{
     Client, CompareObserver, Observer, Stop, WhatIfOptions, disk_beside, profile, time_of_what_ifs,
     what_ifs,
 };
 use linerate_report::{svg, text};
 
-use crate::args::{By, DocumentOptions, PathOptions, ProfileArgs, ProfileOptions};
+use crate::args::{By, ProfileArgs, ProfileOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
 use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
 use crate::site::place;
-use crate::target::check_sizes;
+use crate::target::{check_pace, check_sizes};
 use crate::{plan, run, watch};
 
 /// Profiles, prints and writes what was asked for.
@@ -31,8 +30,8 @@ use crate::{plan, run, watch};
 /// # Errors
 /// The command line is wrong, nothing was measured, or the run ended before its time.
 pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
-    let asked = Asked::resolve(args).map_err(Failure::usage)?;
-    if let Some(directory) = &asked.disk {
+    let asked = Asked::resolve(&args).map_err(Failure::usage)?;
+    if let Some(directory) = &args.profile.disk {
         // A file there, taken away at once: better told now than after the run.
         let probe = directory.join(format!(".linerate-{}", std::process::id()));
         fs::File::create_new(&probe)
@@ -40,35 +39,36 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
             .with_context(|| format!("--disk {}", directory.display()))
             .map_err(Failure::usage)?;
     }
-    let format = asked.format;
-    let mut progress = Progress::new(format, asked.document.quiet);
+    let format = match (args.document.json, args.profile.by) {
+        (true, _) => Format::Json,
+        (false, Some(By::Function)) => Format::Details,
+        (false, _) => Format::Text,
+    };
+    let mut progress = Progress::new(format, args.document.quiet);
     if asked.what_ifs.is_some() {
-        // In this host's own namespace: that is where a command before this one can have left
-        // something.
-        let notes = watch::before_treating();
-        notes.iter().for_each(|note| progress.warn(note));
+        watch::before_treating(&mut progress);
     }
-    let host = asked.host.clone();
-    let (site, target) = place(host, &asked.path, asked.test.seed, &mut progress)?;
-    check_sizes(&target, &plan_of(&asked.test))?;
-    let output = Output::open(&asked.document, format)?;
-    let files = Files::open(&asked)?;
+    let (site, target) = place(args.host, &args.path, asked.test.seed, &mut progress)?;
+    let plan = Plan::from(asked.test.clone());
+    check_sizes(&target, &plan)?;
+    check_pace(&target, &plan, args.test.has("rate"))?;
+    let output = Output::open(&args.document, format)?;
+    let files = Files::open(&args.profile)?;
     let stop = run::signals()?;
-    let mut client = Client::connect(target, stop.clone()).map_err(run::failure)?;
+    let mut client = Client::connect(target, stop.clone())?;
     let mut shown = Shown(progress);
     if let Some(time) = asked.time() {
         shown.0.takes([time; 2]);
     }
-    let (mut document, error) =
-        profile(&mut client, &asked.test, asked.request, &mut shown).map_err(run::failure)?;
-    let mut error = error.map(run::failure);
-    if let Some(directory) = asked.disk.as_deref().filter(|_| error.is_none()) {
+    let (mut document, error) = profile(&mut client, &asked.test, asked.request, &mut shown)?;
+    let mut error = error.map(Failure::from);
+    if let Some(directory) = args.profile.disk.as_deref().filter(|_| error.is_none()) {
         shown.phase("writing and reading a file");
         error = beside_the_disk(&mut document, directory, &stop).err();
     }
     if let Some(options) = asked.what_ifs.as_ref().filter(|_| error.is_none()) {
         let done = what_ifs(&mut client, options, &mut document, &mut shown);
-        error = done.err().map(run::failure);
+        error = done.err().map(Failure::from);
     }
     // The endpoint is told, and undoes what it still holds, before the lab goes.
     drop(client);
@@ -104,43 +104,25 @@ fn beside_the_disk(
     }
 }
 
-/// What is to be done, everything filled in and checked; and where.
+/// What is to be done, everything filled in and checked.
 struct Asked {
     test: Test,
     request: ProfileRequest,
-    host: Option<EndpointName>,
-    path: PathOptions,
-    document: DocumentOptions,
-    format: Format,
-    flame: Option<PathBuf>,
-    folded: Option<PathBuf>,
-    disk: Option<PathBuf>,
     what_ifs: Option<WhatIfOptions>,
 }
 
 impl Asked {
-    fn resolve(args: ProfileArgs) -> anyhow::Result<Self> {
+    fn resolve(args: &ProfileArgs) -> anyhow::Result<Self> {
         let mut request = ProfileRequest::default();
         request.hz = args.profile.hz.unwrap_or(request.hz);
         request
             .check()
             .map_err(|message| anyhow!("--hz: {message}"))?;
-        let test = test(&args)?;
+        let test = test(args)?;
         Ok(Self {
             what_ifs: what_if_options(&args.profile, &test)?,
             test,
             request,
-            format: match (args.document.json, args.profile.by) {
-                (true, _) => Format::Json,
-                (false, Some(By::Function)) => Format::Details,
-                (false, _) => Format::Text,
-            },
-            host: args.host,
-            path: args.path,
-            document: args.document,
-            flame: args.profile.flame,
-            folded: args.profile.folded,
-            disk: args.profile.disk,
         })
     }
 
@@ -179,13 +161,6 @@ fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
     Ok(test)
 }
 
-fn plan_of(test: &Test) -> Plan {
-    Plan {
-        tests: vec![test.clone()],
-        repeats: Repeats::Times(1),
-    }
-}
-
 /// Files besides the document, opened before the run.
 struct Files {
     flame: Option<OutputFile>,
@@ -193,14 +168,14 @@ struct Files {
 }
 
 impl Files {
-    fn open(asked: &Asked) -> Result<Self, Failure> {
+    fn open(options: &ProfileOptions) -> Result<Self, Failure> {
         let open = |option, path: &Option<PathBuf>| {
             let file = path.as_deref().map(|path| OutputFile::open(option, path));
             file.transpose()
         };
         Ok(Self {
-            flame: open("--flame", &asked.flame)?,
-            folded: open("--folded", &asked.folded)?,
+            flame: open("--flame", &options.flame)?,
+            folded: open("--folded", &options.folded)?,
         })
     }
 
@@ -215,17 +190,16 @@ impl Files {
     }
 }
 
-/// Shows the run.
+/// Shows the run. What a comparison within it takes is not what all of it does.
 struct Shown(Progress);
 
 impl Observer for Shown {
     fn phase(&mut self, text: &str) {
-        self.0.phase(text);
+        Observer::phase(&mut self.0, text);
     }
 
     fn interval(&mut self, interval: &Interval) -> bool {
-        // Stderr that cannot be written is no reason to stop.
-        self.0.interval(interval).is_ok()
+        self.0.interval(interval)
     }
 }
 

@@ -1,15 +1,18 @@
 //! What the user sees while a command runs: a live line on a terminal, plain lines else.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_core::record::Interval;
 use linerate_core::units::printable;
+use linerate_engine::Observer;
 use linerate_report::json;
 use linerate_report::text::{self, Style};
 
 use crate::failure::Failure;
 use crate::output::{self, Format};
+use crate::turn::Turn;
 
 /// The progress of a run. A live line is erased when it is dropped.
 #[derive(Debug)]
@@ -22,6 +25,10 @@ pub(crate) struct Progress {
     began: Instant,
     /// How long the command takes, seconds at least and at most, as far as that is known.
     takes_s: Option<[f64; 2]>,
+    /// Where others look on.
+    turn: Option<Arc<Turn>>,
+    /// What comes of the run has its reader, whether somebody looks on or not.
+    is_kept: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +58,16 @@ impl Progress {
             planned_s: None,
             began: Instant::now(),
             takes_s: None,
+            turn: None,
+            is_kept: false,
         }
+    }
+
+    /// For others to look on, and nothing here.
+    pub(crate) fn of_turn(turn: Option<Arc<Turn>>) -> Self {
+        let mut quiet = Self::new(Format::Text, true);
+        quiet.turn = turn;
+        quiet
     }
 
     /// What is left of the command takes so long, at least and at most. The first time it is said
@@ -70,6 +86,12 @@ impl Progress {
         text::step(&self.phase, elapsed_s, self.takes_s)
     }
 
+    /// What comes of the run is kept, also if nobody reads its intervals.
+    pub(crate) fn keeps(mut self, is_kept: bool) -> Self {
+        self.is_kept = is_kept;
+        self
+    }
+
     /// Each run is to take so many seconds.
     pub(crate) fn lasts(&mut self, seconds: Option<f64>) {
         self.planned_s = seconds;
@@ -78,6 +100,9 @@ impl Progress {
     /// Something new begins, such as the second repeat of a size.
     pub(crate) fn phase(&mut self, text: &str) {
         self.phase = printable(text);
+        if let Some(turn) = &self.turn {
+            turn.say(&self.step());
+        }
         match self.view {
             View::Live => show(&live_line(&self.step())),
             View::Plain => show(&format!("{}\n", self.step())),
@@ -90,7 +115,11 @@ impl Progress {
     /// # Errors
     /// `--json-stream`: stdout cannot be written, or nobody reads it: the run has no purpose any
     /// more.
-    pub(crate) fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+    fn show_interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        if let Some(turn) = &self.turn {
+            let figures = text::interval_line(interval, Style::default());
+            turn.say(&format!("{} {}", self.step(), figures.trim_start()));
+        }
         match self.view {
             View::Quiet => {}
             View::JsonStream => output::print(&json::line(interval))?,
@@ -145,6 +174,23 @@ impl Progress {
         if self.view == View::Live {
             show(ERASE);
         }
+    }
+}
+
+/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more,
+/// unless its document is kept in a file.
+impl Observer for Progress {
+    fn phase(&mut self, text: &str) {
+        Progress::phase(self, text);
+    }
+
+    fn interval(&mut self, interval: &Interval) -> bool {
+        // Why it could not be shown is said when the document cannot be printed either.
+        self.show_interval(interval).is_ok() || self.is_kept
+    }
+
+    fn takes(&mut self, left: [Duration; 2]) {
+        Progress::takes(self, left);
     }
 }
 

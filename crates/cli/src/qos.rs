@@ -18,7 +18,7 @@ use crate::args::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
 use crate::failure::Failure;
-use crate::{files, output, qos_cost, run};
+use crate::{files, output, qos_cost};
 
 /// Does what the command line says.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),
-        QosCommand::Watch => qos::watch(output::note).map_err(failure),
+        QosCommand::Watch => qos::watch(output::note).map_err(Failure::from),
         QosCommand::Status(args) => status(&args),
         QosCommand::Stats(args) => stats(&args),
         QosCommand::Enable(args) => told(qos::enable(args.interface.as_deref()), args.json),
@@ -44,7 +44,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
 }
 
 fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
-    let document = qos::remove(interface).map_err(failure)?;
+    let document = qos::remove(interface)?;
     show(&document, as_json)
 }
 
@@ -60,7 +60,8 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     if args.import.is_some() {
         for policy in file.policies.iter().filter(|policy| policy.drop) {
             output::note(&format!(
-                "{}: line {}: policy `{}` becomes `drop = true`: IPQoS dropped packets of a policy that \
+                "{}: line {}: policy `{}` becomes `drop = true`: IPQoS dropped packets of a policy \
+                 that \
                  reserves nothing, limits nothing and marks nothing",
                 place(),
                 policy.place.line,
@@ -79,7 +80,7 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         .map_err(Failure::usage)?;
     if !args.file_only {
         let here = qos::here(&file, args.adapter.as_deref());
-        report.warnings.extend(here.map_err(failure)?);
+        report.warnings.extend(here?);
         report.warnings.sort_by_key(|warning| warning.line);
     }
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
@@ -101,24 +102,24 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
         file: args.file.display().to_string(),
     };
     if args.persist {
-        qos::check_persist().map_err(failure)?;
+        qos::check_persist()?;
     }
     let mut applied = qos::apply(&text, &options).map_err(|error| match error {
         error @ (QosError::Policy(_) | QosError::Classes(_) | QosError::Rules(_)) => {
             let error = anyhow!(error).context(args.file.display().to_string());
             Failure::usage(error)
         }
-        error => failure(error),
+        error => error.into(),
     })?;
     if args.persist {
-        let notes = qos::persist(&applied).map_err(failure)?;
+        let notes = qos::persist(&applied)?;
         applied.notes.extend(notes);
     }
     tell(&applied, None, args.json)
 }
 
 fn status(args: &QosStatusArgs) -> Result<(), Failure> {
-    let document = qos::status(args.interface.as_deref()).map_err(failure)?;
+    let document = qos::status(args.interface.as_deref())?;
     if args.details {
         note(&document, args.interface.as_deref());
         let style = output::style();
@@ -151,10 +152,10 @@ fn importance(state: QosState) -> u8 {
 fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
     let interface = args.interface.as_deref();
     if args.reset {
-        let reset = qos::reset(interface).map_err(failure)?;
+        let reset = qos::reset(interface)?;
         return show_stats(&reset, interface, args.json);
     }
-    let first = qos::status(interface).map_err(failure)?;
+    let first = qos::status(interface)?;
     if args.watch {
         watch(interface, first, args.json)
     } else {
@@ -173,7 +174,7 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
     let (mut before, mut since) = (first, Instant::now());
     while !stop.is_requested() {
         thread::sleep(SECOND.saturating_sub(since.elapsed()));
-        let now = qos::status(interface).map_err(failure)?;
+        let now = qos::status(interface)?;
         if !as_json && !before.adapters.is_empty() {
             note_none(&now, interface);
         }
@@ -231,14 +232,11 @@ fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a A
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = files::read_at_most(path, MAX_FILE).map_err(Failure::usage)?;
-    String::from_utf8(bytes)
-        .with_context(|| path.display().to_string())
-        .map_err(Failure::usage)
+    files::read_text(path, MAX_FILE).map_err(Failure::usage)
 }
 
 fn told(result: Result<QosDocument, QosError>, as_json: bool) -> Result<(), Failure> {
-    tell(&result.map_err(failure)?, None, as_json)
+    tell(&result?, None, as_json)
 }
 
 fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
@@ -280,10 +278,6 @@ fn note_none(document: &QosDocument, interface: Option<&str>) {
         Some(interface) => output::note(&format!("no policy is in force on {interface}")),
         None => output::note("no policy is in force"),
     }
-}
-
-fn failure(error: QosError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
 }
 
 /// Of a policy file, bytes.

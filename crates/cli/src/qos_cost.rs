@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail, ensure};
 use linerate_engine::qos::SystemNames;
-use linerate_engine::{CostError, CostOptions, CostProgress, prepare_for_lab, qos_cost};
+use linerate_engine::{CostOptions, CostProgress, prepare_for_lab, qos_cost};
 use linerate_qos::cost::{Choice, Plan, policies};
 use linerate_qos::policy::PolicyFile;
 
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::run::{self, failure_of};
+use crate::run;
 use crate::{plan, watch};
 
 /// Measures, prints what came of it.
@@ -25,13 +25,10 @@ use crate::{plan, watch};
 pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     let options = resolve(args)?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
-    // In this host's own namespace: that is where a command before this one can have left
-    // something.
-    let notes = watch::before_treating();
-    notes.iter().for_each(|note| progress.warn(note));
+    watch::before_treating(&mut progress);
     let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     // Before any thread: the process may have to enter a user namespace.
-    prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
+    prepare_for_lab()?;
     let stop = run::signals()?;
     let runs = options.plan.runs();
     let planned = Duration::from_secs_f64(options.plan.seconds());
@@ -46,13 +43,9 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
         progress.phase(&words(run));
     });
     drop(progress);
-    let (document, error) = outcome.map_err(failure)?;
+    let (document, error) = outcome?;
     output.write(&document)?;
-    error.map_or(Ok(()), |error| Err(failure(error)))
-}
-
-fn failure(error: CostError) -> Failure {
-    failure_of(error.category(), anyhow!(error))
+    error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
@@ -87,11 +80,9 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
 
 /// The policy of a file with one adapter, which is that of whatever path it is put on.
 fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
+    let text = files::read_text_of("--policy", path, MAX_FILE)?;
     let place = || format!("--policy {}", path.display());
-    let bytes = files::read_of("--policy", path, MAX_FILE)?;
-    let text = String::from_utf8(bytes).with_context(place)?;
-    let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
-    let file = file.with_context(place)?;
+    let file = PolicyFile::from_toml(&text, &mut SystemNames::default()).with_context(place)?;
     let names: Vec<&str> = file.adapters.iter().map(|one| one.name.as_str()).collect();
     let chosen = match (adapter, names.as_slice()) {
         (Some(name), _) => names.iter().position(|known| *known == name),

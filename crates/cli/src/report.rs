@@ -1,12 +1,17 @@
 //! `report`: stored documents as a page for a browser, as Markdown, as pictures.
 
+#[cfg_attr(not(feature = "png"), path = "report/no_png.rs")]
+mod png;
+
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use linerate_report::svg::Chart;
 use linerate_report::text::{Form, Style};
 use linerate_report::{Document, html};
+use png::Painter;
 
 use crate::args::ReportArgs;
 use crate::capture::Opened;
@@ -23,14 +28,18 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
     let file = args.output.as_deref();
     let file = file.map(|path| OutputFile::open(&option, path));
     let file = file.transpose()?;
-    let is_page = file.is_some() || args.svg.is_none();
+    let is_page = file.is_some() || (args.svg.is_none() && args.png.is_none());
     if is_page && !args.markdown && file.is_none() && io::stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "a page of HTML is for a browser: give -o FILE.html, or --markdown to read it here"
         )));
     }
-    if let Some(directory) = &args.svg {
-        let place = || format!("--svg {}", directory.display());
+    // Before anything is written: a build or a host can lack what draws them.
+    let painter = args.png.as_ref().map(|_| Painter::new()).transpose()?;
+    let png = args.png.as_ref().map(|png| &png.directory);
+    for (option, directory) in [("--svg", args.svg.as_ref()), ("--png", png)] {
+        let Some(directory) = directory else { continue };
+        let place = || format!("{option} {}", directory.display());
         let made = fs::create_dir_all(directory).with_context(place);
         made.map_err(Failure::usage)?;
     }
@@ -43,7 +52,13 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
         .iter_mut()
         .for_each(|document| document.annotate());
     if let Some(directory) = &args.svg {
-        pictures(directory, &documents).map_err(Failure::failed)?;
+        let drawn = |chart: &Chart| Ok(chart.svg(WIDTH).into_bytes());
+        pictures(directory, "svg", &documents, drawn).map_err(Failure::failed)?;
+    }
+    if let (Some(png), Some(painter)) = (&args.png, painter) {
+        // A narrow one is laid out anew, a wide one is the same with more pixels.
+        let drawn = |chart: &Chart| painter.png(&chart.svg(png.pixels.min(WIDTH)), png.pixels);
+        pictures(&png.directory, "png", &documents, drawn).map_err(Failure::failed)?;
     }
     let page = match (is_page, args.markdown) {
         (false, _) => return Ok(()),
@@ -83,11 +98,17 @@ fn markdown(documents: &[Box<dyn Document>]) -> String {
 }
 
 /// Each chart in a file of its own, numbered in the order of the page.
-fn pictures(directory: &Path, documents: &[Box<dyn Document>]) -> anyhow::Result<()> {
+fn pictures(
+    directory: &Path,
+    kind: &str,
+    documents: &[Box<dyn Document>],
+    drawn: impl Fn(&Chart) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<()> {
     let charts = documents.iter().flat_map(|document| document.charts());
     for (number, chart) in (1..).zip(charts) {
-        let path = directory.join(format!("{number:02}-{}.svg", chart.name));
-        fs::write(&path, chart.svg(WIDTH)).with_context(|| format!("--svg {}", path.display()))?;
+        let path = directory.join(format!("{number:02}-{}.{kind}", chart.name));
+        let written = drawn(&chart).and_then(|bytes| Ok(fs::write(&path, bytes)?));
+        written.with_context(|| format!("--{kind} {}", path.display()))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument, CapacityTest, L
 use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
 use linerate_core::foreign::Tool;
 use linerate_core::load::{LOAD_SCHEMA, LoadDocument};
-use linerate_core::plan::{Test, Workload};
+use linerate_core::plan::{Protocol, Test, Workload};
 use linerate_core::record::{
     CHECK_SCHEMA, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Sweep,
     message_sizes,
@@ -195,6 +195,17 @@ impl Again {
     }
 }
 
+/// What a check's transfers have beside their protocol and rate.
+const NOT_OF_CHECK: [&str; 7] = [
+    "time",
+    "warm-up",
+    "interval",
+    "direction",
+    "streams",
+    "size",
+    "offload",
+];
+
 /// Commands that take `--baseline` and `--against`.
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
@@ -209,7 +220,8 @@ fn again(bytes: &[u8], file: &Path) -> anyhow::Result<Again> {
         it @ CAPACITY_SCHEMA => Ok(capacity(&read(bytes, it)?)),
         it @ TRACE_SCHEMA => trace(&read(bytes, it)?),
         other => bail!(
-            "a {other} is not run again; a record, sweep, check, comparison, load, capacity or trace is"
+            "a {other} is not run again; a record, sweep, check, comparison, load, capacity or \
+             trace is"
         ),
     }
 }
@@ -266,6 +278,9 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     options.flag("--quick", has(CaveatKind::FewRuns));
     options.maybe("--streams", Some(run.plan.streams).filter(|n| *n > 1));
     options.maybe("--congestion", run.plan.options.congestion.as_ref());
+    if run.protocol == Protocol::Udp {
+        options.test(&run.plan, &NOT_OF_CHECK);
+    }
     options.maybe("--via", run.via.map(Tool::name));
     let family = Some(run.family);
     Ok(Again {
@@ -523,9 +538,9 @@ mod tests {
     fn every_option_of_capacity_comes_back() {
         for options in [
             "",
-            "-c 500 -u 20 --churn 5 --load 0",
-            "--find-limit -c 5000",
-            "-c 9 --requests 100 --hold 1s",
+            "--connections 500 --udp-sockets 20 --churn 5 --load 0",
+            "--find-limit --connections 5000",
+            "--connections 9 --requests 100 --hold 1s",
         ] {
             let test = |line: &str| {
                 let words = format!("linerate capacity pit --seed 3 {line}");

@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use linerate_core::foreign::Tool;
 use linerate_core::load::{LoadDocument, Mix};
 use linerate_core::plan::Plan;
-use linerate_core::record::{Check, Interval, Record, Sweep};
-use linerate_core::session::message::Limits;
+use linerate_core::record::{Check, Record, Sweep};
 use linerate_core::units::{Family, printable};
-use linerate_core::wire::Key;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
-    Observer, Partner, ServeEvent, ServeOptions, StampOptions, Stop, Target, stop_on_signal,
+    Campaign, CheckOptions, Endpoint, Partner, ServeEvent, ServeOptions, Slot, Stop, Target,
+    stop_on_signal,
 };
 use serde_json::json;
 
@@ -32,39 +30,12 @@ use crate::watch;
 pub(crate) struct Service {
     /// Where clients come from.
     pub(crate) entrance: Entrance,
-    /// What the owner allows.
-    pub(crate) limits: Limits,
-    /// What all tests may hold in memory, bytes; without it what the host allows.
-    pub(crate) max_memory: Option<u64>,
-    /// The key that clients must have.
-    pub(crate) key: Option<Key>,
-    /// Who may test by iperf3's protocol.
-    pub(crate) iperf3: Option<Iperf3Access>,
-    /// They may change settings of this host.
-    pub(crate) allow_treatments: bool,
-    /// They may have this host profiled.
-    pub(crate) allow_profiles: bool,
-    /// Ends after one client.
-    pub(crate) one_off: bool,
-    /// Clients of other tools that have ports of their own.
-    pub(crate) others: Others,
+    /// Who is served, and what the owner allows; where clients come from is not in them.
+    pub(crate) options: ServeOptions,
     /// One JSON line on stdout for each event.
     pub(crate) json_stream: bool,
     /// No lines about clients on stderr.
     pub(crate) quiet: bool,
-}
-
-/// Clients of other tools that an endpoint serves on ports of their own.
-#[derive(Debug, Default)]
-pub(crate) struct Others {
-    /// netperf's.
-    pub(crate) netperf: Option<NetperfOptions>,
-    /// ttcp's that send.
-    pub(crate) ttcp_sink: Option<u16>,
-    /// Those that receive.
-    pub(crate) ttcp_source: Option<u16>,
-    /// STAMP's senders.
-    pub(crate) stamp: Option<StampOptions>,
 }
 
 /// Where clients of an endpoint come from.
@@ -83,28 +54,6 @@ pub(crate) enum Entrance {
     },
 }
 
-/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more,
-/// unless its document is kept in a file.
-struct Shown {
-    progress: Progress,
-    is_kept: bool,
-}
-
-impl Observer for Shown {
-    fn phase(&mut self, text: &str) {
-        self.progress.phase(text);
-    }
-
-    fn interval(&mut self, interval: &Interval) -> bool {
-        // Why it could not be shown is said when the document cannot be printed either.
-        self.progress.interval(interval).is_ok() || self.is_kept
-    }
-
-    fn takes(&mut self, left: [Duration; 2]) {
-        self.progress.takes(left);
-    }
-}
-
 /// Runs a plan against an endpoint. What ends it early is in the document as a caveat, and in the
 /// error beside it.
 ///
@@ -117,10 +66,32 @@ pub(crate) fn plan(
     progress: Progress,
     is_kept: bool,
 ) -> Result<(Measured, Option<Failure>), Failure> {
-    let mut client = Partner::connect(target.clone(), via, signals()?).map_err(failure)?;
-    let mut shown = Shown { progress, is_kept };
-    let campaign = client.run_plan(plan, &mut shown).map_err(failure)?;
+    let mut client = Partner::connect(target.clone(), via, signals()?)?;
+    let campaign = client.run_plan(plan, &mut progress.keeps(is_kept))?;
     Ok(document(campaign, plan))
+}
+
+/// Longest wait for the slot of an endpoint: a monitor has other paths to look after.
+const SLOT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The endpoint's slot, for a test that takes about so many seconds.
+///
+/// # Errors
+/// Another client has it for longer than one waits, or the endpoint is not to be reached.
+pub(crate) fn slot(
+    target: &Target,
+    seconds: u64,
+    progress: &mut Progress,
+) -> Result<Slot, Failure> {
+    // It is given back when the test is over; a slow one is to keep it.
+    let lasts = Duration::from_secs(2 * seconds + 10);
+    let mut told = |left: Duration| {
+        let left = left.as_secs() + 1;
+        progress.phase(&format!(
+            "waiting: another client has the endpoint's slot, for {left} s more at most"
+        ));
+    };
+    Slot::take(target.clone(), lasts, SLOT_PATIENCE, &signals()?, &mut told).map_err(Failure::from)
 }
 
 /// What a plan leaves: a record, or several in a sweep.
@@ -147,7 +118,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Measured, Option<Failure>) {
         caveats,
         error,
     } = campaign;
-    let failed = error.map(failure);
+    let failed = error.map(Failure::from);
     let single =
         plan.tests.len() == 1 && matches!(plan.repeats, linerate_core::plan::Repeats::Times(1));
     if single && let Some(record) = rows.pop() {
@@ -165,13 +136,17 @@ pub(crate) fn check(
     options: &CheckOptions,
     progress: Progress,
 ) -> Result<(Check, Option<Failure>), Failure> {
-    let mut shown = Shown {
-        progress,
-        is_kept: true,
-    };
-    let (check, error) =
-        linerate_engine::check(options, &signals()?, &mut shown).map_err(failure)?;
-    Ok((check, error.map(failure)))
+    let mut shown = progress.keeps(true);
+    let (check, error) = linerate_engine::check(options, &signals()?, &mut shown)?;
+    Ok((check, error.map(Failure::from)))
+}
+
+/// Looks for a congestion control before anything is sent.
+///
+/// # Errors
+/// This host's kernel knows none of that name.
+pub(crate) fn knows_congestion(name: &str) -> Result<(), Failure> {
+    linerate_engine::knows_congestion(name).map_err(Failure::from)
 }
 
 /// Runs a mix of tests.
@@ -184,13 +159,10 @@ pub(crate) fn load(
     seed: u64,
     progress: Progress,
 ) -> Result<(LoadDocument, Option<Failure>), Failure> {
-    let mut shown = Shown {
-        progress,
-        is_kept: true,
-    };
+    let mut shown = progress.keeps(true);
     let loaded = linerate_engine::load(targets, mix, seed, &signals()?, &mut shown);
-    let (document, error) = loaded.map_err(failure)?;
-    Ok((document, error.map(failure)))
+    let (document, error) = loaded?;
+    Ok((document, error.map(Failure::from)))
 }
 
 /// Answers clients until a signal ends it.
@@ -199,19 +171,7 @@ pub(crate) fn load(
 /// The port cannot be had, or this host lacks something.
 pub(crate) fn serve(service: Service) -> Result<(), Failure> {
     let stop = signals()?;
-    let mut options = ServeOptions {
-        max_memory: service.max_memory,
-        key: service.key,
-        iperf3: service.iperf3.map(Arc::new),
-        allow_treatments: service.allow_treatments,
-        allow_profiles: service.allow_profiles,
-        one_off: service.one_off,
-        netperf: service.others.netperf,
-        ttcp_sink: service.others.ttcp_sink,
-        ttcp_source: service.others.ttcp_source,
-        stamp: service.others.stamp,
-        ..ServeOptions::within(service.limits)
-    };
+    let mut options = service.options;
     let endpoint = match service.entrance {
         Entrance::Inherited => {
             let listener = linerate_engine::inherited_listener()
@@ -229,21 +189,18 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
             options.family = family;
             Endpoint::bind(&options)
         }
-    }
-    .map_err(failure)?;
+    }?;
     let log = Log {
         json: service.json_stream,
         quiet: service.quiet,
     };
-    if service.allow_treatments {
-        watch::before_treating()
-            .iter()
-            .for_each(|note| log.say(note));
+    if options.allow_treatments {
+        watch::prepare().iter().for_each(|note| log.say(note));
     }
     log.started(&endpoint)?;
     endpoint
         .serve(&stop, move |event| log.event(&event))
-        .map_err(failure)
+        .map_err(Failure::from)
 }
 
 /// What an endpoint says of itself and its clients.
@@ -335,18 +292,4 @@ pub(crate) fn signals() -> Result<Stop, Failure> {
         .context("cannot catch signals")
         .map_err(Failure::unsupported)?;
     Ok(STOP.get_or_init(|| stop).clone())
-}
-
-/// An error of the engine's with its exit status.
-pub(crate) fn failure(error: MeasureError) -> Failure {
-    failure_of(error.category(), anyhow!(error))
-}
-
-/// An error of the engine's with the exit status that it deserves.
-pub(crate) fn failure_of(category: Category, error: anyhow::Error) -> Failure {
-    match category {
-        Category::Failed => Failure::failed(error),
-        Category::Usage => Failure::usage(error),
-        Category::Missing => Failure::unsupported(error),
-    }
 }

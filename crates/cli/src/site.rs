@@ -7,14 +7,13 @@ use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::record::{Caveat, Check};
 use linerate_core::units::{EndpointName, Family};
-use linerate_engine::{Demo, LabError, LabOptions, LabPath, Target, prepare_for_lab};
+use linerate_engine::{Demo, LabOptions, LabPath, Target, prepare_for_lab};
 use linerate_report::Document;
 
 use crate::args::PathOptions;
 use crate::failure::Failure;
 use crate::files;
 use crate::progress::Progress;
-use crate::run;
 use crate::target::look_up;
 
 /// Largest file of a recorded rate, bytes.
@@ -41,9 +40,9 @@ impl Site {
         seed: u64,
     ) -> Result<Self, Failure> {
         let options = options(spec, seed)?;
-        prepare_for_lab().map_err(failure)?;
-        let path = LabPath::build(spec, family, &options).map_err(failure)?;
-        path.enter().map_err(failure)?;
+        prepare_for_lab()?;
+        let path = LabPath::build(spec, family, &options)?;
+        path.enter()?;
         Ok(Self::Asked(path))
     }
 
@@ -56,10 +55,10 @@ impl Site {
         family: Option<Family>,
         seed: u64,
     ) -> Result<[LabPath; 2], Failure> {
-        prepare_for_lab().map_err(failure)?;
+        prepare_for_lab()?;
         let build = |spec: &PathSpec| {
             let options = options(spec, seed)?;
-            LabPath::build(spec, family, &options).map_err(failure)
+            LabPath::build(spec, family, &options).map_err(Failure::from)
         };
         let [first, second] = specs;
         Ok([build(first)?, build(second)?])
@@ -70,9 +69,9 @@ impl Site {
     /// # Errors
     /// This host allows no lab.
     pub(crate) fn demo(family: Option<Family>, seed: u64) -> Result<Self, Failure> {
-        prepare_for_lab().map_err(failure)?;
-        let demo = Demo::build(seed, family).map_err(failure)?;
-        demo.path().enter().map_err(failure)?;
+        prepare_for_lab()?;
+        let demo = Demo::build(seed, family)?;
+        demo.path().enter()?;
         Ok(Self::Demo(demo))
     }
 
@@ -159,12 +158,6 @@ pub(crate) fn traces<'a>(
 }
 
 fn read_trace(path: &Path) -> anyhow::Result<RateTrace> {
-    let bytes = files::read_at_most(path, MAX_TRACE)?;
-    let place = || path.display().to_string();
-    let text = std::str::from_utf8(&bytes).with_context(place)?;
-    RateTrace::parse(text).with_context(place)
-}
-
-fn failure(error: LabError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
+    let text = files::read_text(path, MAX_TRACE)?;
+    RateTrace::parse(&text).with_context(|| path.display().to_string())
 }

@@ -1,11 +1,11 @@
 //! The endpoint as the user named it → where to connect to, from where, with which key.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::plan::{Plan, Protocol, Traffic};
+use linerate_core::plan::{Plan, Protocol, Test, Traffic};
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family};
 use linerate_engine::Target;
 
@@ -72,6 +72,41 @@ pub(crate) fn check_sizes(target: &Target, plan: &Plan) -> Result<(), Failure> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Refuses datagrams without a rate on a path that others may be on.
+///
+/// # Errors
+/// No rate was typed, and the test sends as fast as it can.
+pub(crate) fn check_pace(target: &Target, plan: &Plan, is_typed: bool) -> Result<(), Failure> {
+    let mut addresses = target.addresses.iter();
+    let is_private = addresses.all(|address| is_private(address.ip()));
+    if is_typed || is_private || !plan.tests.iter().any(floods) {
+        return Ok(());
+    }
+    let option = typed::here("-u", &['u'], &["udp"]);
+    Err(Failure::usage(anyhow!("{option}: {FLOOD}")))
+}
+
+/// What to do about it.
+pub(crate) const FLOOD: &str =
+    "without a rate it floods the path: give --rate RATE, or --rate max for as fast as it goes";
+
+/// Whether a test sends datagrams as fast as it can.
+pub(crate) fn floods(test: &Test) -> bool {
+    let is_unpaced =
+        |traffic: &Traffic| matches!(traffic, Traffic::Stream(it) if it.rate_bps.is_none());
+    test.protocol == Protocol::Udp && is_unpaced(&test.traffic)
+}
+
+/// Loopback, or a network of RFC 2544 or RFC 5180, such as that of a lab: nobody else is on the
+/// path.
+fn is_private(address: IpAddr) -> bool {
+    address.is_loopback()
+        || match address {
+            IpAddr::V4(address) => matches!(address.octets(), [198, 18 | 19, ..]),
+            IpAddr::V6(address) => matches!(address.segments(), [0x2001, 2, 0, ..]),
+        }
 }
 
 fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<()> {

@@ -12,8 +12,8 @@ use linerate_core::trace::{
 };
 use linerate_core::units::{EndpointName, Family, Nanos};
 use linerate_engine::{
-    Client, MeasureError, Stop, Target, TraceError, TraceOptions, WatchPace, join_reverse,
-    may_send_echo, stop_on_signal, trace, watch,
+    Client, MeasureError, Stop, Target, TraceOptions, WatchPace, join_reverse, may_send_echo,
+    stop_on_signal, trace, watch,
 };
 use linerate_report::text;
 
@@ -23,7 +23,7 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::site::Site;
-use crate::{plan, run, typed};
+use crate::{plan, typed};
 
 /// Traces and prints; fails if the target was not reached.
 ///
@@ -79,11 +79,11 @@ fn once(
         Some(port) => {
             let endpoint = endpoint(args, site, options, port)?;
             let reverse = way_back(endpoint, options, stop);
-            Some(reverse.map_err(|error| run::failure_of(error.category(), anyhow!(error)))?)
+            Some(reverse?)
         }
         None => None,
     };
-    let mut document = trace(options, stop).map_err(failure)?;
+    let mut document = trace(options, stop)?;
     if let Some(reverse) = reverse {
         join_reverse(&mut document, reverse, options);
     }
@@ -134,10 +134,8 @@ fn endpoint(
 
 fn read_table(path: &Path) -> Result<AsTable, Failure> {
     let read = || {
-        let bytes = files::read_of("--as-table", path, MAX_TABLE)?;
-        let place = || format!("--as-table {}", path.display());
-        let text = std::str::from_utf8(&bytes).with_context(place)?;
-        AsTable::parse(text).with_context(place)
+        let text = files::read_text_of("--as-table", path, MAX_TABLE)?;
+        AsTable::parse(&text).with_context(|| format!("--as-table {}", path.display()))
     };
     read().map_err(Failure::usage)
 }
@@ -157,7 +155,7 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
     if args.probes.kind() == Some(ProbeKind::Tcp) && args.probes.size.is_some() {
         bail!("--size is for UDP and ICMP: a SYN carries no data");
     }
-    if let (Some(source), Some(family)) = (args.way.source, args.way.family()) {
+    if let (Some(source), Some(family)) = (args.way.source, args.way.family.chosen()) {
         let is_of = source.is_ipv4() == (family == Family::Ipv4);
         ensure!(
             is_of,
@@ -173,7 +171,7 @@ fn lab(args: &TraceArgs, seed: u64, format: Format) -> Result<Option<Site>, Fail
         return Ok(None);
     };
     Progress::new(format, args.document.quiet).phase("making the lab");
-    Site::build(spec, args.way.family(), seed).map(Some)
+    Site::build(spec, args.way.family.chosen(), seed).map(Some)
 }
 
 /// The target as it is named, and its address.
@@ -219,7 +217,7 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
         .and_then(|host| host.strip_suffix(']'));
     let found = (named.unwrap_or(host), 0).to_socket_addrs();
     let found = found.with_context(|| format!("{host}: unknown host"))?;
-    let family = args.way.family();
+    let family = args.way.family.chosen();
     let family = family.or(args.way.source.map(Family::from));
     let is_wanted = |address: &IpAddr| family.is_none_or(|family| Family::from(*address) == family);
     let address = found.map(|address| address.ip()).find(is_wanted);
@@ -316,11 +314,7 @@ fn rounds(
         }
     });
     drop(screen);
-    document.map_err(failure)
-}
-
-fn failure(error: TraceError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
+    document.map_err(Failure::from)
 }
 
 /// The terminal's alternate screen, until this is dropped.

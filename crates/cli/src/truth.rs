@@ -28,7 +28,6 @@ use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::run;
 
 /// Draws scenarios, runs them, and prints the score.
 ///
@@ -52,7 +51,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
         return output::print(&lines.concat());
     }
     // Before any thread: the process may have to enter a user namespace.
-    prepare_for_lab().map_err(|error| run::failure_of(error.category(), anyhow!(error)))?;
+    prepare_for_lab()?;
     let stop = stop_on_signal()
         .context("cannot catch signals")
         .map_err(Failure::unsupported)?;

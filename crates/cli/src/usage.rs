@@ -11,6 +11,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use linerate_core::units::{listed, quoted, shortened};
 
 use crate::args::{self, Cli, Load, LoadLine};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::typed;
 
@@ -21,7 +22,20 @@ use crate::typed;
 /// process.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let words = help_as_an_option(words.into_iter().collect());
-    read(&words).map_err(|error| match error.kind() {
+    let mut read = matches(&words);
+    let is_to_be_added_to = match &read {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::MissingRequiredArgument,
+    };
+    if is_to_be_added_to {
+        let added = Config::load()?.added_to(&words, read.as_ref().ok());
+        if added != words {
+            // What else is missing is told of the words that were typed.
+            read = matches(&added).or(read);
+        }
+    }
+    let cli = read.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
@@ -29,15 +43,18 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
     })
 }
 
-fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
+/// The words, as clap reads them.
+///
+/// # Errors
+/// It refuses them.
+pub(crate) fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let mut command = Cli::command();
     let named = words.get(1).and_then(|word| word.to_str());
     let named = named.and_then(|word| command.find_subcommand(word));
     if let Some(name) = named.map(|named| named.get_name().to_owned()) {
         command = command.mut_subcommand(name, |named| with_negatives(args::made(named)));
     }
-    let matches: ArgMatches = command.try_get_matches_from(words)?;
-    Cli::from_arg_matches(&matches)
+    command.try_get_matches_from(words)
 }
 
 /// `--repeat -1` is a value out of range, and not an option called `-1`.
@@ -224,6 +241,9 @@ const NEEDS: &[(&str, &str)] = &[
     ("--rate", "--rtt"),
     ("--rtt", "--rate"),
     ("--flows", "FILE"),
+    ("-u", "--rate"),
+    ("--udp", "--rate"),
+    ("-b", "--udp"),
 ];
 
 fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> String {
@@ -336,7 +356,41 @@ fn command_of(words: &[OsString]) -> (clap::Command, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn the_file_adds_what_was_not_typed() {
+        let text = "host = \"pit\"\nkey-file = \"/k\"\nsave = true";
+        let config = Config::parse(text, Path::new("/")).unwrap();
+        for (line, added) in [
+            ("check", "check pit --save --key-file /k"),
+            ("stream", "stream pit --save --key-file /k"),
+            ("stream -R", "stream pit -R --save --key-file /k"),
+            ("stream pit", "stream pit --save --key-file /k"),
+            ("stream pat", "stream pat --save"),
+            ("stream pat --save", "stream pat --save"),
+            ("stream --lab rtt=1ms", "stream --lab rtt=1ms --save"),
+            ("trace", "trace pit --save"),
+            ("serve", "serve"),
+            ("compare --treatments", "compare --treatments"),
+            ("load --list", "load --list"),
+            ("host show", "host show"),
+        ] {
+            let words = |line: &str| -> Vec<OsString> {
+                let words = ["linerate"].into_iter().chain(line.split(' '));
+                words.map(OsString::from).collect()
+            };
+            let given = words(line);
+            let read = matches(&given).ok();
+            assert_eq!(
+                config.added_to(&given, read.as_ref()),
+                words(added),
+                "{line}"
+            );
+        }
+    }
 
     #[test]
     fn help_before_a_command_is_its_help() {

@@ -4,18 +4,28 @@
 use linerate_engine::{start_treatment_watch, undo_leftovers, watch_treatments};
 
 use crate::args::WatchArgs;
+use crate::progress::Progress;
 
 /// Name of the hidden command.
 const COMMAND: &str = "watch-treatments";
 
-/// To be called by every command that may change this host, before it does: undoes what killed
-/// processes have left, and has this one watched. Answers what the user should know, a line for
-/// each thing.
-pub(crate) fn before_treating() -> Vec<String> {
+/// To be called by every command that may change this host, before it does and while it is in this
+/// host's own namespace: that is where a command before this one can have left something. Undoes
+/// what killed processes have left, and has this one watched. Answers what the user should know, a
+/// line for each thing, and warns of it.
+pub(crate) fn before_treating(progress: &mut Progress) -> Vec<String> {
+    let notes = prepare();
+    notes.iter().for_each(|note| progress.warn(note));
+    notes
+}
+
+/// The same, and warns of nothing.
+pub(crate) fn prepare() -> Vec<String> {
     let mut notes = undo_leftovers();
     if let Err(error) = start_treatment_watch([COMMAND]) {
         notes.push(format!(
-            "nothing watches this process: if it is killed, what it has changed is undone at the next start ({error})"
+            "nothing watches this process: if it is killed, what it has changed is undone at the \
+             next start ({error})"
         ));
     }
     notes

@@ -32,7 +32,7 @@ impl Served {
     /// A client that holds for longer than any test.
     fn client_that_holds(&self) -> Holding {
         let mut command = Command::new(PROGRAM);
-        let holds = ["-c", "300", "--hold", "10min", "--json"];
+        let holds = ["--connections", "300", "--hold", "10min", "--json"];
         command.args(["capacity", &self.address]).args(holds);
         let mut child = spawn(command);
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -94,7 +94,17 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
     let file = directory.path().join("capacity.json");
     let file = file.to_str().unwrap();
     let output = served.capacity(&[
-        "-c", "500", "-u", "100", "--hold", "1s", "--churn", "50", "--load", "200ms", "--output",
+        "--connections",
+        "500",
+        "--udp-sockets",
+        "100",
+        "--hold",
+        "1s",
+        "--churn",
+        "50",
+        "--load",
+        "200ms",
+        "--output",
         file,
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -137,7 +147,17 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
 fn stdout_has_one_document_and_nothing_else() {
     let served = Served::start(&[]);
     let asked = [
-        "-c", "50", "--hold", "200ms", "--load", "0", "--rate", "1k", "--json", "--seed", "3",
+        "--connections",
+        "50",
+        "--hold",
+        "200ms",
+        "--load",
+        "0",
+        "--rate",
+        "1k",
+        "--json",
+        "--seed",
+        "3",
     ];
     let output = served.capacity(&asked);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -152,7 +172,7 @@ fn stdout_has_one_document_and_nothing_else() {
 #[test]
 fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     let served = Served::start(&["--max-connections", "100"]);
-    let refused = served.capacity(&["-c", "101"]);
+    let refused = served.capacity(&["--connections", "101"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(
         stderr(&refused).contains("allows 100 connections"),
@@ -208,6 +228,17 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
     assert!(remedy.contains("ulimit -n "), "{remedy}");
 }
 
+/// What an endpoint that is there can serve at once.
+const BRIEF: [&str; 7] = [
+    "--connections",
+    "300",
+    "--hold",
+    "100ms",
+    "--load",
+    "0",
+    "--json",
+];
+
 #[test]
 fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
     let served = Served::start(&[]);
@@ -219,7 +250,7 @@ fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
     assert_eq!(document["status"], "partial");
     assert_eq!(document["tcp"]["opened"], 300, "{document:#}");
     assert!(document["stopped_by"].is_null(), "{document:#}");
-    let next = served.capacity(&["-c", "300", "--hold", "100ms", "--load", "0", "--json"]);
+    let next = served.capacity(&BRIEF);
     assert_all(&self::document(&next), "tcp", 300);
 }
 
@@ -243,7 +274,7 @@ fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
     // Until the endpoint has noticed, there is no room for another.
     let until = Instant::now() + PATIENCE;
     loop {
-        let next = served.capacity(&["-c", "300", "--hold", "100ms", "--load", "0", "--json"]);
+        let next = served.capacity(&BRIEF);
         if next.status.success() {
             assert_all(&document(&next), "tcp", 300);
             return;
@@ -257,7 +288,15 @@ fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
 fn on_an_emulated_path_both_ends_are_here() {
     let mut command = Command::new(PROGRAM);
     command.args([
-        "capacity", "--lab", "rtt=2ms", "-c", "200", "--hold", "500ms", "--quiet", "--json",
+        "capacity",
+        "--lab",
+        "rtt=2ms",
+        "--connections",
+        "200",
+        "--hold",
+        "500ms",
+        "--quiet",
+        "--json",
     ]);
     let output = ended(spawn(command));
     if output.status.code() == Some(3) {
@@ -281,7 +320,7 @@ fn nobody_there_is_told_from_somebody_else() {
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let mut command = Command::new(PROGRAM);
-    command.args(["capacity", &address, "-c", "5", "--quiet"]);
+    command.args(["capacity", &address, "--connections", "5", "--quiet"]);
     let output = ended(spawn(command));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(

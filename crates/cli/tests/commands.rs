@@ -7,5 +7,6 @@
 fn help_and_errors_are_as_written_down() {
     trycmd::TestCases::new()
         .env("COLUMNS", "100")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .case("tests/cmd/*.trycmd");
 }

@@ -74,7 +74,8 @@ fn a_pacing_that_is_four_times_as_high_is_found_with_its_effect() {
 /// core.
 #[test]
 fn several_metrics_with_a_margin_each_have_an_answer() {
-    let line = "--lab rate=20mbit,rtt=4ms --a none --b none --margin 20% -t 200ms --seed 2 --pairs 10 \
+    let line = "--lab rate=20mbit,rtt=4ms --a none --b none --margin 20% -t 200ms --seed 2 --pairs \
+        10 \
                 --metric throughput_bps,receiver.cpu_seconds";
     let Some(document) = compared(line) else {
         return;
@@ -150,7 +151,8 @@ fn a_setting_of_both_hosts_of_a_lab_is_applied_and_told() {
 
 #[test]
 fn requests_are_compared_by_their_latency() {
-    let line = "--lab rtt=4ms --a none --b quickack=on --workload rr -t 200ms --pairs 6 --metric latency_us.p50";
+    let line = "--lab rtt=4ms --a none --b quickack=on --workload rr -t 200ms --pairs 6 --metric \
+        latency_us.p50";
     let Some(document) = compared(line) else {
         return;
     };

@@ -36,6 +36,11 @@ fn slower(directory: &Path) -> &'static str {
     "slow.json"
 }
 
+/// Runs in a list: what came of one may take a second line.
+fn rows(list: &str) -> usize {
+    list.matches("stream tcp up").count()
+}
+
 #[test]
 fn a_saved_run_is_listed_shown_exported_and_pruned() {
     let directory = tempfile::tempdir().unwrap();
@@ -50,12 +55,13 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
     done(here, &format!("explain {RECORD} --save"));
     assert!(here.join("linerate/history.db").exists());
     let list = done(here, "history");
-    assert_eq!(list.lines().count(), 3, "{list}");
+    assert_eq!(rows(&list), 2, "{list}");
+    assert!(list.contains("bottleneck: unexplained"), "{list}");
     assert!(
         list.contains("stream tcp up") && list.contains("site=north"),
         "{list}"
     );
-    assert_eq!(done(here, "history --label site=north").lines().count(), 2);
+    assert_eq!(rows(&done(here, "history --label site=north")), 1);
     assert_eq!(done(here, "history --workload rr"), "");
     let shown = done(here, "history show 1 --json");
     assert_eq!(shown, done(here, &format!("explain {RECORD} --json")));
@@ -71,11 +77,73 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
         csv.lines().nth(1).unwrap().contains("throughput_bps"),
         "{csv}"
     );
+    assert_eq!(done(here, "history export --format csv -o all.csv"), "");
+    assert_eq!(fs::read_to_string(here.join("all.csv")).unwrap(), csv);
+    done(here, "history export --json-lines -o all.jsonl");
+    assert_eq!(fs::read_to_string(here.join("all.jsonl")).unwrap(), lines);
     done(here, "history prune --keep 1");
-    assert_eq!(done(here, "history").lines().count(), 2);
+    assert_eq!(rows(&done(here, "history")), 1);
     let gone = run(here, "history show 1");
     assert_eq!(gone.status.code(), Some(2));
     assert!(stderr(&gone).contains("no run 1"), "{}", stderr(&gone));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_file_has_the_rows_of_the_csv() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    done(here, &format!("explain {RECORD} --save --label site=north"));
+    done(here, &format!("explain {SWEEP} --save"));
+    let csv = done(here, "history export --csv");
+    assert_eq!(
+        done(here, "history export --format parquet -o all.parquet"),
+        ""
+    );
+    let file = fs::File::open(here.join("all.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    let read = rows.map(|row| {
+        let row = row.unwrap();
+        let text = |column| row.get_string(column).unwrap().clone();
+        let cause = row.get_string(6).cloned().unwrap_or_default();
+        let run = row.get_long(0).unwrap();
+        assert!(row.get_timestamp_millis(1).unwrap() > 1_700_000_000_000);
+        let cells = [2, 3, 4, 5].map(text).join(",");
+        format!(
+            "{run},{cells},{cause},{},{}",
+            text(7),
+            row.get_double(8).unwrap()
+        )
+    });
+    let read: Vec<String> = read.collect();
+    // The same without the moment, which is a number there.
+    let lines = csv.lines().skip(1).map(|line| {
+        let mut cells: Vec<&str> = line.split(',').collect();
+        cells.remove(1);
+        cells.join(",")
+    });
+    let lines: Vec<String> = lines.collect();
+    assert!(read.len() > 1 && read == lines, "{read:#?}\n{lines:#?}");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_how_to_get_it_and_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    done(here, &format!("explain {RECORD} --save"));
+    let refused = run(here, "history export --format parquet -o all.parquet");
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(
+        stderr(&refused).contains("--features parquet"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(!here.join("all.parquet").exists());
 }
 
 #[test]
@@ -90,12 +158,16 @@ fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
         page.contains("an observation") && page.contains("50"),
         "{page}"
     );
+    assert!(page.contains(": throughput_bps -50.0 %;"), "{page}");
     let worse = run(here, "history compare 1 2 --db own.db --fail-on-worse 10%");
     assert_eq!(worse.status.code(), Some(1), "{}", stderr(&worse));
-    done(
+    let better = run(
         here,
         "history compare 2 1 --db own.db --fail-on-regression 10%",
     );
+    assert_eq!(better.status.code(), Some(0));
+    let says = "--fail-on-worse 10 %: passed, throughput_bps is 100.0 % better";
+    assert!(stderr(&better).contains(says), "{}", stderr(&better));
 }
 
 #[test]
@@ -122,6 +194,57 @@ fn a_report_is_one_page_that_can_be_explained_again() {
     let none = run(here, "report Cargo.toml -o x.html");
     assert_eq!(none.status.code(), Some(2));
     assert!(!here.join("x.html").exists());
+}
+
+#[cfg(feature = "png")]
+#[test]
+fn charts_are_pictures_of_the_width_that_was_asked_for() {
+    use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
+
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let drawn = run(
+        here,
+        &format!("report {SWEEP} --png charts=450 --svg charts"),
+    );
+    if drawn.status.code() == Some(3) {
+        linerate_testkit::skip(linerate_testkit::Need::Fonts, stderr(&drawn));
+        return;
+    }
+    assert_eq!(drawn.status.code(), Some(0), "{}", stderr(&drawn));
+    assert!(drawn.stdout.is_empty(), "no page was asked for");
+    let files = fs::read_dir(here.join("charts")).unwrap();
+    let mut names: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for pair in names.chunks(2) {
+        let [png, svg] = pair else {
+            panic!("each chart is there twice: {names:?}")
+        };
+        assert_eq!(png.with_extension("svg"), *svg);
+        let picture = Pixmap::load_png(png).expect("a PNG");
+        assert_eq!(picture.width(), 450);
+        let colour = |it: &PremultipliedColorU8| [it.red(), it.green(), it.blue()];
+        let mut colours: Vec<_> = picture.pixels().iter().map(colour).collect();
+        colours.sort_unstable();
+        colours.dedup();
+        assert!(colours.len() > 10, "{}: blank", png.display());
+    }
+}
+
+#[cfg(not(feature = "png"))]
+#[test]
+fn a_build_without_png_says_how_to_get_it_and_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let refused = run(here, &format!("report {RECORD} --png charts -o page.html"));
+    assert_eq!(refused.status.code(), Some(3));
+    let words = stderr(&refused);
+    assert!(
+        words.contains("--features png") && words.contains("rsvg-convert"),
+        "{words}"
+    );
+    assert_eq!(fs::read_dir(here).unwrap().count(), 0);
 }
 
 #[test]

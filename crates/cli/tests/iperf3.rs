@@ -2,7 +2,7 @@
 //! same status, and the documents have the same keys with values of the same types.
 
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use linerate_testkit::{Need, eventually, skip};
 use serde_json::Value;
@@ -79,6 +79,9 @@ const MADE: &[&str] = &[
     "-n 100K -T a-title --extra-data more",
     "-n 100K -B 127.0.0.1",
     "-n 100K --connect-timeout 2000",
+    "-n 100K -A 0",
+    "-n 100K --repeating-payload --pacing-timer 1000",
+    "-n 100K -R --rcv-timeout 5000",
     "-u -n 20K -b 1M",
     "-u -n 10K -l 1000 -b 10m",
     "-u -k 5 -l 500",
@@ -134,6 +137,23 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
             }
         }
         assert_eq!(ours["title"], real["title"], "{line}");
+    }
+}
+
+#[test]
+fn streams_come_from_the_ports_that_cport_says() {
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    for transport in ["-N", "-u"] {
+        let first: u16 = free_port().parse().expect("a port");
+        let port = first.min(65_000).to_string();
+        let words = ["--cport", &port, "-P", "2", "-n", "20K", "-J", transport];
+        let document = json(&run(ours(), &[&way[..], &words].concat()));
+        let connected = &document["start"]["connected"];
+        let ports = [0, 1].map(|stream| connected[stream]["local_port"].as_u64());
+        let first = u64::from(first.min(65_000));
+        assert_eq!(ports, [Some(first), Some(first + 1)], "{document}");
     }
 }
 
@@ -203,7 +223,10 @@ fn what_iperf3_refuses_is_refused_with_its_status_and_its_words() {
 #[test]
 fn what_linerate_lacks_or_only_a_newer_iperf3_refuses_is_refused_by_name() {
     for (line, words) in [
-        ("-A 1", "--affinity is not in linerate: start it by taskset"),
+        ("-A 0,1", "the server's CPU of -A N,M"),
+        ("-A 1024", "unable to set CPU affinity"),
+        ("--rcv-timeout 5000", "valid only in receiving mode"),
+        ("-R --rcv-timeout 5", "receive timeout value"),
         ("-F /tmp/x", "--file is not in linerate"),
         ("--sctp", "--sctp is not in linerate"),
         ("-t -1", "test duration valid values are 0 to 86400"),
@@ -212,7 +235,6 @@ fn what_linerate_lacks_or_only_a_newer_iperf3_refuses_is_refused_by_name() {
         ("--dscp af99", "bad DSCP value"),
         ("-m", "linerate stream HOST --protocol mptcp"),
         ("-b 1M/10", "bursts of -b RATE/N"),
-        ("--cport 5000", "--cport is not in linerate"),
         ("-S 1", "ECN"),
         ("-n 1M -O 1", "--omit with -n"),
         ("-M 50", "--mss 50: it must be"),
@@ -298,6 +320,8 @@ fn a_stream_of_json_begins_and_ends_and_has_an_interval_in_between() {
     .concat();
     let output = run(ours(), &arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // As iperf3's library has it.
+    assert!(!text.contains(".0,"), "{text}");
     let events: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect(line))
@@ -367,6 +391,21 @@ fn the_text_has_iperf3s_lines_and_the_bottleneck() {
     }
 }
 
+#[test]
+fn each_line_begins_with_the_time_that_is_asked_for() {
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let mut words: Vec<&str> = way.iter().map(String::as_str).collect();
+    words.extend(["-n", "1K", "-T", "title", "--timestamps=at %Y "]);
+    let output = run(ours(), &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.lines().count() > 4, "{output:?}");
+    for line in text.lines() {
+        let rest = line.strip_prefix("at 20").expect(line);
+        assert_eq!(rest.get(2..11), Some(" title:  "), "{line}");
+    }
+}
+
 fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     listener
@@ -414,6 +453,29 @@ fn the_server_serves_iperf3_and_leaves_its_document() {
             document["start"]["accepted_connection"]["host"],
             "127.0.0.1"
         );
+    }
+}
+
+#[test]
+fn the_port_of_a_server_of_one_test_is_free_when_its_client_is_gone() {
+    let port = free_port();
+    let server = || {
+        let mut server = ours();
+        server.args(["-s", "-1", "-p", &port]);
+        spawn(server)
+    };
+    let client = || {
+        let test = ["-c", "127.0.0.1", "-p", &port, "-t", "1", "-b", "5M"];
+        run(ours(), &test).status.success()
+    };
+    let mut before: Option<Child> = None;
+    for _ in 0..4 {
+        let next = server();
+        // It takes a moment until it listens; one that cannot never does.
+        eventually("a test with the server", client);
+        if let Some(before) = before.replace(next) {
+            assert_eq!(ended_within(before, PATIENCE).status.code(), Some(0));
+        }
     }
 }
 

@@ -16,11 +16,13 @@ fn every_file_is_a_module() {
     }
 }
 
+mod browser;
 mod capacity;
 mod captures;
 mod compare;
 mod compare_undone;
 mod connections;
+mod docs;
 mod experiment;
 mod explain_connections;
 mod fake_routers;
@@ -31,10 +33,17 @@ mod host;
 mod iperf3;
 mod lab;
 mod lab_spec;
+mod mesh;
+mod mesh_bus;
 mod monitor;
+mod nats_server;
+mod packages;
 mod profile;
 mod projection;
+mod python;
 mod qos_cost;
+mod shells;
+mod ssh;
 mod streams;
 mod support;
 mod trace;
@@ -42,3 +51,4 @@ mod trace_path;
 mod trace_reverse;
 mod treatments;
 mod truth;
+mod web;

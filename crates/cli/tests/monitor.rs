@@ -6,13 +6,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_engine::{Slot, Stop, Target};
 use linerate_history::{Filter, History};
+use linerate_testkit::{Need, eventually, made_or_skip};
 use serde_json::Value;
 
 use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
@@ -20,7 +22,7 @@ use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
 
 /// A file of one test, run again and again, with `more` in it.
-fn file(directory: &Path, host: &str, more: &str) {
+pub(crate) fn file(directory: &Path, host: &str, more: &str) {
     let text = format!(
         "[[path]]\nname = \"loop\"\nhost = \"{host}\"\nlabels = {{ site = \"no\\\"rth\" }}\n\
          [[test]]\nname = \"asks\"\nevery = \"1s\"\njitter = \"0s\"\n\
@@ -29,21 +31,21 @@ fn file(directory: &Path, host: &str, more: &str) {
     fs::write(directory.join("m.toml"), text).unwrap();
 }
 
-fn command(directory: &Path, line: &str) -> Command {
+pub(crate) fn command(directory: &Path, line: &str) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(line.split_whitespace()).current_dir(directory);
     command
 }
 
-fn run(directory: &Path, line: &str) -> Output {
+pub(crate) fn run(directory: &Path, line: &str) -> Output {
     ended_within(spawn(command(directory, line)), PATIENCE)
 }
 
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -52,7 +54,7 @@ fn get(address: &str, path: &str) -> String {
 }
 
 /// Where a child says that it serves pages.
-fn address(child: &mut Child) -> String {
+pub(crate) fn address(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let line = lines.find_map(|line| line.ok().filter(|line| line.contains("http://")));
     thread::spawn(move || lines.for_each(drop));
@@ -62,7 +64,7 @@ fn address(child: &mut Child) -> String {
 }
 
 /// A child that is gone when this is.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -194,7 +196,7 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
 }
 
 /// Saves runs of the monitor's test by hand: `count` of them at about that many transactions.
-fn save_series(history: &mut History, from: usize, count: usize, level: f64) {
+pub(crate) fn save_series(history: &mut History, from: usize, count: usize, level: f64) {
     let document = fs::read_to_string(RECORD).unwrap();
     let mut document: Value = serde_json::from_str(&document).unwrap();
     for number in from..from + count {
@@ -209,6 +211,7 @@ fn save_series(history: &mut History, from: usize, count: usize, level: f64) {
             path: "x",
             workload: "rr",
             detail: "tcp",
+            series: "asks to loop",
             answer: "x",
             cause: None,
             figures: &[
@@ -228,7 +231,8 @@ fn a_change_is_told_once_with_what_else_has_changed() {
     let here = directory.path();
     let served = Served::start(&[]);
     let mut history = History::open(&here.join("h.db")).unwrap();
-    // Far faster and far slower than loopback is: the monitor's own run is the last of a plain change.
+    // Far faster and far slower than loopback is: the monitor's own run is the last of a plain
+    // change.
     save_series(&mut history, 0, 40, 1e9);
     save_series(&mut history, 40, 6, 1.0);
     drop(history);
@@ -269,7 +273,7 @@ fn a_change_is_told_once_with_what_else_has_changed() {
 fn a_webhook_gets_the_change() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let hook = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut history = History::open(&here.join("h.db")).unwrap();
     history
         .raise("asks loop ", 1, "{\"schema\":\"linerate.alarm/1\"}")
@@ -301,6 +305,143 @@ fn a_webhook_gets_the_change() {
     );
 }
 
+/// What a collector is sent: it answers the first request with `first`, the others with 200.
+fn collected(listener: &TcpListener, first: &str, count: usize) -> Vec<(String, Value)> {
+    let mut sent = Vec::new();
+    while sent.len() < count {
+        let (stream, _) = listener.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        let (mut head, mut line) = (String::new(), String::new());
+        while stream.read_line(&mut line).unwrap() > 2 {
+            head += &std::mem::take(&mut line);
+        }
+        let length = head.split("Content-Length: ").nth(1).unwrap();
+        let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        let status = if sent.is_empty() { first } else { "200 OK" };
+        // At once: who has the status goes.
+        let answer = format!("HTTP/1.1 {status}\r\n\r\n{{}}");
+        stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        sent.push((head, serde_json::from_slice(&body).unwrap()));
+    }
+    sent
+}
+
+#[test]
+fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    file(here, &served.address, "");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let monitor = |listener: &TcpListener, options: &str| {
+        let at = listener.local_addr().unwrap();
+        let line = format!("monitor m.toml --quiet --otlp http://{at} {options}");
+        Killed(spawn(command(here, &line)))
+    };
+    // That before the run, again, and that after it.
+    let mut child = monitor(&listener, "--db h.db");
+    let sent = collected(&listener, "503 Service Unavailable", 3);
+    child.0.kill().unwrap();
+    let mut said = String::new();
+    child
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert!(
+        said.contains("answered 503") && said.contains("taken again"),
+        "{said}"
+    );
+    // What waits at the end is sent.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut once = monitor(&listener, "--db once.db --once");
+    let last = collected(&listener, "200 OK", 2).pop().unwrap().1;
+    assert!(last.to_string().contains("transactions_per_s"), "{last}");
+    assert_eq!(once.0.wait().unwrap().code(), Some(0));
+    assert_eq!(sent[0].1, sent[1].1);
+    let (head, request) = &sent[2];
+    assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("Content-Type: application/json\r\n"),
+        "{head}"
+    );
+    let of = &request["resourceMetrics"][0];
+    let service = &of["resource"]["attributes"][0];
+    assert_eq!(service["key"], "service.name");
+    assert_eq!(service["value"]["stringValue"], "linerate-monitor");
+    let metrics = of["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let named = |name: &str| {
+        let found = metrics.iter().find(|metric| metric["name"] == name);
+        found.unwrap_or_else(|| panic!("{name} is not in {metrics:#?}"))
+    };
+    let results = named("linerate_result")["gauge"]["dataPoints"]
+        .as_array()
+        .unwrap();
+    let history = History::open(&here.join("h.db")).unwrap();
+    let mut figures = history.figures(1).unwrap().into_iter();
+    assert_eq!(results.len(), figures.len());
+    assert!(results.iter().all(|point| {
+        let (name, value) = figures.next().unwrap();
+        let labels = point["attributes"].as_array().unwrap();
+        let last = labels.last().unwrap();
+        let at: u64 = point["timeUnixNano"].as_str().unwrap().parse().unwrap();
+        last["key"] == "figure"
+            && last["value"]["stringValue"] == name
+            && point["asDouble"] == value
+            && at > 1_700_000_000_000_000_000
+    }));
+    let runs = &named("linerate_monitor_runs_total")["sum"];
+    assert_eq!(
+        (&runs["aggregationTemporality"], &runs["isMonotonic"]),
+        (&2.into(), &true.into())
+    );
+    assert_eq!(runs["dataPoints"][0]["asDouble"], 1.0);
+    assert!(runs["dataPoints"][0]["startTimeUnixNano"].is_string());
+
+    let away = run(
+        here,
+        "monitor m.toml --once --db away.db --otlp http://127.0.0.1:1",
+    );
+    assert_eq!(away.status.code(), Some(0), "{}", stderr(&away));
+    assert!(
+        stderr(&away).contains("the tests go on"),
+        "{}",
+        stderr(&away)
+    );
+    assert!(String::from_utf8_lossy(&away.stdout).contains("(run 1)"));
+    let wrong = run(here, "monitor m.toml --otlp https://collector:4318");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        stderr(&wrong).contains("http://HOST:PORT"),
+        "{}",
+        stderr(&wrong)
+    );
+}
+
+#[test]
+fn a_monitor_waits_until_another_one_has_given_the_slot_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    file(here, &served.address, "");
+    let target = Target::at("endpoint", served.address.parse().unwrap());
+    let long = Duration::from_secs(900);
+    let taken = Slot::take(target, long, PATIENCE, &Stop::new(), &mut |_| ());
+    let slot = taken.unwrap();
+    let busy = run(here, "monitor m.toml --once --db h.db");
+    let words = stderr(&busy);
+    assert!(words.contains("the endpoint is busy until "), "{words}");
+    assert!(words.contains("asked again in a minute") && busy.stdout.is_empty());
+    drop(slot);
+    eventually("the slot is given back", || {
+        let done = run(here, "monitor m.toml --once --db h.db");
+        String::from_utf8_lossy(&done.stdout).contains("(run 1)")
+    });
+}
+
 #[test]
 fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     let directory = tempfile::tempdir().unwrap();
@@ -326,6 +467,7 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
             "linerate_monitor_runs_total{test=\"asks\",path=\"loop\",outcome=\"failed\"} 0"
         )
     );
+    promtool(&page);
     assert!(get(&at, "/").starts_with("HTTP/1.1 404"));
     let dashboard = include_str!("../../../packaging/grafana-dashboard.json");
     let dashboard: Value = serde_json::from_str(dashboard).unwrap();
@@ -342,6 +484,7 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     let mut probe = Killed(spawn(command(here, "probe m.toml --listen 0")));
     let at = address(&mut probe.0);
     let page = get(&at, "/probe?target=loop&module=asks");
+    promtool(&page);
     assert!(page.contains("\nlinerate_probe_success 1\n"), "{page}");
     assert!(
         page.contains("linerate_result{figure=\"transactions_per_s\"} "),
@@ -349,6 +492,32 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     );
     assert!(get(&at, "/probe?target=192.0.2.1&module=asks").starts_with("HTTP/1.1 403"));
     assert!(get(&at, "/probe?target=loop&module=other").starts_with("HTTP/1.1 404"));
+}
+
+/// Prometheus's own tool finds nothing to say of the page.
+fn promtool(answer: &str) {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped());
+    let started = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Some(mut child) = made_or_skip(Need::Promtool, started) else {
+        return;
+    };
+    let (_, page) = answer.split_once("\r\n\r\n").unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(page.as_bytes())
+        .unwrap();
+    let said = child.wait_with_output().unwrap();
+    assert!(
+        said.status.success() && said.stderr.is_empty(),
+        "{}",
+        stderr(&said)
+    );
 }
 
 /// The metrics that the expressions of a dashboard name.

@@ -254,7 +254,8 @@ fn the_files_beside_the_document_are_written() {
     let (flame, folded, stored) = (path("flame.svg"), path("folded.txt"), path("profile.json"));
     let disk = directory.path().display();
     let line = format!(
-        "profile --lab mtu=1500 -t 300ms --flame {flame} --folded {folded} --output {stored} --disk {disk}"
+        "profile --lab mtu=1500 -t 300ms --flame {flame} --folded {folded} --output {stored} \
+         --disk {disk}"
     );
     let Some(document) = document(&line) else {
         return;

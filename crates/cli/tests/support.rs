@@ -109,6 +109,18 @@ pub(crate) fn ended_within(mut child: Child, time: Duration) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// The directory of the sources.
+pub(crate) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn done(command: &mut Command) -> Output {
+    let output = command.output().expect("it is there");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
 pub(crate) fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-s", name, &pid]).status();

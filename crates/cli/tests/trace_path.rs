@@ -324,7 +324,8 @@ between = ["far", "server"]
 const BY_PORT: &str = "server=$(getent ahostsv4 server | cut -d' ' -f1 | head -1) && \
     left=$(getent ahostsv4 left | cut -d' ' -f1 | head -1) && \
     right=$(getent ahostsv4 right | cut -d' ' -f1 | head -1) && \
-    ip route replace $server via $left table 101 && ip route replace $server via $right table 102 && \
+    ip route replace $server via $left table 101 && ip route replace $server via $right table 102 \
+    && \
     for port in $(seq 33434 2 33498); do \
         ip rule add ipproto udp dport $port to $server table 101 priority 101 || exit 1; \
     done && \

@@ -3,8 +3,8 @@
 //! statistics, ceilings.
 //!
 //! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the
-//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Five of the
-//! modules are crates of their own, which others can use without the rest.
+//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Five of
+//! the modules are crates of their own, which others can use without the rest.
 //!
 //! A test is made of its options, each given once, and checked as a whole:
 //!

@@ -89,7 +89,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_flows_together_are_evenly_spaced(rate in 1u32..1_000_000, flows in 1u32..20, seed: u64, start in 0u64..1 << 50) {
+        fn the_flows_together_are_evenly_spaced(
+            rate in 1u32..1_000_000, flows in 1u32..20, seed: u64, start in 0u64..1 << 50,
+        ) {
             let each = |flow| dues(OpenLoop::new(rate.into(), flow, flows, seed, start), 30);
             let mut all: Vec<u64> = (0..flows).flat_map(each).collect();
             all.sort_unstable();
@@ -109,7 +111,8 @@ mod tests {
 
         #[test]
         fn overdue_counts_what_a_walk_over_the_schedule_counts(
-            rate in 1_000u32..10_000_000, flow in 0u32..4, seed: u64, sent in 0usize..50, from in 0u64..100_000, length in 0u64..100_000,
+            rate in 1_000u32..10_000_000, flow in 0u32..4, seed: u64, sent in 0usize..50,
+            from in 0u64..100_000, length in 0u64..100_000,
         ) {
             let mut schedule = OpenLoop::new(rate.into(), flow, 4, seed, 1_000);
             let (from, to) = (1_000 + from, 1_000 + from + length);

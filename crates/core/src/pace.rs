@@ -72,7 +72,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pacer_never_exceeds_rate(rate in 1_000u64..10_000_000_000, bytes in 1u64..70_000, jitter in prop::collection::vec(0u64..5_000_000, 1..200)) {
+        fn pacer_never_exceeds_rate(
+            rate in 1_000u64..10_000_000_000, bytes in 1u64..70_000,
+            jitter in prop::collection::vec(0u64..5_000_000, 1..200),
+        ) {
             let mut pacer = Pacer::new(BitRate(rate), 1_000);
             let mut now = 1_000;
             let mut departures = Vec::new();
@@ -93,7 +96,9 @@ mod tests {
         }
 
         #[test]
-        fn a_punctual_sender_gets_the_rate_exactly(rate in 8_000u64..1_000_000_000, bytes in 1u64..2_000) {
+        fn a_punctual_sender_gets_the_rate_exactly(
+            rate in 8_000u64..1_000_000_000, bytes in 1u64..2_000,
+        ) {
             let mut pacer = Pacer::new(BitRate(rate), 0);
             for _ in 0..1000 {
                 let due = pacer.due_ns();

@@ -22,19 +22,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("core", &["units", "stats", "link", "trace", "capture"]),
     ("sys", &[]),
     ("history", &[]),
-    ("web", &[]),
+    ("web", &["mesh"]),
     ("qos", &["core"]),
-    ("report", &["core", "qos"]),
-    ("engine", &["core", "qos", "sys"]),
+    ("mesh", &["core"]),
+    ("report", &["core", "qos", "mesh"]),
+    ("engine", &["core", "qos", "mesh", "sys"]),
     (
         "cli",
-        &["core", "qos", "engine", "report", "history", "web"],
+        &["core", "qos", "mesh", "engine", "report", "history", "web"],
     ),
 ];
 
 /// Crates whose modules may not depend on each other in a circle.
-const WITHOUT_CYCLES: [&str; 11] = [
-    "capture", "cli", "core", "engine", "link", "qos", "report", "stats", "sys", "trace", "units",
+const WITHOUT_CYCLES: [&str; 12] = [
+    "capture", "cli", "core", "engine", "link", "mesh", "qos", "report", "stats", "sys", "trace",
+    "units",
 ];
 
 fn crates() -> PathBuf {

@@ -285,7 +285,8 @@ fn further_assumptions_and_their_size() {
     let sender_least = mbit(0) / rows()[1].range_mbit[1];
     writeln!(
         text,
-        "copy at the receiver: {:.1} % of the time of a 1024-byte record; the sender must then take {:.1} % at most, its shares \
+        "copy at the receiver: {:.1} % of the time of a 1024-byte record; the sender must then \
+         take {:.1} % at most, its shares \
          leave it {:.1} % at least: the shares cannot be the sender's alone",
         100.0 * (time(1) - time(2)),
         100.0 * time(2),
@@ -297,7 +298,8 @@ fn further_assumptions_and_their_size() {
     let scale = 1.4;
     writeln!(
         text,
-        "an 11/750 as the receiver: {:.0} % of the sender's time by the 780's idle time, not more work than the sender's",
+        "an 11/750 as the receiver: {:.0} % of the sender's time by the 780's idle time, not more \
+         work than the sender's",
         100.0 * (1.0 - 0.3) * scale
     )
     .unwrap();

@@ -35,7 +35,8 @@ fn the_documentation_has_the_table() {
     }
     assert!(
         text[begin..end] == table,
-        "docs/host.md is not the table: UPDATE_DOCS=1 cargo test -p linerate-core --test it host_table"
+        "docs/host.md is not the table: UPDATE_DOCS=1 cargo test -p linerate-core --test it \
+         host_table"
     );
 }
 

@@ -160,7 +160,8 @@ fn what_is_wrong_is_said_with_its_place() {
         "[host.a]\n[[link]]\nbetween = [\"a\", \"a\"]",
         "[host.a]\n[[link]]\nbetween = [\"a\"]",
         "[host.a]\n[[link]]\nbetween = [\"a:ethernet-number-1\", \"a\"]",
-        "[host.a]\n[host.b]\n[[link]]\nbetween = [\"a:x\", \"b\"]\n[[link]]\nbetween = [\"a:x\", \"b\"]",
+        "[host.a]\n[host.b]\n[[link]]\nbetween = [\"a:x\", \"b\"]\n[[link]]\nbetween = [\"a:x\", \
+         \"b\"]",
         &format!("{TWO}spce = \"\""),
         &format!("{TWO}spec = \"rate=10mbit,rtx=1ms\""),
         &format!("{TWO}spec = \"hops=2\""),
@@ -179,11 +180,13 @@ fn what_is_wrong_is_said_with_its_place() {
         &format!("{TWO}addresses = [\"198.18.5.1/24\", \"198.18.5.255/24\"]"),
         &format!("{TWO}spec = \"mtu=576\"\naddresses = [\"2001:2::1/64\", \"2001:2::2/64\"]"),
         &format!(
-            "{TWO}addresses = [\"198.18.5.1/24\", \"198.18.5.2/24\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n\
+            "{TWO}addresses = [\"198.18.5.1/24\", \"198.18.5.2/24\"]\n[[link]]\nbetween = [\"a\", \
+             \"b\"]\n\
              addresses = [\"198.18.4.1/23\", \"198.18.4.2/23\"]"
         ),
         &format!(
-            "{TWO}addresses = [\"198.18.5.1/15\", \"198.18.5.2/15\"]\n[[link]]\nbetween = [\"a\", \"b\"]"
+            "{TWO}addresses = [\"198.18.5.1/15\", \"198.18.5.2/15\"]\n[[link]]\nbetween = [\"a\", \
+             \"b\"]"
         ),
         &format!("{TWO}name = \"x\"\n[[link]]\nbetween = [\"a\", \"b\"]\nname = \"x\""),
         &format!("{TWO}name = \"x y\""),
@@ -271,9 +274,11 @@ proptest! {
                         // A router is known by its networks: the way may lead to their other end
                         // first.
                         (Role::Router, Walk::Arrived(found), Walk::Arrived(least)) => {
-                            prop_assert!(found <= least + 1, "{} to {}\n{}", from.name, to.name, text);
+                            prop_assert!(found <= least + 1, "{} to \
+                                {}\n{}", from.name, to.name, text);
                         }
-                        _ => prop_assert_eq!(walk, expected, "{} to {}\n{}", &from.name, &to.name, &text),
+                        _ => prop_assert_eq!(walk, expected, "{} to \
+                            {}\n{}", &from.name, &to.name, &text),
                     }
                 }
             }
@@ -296,7 +301,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "(\\[\\[?(host|link|chain|star|mesh|route)(\\.[a-z]+)?\\]?\\]\n|[a-z]+ = (\"[^\"\n]*\"|[0-9]+|\\[\"a\"\\])\n){0,12}|\\PC{0,200}") {
+    fn no_text_makes_the_reader_panic(
+        text in "(\\[\\[?(host|link|chain|star|mesh|route)(\\.[a-z]+)?\\]?\\]\n|[a-z]+ = (\"[^\"\n]*\"|[0-9]+|\\[\"a\"\\])\n){0,12}|\\PC{0,200}",
+    ) {
         let _ = Topology::from_toml(&text);
     }
 }

@@ -6,22 +6,20 @@
 //! exactly the computed one.
 
 use std::fmt::Write;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
-use linerate_core::cost::service_demand_from_utilisation;
+use linerate_core::cost::service_demand;
 
 const TABLE: &str = include_str!("data/hpux_ipqos.csv");
-const CPUS: NonZeroU32 = NonZeroU32::new(4).unwrap();
+const CPUS: f64 = 4.0;
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 /// Treatment, interface and message size of the rows whose own columns contradict each other by
 /// more than 2 %.
 ///
 /// Rounding cannot explain them: throughput, time and utilisation are printed to four digits or
-/// nearly so. The two
-/// `simple_filter` rows of 64 bytes carry the same service demand, 220.909, at different
-/// utilisations.
+/// nearly so. The two `simple_filter` rows of 64 bytes carry the same service demand, 220.909, at
+/// different utilisations.
 const DISAGREEING: [(&str, &str, u32); 12] = [
     ("without", "100BaseT", 64),
     ("pass_through", "100BaseT", 32),
@@ -72,6 +70,7 @@ fn rows() -> Vec<Row> {
         };
         let seconds = number("elapsed_s");
         let bytes = (number("mbit_per_s") * 1e6 / 8.0 * seconds) as u64;
+        let cpu_seconds = number("cpu_utilisation_percent") / 100.0 * CPUS * seconds;
         Row {
             treatment: record[column("treatment")].to_owned(),
             interface: record[column("interface")].to_owned(),
@@ -79,13 +78,8 @@ fn rows() -> Vec<Row> {
                 .parse()
                 .expect("sizes are integers"),
             printed: number("service_demand_us_per_kib"),
-            computed: service_demand_from_utilisation(
-                number("cpu_utilisation_percent"),
-                CPUS,
-                Duration::from_secs_f64(seconds),
-                bytes,
-            )
-            .expect("each row carries data on a loaded host"),
+            computed: service_demand(Duration::from_secs_f64(cpu_seconds), bytes)
+                .expect("each row carries data"),
         }
     };
     reader

@@ -23,7 +23,8 @@ fn the_documentation_has_the_tables() {
     }
     assert!(
         text[begin..end] == tables,
-        "docs/treatments.md is not the tables: UPDATE_DOCS=1 cargo test -p linerate-core --test it treatment_table"
+        "docs/treatments.md is not the tables: UPDATE_DOCS=1 cargo test -p linerate-core --test it \
+         treatment_table"
     );
 }
 
@@ -97,7 +98,8 @@ fn row(cells: &[&str]) -> String {
 }
 
 const BEGIN: &str = "<!-- tables of core/src/treatment -->\n";
-const ENTRIES: &str = "| treatment | scope | is | acts | values | needs | applied | read back | undone |\n|---|---|---|---|---|---|---|---|---|\n";
+const ENTRIES: &str = "| treatment | scope | is | acts | values | needs | applied | read back | \
+    undone |\n|---|---|---|---|---|---|---|---|---|\n";
 const CONTROLS: &str = "| treatment | changes also |\n|---|---|\n";
 const SYSCTLS: &str =
     "| `sysctl:` key | is | acts | values | changes also |\n|---|---|---|---|---|\n";

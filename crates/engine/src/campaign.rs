@@ -240,7 +240,8 @@ fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
                     "the runs of {} are not one figure: they have modes, or drift",
                     ByteCount(of_size.message_bytes)
                 ),
-                "look for what changes between the runs: other load, CPU frequency, placement of threads",
+                "look for what changes between the runs: other load, CPU frequency, placement of \
+                 threads",
             )
         }))
         .collect()

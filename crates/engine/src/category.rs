@@ -1,5 +1,7 @@
 //! The exit status that an error deserves.
 
+use std::error::Error;
+
 /// Which exit status an error deserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
@@ -9,4 +11,10 @@ pub enum Category {
     Usage,
     /// This host lacks something.
     Missing,
+}
+
+/// An error that ends a command.
+pub trait Categorized: Error + Send + Sync + 'static {
+    /// Which exit status it deserves.
+    fn category(&self) -> Category;
 }

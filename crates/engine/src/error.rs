@@ -10,7 +10,7 @@ use linerate_core::stats::StatsError;
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::treatment::TreatError;
 
 /// A measurement that could not be made, or not to its end.
@@ -131,24 +131,8 @@ pub enum MeasureError {
     Interrupted,
 }
 
-impl MeasureError {
-    /// A [`MeasureError::Host`].
-    pub(crate) fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Host { what, source }
-    }
-
-    /// A connection that failed, or a socket option of it that did not take: one is the path's
-    /// fault, the other this host's.
-    pub(crate) fn connect(peer: SocketAddr) -> impl FnOnce(io::Error) -> Self {
-        move |reason| match reason.downcast::<OptionError>() {
-            Ok(option) => Self::Option(option),
-            Err(reason) => Self::Connect { peer, reason },
-        }
-    }
-
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for MeasureError {
+    fn category(&self) -> Category {
         match self {
             Self::UnknownHost { .. }
             | Self::NoAddress { .. }
@@ -168,6 +152,23 @@ impl MeasureError {
             | Self::NoKey { .. }
             | Self::LoadEnded
             | Self::Interrupted => Category::Failed,
+        }
+    }
+}
+
+impl MeasureError {
+    /// A [`MeasureError::Host`].
+    pub(crate) fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Host { what, source }
+    }
+
+    /// A connection that failed, or a socket option of it that did not take: one is the path's
+    /// fault, the other this host's.
+    pub(crate) fn connect(peer: SocketAddr) -> impl FnOnce(io::Error) -> Self {
+        move |reason| match reason.downcast::<OptionError>() {
+            Ok(option) => Self::Option(option),
+            Err(reason) => Self::Connect { peer, reason },
         }
     }
 
@@ -197,7 +198,8 @@ impl MeasureError {
             Self::Connect { peer, .. } if self.is_refused_connection() => Self::Foreign {
                 peer,
                 reason: format!(
-                    "an {0} server answered linerate's greeting and listens no more: one that serves a single \
+                    "an {0} server answered linerate's greeting and listens no more: one that \
+                     serves a single \
                      client (`iperf3 -s -1`) needs `--via {0}`",
                     tool.name()
                 ),

@@ -44,6 +44,7 @@
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
 //! | `qos_cost` | what a policy costs: the experiments of `linerate qos cost` |
+//! | [`mesh`] | a site of a mesh: its agent; the bus inside of one process |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
@@ -68,6 +69,7 @@ mod lab;
 mod lab_process;
 mod load;
 mod measure;
+pub mod mesh;
 mod own_directory;
 mod own_endpoint;
 mod partner;
@@ -91,9 +93,9 @@ pub use capacity::{
     CAPACITY_WORKER, CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase,
     run_capacity_worker,
 };
-pub use category::Category;
-pub use check::{BulkOptions, CheckOptions, check};
-pub use client::{Client, Live, Outcome, Profiles};
+pub use category::{Categorized, Category};
+pub use check::{BulkOptions, CheckOptions, check, knows_congestion};
+pub use client::{Client, Live, Outcome, Profiles, Slot};
 pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};
 pub use endpoint::{
     AccessError, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent, ServeOptions,
@@ -110,9 +112,11 @@ pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_ho
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{Looks, capture_file, explain_capture, try_stranger};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
-pub use lab_process::LAB_PROCESS;
-pub use linerate_sys::clock::format_rfc3339;
+pub use lab_process::{LAB_EXEC, LAB_PROCESS};
+pub use linerate_sys::clock::format_moment;
 pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
+pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
+pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
 pub use partner::{Accounts, Foreign, Partner};

@@ -82,7 +82,9 @@ impl Drop for OwnEndpoint {
 }
 
 /// Known to this process alone: no other on this machine gets in.
-fn random_key() -> Result<Key, MeasureError> {
+/// # Errors
+/// This host has no random numbers.
+pub fn random_key() -> Result<Key, MeasureError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| MeasureError::host("cannot make a key")(std::io::Error::other(error)))?;

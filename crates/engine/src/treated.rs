@@ -126,7 +126,8 @@ pub(crate) fn check_permission(
             peer: client.peer(),
             refusal: Refusal {
                 reason: RefusalReason::Treatment,
-                message: "it applies no treatments; its owner allows them by `linerate serve --allow-treatments` with a \
+                message: "it applies no treatments; its owner allows them by `linerate serve \
+                    --allow-treatments` with a \
                           key, which the client gives by --key-file"
                     .to_owned(),
             },

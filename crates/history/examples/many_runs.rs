@@ -1,4 +1,5 @@
-//! How long 100,000 saved runs take to be asked: `cargo run --release -p linerate-history --example many_runs`.
+//! How long 100,000 saved runs take to be asked:
+//! `cargo run --release -p linerate-history --example many_runs`.
 #![allow(clippy::print_stdout, reason = "it is what it is for")]
 
 use std::time::Instant;
@@ -9,7 +10,26 @@ const RUNS: usize = 100_000;
 
 fn main() -> Result<(), HistoryError> {
     let mut history = History::in_memory()?;
-    let pair = |key: &str, value: String| (key.to_owned(), value);
+    save(&mut history)?;
+    for (what, filter) in filters() {
+        let begun = Instant::now();
+        let runs = history.list(&filter)?.len();
+        let listed = begun.elapsed();
+        let begun = Instant::now();
+        let figures = history.series(&filter, None)?.len();
+        println!(
+            "{what}: {runs} runs in {listed:.2?}, {figures} figures in {:.2?}",
+            begun.elapsed()
+        );
+    }
+    Ok(())
+}
+
+fn pair(key: &str, value: String) -> (String, String) {
+    (key.to_owned(), value)
+}
+
+fn save(history: &mut History) -> Result<(), HistoryError> {
     for number in 0..RUNS {
         let minute = number / 2;
         let (hour, day) = (minute / 60, minute / 1440);
@@ -27,6 +47,7 @@ fn main() -> Result<(), HistoryError> {
             path: &path,
             workload: "stream",
             detail: "tcp up",
+            series: "stream tcp up",
             answer: "94.1 Mbit/s up",
             cause: Some("path_rate"),
             figures: &[
@@ -41,13 +62,17 @@ fn main() -> Result<(), HistoryError> {
             document: &"x".repeat(2000),
         })?;
     }
+    Ok(())
+}
+
+fn filters() -> Vec<(&'static str, Filter)> {
     let label = |key, value: &str| pair(key, value.to_owned());
     let any = Filter {
         most: Some(20),
         ..Filter::default()
     };
     let task = vec![label("test", "test3"), label("path", "host3")];
-    let asked = [
+    vec![
         ("the newest 20", any.clone()),
         (
             "the newest 20 of a path",
@@ -93,17 +118,5 @@ fn main() -> Result<(), HistoryError> {
                 ..any
             },
         ),
-    ];
-    for (what, filter) in asked {
-        let begun = Instant::now();
-        let runs = history.list(&filter)?.len();
-        let listed = begun.elapsed();
-        let begun = Instant::now();
-        let figures = history.series(&filter, None)?.len();
-        println!(
-            "{what}: {runs} runs in {listed:.2?}, {figures} figures in {:.2?}",
-            begun.elapsed()
-        );
-    }
-    Ok(())
+    ]
 }

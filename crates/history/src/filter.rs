@@ -15,6 +15,8 @@ pub struct Filter {
     pub schemas: Vec<String>,
     /// With all of these labels.
     pub labels: Vec<(String, String)>,
+    /// Of this series, as [`crate::NewRun::series`] says.
+    pub series: Option<String>,
     /// Begun since.
     pub since: Option<Since>,
     /// The run of this number.
@@ -23,6 +25,8 @@ pub struct Filter {
     pub from_id: Option<i64>,
     /// At most so many, the newest.
     pub most: Option<u32>,
+    /// Without so many of the newest.
+    pub skip: u32,
 }
 
 /// A moment.
@@ -48,6 +52,17 @@ impl Since {
 }
 
 impl Filter {
+    /// Where the runs are taken from, their time and their number: the first label's index has its
+    /// runs in the order of time.
+    fn source(&self) -> [&'static str; 3] {
+        if self.labels.is_empty() {
+            ["runs", "runs.started_at", "id"]
+        } else {
+            let from = "labels AS first CROSS JOIN runs ON id = first.run";
+            [from, "first.started_at", "first.run"]
+        }
+    }
+
     pub(super) fn sql(&self) -> (String, Vec<Value>) {
         let mut terms: Vec<String> = Vec::new();
         let mut values: Vec<Value> = Vec::new();
@@ -55,31 +70,33 @@ impl Filter {
             terms.push(term.to_owned());
             values.push(value);
         };
-        if let Some(id) = self.id {
-            add("id = ?", id.into());
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        for (term, value) in [
+            ("id = ?", self.id.map(Value::from)),
+            ("id >= ?", self.from_id.map(Value::from)),
+            ("path = ?", text(&self.path)),
+            ("workload = ?", text(&self.workload)),
+            ("detail = ?", text(&self.detail)),
+            ("series = ?", text(&self.series)),
+        ] {
+            value.into_iter().for_each(|value| add(term, value));
         }
-        if let Some(id) = self.from_id {
-            add("id >= ?", id.into());
-        }
-        if let Some(path) = &self.path {
-            add("path = ?", path.clone().into());
-        }
-        if let Some(workload) = &self.workload {
-            add("workload = ?", workload.clone().into());
-        }
-        if let Some(detail) = &self.detail {
-            add("detail = ?", detail.clone().into());
-        }
+        let [from, time, number] = self.source();
         if let Some(since) = &self.since {
             let (sql, value) = since.sql();
-            add(&format!("started_at >= {sql}"), value);
+            add(&format!("{time} >= {sql}"), value);
         }
-        for (key, value) in &self.labels {
-            add(
-                "id IN (SELECT run FROM labels WHERE key = ?",
-                key.clone().into(),
-            );
-            add("value = ?)", value.clone().into());
+        for (place, (key, value)) in self.labels.iter().enumerate() {
+            let (begin, end) = if place == 0 {
+                ("first.key = ?", "first.value = ?")
+            } else {
+                (
+                    "EXISTS (SELECT 1 FROM labels WHERE run = id AND key = ?",
+                    "value = ?)",
+                )
+            };
+            add(begin, key.clone().into());
+            add(end, value.clone().into());
         }
         if !self.schemas.is_empty() {
             let places = vec!["?"; self.schemas.len()].join(", ");
@@ -92,11 +109,13 @@ impl Filter {
             format!("WHERE {}", terms.join(" AND "))
         };
         let most = self.most.map_or(-1, i64::from);
-        values.push(most.into());
+        values.extend([most.into(), i64::from(self.skip).into()]);
         let sql = format!(
-            "SELECT id, started_at, schema, path, workload, detail, answer, cause, \
-             (SELECT group_concat(key || '=' || value, ' ') FROM labels WHERE run = id) \
-             FROM runs {terms} ORDER BY started_at DESC, id DESC LIMIT ?"
+            "SELECT id, runs.started_at AS started_at, schema, path, workload, detail, series, \
+             answer, cause, \
+             (SELECT group_concat(key || '=' || value, ' ') FROM labels WHERE run = id), \
+             unixepoch(runs.started_at) AS at_s \
+             FROM {from} {terms} ORDER BY {time} DESC, {number} DESC LIMIT ? OFFSET ?"
         );
         (sql, values)
     }

@@ -17,6 +17,7 @@
 //!     path: "pit",
 //!     workload: "stream",
 //!     detail: "tcp up",
+//!     series: "stream tcp up to pit",
 //!     answer: "13.9 Mbit/s up to pit",
 //!     cause: Some("receive_window"),
 //!     figures: &[("throughput_bps".to_owned(), 13.9e6)],
@@ -85,6 +86,8 @@ pub struct NewRun<'a> {
     pub workload: &'a str,
     /// How it was run, such as `tcp up`: what tells runs apart that are not to be compared.
     pub detail: &'a str,
+    /// Which runs it is one of, to be set beside each other.
+    pub series: &'a str,
     /// What came of it, in a sentence.
     pub answer: &'a str,
     /// What held it back.
@@ -104,6 +107,8 @@ pub struct Run {
     pub id: i64,
     /// As in [`NewRun`].
     pub started_at: String,
+    /// The same, seconds since 1970.
+    pub at_s: u64,
     /// As in [`NewRun`].
     pub schema: String,
     /// As in [`NewRun`].
@@ -112,6 +117,8 @@ pub struct Run {
     pub workload: String,
     /// As in [`NewRun`].
     pub detail: String,
+    /// As in [`NewRun`].
+    pub series: String,
     /// As in [`NewRun`].
     pub answer: String,
     /// As in [`NewRun`].
@@ -131,6 +138,8 @@ pub struct Point {
     pub metric: String,
     /// The figure.
     pub value: f64,
+    /// What held the run back.
+    pub cause: Option<String>,
 }
 
 /// Which runs are to stay.
@@ -172,7 +181,8 @@ impl History {
         let cannot = cannot("cannot be opened");
         db.busy_timeout(PATIENCE).map_err(&cannot)?;
         // What is committed outlives a crash of the host, too.
-        let set = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;";
+        let set = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL; PRAGMA \
+            foreign_keys = ON;";
         db.execute_batch(set).map_err(&cannot)?;
         use_write_ahead_log(&db).map_err(&cannot)?;
         schema::migrate(&mut db)?;
@@ -193,8 +203,9 @@ impl History {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         change
             .prepare(
-                "INSERT INTO runs (started_at, schema, path, workload, detail, answer, cause) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO runs (started_at, schema, path, workload, detail, series, answer, \
+                 cause) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute(params![
                 run.started_at,
@@ -202,6 +213,7 @@ impl History {
                 run.path,
                 run.workload,
                 run.detail,
+                run.series,
                 run.answer,
                 run.cause
             ])?;
@@ -215,9 +227,10 @@ impl History {
             for (place, (metric, value)) in (0_i64..).zip(run.figures) {
                 add.execute(params![id, place, metric, value])?;
             }
-            let mut add = change.prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3)")?;
+            let mut add =
+                change.prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3, ?4)")?;
             for (key, value) in run.labels {
-                add.execute(params![id, key, value])?;
+                add.execute(params![id, key, value, run.started_at])?;
             }
         }
         change.commit()?;
@@ -238,11 +251,44 @@ impl History {
                 path: row.get(3)?,
                 workload: row.get(4)?,
                 detail: row.get(5)?,
-                answer: row.get(6)?,
-                cause: row.get(7)?,
-                labels: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
+                series: row.get(6)?,
+                answer: row.get(7)?,
+                cause: row.get(8)?,
+                labels: row.get::<_, Option<String>>(9)?.unwrap_or_default(),
+                at_s: moment(row, 10)?,
             })
         })
+    }
+
+    /// The highest number that a run has; 0 if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn newest(&self) -> Result<i64> {
+        let sql = "SELECT coalesce(max(id), 0) FROM runs";
+        let found = self.db.query_row(sql, [], |row| row.get(0));
+        found.map_err(cannot("cannot be read"))
+    }
+
+    /// All series with the number of their runs, in the order of their names.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn all_series(&self) -> Result<Vec<(String, i64)>> {
+        let sql = "SELECT series, count(*) FROM runs GROUP BY series ORDER BY series";
+        self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// The run before that one in its series.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn before(&self, id: i64) -> Result<Option<i64>> {
+        let sql = "SELECT older.id FROM runs JOIN runs AS older ON older.series = runs.series \
+             AND (older.started_at, older.id) < (runs.started_at, runs.id) \
+             WHERE runs.id = ?1 ORDER BY older.started_at DESC, older.id DESC LIMIT 1";
+        let found = self.db.query_row(sql, [id], |row| row.get(0)).optional();
+        found.map_err(cannot("cannot be read"))
     }
 
     fn rows<T>(
@@ -286,8 +332,8 @@ impl History {
         self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// A figure of each run that passes and has it, without a name the one that matters most; the oldest
-    /// first.
+    /// A figure of each run that passes and has it, without a name the one that matters most; the
+    /// oldest first.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -301,16 +347,16 @@ impl History {
             None => "place = 0",
         };
         let sql = format!(
-            "SELECT id, strftime('%s', started_at), metric, value FROM ({runs}) \
+            "SELECT id, at_s, metric, value, cause FROM ({runs}) \
              JOIN figures ON run = id AND {of} ORDER BY started_at, id"
         );
         self.rows(&sql, params_from_iter(values), |row| {
-            let at_s: Option<String> = row.get(1)?;
             Ok(Point {
                 run: row.get(0)?,
-                at_s: at_s.and_then(|at| at.parse().ok()).unwrap_or(0),
+                at_s: moment(row, 1)?,
                 metric: row.get(2)?,
                 value: row.get(3)?,
+                cause: row.get(4)?,
             })
         })
     }
@@ -393,8 +439,14 @@ impl History {
     }
 }
 
-/// A writer does not stop readers then. Of several processes that open a new file at once, those that
-/// come too early are told so at once, whatever their patience.
+/// Seconds since 1970; 0 of what is no time.
+fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let at: Option<i64> = row.get(column)?;
+    Ok(at.and_then(|at| at.try_into().ok()).unwrap_or(0))
+}
+
+/// A writer does not stop readers then. Of several processes that open a new file at once, those
+/// that come too early are told so at once, whatever their patience.
 fn use_write_ahead_log(db: &Connection) -> rusqlite::Result<()> {
     let mut left = PATIENCE;
     loop {

@@ -4,9 +4,9 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::{HistoryError, Result, cannot};
 
-/// From each version to the next; a file is of the version that its `user_version` says. Entries are
-/// added, never changed.
-const MIGRATIONS: &[&str] = &[
+/// From each version to the next; a file is of the version that its `user_version` says. Entries
+/// are added, never changed.
+pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -40,7 +40,8 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX labels_of_key ON labels (key, value, run);
 ",
-    // What the monitor has noticed. A run that is pruned takes no alarm with it: it would be raised again.
+    // What the monitor has noticed. A run that is pruned takes no alarm with it: it would be raised
+    // again.
     "
     CREATE TABLE alarms (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,6 +51,19 @@ const MIGRATIONS: &[&str] = &[
         told INTEGER NOT NULL DEFAULT 0,
         UNIQUE (series, run)
     ) STRICT;
+",
+    // Runs of one series are found at once, and those of a label in the order of time.
+    "
+    ALTER TABLE runs ADD COLUMN series TEXT NOT NULL DEFAULT '';
+    UPDATE runs SET series = coalesce(
+        (SELECT value FROM labels WHERE run = id AND key = 'test') || ' to ' ||
+        (SELECT value FROM labels WHERE run = id AND key = 'path'),
+        trim(workload || ' ' || detail) || ' to ' || path);
+    CREATE INDEX runs_of_series ON runs (series, started_at);
+    ALTER TABLE labels ADD COLUMN started_at TEXT NOT NULL DEFAULT '';
+    UPDATE labels SET started_at = (SELECT started_at FROM runs WHERE id = run);
+    DROP INDEX labels_of_key;
+    CREATE INDEX labels_of_key ON labels (key, value, started_at, run);
 ",
 ];
 

@@ -10,6 +10,7 @@ fn run<'a>(started_at: &'a str, path: &'a str, labels: &'a [(String, String)]) -
         path,
         workload: "stream",
         detail: "tcp up",
+        series: "stream tcp up to pit",
         answer: "13.9 Mbit/s up to pit",
         cause: Some("path_rate"),
         figures: &[],
@@ -84,6 +85,14 @@ fn runs_are_found_by_path_label_and_time_the_newest_first() {
         ..any.clone()
     };
     assert_eq!(ids(&history, &since), [new]);
+    assert_eq!(history.before(new).unwrap(), Some(pat));
+    assert_eq!(history.before(old).unwrap(), None);
+    let second = Filter {
+        most: Some(1),
+        skip: 1,
+        ..any.clone()
+    };
+    assert_eq!(ids(&history, &second), [pat]);
     let crr = Filter {
         workload: Some("crr".to_owned()),
         ..any
@@ -134,7 +143,8 @@ fn many_runs_are_found_by_indexes_without_sorting() {
              INSERT INTO runs (started_at, schema, path, workload, detail, answer) \
              SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 1700000000 + i * 60, 'unixepoch'), \
              'linerate.record/1', 'host' || (i % 10), 'stream', 'tcp up', 'x' FROM n; \
-             INSERT INTO labels SELECT id, 'site', id % 100 FROM runs;",
+             INSERT INTO labels SELECT id, 'site', id % 100, started_at FROM runs; \
+             INSERT INTO labels SELECT id, 'all', 'x', started_at FROM runs;",
         )
         .unwrap();
     let any = Filter {
@@ -157,18 +167,24 @@ fn many_runs_are_found_by_indexes_without_sorting() {
             ..any.clone()
         },
         Filter {
+            series: Some(String::new()),
+            ..any.clone()
+        },
+        Filter {
             labels: vec![label("site", "7")],
+            ..any.clone()
+        },
+        Filter {
+            labels: vec![label("all", "x"), label("site", "7")],
+            since: Some(Since::Moment("2023-11".to_owned())),
             ..any
         },
     ];
     for filter in filters {
         assert_eq!(history.list(&filter).unwrap().len(), 20);
         let plan = history.plan(&filter).unwrap().join("; ");
-        let by_label = !filter.labels.is_empty();
-        assert!(
-            plan.contains("INDEX") && (by_label || !plan.contains("TEMP B-TREE")),
-            "{plan}"
-        );
+        let is_at_once = plan.contains("INDEX") && !plan.contains("TEMP B-TREE");
+        assert!(is_at_once, "{filter:?}: {plan}");
     }
 }
 
@@ -194,6 +210,41 @@ fn a_history_of_a_newer_version_is_left_alone() {
         History::open(&file),
         Err(HistoryError::Sqlite { .. })
     ));
+}
+
+#[test]
+fn a_history_of_an_older_version_is_brought_up_to_date() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("history.db");
+    let db = Connection::open(&file).unwrap();
+    schema::MIGRATIONS[..2]
+        .iter()
+        .for_each(|step| db.execute_batch(step).unwrap());
+    db.execute_batch(
+        "PRAGMA user_version = 2; \
+         INSERT INTO runs VALUES (1, '2026-11-20', 's/1', 'pit', 'stream', 'tcp up', 'x', NULL); \
+         INSERT INTO runs VALUES (2, '2026-11-21', 's/1', 'pit', 'check', '', 'x', NULL); \
+         INSERT INTO labels VALUES (1, 'test', 'bulk'), (1, 'path', 'north'), (2, 'path', \
+         'north');",
+    )
+    .unwrap();
+    drop(db);
+    let history = History::open(&file).unwrap();
+    let all = [
+        ("bulk to north".to_owned(), 1),
+        ("check to pit".to_owned(), 1),
+    ];
+    assert_eq!(history.all_series().unwrap(), all);
+    let north = Filter {
+        labels: vec![label("path", "north")],
+        ..Filter::default()
+    };
+    assert_eq!(ids(&history, &north), [2, 1]);
+    let bulk = Filter {
+        series: Some("bulk to north".to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(ids(&history, &bulk), [1]);
 }
 
 #[test]

@@ -109,7 +109,8 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
             link.jitter
                 .is_some_and(|jitter| jitter.reach() > link.delay)
         },
-        "packets would arrive before they are sent; the one-way delay must be at least the jitter, three times \
+        "packets would arrive before they are sent; the one-way delay must be at least the jitter, \
+         three times \
          a normal one",
     ),
     (

@@ -1,8 +1,8 @@
 //! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is
 //! written reads back as the same quantity.
 //!
-//! [`units`](linerate_units) reads more spans than may stand here: without a unit (which netem takes
-//! for something else than iperf3), minutes and hours.
+//! [`units`](linerate_units) reads more spans than may stand here: without a unit (which netem
+//! takes for something else than iperf3), minutes and hours.
 
 use std::fmt;
 

@@ -214,14 +214,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn time_of_is_the_first_time_with_the_supply(trace in trace(), units in 1u128..1_000_000_000_000_000_000) {
+        fn time_of_is_the_first_time_with_the_supply(
+            trace in trace(), units in 1u128..1_000_000_000_000_000_000,
+        ) {
             let at = trace.time_of(units);
             prop_assert!(trace.supplied(at) >= units);
             prop_assert!(trace.supplied(at - Nanos(1)) < units);
         }
 
         #[test]
-        fn supply_is_additive_over_periods(trace in trace(), at in 0u64..1_000_000_000, periods in 0u64..1000) {
+        fn supply_is_additive_over_periods(
+            trace in trace(), at in 0u64..1_000_000_000, periods in 0u64..1000,
+        ) {
             let later = Nanos(at + periods * trace.period_ns);
             prop_assert_eq!(
                 trace.supplied(later),

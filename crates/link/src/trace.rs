@@ -21,7 +21,8 @@ pub struct TraceError {
 pub enum TraceProblem {
     /// There is nothing but blank lines and comments.
     #[error(
-        "there is no trace; write lines such as `0 10mbit`, or one millisecond for each packet of 1500 bytes"
+        "there is no trace; write lines such as `0 10mbit`, or one millisecond for each packet of \
+         1500 bytes"
     )]
     Empty,
     /// More than 1,000,000 lines.

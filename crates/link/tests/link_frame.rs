@@ -253,7 +253,9 @@ proptest! {
     }
 
     #[test]
-    fn the_segments_together_are_the_frame(parts in parts(9000), size in 1u16..3000, is_partial: bool) {
+    fn the_segments_together_are_the_frame(
+        parts in parts(9000), size in 1u16..3000, is_partial: bool,
+    ) {
         let (frame, offload) = parts.to_be_cut(size, is_partial);
         let segments = segments(&frame, offload);
         prop_assert_eq!(segments.len(), segment_count(&frame, offload) as usize);
@@ -308,7 +310,9 @@ proptest! {
     }
 
     #[test]
-    fn damage_on_the_wire_is_one_bit_that_the_checksums_see(parts in parts(2000), bit: u32, is_partial: bool) {
+    fn damage_on_the_wire_is_one_bit_that_the_checksums_see(
+        parts in parts(2000), bit: u32, is_partial: bool,
+    ) {
         let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         // From the transport header on, so that the layout stands.
         let transport = (14 + parts.ip_header()) as u32;
@@ -321,7 +325,9 @@ proptest! {
     }
 
     #[test]
-    fn damage_in_the_payload_is_one_bit_of_it_that_the_checksum_sees(parts in parts(2000), bit: u32, is_partial: bool) {
+    fn damage_in_the_payload_is_one_bit_of_it_that_the_checksum_sees(
+        parts in parts(2000), bit: u32, is_partial: bool,
+    ) {
         let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
         corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Payload });

@@ -147,7 +147,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_packet_is_accounted_for_at_any_time(spec in any_link(), arrivals in arrivals(), seed: u64) {
+    fn every_packet_is_accounted_for_at_any_time(
+        spec in any_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let balance = |link: &Link, counters: Counters| {
             counters.delivered - counters.duplicated + counters.dropped.total() + link.in_flight() as u64
         };
@@ -173,7 +175,9 @@ proptest! {
     }
 
     #[test]
-    fn each_accepted_packet_has_one_last_word(spec in any_link(), arrivals in arrivals(), seed: u64) {
+    fn each_accepted_packet_has_one_last_word(
+        spec in any_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let mut link = Link::new(&spec, seed);
         let mut last_words = HashMap::new();
         for &(at, packet) in &arrivals {
@@ -183,14 +187,17 @@ proptest! {
         }
         for delivery in drive(&mut link, []) {
             let words = last_words.get_mut(&delivery.id);
-            prop_assert_eq!(words.as_deref(), Some(&0), "a word after the last, or on a refused packet");
+            prop_assert_eq!(words.as_deref(), Some(&0), "a word after the last, or on a refused \
+                packet");
             *words.unwrap() += u32::from(delivery.is_last);
         }
         prop_assert!(last_words.values().all(|words| *words == 1));
     }
 
     #[test]
-    fn fate_depends_on_arrivals_and_seed_and_not_on_polling(spec in any_link(), arrivals in arrivals(), seed: u64) {
+    fn fate_depends_on_arrivals_and_seed_and_not_on_polling(
+        spec in any_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let mut eager = Link::new(&spec, seed);
         let on_time = drive(&mut eager, arrivals.clone());
         let mut lazy = Link::new(&spec, seed);
@@ -227,7 +234,9 @@ proptest! {
     }
 
     #[test]
-    fn order_is_kept_unless_reordering_is_asked_for(spec in fifo_link(), arrivals in arrivals(), seed: u64) {
+    fn order_is_kept_unless_reordering_is_asked_for(
+        spec in fifo_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let mut link = Link::new(&spec, seed);
         let deliveries = drive(&mut link, arrivals);
         let ids: Vec<_> = deliveries.iter().filter(is_first_arrival).map(|delivery| delivery.id).collect();
@@ -236,7 +245,9 @@ proptest! {
     }
 
     #[test]
-    fn reordered_packets_are_counted_as_a_receiver_counts_them(spec in any_link(), arrivals in arrivals(), seed: u64) {
+    fn reordered_packets_are_counted_as_a_receiver_counts_them(
+        spec in any_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let mut link = Link::new(&spec, seed);
         let mut next = 0;
         let mut late = 0;
@@ -248,7 +259,9 @@ proptest! {
     }
 
     #[test]
-    fn an_arrival_is_fetched_when_it_happens_by_who_polls_as_told(spec in any_link(), arrivals in arrivals(), seed: u64) {
+    fn an_arrival_is_fetched_when_it_happens_by_who_polls_as_told(
+        spec in any_link(), arrivals in arrivals(), seed: u64,
+    ) {
         let mut link = Link::new(&spec, seed);
         let mut arrivals = arrivals.into_iter().peekable();
         loop {
@@ -292,7 +305,9 @@ proptest! {
     }
 
     #[test]
-    fn policer_never_passes_more_than_rate_and_burst(rate in 1_000_000u64..100_000_000, burst in 2_000u64..20_000, arrivals in arrivals()) {
+    fn policer_never_passes_more_than_rate_and_burst(
+        rate in 1_000_000u64..100_000_000, burst in 2_000u64..20_000, arrivals in arrivals(),
+    ) {
         let spec = LinkSpec { policer_bps: Some(rate), burst_bytes: Some(burst), ..LinkSpec::default() };
         let mut link = Link::new(&spec, 0);
         let mut tokens = u128::from(burst) * 8_000_000_000;

@@ -122,7 +122,9 @@ fn what_must_not_be_fragmented_is_not() {
 
 proptest! {
     #[test]
-    fn an_answer_goes_to_the_sender_and_quotes_the_packet(parts in parts(3000), mtu in 68u32..9000) {
+    fn an_answer_goes_to_the_sender_and_quotes_the_packet(
+        parts in parts(3000), mtu in 68u32..9000,
+    ) {
         let frame = parts.frame();
         let answer = too_big(&frame, &ROUTER, mtu).expect("an answer");
         prop_assert_eq!((&answer[..6], &answer[6..12]), (&frame[6..12], &frame[..6]));

@@ -272,13 +272,16 @@ fn valid_text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn what_is_written_reads_back_as_the_same_path(text in valid_text()) {
-        let path: PathSpec = text.parse().map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
+        let path: PathSpec = text.parse().map_err(|error| TestCaseError::fail(format!("{text}: \
+            {error}")))?;
         let written = path.to_string();
         prop_assert_eq!(written.parse::<PathSpec>(), Ok(path), "{}", written);
     }
 
     #[test]
-    fn no_text_is_too_strange(text in "(up\\.|down\\.)?(rate|rtt|loss|queue|jitter|mtu)?[=,]?[0-9a-zé(),.:%= ]{0,30}") {
+    fn no_text_is_too_strange(
+        text in "(up\\.|down\\.)?(rate|rtt|loss|queue|jitter|mtu)?[=,]?[0-9a-zé(),.:%= ]{0,30}",
+    ) {
         if let Err(error) = text.parse::<PathSpec>() {
             prop_assert!((1..=text.chars().count() + 1).contains(&error.column), "{}", error);
         }

@@ -127,7 +127,8 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_for_a_trace(text in "([0-9]{1,4}( |\t)?([0-9.]{0,3}(mbit|end|é)?)?\r?\n?){0,8}") {
+    fn no_text_is_too_strange_for_a_trace(text in "([0-9]{1,4}( \
+        |\t)?([0-9.]{0,3}(mbit|end|é)?)?\r?\n?){0,8}") {
         if let Err(error) = RateTrace::parse(&text) {
             prop_assert!((1..=text.lines().count().max(1)).contains(&error.line), "{}", error);
         }

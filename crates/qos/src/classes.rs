@@ -48,7 +48,8 @@ pub struct Class {
 pub enum ClassError {
     /// Nobody knows what the link carries.
     #[error(
-        "adapter `{adapter}` needs `rate`: its driver tells no speed, and a policy of it reserves or limits"
+        "adapter `{adapter}` needs `rate`: its driver tells no speed, and a policy of it reserves \
+         or limits"
     )]
     NoRate {
         /// Its name.
@@ -56,7 +57,8 @@ pub enum ClassError {
     },
     /// More is reserved than there is.
     #[error(
-        "adapter `{adapter}` carries {rate}, but its policies reserve {reserved}, and {default} must be left for packets of no policy"
+        "adapter `{adapter}` carries {rate}, but its policies reserve {reserved}, and {default} \
+         must be left for packets of no policy"
     )]
     Overbooked {
         /// Its name.
@@ -70,7 +72,8 @@ pub enum ClassError {
     },
     /// Those inside a policy reserve more than it has.
     #[error(
-        "line {line}: policy `{policy}` has {rate} for sure on adapter `{adapter}`, but those inside it need {reserved}"
+        "line {line}: policy `{policy}` has {rate} for sure on adapter `{adapter}`, but those \
+         inside it need {reserved}"
     )]
     Overfull {
         /// Where the policy is defined.
@@ -86,7 +89,8 @@ pub enum ClassError {
     },
     /// One inside another may send more than that.
     #[error(
-        "line {line}: policy `{policy}` limits to {limit} on adapter `{adapter}`, but it is inside `{parent}`, which never exceeds {ceil}"
+        "line {line}: policy `{policy}` limits to {limit} on adapter `{adapter}`, but it is inside \
+         `{parent}`, which never exceeds {ceil}"
     )]
     LimitAboveParent {
         /// Where the policy is defined.
@@ -104,7 +108,8 @@ pub enum ClassError {
     },
     /// The limit is lower than the reservation.
     #[error(
-        "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {rate}"
+        "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on \
+         adapter `{adapter}` with {rate}"
     )]
     LimitBelowReserve {
         /// Where the policy is defined.
@@ -122,7 +127,8 @@ pub enum ClassError {
     },
     /// A rate that is too low for a queue of whole frames.
     #[error(
-        "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least that a class can keep",
+        "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least \
+         that a class can keep",
         MIN_RATE
     )]
     TooSlow {

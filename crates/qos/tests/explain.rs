@@ -87,7 +87,8 @@ fn the_first_condition_that_fails_is_said_with_both_values() {
         "voice: source 198.18.0.1 is not in 198.18.1.0/24",
         "six: it is for IPv6 packets, and this is IPv4",
         "web: source port 1234 is not in 80, 443, and destination port 8080 is not in 80, 443",
-        "office: source 198.18.0.1 is not in 198.18.9.0/24, and destination 198.18.0.2 is not in 198.18.9.0/24",
+        "office: source 198.18.0.1 is not in 198.18.9.0/24, and destination 198.18.0.2 is not in \
+         198.18.9.0/24",
         "pings: it has no ICMP type: its protocol is tcp",
         "service: it has no control group, /system.slice/backup.service is asked for",
         "guests: it has no VLAN tag",
@@ -156,7 +157,11 @@ fn groups_are_those_that_a_path_begins_with() {
 fn what_a_packet_has_not_is_said_with_its_reason() {
     let (_, refused) = told("tcp 198.18.0.1 > 198.18.0.2 fragment=later");
     assert!(
-        refused.contains(&"web: it has no source port: it is a later fragment, and it has no destination port: it is a later fragment".to_owned()),
+        refused.contains(
+            &"web: it has no source port: it is a later fragment, and it has no \
+            destination port: it is a later fragment"
+                .to_owned()
+        ),
         "{refused:?}"
     );
     let (taken, refused) = told("arp vlan=11 incoming=wlan0");

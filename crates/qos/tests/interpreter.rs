@@ -24,7 +24,8 @@ fn rules(text: &str) -> RuleSet {
 /// One filter with these conditions, on a policy with these keys.
 fn one(conditions: &str, policy: &str) -> String {
     format!(
-        "[filter.f]\npolicy = \"p\"\n{conditions}\n[policy.p]\n{policy}\n[adapter.eth0]\npolicies = [\"p\"]\n"
+        "[filter.f]\npolicy = \"p\"\n{conditions}\n[policy.p]\n{policy}\n[adapter.eth0]\npolicies \
+         = [\"p\"]\n"
     )
 }
 
@@ -243,7 +244,8 @@ fn a_mark_that_is_there_is_not_made() {
 
 /// The three drop precedences of a class (RFC 2597) by a meter: 1,100 bytes of each burst, 1 bit/s
 /// would be too slow to give anything back in the milliseconds between the packets.
-const METER: &str = "meter = { kind = \"srtcm\", committed = \"1kbit\", committed_burst = 1100, excess_burst = 1100, \
+const METER: &str = "meter = \
+    { kind = \"srtcm\", committed = \"1kbit\", committed_burst = 1100, excess_burst = 1100, \
     colour = \"COLOUR\", green = \"AF11\", yellow = \"AF12\", RED }";
 
 fn metered(colour: &str, drop_red: bool, packets: &[&str]) -> Vec<Decision> {

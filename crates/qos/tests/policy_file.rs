@@ -381,19 +381,23 @@ const FILES: &[&str] = &[
     "[filters.f]\npolicy = \"p\"",
     "fragments = \"tracked\"\n[adapter.eth0]\npolicies = [\"p\"]",
     "[filter.\"a b\"]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\npolicies = [\"p\"]",
-    "[filter.f]\npolicy = \"p\"\n[policy.a-name-with-more-than-thirty-two-letters]\n[adapter.eth0]\npolicies = [\"p\"]",
+    "[filter.f]\npolicy = \
+     \"p\"\n[policy.a-name-with-more-than-thirty-two-letters]\n[adapter.eth0]\npolicies = [\"p\"]",
     "[filter.f]\npolicy = \"bluk\"\n[policy.bulk]\n[adapter.eth0]\npolicies = [\"bulk\"]",
     "[filter.f]\npolicy = \"p\"\n[adapter.eth0]\npolicies = [\"p\"]",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[policy.q]\n[adapter.eth0]\npolicies = [\"p\", \"q\"]",
-    "[filter.f]\npolicy = \"p\"\n[filter.g]\npolicy = \"q\"\n[policy.p]\n[policy.q]\n[adapter.eth0]\npolicies = [\"p\"]",
+    "[filter.f]\npolicy = \"p\"\n[filter.g]\npolicy = \
+     \"q\"\n[policy.p]\n[policy.q]\n[adapter.eth0]\npolicies = [\"p\"]",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\npolicies = [\"p\", \"p\"]",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\npolicies = [\"voice\"]",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\npolicies = []",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\nrate = \"100mbit\"",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0.100]\npolicies = [\"p\"]",
     "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.an-interface-name]\npolicies = [\"p\"]",
-    "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\nrate = \"100mbot\"\npolicies = [\"p\"]",
-    "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\nspeed = \"100mbit\"\npolicies = [\"p\"]",
+    "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\nrate = \"100mbot\"\npolicies = \
+     [\"p\"]",
+    "[filter.f]\npolicy = \"p\"\n[policy.p]\n[adapter.eth0]\nspeed = \"100mbit\"\npolicies = \
+     [\"p\"]",
     "[filter.f]\n[policy.p]\n[adapter.eth0]\npolicies = [\"p\"]",
 ];
 

@@ -116,7 +116,8 @@ fn hosts_keep_the_addresses_of_the_filters_family() {
 #[test]
 fn a_filter_of_two_adapters_is_there_twice() {
     let file = read(
-        "filter f\nport 80\nfilter g\nport 81\npolicy p\nuses f\nres 1m\npolicy q\nuses f, g\nres 2m\n\
+        "filter f\nport 80\nfilter g\nport 81\npolicy p\nuses f\nres 1m\npolicy q\nuses f, g\nres \
+         2m\n\
          adapter lan0\nuses p\nadapter lan1\nuses q\n",
     );
     let filters: Vec<_> = file
@@ -171,9 +172,12 @@ const FILES: &[&str] = &[
     "filter f\nport 80\nfilter f\nport 81\n",
     "filter f\nport 80\nadapter lan0\nuses p\npolicy p\nuses f\nres 1m\n",
     "filter f\nport 80\npolicy p\nuses g\nres 1m\nadapter lan0\nuses p\n",
-    "filter f { port 80 }\nfilter g { port 81 }\npolicy p { uses f\nres 1m }\nadapter lan0 { uses p }\n",
-    "filter f { port 80 }\npolicy p { uses f\nres 1m }\npolicy q { uses f\nres 1m }\nadapter lan0 { uses p q }\n",
-    "filter f { port 80 }\npolicy p { uses f\nres 1m }\npolicy q { uses f\nres 1m }\nadapter lan0 { uses p }\n",
+    "filter f { port 80 }\nfilter g { port 81 }\npolicy p { uses f\nres 1m }\nadapter lan0 \
+     { uses p }\n",
+    "filter f { port 80 }\npolicy p { uses f\nres 1m }\npolicy q { uses f\nres 1m }\nadapter lan0 \
+     { uses p q }\n",
+    "filter f { port 80 }\npolicy p { uses f\nres 1m }\npolicy q { uses f\nres 1m }\nadapter lan0 \
+     { uses p }\n",
     "filter f { port 80 }\npolicy p { uses f\nres 1m }\npolicy q\nadapter lan0 { uses p }\n",
     "filter f { port 80 }\npolicy p { uses f, f\nres 1m }\n",
     "filter f { port 80 }\npolicy p { uses f\nres 1m }\nadapter lan0\n",
@@ -236,9 +240,10 @@ fn numbers_need_no_names() {
 #[test]
 fn several_attributes_can_stand_on_one_line() {
     let file = read(
-        "filter f1 { protocol udp dstport 5004 }\npolicy p { uses f1 dscp 20 }\nadapter lan0 uses p\n"
-            .replace("lan0 uses", "lan0\nuses")
-            .as_str(),
+        "filter f1 { protocol udp dstport 5004 }\npolicy p { uses f1 dscp 20 }\nadapter lan0 uses \
+         p\n"
+        .replace("lan0 uses", "lan0\nuses")
+        .as_str(),
     );
     assert_eq!(
         file.filters[0].conditions.destination_port,

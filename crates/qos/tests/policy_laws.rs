@@ -31,9 +31,12 @@ fn a_file_of_as_many_filters_as_there_may_be_fits() {
     for number in 0..8192 {
         let (high, low) = (number / 256, number % 256);
         text.push_str(&format!(
-            "[filter.a-rather-long-name-number-{number}]\nsource = [\"198.18.{high}.0/24\", \"2001:2:0:{number:x}::/64\"]\n\
-             destination = \"198.19.{high}.{low}-198.19.255.255\"\naddress = \"0.0.0.0/0\"\nprotocol = \"tcp\"\n\
-             destination_port = [80, 443, \"8000-8999\"]\ndscp = \"AF41\"\npriority = {}\npolicy = \"all\"\n\n",
+            "[filter.a-rather-long-name-number-{number}]\nsource = [\"198.18.{high}.0/24\", \
+             \"2001:2:0:{number:x}::/64\"]\n\
+             destination = \"198.19.{high}.{low}-198.19.255.255\"\naddress = \
+             \"0.0.0.0/0\"\nprotocol = \"tcp\"\n\
+             destination_port = [80, 443, \"8000-8999\"]\ndscp = \"AF41\"\npriority = {}\npolicy = \
+             \"all\"\n\n",
             number + 1
         ));
     }
@@ -69,7 +72,8 @@ fn long_values_are_refused_at_once() {
         "cgroup",
     ] {
         let text = format!(
-            "[filter.f]\n{key} = \"{long}\"\npolicy = \"p\"\n[policy.p]\n[adapter.a]\npolicies = [\"p\"]\n"
+            "[filter.f]\n{key} = \"{long}\"\npolicy = \"p\"\n[policy.p]\n[adapter.a]\npolicies = \
+             [\"p\"]\n"
         );
         let error = PolicyFile::from_toml(&text, &mut NoNames).unwrap_err();
         assert_eq!(error.place.line, 2, "{error}");

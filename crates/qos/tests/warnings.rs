@@ -138,7 +138,8 @@ fn impossible_filters_and_ties_are_said() {
 fn rates_that_do_not_fit_are_said() {
     let file = |policies: &str, adapters: &str| {
         said(&format!(
-            "[filter.a]\npolicy = \"p\"\nprotocol = \"udp\"\n[filter.b]\npolicy = \"q\"\nprotocol = \"tcp\"\n\
+            "[filter.a]\npolicy = \"p\"\nprotocol = \"udp\"\n[filter.b]\npolicy = \"q\"\nprotocol \
+             = \"tcp\"\n\
              {policies}\n{adapters}"
         ))
     };
@@ -175,7 +176,8 @@ fn rates_that_do_not_fit_are_said() {
 /// One filter of a policy `p` with these keys, on adapters with these.
 fn policy(keys: &str, adapter: &str) -> Vec<String> {
     said(&format!(
-        "[filter.a]\npolicy = \"p\"\nprotocol = \"udp\"\n[policy.p]\n{keys}\n[adapter.eth0]\npolicies = [\"p\"]\n{adapter}"
+        "[filter.a]\npolicy = \"p\"\nprotocol = \
+         \"udp\"\n[policy.p]\n{keys}\n[adapter.eth0]\npolicies = [\"p\"]\n{adapter}"
     ))
 }
 
@@ -315,12 +317,15 @@ fn look_at(filters: u32) {
     for number in 0..filters {
         let (low, high) = (number % 250, number / 250);
         exact += &format!(
-            "[filter.e{number}]\npolicy = \"p\"\nprotocol = \"tcp\"\nsource = \"198.18.{high}.{low}\"\n\
-             destination = \"198.19.{low}.{high}\"\nsource_port = {number}\ndestination_port = 443\n"
+            "[filter.e{number}]\npolicy = \"p\"\nprotocol = \"tcp\"\nsource = \
+             \"198.18.{high}.{low}\"\n\
+             destination = \"198.19.{low}.{high}\"\nsource_port = {number}\ndestination_port = \
+             443\n"
         );
         let first = number * 7 % 50_000;
         wide += &format!(
-            "[filter.w{number}]\npolicy = \"p\"\nprotocol = \"udp\"\nsource = \"198.18.0.{low}-198.18.{}.0\"\n\
+            "[filter.w{number}]\npolicy = \"p\"\nprotocol = \"udp\"\nsource = \
+             \"198.18.0.{low}-198.18.{}.0\"\n\
              source_port = \"{first}-{}\"\ndestination_port = \"{}-65535\"\n",
             high + 1,
             first + 9000,

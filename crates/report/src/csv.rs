@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::key_of;
 
 /// A heading and a row for each direction of each run, in the order in which they ran. `figures`
-/// are of the sizes that were repeated.
-pub fn rows(records: &[&Record], figures: &[SizeFigure]) -> String {
-    let names = COLUMNS.iter().map(|(name, _)| *name);
+/// are of the sizes that were repeated, `names` of the runs that have one.
+pub fn rows(records: &[&Record], figures: &[SizeFigure], names: &[&str]) -> String {
+    let heads = COLUMNS.iter().map(|(name, _)| *name);
     let medians = MEDIANS.iter().map(|(name, ..)| *name);
     let row = |run: Run<'_>| -> Vec<String> {
         let document = run.document();
@@ -28,37 +28,46 @@ pub fn rows(records: &[&Record], figures: &[SizeFigure]) -> String {
                 _ => String::new(),
             }
         });
-        fields.chain(medians).collect()
+        fields.chain(medians).chain([run.name.to_owned()]).collect()
     };
-    table(names.chain(medians), runs(records).map(row))
+    let heads = heads.chain(medians).chain([MEMBER]);
+    table(heads, runs(records, names).map(row))
 }
 
 /// A heading and a row for each interval of each direction of each run.
-pub fn intervals(records: &[&Record]) -> String {
-    let rows = runs(records).flat_map(|run| {
+pub fn intervals(records: &[&Record], names: &[&str]) -> String {
+    let rows = runs(records, names).flat_map(|run| {
         let mut document = run.document();
         let intervals = run.record.intervals_of(run.leg).collect::<Vec<_>>();
         intervals.into_iter().map(move |interval| {
             document["interval"] = json!(interval);
             let fields = INTERVAL_COLUMNS.iter();
-            fields.map(|(_, path)| field(&document, path)).collect()
+            let fields = fields.map(|(_, path)| field(&document, path));
+            fields.chain([run.name.to_owned()]).collect()
         })
     });
-    table(INTERVAL_COLUMNS.iter().map(|(name, _)| *name), rows)
+    let heads = INTERVAL_COLUMNS.iter().map(|(name, _)| *name);
+    table(heads.chain([MEMBER]), rows)
 }
+
+/// The last column: what a mix calls the run.
+const MEMBER: &str = "member";
 
 /// A direction of a run, with the run's number from 1.
 struct Run<'a> {
     number: usize,
+    name: &'a str,
     record: &'a Record,
     leg: &'a Leg,
 }
 
-fn runs<'a>(records: &'a [&Record]) -> impl Iterator<Item = Run<'a>> {
+fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = Run<'a>> {
     (1..).zip(records).flat_map(|(number, record)| {
+        let name = names.get(number - 1).copied().unwrap_or_default();
         let legs = record.legs.iter();
         legs.map(move |leg| Run {
             number,
+            name,
             record,
             leg,
         })
@@ -73,7 +82,7 @@ impl Run<'_> {
             .map(|caveat| key_of(&caveat.kind))
             .collect();
         let of_two = record.legs.iter().filter(|_| record.legs.len() > 1);
-        let of_two = of_two.map(|leg| (leg.direction.name().to_owned(), json!(leg)));
+        let of_two = of_two.map(|leg| (leg.direction.word().to_owned(), json!(leg)));
         json!({
             "run": self.number,
             "record": record,

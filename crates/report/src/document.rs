@@ -1,9 +1,9 @@
 //! What every document of linerate has, and the list of them all.
 //!
 //! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
-//! [`DOCUMENTS`]: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
+//! `documents!`: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
 
-use std::fmt::Debug;
+use std::fmt;
 
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument};
@@ -21,10 +21,11 @@ use linerate_core::record::{
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_core::truth::{Score, TRUTH_SCHEMA};
+use linerate_mesh::{MATRIX_SCHEMA, MatrixDocument};
 use linerate_qos::cost::{COST_SCHEMA, QosCost};
 use linerate_qos::document::{QOS_SCHEMA, QosDocument};
 use schemars::transform::{RecursiveTransform, Transform};
-use schemars::{JsonSchema, Schema, schema_for};
+use schemars::{Schema, schema_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,7 +37,7 @@ use crate::style::Style;
 use crate::svg::Chart;
 
 /// A document that a command prints, stores and reads again.
-pub trait Document: Json + Debug {
+pub trait Document: Json {
     /// The document as a page for people.
     fn text(&self, style: Style) -> String;
 
@@ -63,6 +64,11 @@ pub trait Document: Json + Debug {
     /// Its runs; `None` where it is not made of runs. They are the rows of its CSV.
     fn records(&self) -> Option<Vec<&Record>> {
         None
+    }
+
+    /// What each of its runs is called; empty where they have no names.
+    fn run_names(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// What the repeats of each size of its runs amount to.
@@ -114,6 +120,13 @@ pub trait Document: Json + Debug {
     }
 }
 
+/// As JSON: the code of each type's own form would be in the program for this alone.
+impl fmt::Debug for dyn Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.json_line())
+    }
+}
+
 /// Columns for a sentence in one line.
 const LONG: usize = 1000;
 
@@ -126,42 +139,52 @@ pub type Ending<'a> = (Status, &'a [Caveat]);
 /// A throughput by its name, bits per second; `None` where it was not measured.
 pub type Rate<'a> = (&'a str, Option<f64>);
 
-/// Every document that is printed, stored and read.
-pub const DOCUMENTS: &[Kind] = &[
-    Kind::new::<Record>(RECORD_SCHEMA),
-    Kind::new::<Sweep>(SWEEP_SCHEMA),
-    Kind::new::<Check>(CHECK_SCHEMA),
-    Kind::new::<Comparison>(COMPARISON_SCHEMA),
-    Kind::new::<ProfileDocument>(PROFILE_SCHEMA),
-    Kind::new::<TraceDocument>(TRACE_SCHEMA),
-    Kind::new::<ExperimentDocument>(EXPERIMENT_SCHEMA),
-    Kind::new::<Analysis>(ANALYSIS_SCHEMA),
-    Kind::new::<Score>(TRUTH_SCHEMA),
-    Kind::new::<LabsDocument>(LAB_SCHEMA),
-    Kind::new::<HostDocument>(HOST_SCHEMA),
-    Kind::new::<CapacityDocument>(CAPACITY_SCHEMA),
-    Kind::new::<QosDocument>(QOS_SCHEMA),
-    Kind::new::<QosCost>(COST_SCHEMA),
-    Kind::new::<ConnectionsDocument>(CONNECTIONS_SCHEMA),
-    Kind::new::<LoadDocument>(LOAD_SCHEMA),
-];
+/// The list of all documents: each type, with the value of its key `schema`.
+macro_rules! documents {
+    ($($document:ty: $schema:expr,)*) => {
+        /// Every document that is printed, stored and read.
+        pub const DOCUMENTS: &[Kind] = &[$(Kind::new::<$document>($schema)),*];
+
+        /// The schema of each, generated from its type. A list of its own: no command asks for them,
+        /// and so they are not in the program, of which they would be a tenth.
+        const JSON_SCHEMAS: &[(&str, fn() -> Schema)] = &[$(($schema, || schema_for!($document))),*];
+    };
+}
+
+documents! {
+    Record: RECORD_SCHEMA,
+    Sweep: SWEEP_SCHEMA,
+    Check: CHECK_SCHEMA,
+    Comparison: COMPARISON_SCHEMA,
+    ProfileDocument: PROFILE_SCHEMA,
+    TraceDocument: TRACE_SCHEMA,
+    ExperimentDocument: EXPERIMENT_SCHEMA,
+    Analysis: ANALYSIS_SCHEMA,
+    Score: TRUTH_SCHEMA,
+    LabsDocument: LAB_SCHEMA,
+    HostDocument: HOST_SCHEMA,
+    CapacityDocument: CAPACITY_SCHEMA,
+    QosDocument: QOS_SCHEMA,
+    QosCost: COST_SCHEMA,
+    ConnectionsDocument: CONNECTIONS_SCHEMA,
+    LoadDocument: LOAD_SCHEMA,
+    MatrixDocument: MATRIX_SCHEMA,
+}
 
 /// A kind of document: how it is told apart, described and read.
 pub struct Kind {
     /// The value of its key `schema`, such as `linerate.record/1`.
     pub schema: &'static str,
-    json_schema: fn() -> Schema,
     read: fn(&[u8]) -> serde_json::Result<Box<dyn Document>>,
 }
 
 impl Kind {
     const fn new<T>(schema: &'static str) -> Self
     where
-        T: Document + DeserializeOwned + JsonSchema + 'static,
+        T: Document + DeserializeOwned + 'static,
     {
         Self {
             schema,
-            json_schema: || schema_for!(T),
             read: |bytes| Ok(Box::new(serde_json::from_slice::<T>(bytes)?)),
         }
     }
@@ -174,7 +197,11 @@ impl Kind {
 
     /// Its JSON Schema (2020-12), generated from the type.
     pub fn json_schema(&self) -> Schema {
-        let mut schema = (self.json_schema)();
+        let mut all = JSON_SCHEMAS.iter();
+        let (_, json_schema) = all
+            .find(|(schema, _)| *schema == self.schema)
+            .expect("it is of the list");
+        let mut schema = json_schema();
         RecursiveTransform(join_lines).transform(&mut schema);
         schema
     }

@@ -1,6 +1,8 @@
 //! Documents as one page for a browser: it loads nothing from anywhere, needs no script, and holds
 //! the documents themselves, so that they can be explained again.
 
+mod site;
+
 use std::fmt::Write;
 
 use linerate_core::record::{Environment, HostFacts};
@@ -11,11 +13,21 @@ use crate::document::{ReadError, read};
 use crate::style::{Form, Style};
 use crate::svg::{self, Chart, escaped};
 
+pub use crate::charts::PastRun;
+pub use site::{
+    Ended, LIVE, Overview, Running, TimeLine, beside, live, notice, overview, run, running,
+    time_line,
+};
+
 /// What follows `<style>` to the end of the page's head.
 const STYLE: &str = include_str!("html/page.css");
-/// Pixels of a chart on a screen and on a telephone.
+/// Pixels of a chart on a screen, beside another one, and on a telephone.
 const BROAD: u32 = 900;
+const HALF: u32 = 660;
 const NARROW: u32 = 328;
+/// What a page of one file may load: nothing from anywhere.
+const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" \
+    content=\"default-src 'none';style-src 'unsafe-inline'\">\n";
 
 /// The page. What is concluded from the documents' evidence is expected to be fresh
 /// ([`Document::annotate`]).
@@ -25,7 +37,7 @@ pub fn page(documents: &mut [Box<dyn Document>]) -> String {
         [only] => only.clone(),
         all => format!("{} documents of linerate", all.len()),
     };
-    let mut page = head(&title);
+    let mut page = head(&title, POLICY);
     if answers.len() > 1 {
         page.push_str("<nav><ol>");
         for (number, answer) in answers.iter().enumerate() {
@@ -34,7 +46,7 @@ pub fn page(documents: &mut [Box<dyn Document>]) -> String {
         page.push_str("</ol></nav>\n");
     }
     for (number, document) in documents.iter_mut().enumerate() {
-        article(&mut page, number, &mut **document);
+        article(&mut page, number, &mut **document, BROAD);
     }
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(
@@ -45,14 +57,14 @@ pub fn page(documents: &mut [Box<dyn Document>]) -> String {
     page
 }
 
-fn head(title: &str) -> String {
+/// `more` is of HTML.
+fn head(title: &str, more: &str) -> String {
     let (light, dark, charts) = (svg::LIGHT, svg::DARK, svg::STYLE);
     format!(
         "{DOCTYPE}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src 'unsafe-inline'\">\n\
-         <title>{title}</title>\n\
+         {more}<title>{title}</title>\n\
          <style>:root{{{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}\n\
          @media print{{:root{{{light}}}}}\n{STYLE}{charts}</style></head>\n<body><main>\n"
     )
@@ -61,8 +73,8 @@ fn head(title: &str) -> String {
 /// What every page begins with.
 const DOCTYPE: &str = "<!doctype html>";
 
-/// A document: the answer, its pictures, all figures, both ends, itself.
-fn article(page: &mut String, number: usize, document: &mut dyn Document) {
+/// A document: the answer, its pictures of so many pixels, all figures, both ends, itself.
+fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels: u32) {
     let json = document.json_line();
     let answer = escaped(&document.answer());
     let about = about(&json);
@@ -83,7 +95,7 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document) {
     page.push_str(if repeats { rest } else { &text });
     page.push_str("</section>\n");
     for chart in document.charts() {
-        figure(page, &chart);
+        figure(page, &chart, pixels);
     }
     let all = document.text(form(true));
     let _ = write!(
@@ -116,9 +128,9 @@ fn about(json: &str) -> String {
     schema.unwrap_or_default() + &begun.unwrap_or_default()
 }
 
-fn figure(page: &mut String, chart: &Chart) {
+fn figure(page: &mut String, chart: &Chart, pixels: u32) {
     let (title, says) = (escaped(&chart.title), escaped(&chart.says));
-    let broad = chart.inline(BROAD);
+    let broad = chart.inline(pixels);
     let narrow = chart.inline(NARROW);
     let pictures = if broad == narrow {
         format!("<div class=\"wide\">{broad}</div>")

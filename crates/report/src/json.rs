@@ -26,7 +26,7 @@ impl<T: Serialize> Json for T {
 /// # Panics
 /// If a map of the document has keys that are not strings; linerate's documents have none.
 pub fn document(document: &impl Serialize) -> String {
-    ended(serde_json::to_string_pretty(document))
+    ended(serde_json::to_string(document).map(|line| indented(&line)))
 }
 
 /// The document on one line, with a newline at its end.
@@ -41,6 +41,45 @@ fn ended(text: serde_json::Result<String>) -> String {
     // Not a number and infinity become null, so string keys are the only condition.
     let mut text = escaped(text.expect("the documents of linerate have string keys"));
     text.push('\n');
+    text
+}
+
+/// JSON of one line on many, as serde_json's pretty form has it. That form itself would need the code
+/// of every document a second time.
+fn indented(line: &str) -> String {
+    let mut text = String::with_capacity(2 * line.len());
+    let (mut depth, mut is_string, mut is_escaped) = (0, false, false);
+    let mut chars = line.chars().peekable();
+    let new_line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        (0..depth).for_each(|_| text.push_str("  "));
+    };
+    while let Some(c) = chars.next() {
+        if is_string {
+            text.push(c);
+            is_string = is_escaped || c != '"';
+            is_escaped = c == '\\' && !is_escaped;
+            continue;
+        }
+        if matches!(c, '}' | ']') {
+            depth -= 1;
+            new_line(&mut text, depth);
+        }
+        text.push(c);
+        match c {
+            '"' => is_string = true,
+            ':' => text.push(' '),
+            ',' => new_line(&mut text, depth),
+            '{' | '[' => match chars.next_if(|c| matches!(c, '}' | ']')) {
+                Some(end) => text.push(end),
+                None => {
+                    depth += 1;
+                    new_line(&mut text, depth);
+                }
+            },
+            _ => {}
+        }
+    }
     text
 }
 
@@ -67,7 +106,35 @@ fn escaped(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let text = r#"[a\\"\[\]{}:, \n\tµ]{0,12}"#;
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            text.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 5, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((text, inner), 0..5)
+                    .prop_map(|entries| entries.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn indented_is_as_serde_json_indents(value in value()) {
+            let line = serde_json::to_string(&value).unwrap();
+            prop_assert_eq!(indented(&line), serde_json::to_string_pretty(&value).unwrap());
+        }
+    }
 
     #[test]
     fn nothing_hidden_is_in_the_text_and_all_of_it_in_the_value() {

@@ -14,7 +14,7 @@
 //! | [`json`] | a document, pretty or on one line |
 //! | [`html`] | documents as one page for a browser, with their charts |
 //! | `charts` | which charts a document has |
-//! | [`metrics`] | figures as Prometheus reads them |
+//! | [`metrics`] | figures as Prometheus reads them, and collectors of OpenTelemetry |
 //! | [`svg`] | charts and flame graphs, drawn |
 
 mod charts;

@@ -1,10 +1,23 @@
-//! Figures as Prometheus reads them: its text format, version 0.0.4.
+//! Figures for those who watch: as Prometheus reads them (its text format, version 0.0.4), and as
+//! OpenTelemetry's collectors take them (OTLP 1, in JSON).
 
 use std::fmt::Write;
 
-/// A page of metrics that is being written.
-#[derive(Debug, Default)]
-pub struct Metrics(String);
+use serde_json::{Value, json};
+
+/// Metrics with their samples.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics(Vec<Family>);
+
+#[derive(Debug, Clone)]
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    samples: Vec<(Labels, f64)>,
+}
+
+type Labels = Vec<(String, String)>;
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,44 +30,129 @@ pub enum Kind {
 
 impl Metrics {
     /// Begins a metric, whose samples follow.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str) -> &mut Self {
-        let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        self.0
-            .push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    pub fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Self {
+        self.0.push(Family {
+            name,
+            kind,
+            help,
+            samples: Vec::new(),
+        });
         self
     }
 
-    /// A sample of the metric with its labels. Their values may be anything; their names are words.
-    pub fn sample<'a>(
-        &mut self,
-        name: &str,
-        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
-        value: f64,
-    ) {
-        let labels = labels.into_iter().map(|(key, value)| {
-            let value = value
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
-            format!("{key}=\"{value}\"")
-        });
-        let labels = labels.collect::<Vec<_>>().join(",");
-        let labels = if labels.is_empty() {
-            labels
-        } else {
-            format!("{{{labels}}}")
-        };
-        // Rust writes numbers as Prometheus reads them, `NaN` too; an infinite one is `+Inf` there.
-        let value = value.to_string().replace("inf", "Inf");
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+    /// A sample of the metric that was begun last, with its labels. Their values may be anything; their
+    /// names are words.
+    pub fn sample<'a>(&mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>, value: f64) {
+        let labels = labels.into_iter();
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        if let Some(family) = self.0.last_mut() {
+            family.samples.push((labels.collect(), value));
+        }
     }
 
-    /// The page.
-    pub fn finish(self) -> String {
-        self.0
+    /// A page for Prometheus.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        for Family {
+            name,
+            kind,
+            help,
+            samples,
+        } in &self.0
+        {
+            let kind = match kind {
+                Kind::Gauge => "gauge",
+                Kind::Counter => "counter",
+            };
+            let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, value) in samples {
+                let labels = quoted(labels);
+                // Rust writes numbers as Prometheus reads them, `NaN` too; an infinite one is `+Inf` there.
+                let value = value.to_string().replace("inf", "Inf");
+                let _ = writeln!(page, "{name}{labels} {value}");
+            }
+        }
+        page
+    }
+
+    /// An `ExportMetricsServiceRequest` (opentelemetry-proto, metrics/v1): what these are metrics of, when
+    /// that began, and now; both ns since 1970.
+    pub fn otlp(&self, resource: &[(&str, &str)], began_ns: u64, now_ns: u64) -> String {
+        let metrics: Vec<Value> = self
+            .0
+            .iter()
+            .filter(|it| !it.samples.is_empty())
+            .map(|it| {
+                let points = it.samples.iter().map(|(labels, value)| {
+                    let labels = labels.iter().map(|(key, value)| (&**key, &**value));
+                    // Its JSON has 64-bit numbers as strings.
+                    let mut point = json!({
+                        "attributes": attributes(labels),
+                        "timeUnixNano": now_ns.to_string(),
+                        "asDouble": number(*value),
+                    });
+                    if it.kind == Kind::Counter {
+                        point["startTimeUnixNano"] = began_ns.to_string().into();
+                    }
+                    point
+                });
+                let points: Vec<Value> = points.collect();
+                let mut metric = json!({"name": it.name, "description": it.help});
+                match it.kind {
+                    Kind::Gauge => metric["gauge"] = json!({"dataPoints": points}),
+                    Kind::Counter => {
+                        metric["sum"] = json!({
+                            "aggregationTemporality": CUMULATIVE,
+                            "isMonotonic": true,
+                            "dataPoints": points,
+                        });
+                    }
+                }
+                metric
+            })
+            .collect();
+        let scope = json!({"name": "linerate", "version": env!("CARGO_PKG_VERSION")});
+        let request = json!({"resourceMetrics": [{
+            "resource": {"attributes": attributes(resource.iter().copied())},
+            "scopeMetrics": [{"scope": scope, "metrics": metrics}],
+        }]});
+        request.to_string()
+    }
+}
+
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+const CUMULATIVE: u8 = 2;
+
+fn quoted(labels: &Labels) -> String {
+    let labels = labels.iter().map(|(key, value)| {
+        let value = value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n");
+        format!("{key}=\"{value}\"")
+    });
+    let labels = labels.collect::<Vec<_>>().join(",");
+    if labels.is_empty() {
+        labels
+    } else {
+        format!("{{{labels}}}")
+    }
+}
+
+fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
+    let pairs = pairs.map(|(key, value)| json!({"key": key, "value": {"stringValue": value}}));
+    pairs.collect()
+}
+
+/// As the JSON of protocol buffers has what is no number in JSON.
+fn number(value: f64) -> Value {
+    if value.is_nan() {
+        "NaN".into()
+    } else if value.is_infinite() {
+        let sign = if value > 0.0 { "" } else { "-" };
+        format!("{sign}Infinity").into()
+    } else {
+        value.into()
     }
 }
 
@@ -64,14 +162,48 @@ mod tests {
 
     #[test]
     fn a_label_can_say_anything_and_stays_one_label() {
-        let mut page = Metrics::default();
-        page.family("linerate_up", Kind::Gauge, "Whether it runs.");
-        page.sample("linerate_up", [("path", "a\\b\"} 0\nevil{x=\"")], 1.0);
-        page.sample("linerate_up", [], 0.25);
+        let mut metrics = Metrics::default();
+        metrics.family("linerate_up", Kind::Gauge, "Whether it runs.");
+        metrics.sample([("path", "a\\b\"} 0\nevil{x=\"")], 1.0);
+        metrics.sample([], 0.25);
         assert_eq!(
-            page.finish(),
+            metrics.page(),
             "# HELP linerate_up Whether it runs.\n# TYPE linerate_up gauge\n\
              linerate_up{path=\"a\\\\b\\\"} 0\\nevil{x=\\\"\"} 1\nlinerate_up 0.25\n"
         );
+    }
+
+    #[test]
+    fn a_collector_is_sent_what_the_page_says_by_the_names_of_the_specification() {
+        let mut metrics = Metrics::default();
+        metrics.family("linerate_up", Kind::Gauge, "Whether it runs.");
+        metrics.sample([("path", "a\"b")], f64::NAN);
+        metrics.family("linerate_runs_total", Kind::Counter, "Runs.");
+        metrics.sample([], 3.0);
+        metrics.family("linerate_empty", Kind::Gauge, "None.");
+        let sent = metrics.otlp(&[("service.name", "x")], 5, u64::MAX);
+        let sent: Value = serde_json::from_str(&sent).unwrap();
+        let of = &sent["resourceMetrics"][0];
+        assert_eq!(
+            of["resource"]["attributes"][0],
+            json!({"key": "service.name", "value": {"stringValue": "x"}})
+        );
+        let all = of["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        assert_eq!(all.len(), 2);
+        assert_eq!(
+            all[0]["gauge"]["dataPoints"][0],
+            json!({
+                "attributes": [{"key": "path", "value": {"stringValue": "a\"b"}}],
+                "timeUnixNano": "18446744073709551615",
+                "asDouble": "NaN",
+            })
+        );
+        let sum = &all[1]["sum"];
+        assert_eq!(
+            (&sum["aggregationTemporality"], &sum["isMonotonic"]),
+            (&2.into(), &true.into())
+        );
+        assert_eq!(sum["dataPoints"][0]["startTimeUnixNano"], "5");
+        assert_eq!(sum["dataPoints"][0]["asDouble"], 3.0);
     }
 }

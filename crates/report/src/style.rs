@@ -11,6 +11,11 @@ pub struct Style {
     pub details: bool,
     /// How it is written.
     pub form: Form,
+    /// What is typed to read the evidence, where `--details` would measure once more. It lasts as
+    /// long as the program.
+    pub evidence: Option<&'static str>,
+    /// What stands before a command of the page: it is for a host of a lab.
+    pub prefix: Option<&'static str>,
 }
 
 /// What reads a page.
@@ -47,6 +52,8 @@ impl Default for Style {
             colour: false,
             details: false,
             form: Form::Plain,
+            evidence: None,
+            prefix: None,
         }
     }
 }

@@ -12,6 +12,7 @@ pub use chart::Chart;
 pub(crate) use chart::{Bar, Bars, Body, Fill, Mark, Panel, Plot, Series, Unit};
 pub use flame::flame_graph;
 pub(crate) use flame::{flame_picture, layer_name};
+pub(crate) use plot::spark;
 
 impl Chart {
     /// Of so many pixels' width, for a page that has the styles of the charts.
@@ -33,11 +34,15 @@ impl Chart {
         )
     }
 
-    /// For a file of its own.
+    /// For a file of its own, whose colours are written out: what is no browser knows no variables.
     pub fn svg(&self, width: u32) -> String {
         let named = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
         let ground = "<rect width=\"100%\" height=\"100%\" class=\"ground\"/>";
-        let styled = format!("<style>:root{{{LIGHT}}}{STYLE}</style>{ground}");
+        let colours = LIGHT.split(';').filter_map(|pair| pair.split_once(':'));
+        let style = colours.fold(STYLE.to_owned(), |style, (name, colour)| {
+            style.replace(&format!("var({name})"), colour)
+        });
+        let styled = format!("<style>{style}</style>{ground}");
         let inline = self.inline(width).replacen("<svg", named, 1);
         inline.replacen("</desc>", &format!("</desc>{styled}"), 1)
     }
@@ -58,7 +63,7 @@ pub(crate) const STYLE: &str = "\
     .chart .halo{paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}\
     .ground{fill:var(--ground)}.grid{stroke:var(--line)}.axis{stroke:var(--dim)}\
     .s0,.s1,.s2,.s3,.s4,.s5{stroke-width:1.8;stroke-linejoin:round}.dash{stroke-dasharray:6 4}\
-    .stem{stroke-width:3}.ring{fill:var(--ground)}\
+    .stem{stroke-width:3}.points{stroke-width:5;stroke-linecap:round}.many{stroke-width:2.5;opacity:.5}.ring{fill:var(--ground)}\
     .s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}\
     .s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.f0{fill:var(--c0)}.f1{fill:var(--c1)}\
     .f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}.f5{fill:var(--c5)}\

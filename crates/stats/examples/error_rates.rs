@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     let met = highest <= GOAL;
     let goal = if met { "met" } else { "MISSED" };
     println!(
-        "\nThe goal, at most {} DIFFERENT of A against A at the upper end of the interval: {goal} (highest: {}).",
+        "\nThe goal, at most {} DIFFERENT of A against A at the upper end of the interval: {goal} \
+         (highest: {}).",
         percent(GOAL),
         percent(highest)
     );
@@ -142,7 +143,8 @@ fn power_cell(model: &Model, source: &mut Source, effect: f64) -> String {
 fn equivalence() {
     println!("\n## EQUIVALENT within {MARGIN_PERCENT} %\n\n{EQUIVALENCE}");
     println!(
-        "| noise | at an effect of 5 % | 95 % interval | at 0 % | runs at 0 % | interval holds 0 % |"
+        "| noise | at an effect of 5 % | 95 % interval | at 0 % | runs at 0 % | interval holds 0 % \
+         |"
     );
     println!("|---|---|---|---|---|---|");
     let design = design(Some(MARGIN_PERCENT), 1);

@@ -1,10 +1,10 @@
 //! Where a series of runs has changed.
 //!
 //! E-divisive: D. S. Matteson and N. A. James, "A nonparametric approach for multiple change point
-//! analysis of multivariate data", JASA 109(505), 2014. The series is cut so that the energy distance
-//! between both parts is largest; there is a change if few reorderings of the series have one as
-//! large, and it is where the medians of both parts fit best; then each part is looked at in turn. Of the values only their ranks count, so that a single run far off
-//! moves nothing.
+//! analysis of multivariate data", JASA 109(505), 2014. The series is cut so that the energy
+//! distance between both parts is largest; there is a change if few reorderings of the series have
+//! one as large, and it is where the medians of both parts fit best; then each part is looked at in
+//! turn. Of the values only their ranks count, so that a single run far off moves nothing.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -24,19 +24,19 @@ pub struct ChangePoint {
     pub p_value: f64,
 }
 
-/// Chance, at most, that a series of independent runs that did not change is said to have changed. Runs
-/// that depend on those before them (a daily pattern) are said so more often.
+/// Chance, at most, that a series of independent runs that did not change is said to have changed.
+/// Runs that depend on those before them (a daily pattern) are said so more often.
 pub const FALSE_ALARMS: f64 = 0.05;
 /// Fewer values on a side are no state, but some runs.
 const FEWEST: usize = 5;
 /// Reorderings: a p-value is known to 1/400.
 const REORDERINGS: usize = 399;
 
-/// Of a series that is looked at after each value: how many of the last values are held against all before
-/// them. More see smaller changes.
+/// Of a series that is looked at after each value: how many of the last values are held against all
+/// before them. More see smaller changes.
 const TAILS: [usize; 10] = [5, 6, 7, 8, 10, 12, 15, 20, 30, 50];
-/// Chance, at most, that one look at independent values finds a change that is not there: by Boole's
-/// inequality 200 looks find one in 5 % of series, at most.
+/// Chance, at most, that one look at independent values finds a change that is not there: by
+/// Boole's inequality 200 looks find one in 5 % of series, at most.
 pub const FALSE_ALARMS_OF_A_LOOK: f64 = 1.0 / 4000.0;
 
 /// The changes of a series, in its order. The same seed gives the same answer.
@@ -70,10 +70,10 @@ pub fn changes(values: &[f64], seed: u64) -> Result<Vec<ChangePoint>, StatsError
     Ok(found.into_iter().enumerate().map(point).collect())
 }
 
-/// Whether the last values of a series, which is looked at after each of them, make a change plain: by
-/// their ranks against those before (F. Wilcoxon, Biometrics Bulletin 1(6), 1945; H. B. Mann and D. R.
-/// Whitney, 1947), exactly, so that the rate of false alarms holds for any noise of independent values.
-/// After a change the series begins anew with [`ChangePoint::at`].
+/// Whether the last values of a series, which is looked at after each of them, make a change plain:
+/// by their ranks against those before (F. Wilcoxon, Biometrics Bulletin 1(6), 1945; H. B. Mann and
+/// D. R. Whitney, 1947), exactly, so that the rate of false alarms holds for any noise of
+/// independent values. After a change the series begins anew with [`ChangePoint::at`].
 ///
 /// # Errors
 /// As [`changes`].
@@ -94,8 +94,8 @@ pub fn new_change(values: &[f64]) -> Result<Option<ChangePoint>, StatsError> {
     }))
 }
 
-/// Chance, at most, that independent values of one kind are as far apart, either way. Values that are
-/// equal count against it.
+/// Chance, at most, that independent values of one kind are as far apart, either way. Values that
+/// are equal count against it.
 fn rank_p_value((before, after): (&[f64], &[f64])) -> f64 {
     let count = |is_inverted: fn(f64, f64) -> bool| {
         let inverted = |new: &f64| before.iter().filter(|old| is_inverted(**old, *new)).count();
@@ -252,8 +252,8 @@ mod tests {
         assert!(found >= 0.95, "{found}");
     }
 
-    /// Share of series of that many values, which do not change, in which a look after each value finds
-    /// one.
+    /// Share of series of that many values, which do not change, in which a look after each value
+    /// finds one.
     fn false_alarms(noise: Noise, series: u64, values: usize) -> f64 {
         let mut source = Source::new(series);
         rate(series as u32, || {
@@ -263,8 +263,8 @@ mod tests {
         })
     }
 
-    /// Share of series in which a shift of a tenth after 40 values is found by the fifth value after it;
-    /// two thirds of the values are within that share of the level.
+    /// Share of series in which a shift of a tenth after 40 values is found by the fifth value
+    /// after it; two thirds of the values are within that share of the level.
     fn shifts_found(noise: Noise, scatter: f64, series: u64) -> f64 {
         let mut source = Source::new(series);
         let mut sample = source.samples(4000, noise);

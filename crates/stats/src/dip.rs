@@ -222,7 +222,8 @@ mod tests {
     proptest! {
         #[test]
         fn dip_ignores_place_scale_and_direction(
-            samples in prop::collection::vec(-1000_i32..1000, 1..60), scale in 1_i32..9, shift in -99_i32..99,
+            samples in prop::collection::vec(-1000_i32..1000, 1..60), scale in 1_i32..9,
+            shift in -99_i32..99,
         ) {
             let expected = dip_of(samples.iter().map(|&x| f64::from(x)).collect());
             for scale in [scale, -scale] {
@@ -243,7 +244,8 @@ mod tests {
                 f64::max(distance, (x - below).abs().max((x - below - 1.0 / n).abs()))
             });
             let dip = dip(&sorted);
-            prop_assert!(1.0 / (2.0 * n) <= dip && dip <= 0.25 && dip <= distance + 1e-12, "{dip} {distance}");
+            prop_assert!(1.0 / (2.0 * n) <= dip && dip <= 0.25 && dip <= distance + 1e-12, "{dip} \
+                {distance}");
         }
     }
 }

@@ -241,7 +241,8 @@ mod tests {
     proptest! {
         #[test]
         fn merging_is_recording_both(
-            a in prop::collection::vec(latency(), 0..100), b in prop::collection::vec(latency(), 0..100),
+            a in prop::collection::vec(latency(), 0..100),
+            b in prop::collection::vec(latency(), 0..100),
         ) {
             let mut merged = histogram(&a);
             merged.merge(&histogram(&b));
@@ -249,7 +250,9 @@ mod tests {
         }
 
         #[test]
-        fn buckets_survive_json_and_merging_back(latencies in prop::collection::vec(latency(), 0..2_000)) {
+        fn buckets_survive_json_and_merging_back(
+            latencies in prop::collection::vec(latency(), 0..2_000),
+        ) {
             let original = histogram(&latencies);
             let buckets = original.buckets();
             prop_assert!(buckets.0.len() <= MAX_BUCKETS);

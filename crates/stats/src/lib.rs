@@ -46,7 +46,7 @@ pub use precision::{Precision, precision_reached};
 pub use reorder::{Arrival, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::Summary;
-pub(crate) use trend::two_sided_normal;
+pub use trend::two_sided_normal;
 pub use wilson::{Proportion, wilson};
 
 /// The confidence of every interval in this module.

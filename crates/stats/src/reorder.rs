@@ -109,27 +109,6 @@ impl SequenceTracker {
         }
     }
 
-    /// Begins anew, with `first` as the first number that counts: the end of a warm-up.
-    ///
-    /// Packets from `first` on that overtook this call stay received. Where `first` is older than
-    /// the window, counting begins at the window's start instead. Returns the number that it begins
-    /// at.
-    pub fn reset_from(&mut self, first: u64) -> u64 {
-        if first >= self.next {
-            self.seen.fill(0);
-            self.next = first;
-        }
-        let oldest_known = self.next.saturating_sub(Self::WINDOW).max(self.first);
-        let first = first.max(oldest_known);
-        self.fill(oldest_known, first - oldest_known, false);
-        self.received = (first..self.next)
-            .filter(|&number| self.has(number))
-            .count() as u64;
-        (self.duplicated, self.reordered, self.outside_window) = (0, 0, 0);
-        self.first = first;
-        first
-    }
-
     /// The counts so far; what follows the highest number received is not known to be lost.
     pub fn counts(&self) -> SequenceCounts {
         self.counts_until(self.next)
@@ -161,11 +140,6 @@ impl SequenceTracker {
         self.next = next;
         self.received += 1;
         Arrival::InOrder
-    }
-
-    fn has(&self, number: u64) -> bool {
-        let (word, bit) = place(number);
-        self.seen[word] & bit != 0
     }
 
     /// Marks `n` numbers from `first` on as seen or not, a word at a time.
@@ -242,17 +216,6 @@ mod tests {
             self.next = self.next.max(number + 1);
         }
 
-        fn reset_from(&mut self, first: u64) -> u64 {
-            self.next = self.next.max(first);
-            self.first = first.max(self.next.saturating_sub(W)).max(self.first);
-            self.seen.retain(|&number| number >= self.first);
-            self.counts = SequenceCounts {
-                received: self.seen.len() as u64,
-                ..SequenceCounts::default()
-            };
-            self.first
-        }
-
         fn counts(&self) -> SequenceCounts {
             SequenceCounts {
                 lost: self.next - self.first - self.counts.received,
@@ -265,7 +228,6 @@ mod tests {
     enum Step {
         Packet(i64),
         Run(i64, u64),
-        Reset(i64),
     }
 
     /// Steps relative to the next expected number: mostly near it, sometimes about a window away.
@@ -279,8 +241,7 @@ mod tests {
         prop_oneof![
             20 => near.clone().prop_map(Step::Packet),
             10 => (near.clone(), 0_u64..300).prop_map(|(from, n)| Step::Run(from, n)),
-            1 => (near.clone(), 0_u64..140_000).prop_map(|(from, n)| Step::Run(from, n)),
-            1 => near.prop_map(Step::Reset),
+            1 => (near, 0_u64..140_000).prop_map(|(from, n)| Step::Run(from, n)),
         ]
     }
 
@@ -301,10 +262,6 @@ mod tests {
                         let first = model.next.saturating_add_signed(offset);
                         tracker.in_order_run(first, n);
                         (first..first + n).for_each(|number| model.on_packet(number));
-                    }
-                    Step::Reset(offset) => {
-                        let first = model.next.saturating_add_signed(offset);
-                        prop_assert_eq!(tracker.reset_from(first), model.reset_from(first));
                     }
                 }
                 prop_assert_eq!(tracker.counts(), model.counts());
@@ -353,8 +310,6 @@ mod tests {
         let mut tracker = SequenceTracker::new(0);
         tracker.on_packet(u64::MAX - 1);
         tracker.in_order_run(u64::MAX - 5, u64::MAX);
-        assert_eq!(tracker.reset_from(u64::MAX), u64::MAX);
         tracker.on_packet(u64::MAX);
-        assert_eq!(tracker.counts().received, 0);
     }
 }

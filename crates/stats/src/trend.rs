@@ -74,7 +74,7 @@ fn exact_p_value(n: usize, score: i64) -> f64 {
 
 /// P(|Z| ≥ z) of the normal distribution, for z ≥ 0, to 1.5·10⁻⁷: Abramowitz and Stegun, formula
 /// 7.1.26.
-pub(crate) fn two_sided_normal(z: f64) -> f64 {
+pub fn two_sided_normal(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let polynomial = [

@@ -52,7 +52,9 @@ fn pairs() -> impl Strategy<Value = Vec<f64>> {
 
 proptest! {
     #[test]
-    fn swapping_a_and_b_turns_the_effect_round(pairs in pairs(), margin in prop::option::of(1.0..20.0)) {
+    fn swapping_a_and_b_turns_the_effect_round(
+        pairs in pairs(), margin in prop::option::of(1.0..20.0),
+    ) {
         let there = conclude(&design(margin), &pairs);
         let opposite: Vec<f64> = pairs.iter().map(|pair| -pair).collect();
         let back = conclude(&design(margin), &opposite);
@@ -92,7 +94,9 @@ proptest! {
     }
 
     #[test]
-    fn what_was_concluded_by_the_pairs_so_far_is_a_function_of_them(pairs in pairs(), seed in 0_u64..9) {
+    fn what_was_concluded_by_the_pairs_so_far_is_a_function_of_them(
+        pairs in pairs(), seed in 0_u64..9,
+    ) {
         // Without a look beyond 13 pairs the seed is not asked, with one it decides alone.
         let with_seed = |seed| conclude(&Design { seed, ..design(Some(3.0)) }, &pairs);
         prop_assert_eq!(with_seed(seed), with_seed(seed));
@@ -102,7 +106,9 @@ proptest! {
     }
 
     #[test]
-    fn the_interval_agrees_with_the_verdict(pairs in pairs(), margin in prop::option::of(1.0..20.0)) {
+    fn the_interval_agrees_with_the_verdict(
+        pairs in pairs(), margin in prop::option::of(1.0..20.0),
+    ) {
         let conclusion = conclude(&design(margin), &pairs);
         let [low, effect, high] = logs(&conclusion);
         prop_assert!(low <= effect + 1e-12 && effect <= high + 1e-12);

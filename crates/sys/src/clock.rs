@@ -1,6 +1,7 @@
 //! Clocks: monotonic time, precise waits, what reading the clock costs, time stamps for records.
 
-use std::hint::black_box;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -82,25 +83,6 @@ pub fn sleep_until(deadline_ns: u64, spin: Duration) {
     }
 }
 
-/// What one reading of the monotonic clock costs, in nanoseconds: the median of many short batches.
-/// Some 20 to 50 ns where it is read in user space; a microsecond where it takes a system call or a
-/// device's register.
-pub fn measure_reading_cost_ns() -> f64 {
-    const BATCHES: usize = 65;
-    const READINGS: u32 = 200;
-    let mut costs: Vec<f64> = (0..BATCHES)
-        .map(|_| {
-            let start = monotonic_ns();
-            for _ in 0..READINGS {
-                black_box(monotonic_ns());
-            }
-            (monotonic_ns() - start) as f64 / f64::from(READINGS + 1)
-        })
-        .collect();
-    costs.sort_by(f64::total_cmp);
-    costs[BATCHES / 2]
-}
-
 /// Where the kernel takes the time from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockSource {
@@ -139,72 +121,53 @@ impl ClockSource {
     }
 }
 
-/// A moment as RFC 3339 writes it, in UTC with microseconds: `2026-11-21T09:29:14.000123Z`. Moments
-/// before 1970 are written as its first.
-pub fn format_rfc3339(moment: SystemTime) -> String {
-    let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = since_epoch.as_secs();
-    let (year, month, day) = civil_date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let microsecond = since_epoch.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z")
+/// A moment as C's `strftime` writes it, in UTC or in this host's time zone; nothing beyond 255
+/// bytes.
+pub fn format_moment(moment: SystemTime, format: &str, is_utc: bool) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = seconds.as_secs() as libc::time_t;
+    let Ok(format) = CString::new(format) else {
+        return String::new();
+    };
+    let mut parts = MaybeUninit::<libc::tm>::zeroed();
+    let mut text = vec![0_u8; 256];
+    // SAFETY: zeros are a `tm`; the calls read what lives here and write into `parts`, and into
+    // `text` no more than its length.
+    let length = unsafe {
+        if is_utc {
+            libc::gmtime_r(&raw const seconds, parts.as_mut_ptr());
+        } else {
+            libc::localtime_r(&raw const seconds, parts.as_mut_ptr());
+        }
+        let to = text.as_mut_ptr().cast();
+        libc::strftime(to, text.len(), format.as_ptr(), parts.as_ptr())
+    };
+    text.truncate(length);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 const NANOSECONDS: u64 = 1_000_000_000;
-
-/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
-/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the
-/// leap day comes last.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let months_since_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * months_since_march + 2) / 5 + 1;
-    let month = if months_since_march < 10 {
-        months_since_march + 3
-    } else {
-        months_since_march - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_rfc3339() {
-        let at = |seconds, micros: u32| {
-            format_rfc3339(UNIX_EPOCH + Duration::new(seconds, micros * 1000))
-        };
-        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(at(951_782_399, 999_999), "2000-02-28T23:59:59.999999Z");
-        assert_eq!(at(951_782_400, 1), "2000-02-29T00:00:00.000001Z");
-        assert_eq!(at(1_709_251_199, 0), "2024-02-29T23:59:59.000000Z");
-        assert_eq!(at(1_795_253_354, 0), "2026-11-21T09:29:14.000000Z");
-        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000000Z");
-        assert_eq!(
-            format_rfc3339(UNIX_EPOCH - Duration::from_secs(1)),
-            at(0, 0)
-        );
-    }
-
-    #[test]
-    fn every_day_of_four_centuries_follows_the_one_before() {
-        let mut previous = civil_date(0);
-        for day in 1..146_097 {
-            let date = civil_date(day);
-            let (year, month, day) = previous;
-            let follows = date == (year, month, day + 1)
-                || (day >= 28
-                    && (date == (year, month + 1, 1) || (month == 12 && date == (year + 1, 1, 1))));
-            assert!(follows, "{previous:?} then {date:?}");
-            previous = date;
+    fn a_moment_is_written_as_the_format_has_it() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        for (seconds, text) in [
+            (1_795_432_931, "Mon, 23 Nov 2026 11:22:11"),
+            (0, "Thu, 01 Jan 1970 00:00:00"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00"),
+        ] {
+            assert_eq!(
+                format_moment(at(seconds), "%a, %d %b %Y %H:%M:%S", true),
+                text
+            );
         }
-        assert_eq!(previous, (2369, 12, 31));
+        assert_eq!(format_moment(at(0), "\0", true), "");
+        let long = "%c".repeat(100);
+        assert_eq!(format_moment(at(0), &long, false), "", "no room for it");
     }
 
     #[test]
@@ -218,8 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_the_clock_costs_something_and_has_a_source() {
-        assert!(measure_reading_cost_ns() > 0.0);
+    fn the_clock_has_a_source() {
         let source = ClockSource::read().unwrap();
         assert!(source.available.contains(&source.current));
     }

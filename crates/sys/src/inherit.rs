@@ -31,7 +31,8 @@ pub fn listener() -> io::Result<TcpListener> {
     }
     if accepts == 0 {
         return Err(invalid(
-            "the inherited socket is a connection and not a listening socket: configure inetd with `wait`, or systemd with Accept=no",
+            "the inherited socket is a connection and not a listening socket: configure inetd with \
+             `wait`, or systemd with Accept=no",
         ));
     }
     // SAFETY: it was handed over to this process and nothing else in it uses it: descriptor 3 by

@@ -100,8 +100,10 @@ mod tests {
     use super::*;
     use linerate_testkit::{Need, skip};
 
-    const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t tcp_sendmsg_locked\nffffffff81000010 t alias\n\
-        ffffffff82000000 D some_data\nffffffffc0000000 t veth_xmit\t[veth]\nffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]\n\
+    const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t \
+        tcp_sendmsg_locked\nffffffff81000010 t alias\n\
+        ffffffff82000000 D some_data\nffffffffc0000000 t veth_xmit\t[veth]\nffffffffc0100000 t \
+        bpf_prog_6deef7357e7b4530\t[bpf]\n\
         0000000000000000 A fixed_percpu_data\nnonsense\n";
 
     #[test]

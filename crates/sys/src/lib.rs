@@ -33,6 +33,7 @@
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`perf`], [`kallsyms`], [`own_symbols`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
+//! | [`resolver`] | what a static program looks names up by |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
 //! | [`mod@file`] | opening a file that somebody may have put a link in the place of; what changes in directories |
 //! | [`errno`] | error numbers that callers tell apart |
@@ -58,6 +59,7 @@ pub mod probe;
 pub mod proc;
 pub mod process;
 pub mod program;
+pub mod resolver;
 pub mod signal;
 pub mod socket;
 pub mod splice;

@@ -3,9 +3,10 @@
 
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
-use blazesym::symbolize::{Input, Symbolizer};
+use blazesym::symbolize::{Input, Sym, Symbolizer};
+use rustc_demangle::demangle;
 
-/// The function that each address is in: as it is written in Rust, C or C++. `None` where no symbol
+/// The function that each address is in: as it is written in Rust or C. `None` where no symbol
 /// table knows, as in a program that was stripped.
 pub fn names(addresses: &[u64]) -> Vec<Option<String>> {
     let mut process = Process::new(Pid::Slf);
@@ -22,9 +23,9 @@ pub fn names(addresses: &[u64]) -> Vec<Option<String>> {
         Ok(found) => found
             .iter()
             .map(|symbol| {
-                symbol
-                    .as_sym()
-                    .map(|symbol| symbol.name.clone().into_owned())
+                // Without the hash at its end.
+                let name = |symbol: &Sym<'_>| format!("{:#}", demangle(&symbol.name));
+                symbol.as_sym().map(name)
             })
             .collect(),
         Err(_) => vec![None; addresses.len()],

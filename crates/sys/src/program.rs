@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use rustix::mm::{Advice, madvise};
 
-/// Takes the program's code out of this process's memory. What is executed again is mapped again, from
-/// the page cache: of what a program needs to start, one that waits needs little.
+/// Takes the program's code out of this process's memory. What is executed again is mapped again,
+/// from the page cache: of what a program needs to start, one that waits needs little.
 ///
 /// # Errors
 /// `/proc/self/maps` cannot be read, or is not as proc(5) says.
@@ -15,8 +15,8 @@ pub fn unmap_code() -> io::Result<()> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let here = unmap_code as *const () as usize;
     let code = mapping(&maps, here).ok_or(io::ErrorKind::InvalidData)?;
-    // SAFETY: the mapping is of the program's file, and nothing has ever been written to it: a page that
-    // is touched is read from the file again.
+    // SAFETY: the mapping is of the program's file, and nothing has ever been written to it: a page
+    // that is touched is read from the file again.
     unsafe { madvise(code.start as *mut c_void, code.len(), Advice::LinuxDontNeed)? };
     Ok(())
 }

@@ -1,7 +1,11 @@
 //! What the tests of all crates share: how a test that cannot run here says so, and how one waits.
 //!
-//! It depends on nothing, so that the tests of every crate can use it. What starts an endpoint or a
-//! program stands beside the tests that do (`tests/` of engine and of cli).
+//! It depends on nothing, so that the tests of every crate can use it; a browser, for those of
+//! pages, is a feature. What starts an endpoint or a program stands beside the tests that do
+//! (`tests/` of engine and of cli).
+
+#[cfg(feature = "browser")]
+pub mod browser;
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -64,8 +68,24 @@ needs! {
     Nuttcp = "nuttcp",
     /// The program iperf, version 2.
     Iperf = "iperf",
+    /// Chromium with its WebDriver.
+    Browser = "browser",
+    /// A font that a picture's words are drawn with.
+    Fonts = "fonts",
+    /// Prometheus's promtool.
+    Promtool = "promtool",
+    /// The program nats-server.
+    Nats = "nats",
     /// The program openssl.
     Openssl = "openssl",
+    /// `systemd-analyze` of systemd.
+    Systemd = "systemd",
+    /// `sshd` and `ssh` of OpenSSH.
+    Ssh = "ssh",
+    /// bash, zsh and fish, and `script` that gives them a terminal.
+    Shells = "shells",
+    /// The program python3.
+    Python = "python",
     /// A machine that keeps up with the test; never the host's fault.
     Speed = "speed",
 }

@@ -349,12 +349,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_lookup_is_what_a_look_at_every_prefix_says(
-            prefixes in prop::collection::vec((any::<u32>(), 0..=32u8, any::<u32>()), 0..40), asked: u32,
+            prefixes in prop::collection::vec((any::<u32>(), 0..=32u8, any::<u32>()), 0..40),
+            asked: u32,
         ) {
             let cut = |bits: u32, length: u8| bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
             let text: String = prefixes
                 .iter()
-                .map(|(bits, length, asn)| format!("{}/{length} {asn}\n", IpAddr::from(cut(*bits, *length).to_be_bytes())))
+                .map(|(bits, length, asn)| format!("{}/{length} \
+                    {asn}\n", IpAddr::from(cut(*bits, *length).to_be_bytes())))
                 .collect();
             let table = AsTable::parse(&text).unwrap();
             let holds = prefixes.iter().filter(|(bits, length, _)| cut(*bits, *length) == cut(asked, *length));

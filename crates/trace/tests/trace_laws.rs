@@ -57,7 +57,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_answer_is_its_probes_and_no_probe_is_sent_twice(net in nets(), kind in kinds(), probes in 1..5u8) {
+    fn each_answer_is_its_probes_and_no_probe_is_sent_twice(
+        net in nets(), kind in kinds(), probes in 1..5u8,
+    ) {
         let mut net = net;
         let config = TraceConfig { probes, hops: 45, ..net.config().with_kind(kind) };
         let (retries, timeout, gap) = (u64::from(config.retries), config.timeout, 1_000_000_000 / u64::from(config.rate_per_s));

@@ -67,7 +67,8 @@ fn kinds() -> impl Strategy<Value = ProbeKind> {
 proptest! {
     #[test]
     fn probes_have_their_size_and_a_right_checksum(
-        kind in kinds(), is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS, size in 0..9_000u16,
+        kind in kinds(), is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS,
+        size in 0..9_000u16,
     ) {
         let codec = codec(kind, is_v6, session);
         let probe = probe(&codec, id, flow, if kind == ProbeKind::Tcp { 0 } else { size });
@@ -84,7 +85,8 @@ proptest! {
 
     #[test]
     fn what_balancers_look_at_is_the_same_in_a_flow_and_other_in_another(
-        kind in kinds(), is_v6: bool, session: u16, a in 0..60_000u16, b in 0..60_000u16, flow in 0..MAX_FLOWS, other in 0..MAX_FLOWS,
+        kind in kinds(), is_v6: bool, session: u16, a in 0..60_000u16, b in 0..60_000u16,
+        flow in 0..MAX_FLOWS, other in 0..MAX_FLOWS,
     ) {
         let codec = codec(kind, is_v6, session);
         // Ports, or type, code and checksum.
@@ -95,7 +97,8 @@ proptest! {
 
     #[test]
     fn every_quote_of_8_bytes_or_more_gives_the_probe_back(
-        kind in kinds(), is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS, size in 0..2_000u16, cut in 8..600usize,
+        kind in kinds(), is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS,
+        size in 0..2_000u16, cut in 8..600usize,
     ) {
         let codec = codec(kind, is_v6, session);
         let probe = probe(&codec, id, flow, if kind == ProbeKind::Tcp { 0 } else { size });
@@ -117,7 +120,9 @@ proptest! {
     }
 
     #[test]
-    fn what_an_error_queue_gives_back_is_understood(is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS) {
+    fn what_an_error_queue_gives_back_is_understood(
+        is_v6: bool, session: u16, id in 0..60_000u16, flow in 0..MAX_FLOWS,
+    ) {
         for kind in [ProbeKind::Udp, ProbeKind::Icmp] {
             let codec = codec(kind, is_v6, session);
             let datagram = codec.datagram(&probe(&codec, id, flow, 100));
@@ -128,7 +133,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300), is_v6: bool, kind in kinds()) {
+    fn no_bytes_are_too_strange(
+        bytes in prop::collection::vec(any::<u8>(), 0..300), is_v6: bool, kind in kinds(),
+    ) {
         let family = if is_v6 { Family::Ipv6 } else { Family::Ipv4 };
         let _ = parse_message(family, &bytes);
         let codec = codec(kind, is_v6, 1);
@@ -139,7 +146,8 @@ proptest! {
 
     #[test]
     fn damaged_messages_are_stood(
-        kind in kinds(), is_v6: bool, damage in prop::collection::vec((0..120usize, any::<u8>()), 1..6), length in 0..120usize,
+        kind in kinds(), is_v6: bool,
+        damage in prop::collection::vec((0..120usize, any::<u8>()), 1..6), length in 0..120usize,
     ) {
         let codec = codec(kind, is_v6, 77);
         let mut message = icmp_message(&codec, &probe(&codec, 5, 3, 80), AnswerKind::TimeExceeded, 0, false, false);

@@ -18,13 +18,6 @@ pub struct EndpointName {
     pub port: Option<u16>,
 }
 
-impl EndpointName {
-    /// The port to connect to.
-    pub fn port_or_default(&self) -> u16 {
-        self.port.unwrap_or(DEFAULT_PORT)
-    }
-}
-
 impl FromStr for EndpointName {
     type Err = UnitError;
 

@@ -14,7 +14,7 @@
 //! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
 //! and [`Ecn`], a [`suggestion`] of what a name is meant to be, a [`Caveat`] of figures with the
 //! [`End`] that has it, what is [`printable`] of a stranger's text, [`Dice`] and [`SplitMix64`] for
-//! numbers from a seed.
+//! numbers from a seed, the [`civil_date`] of a day.
 //!
 //! ```
 //! use linerate_units::{BitRate, ByteCount, Dscp, Span};
@@ -30,6 +30,7 @@
 
 mod caveat;
 pub mod checksum;
+mod date;
 mod dscp;
 mod end;
 mod endpoint;
@@ -41,6 +42,7 @@ mod sizes;
 mod text;
 
 pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
+pub use date::{civil_date, format_rfc3339};
 pub use dscp::Dscp;
 pub use end::End;
 pub use endpoint::{DEFAULT_PORT, EndpointName};

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
-//! What linerate answers browsers and Prometheus: pages over HTTP, read only.
+//! What linerate answers browsers and Prometheus, over HTTP; with the feature `nats` the bus of a mesh.
 //!
-//! All that is asynchronous is in this crate, on one thread of its own: what measures has threads and
-//! blocking calls. It knows no document: a function of the caller makes each page, in a thread where it
-//! may take its time.
+//! All that is asynchronous is in this crate, on one thread of its own: what measures has threads
+//! and blocking calls. It knows no document: a function of the caller makes each page, in a thread
+//! where it may take its time.
 //!
 //! ```no_run
 //! use linerate_web::Answer;
@@ -13,14 +13,20 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#[cfg(feature = "nats")]
+pub mod nats;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::body::Bytes;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
@@ -29,35 +35,58 @@ use tokio::task::spawn_blocking;
 pub struct Ask {
     /// From the first slash on, without what follows a question mark.
     pub path: String,
-    query: Vec<(String, String)>,
+    /// A form is sent, which may change something; else a page is read.
+    pub is_form: bool,
+    /// The server's name and port as the browser knows them.
+    pub host: String,
+    /// What says who asks, as the header has it.
+    pub authorization: String,
+    values: Vec<(String, String)>,
 }
 
 /// What they get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: u16,
-    kind: &'static str,
+    headers: Vec<(HeaderName, String)>,
     body: String,
 }
 
 impl Ask {
-    fn new(uri: &Uri) -> Self {
-        let pairs = uri.query().unwrap_or_default().split('&');
+    fn new(is_form: bool, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Self {
+        let form = String::from_utf8_lossy(body);
+        let values = if is_form {
+            &form
+        } else {
+            uri.query().unwrap_or_default()
+        };
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(key), decoded(value))
         };
+        let text = |name| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
         Self {
             path: uri.path().to_owned(),
-            query: pairs.map(pair).collect(),
+            is_form,
+            host: text(header::HOST),
+            authorization: text(header::AUTHORIZATION),
+            values: values.split('&').map(pair).collect(),
         }
     }
 
-    /// The first value of that name after the question mark.
+    /// The first value of that name after the question mark, or in the form.
     pub fn value(&self, name: &str) -> Option<&str> {
-        let found = self.query.iter().find(|(key, _)| key == name);
+        let found = self.values.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
+}
+
+/// Whether both are the same, in a time that does not tell how much of them is.
+pub fn is_same_secret(one: &str, other: &str) -> bool {
+    one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
 /// Without `%41` and `+` (application/x-www-form-urlencoded); what is no such code stays.
@@ -84,37 +113,98 @@ fn decoded(text: &str) -> String {
 }
 
 impl Answer {
+    fn new(status: u16, kind: &str, body: impl Into<String>) -> Self {
+        Self {
+            status,
+            headers: vec![(header::CONTENT_TYPE, kind.to_owned())],
+            body: body.into(),
+        }
+    }
+
     /// A page for Prometheus.
     pub fn metrics(body: String) -> Self {
-        Self {
-            status: 200,
-            kind: "text/plain; version=0.0.4; charset=utf-8",
-            body,
-        }
+        Self::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
     }
 
     /// A text with its status.
     pub fn plain(status: u16, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            kind: "text/plain; charset=utf-8",
-            body: body.into(),
-        }
+        Self::new(status, "text/plain; charset=utf-8", body)
+    }
+
+    /// A page for a browser with its status. It can load nothing from elsewhere, be in no frame of
+    /// another page, and runs no script but this server's.
+    pub fn page(status: u16, body: String) -> Self {
+        let page = Self::new(status, "text/html; charset=utf-8", body);
+        let page = page.with(header::CONTENT_SECURITY_POLICY, POLICY);
+        let page = page.with(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+        let page = page.with(header::CACHE_CONTROL, "no-cache");
+        page.with(header::REFERRER_POLICY, "same-origin")
+    }
+
+    /// A script of this server.
+    pub fn script(body: &str) -> Self {
+        Self::new(200, "text/javascript; charset=utf-8", body)
+    }
+
+    /// What was asked is done: go on there.
+    pub fn go_on_at(path: &str) -> Self {
+        Self::plain(303, "").with(header::LOCATION, path)
+    }
+
+    /// Who asks has to give a name and a password, which a browser asks its user for.
+    pub fn who_asks() -> Self {
+        let scheme = "Basic realm=\"linerate\", charset=\"UTF-8\"";
+        Self::plain(401, "a password is needed\n").with(header::WWW_AUTHENTICATE, scheme)
+    }
+
+    fn with(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
     }
 }
+
+/// Content Security Policy (W3C).
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
+    connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors \
+    'none'";
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, [(header::CONTENT_TYPE, self.kind)], self.body).into_response()
+        let mut response = (status, self.body).into_response();
+        for (name, value) in self.headers {
+            // What is no value of a header was made of what somebody asked: it is left out.
+            if let Ok(value) = value.parse() {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
     }
 }
 
-/// Answers whoever asks at that address, port 0 for a free one, until the process ends; the address.
+/// Answers whoever reads a page at that address, port 0 for a free one, until the process ends; the
+/// address.
 ///
 /// # Errors
 /// The address cannot be had; no threads.
 pub fn serve(
+    address: SocketAddr,
+    answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
+) -> io::Result<SocketAddr> {
+    serve_forms(address, move |ask| {
+        if ask.is_form {
+            Answer::plain(405, "pages are read\n")
+        } else {
+            answer(ask)
+        }
+    })
+}
+
+/// As [`serve`], with forms that are sent ([`Ask::is_form`]).
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_forms(
     address: SocketAddr,
     answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
@@ -126,16 +216,20 @@ pub fn serve(
         .max_blocking_threads(MOST_AT_ONCE)
         .build()?;
     let answer = Arc::new(answer);
-    let pages = Router::new().fallback(move |method: Method, uri: Uri| {
+    let page = move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
         let answer = answer.clone();
         async move {
-            if method != Method::GET && method != Method::HEAD {
-                return Answer::plain(405, "pages are read\n");
+            if ![Method::GET, Method::HEAD, Method::POST].contains(&method) {
+                return Answer::plain(405, "pages are read, forms are sent\n");
             }
-            let page = spawn_blocking(move || answer(&Ask::new(&uri))).await;
+            let ask = Ask::new(method == Method::POST, &uri, &headers, &body);
+            let page = spawn_blocking(move || answer(&ask)).await;
             page.unwrap_or_else(|_| Answer::plain(500, "this page cannot be made\n"))
         }
-    });
+    };
+    let pages = Router::new()
+        .fallback(page)
+        .layer(DefaultBodyLimit::max(MAX_FORM));
     thread::Builder::new().name("web".into()).spawn(move || {
         runtime.block_on(async move {
             let listener = TcpListener::from_std(listener)?;
@@ -147,6 +241,8 @@ pub fn serve(
 
 /// Pages that are made at once.
 const MOST_AT_ONCE: usize = 4;
+/// Longest form, bytes.
+const MAX_FORM: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -155,16 +251,55 @@ mod tests {
 
     use super::*;
 
-    fn get(address: SocketAddr, line: &str) -> String {
+    fn ask(address: SocketAddr, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(
             stream,
-            "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            "{head}\r\nHost: x\r\nConnection: close\r\n\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    fn get(address: SocketAddr, line: &str) -> String {
+        ask(address, &format!("{line} HTTP/1.1"), "")
+    }
+
+    #[test]
+    fn a_form_comes_with_its_values_and_a_page_is_kept_from_loading_anything() {
+        let address = serve_forms(([127, 0, 0, 1], 0).into(), |ask| {
+            match (ask.is_form, ask.value("name")) {
+                (true, Some(_)) if ask.authorization.is_empty() => Answer::who_asks(),
+                (true, Some(name)) => Answer::go_on_at(&format!("/{}{name}", ask.host)),
+                _ => Answer::page(200, "<p>".to_owned()),
+            }
+        });
+        let address = address.unwrap();
+        let form = |more: &str, body: &str| {
+            let length = body.len();
+            let head = format!("POST /start HTTP/1.1\r\n{more}Content-Length: {length}");
+            ask(address, &head, body)
+        };
+        let page = get(address, "GET /");
+        assert!(
+            page.contains("content-security-policy: default-src 'none'") && page.ends_with("<p>"),
+            "{page}"
+        );
+        let refused = form("", "name=a");
+        assert!(
+            refused.starts_with("HTTP/1.1 401 ") && refused.contains("www-authenticate: Basic "),
+            "{refused}"
+        );
+        let done = form("Authorization: Basic eDp5\r\n", "name=a%20b");
+        assert!(done.starts_with("HTTP/1.1 303 "), "{done}");
+        assert!(form("", &"x".repeat(5000)).starts_with("HTTP/1.1 413 "));
+        assert!(
+            is_same_secret("ab", "ab")
+                && !is_same_secret("ab", "ac")
+                && !is_same_secret("ab", "abc")
+        );
     }
 
     #[test]

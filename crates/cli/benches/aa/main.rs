@@ -20,10 +20,16 @@ struct Options {
     /// Only cases whose title contains one of these, such as planted
     filter: Vec<String>,
     /// Comparisons of each case
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 40,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     count: u32,
     /// Comparisons at once
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(
+        long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..=16)
+    )]
     jobs: u32,
     /// Measured time of each run
     #[arg(long, value_name = "TIME", default_value = "500ms")]
@@ -108,7 +114,8 @@ fn main() -> anyhow::Result<ExitCode> {
         options.jobs
     );
     println!(
-        "| case | path | A | B | DIFFERENT | share, 95 % interval | effect: median (range) | interval holds the truth | pairs: median |"
+        "| case | path | A | B | DIFFERENT | share, 95 % interval | effect: median (range) | \
+         interval holds the truth | pairs: median |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let is_wanted = |case: &&Case| {
@@ -211,7 +218,8 @@ fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
     let effects = Summary::new(&effects)?;
     let pairs: Vec<f64> = answers.iter().map(|answer| answer.pairs).collect();
     println!(
-        "| {} | `{}` | `{}` | `{}` | {different} of {n} | {:.1} to {:.1} % | {:+.2} % ({:+.2} to {:+.2} %) | {covered} of {n} | {} |",
+        "| {} | `{}` | `{}` | `{}` | {different} of {n} | {:.1} to {:.1} % | {:+.2} % ({:+.2} to \
+         {:+.2} %) | {covered} of {n} | {} |",
         case.title,
         case.lab,
         case.a,

@@ -26,10 +26,16 @@ struct Options {
     /// Only benchmarks whose title contains one of these, such as rate-20k
     filter: Vec<String>,
     /// Runs of the short ones, each beside one of the bare program
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     runs: u32,
     /// Runs of the others
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     long_runs: u32,
     /// Exit with 1 if a goal is missed
     #[arg(long)]
@@ -198,7 +204,8 @@ impl Outcome {
                 let shown: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
                 let ratio = median(ratios);
                 println!(
-                    "  medians: linerate {:.0}/s, bare program {:.0}/s; ratio by pair {}: median {ratio:.3}, goal {least}",
+                    "  medians: linerate {:.0}/s, bare program {:.0}/s; ratio by pair {}: median \
+                     {ratio:.3}, goal {least}",
                     median(self.rates.clone()),
                     median(self.bare_rates.clone()),
                     shown.join(" ")
@@ -246,7 +253,8 @@ fn has_files(case: &Case) -> anyhow::Result<()> {
     let needed = 2 * case.connections + case.udp_sockets + SPARE_FILES;
     ensure!(
         most >= needed,
-        "fs.file-max is {most}, {needed} files are needed: `sysctl fs.file-max={needed}` for the time of it"
+        "fs.file-max is {most}, {needed} files are needed: `sysctl fs.file-max={needed}` for the \
+         time of it"
     );
     Ok(())
 }

@@ -94,7 +94,8 @@ pub(crate) fn show(document: &CapacityDocument) {
     }
     let after = &document.client.memory.after;
     println!(
-        "  in all {:.2} s, closing {:.2} s; after it {:?} TCP sockets, {:?} in TIME_WAIT, {:?} orphans",
+        "  in all {:.2} s, closing {:.2} s; after it {:?} TCP sockets, {:?} in TIME_WAIT, {:?} \
+         orphans",
         document.seconds,
         document.close_seconds.unwrap_or(0.0),
         after.tcp_in_use,
@@ -106,7 +107,8 @@ pub(crate) fn show(document: &CapacityDocument) {
 fn show_pool(name: &str, pool: &PoolResult) {
     let each = |bytes: Option<f64>| bytes.map_or("?".to_owned(), |bytes| format!("{bytes:.0}"));
     println!(
-        "  {name}: {} of {} opened in {:.3} s, {:.0}/s; {} alive, {} lost; SYN again {}; bytes each: kernel {}, \
+        "  {name}: {} of {} opened in {:.3} s, {:.0}/s; {} alive, {} lost; SYN again {}; bytes \
+         each: kernel {}, \
          client {}, endpoint {}",
         pool.opened,
         pool.asked,

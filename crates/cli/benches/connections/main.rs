@@ -1,7 +1,7 @@
 //! What it costs to look at many TCP connections, in turn on the same sockets: one look with its
-//! document, `ss -tin`, the whole command, which looks twice, and the kernel's list by itself. Then a
-//! watch that looks once a second. The sockets are idle, on loopback of a network namespace that the
-//! benchmark makes; what the looks and ss count must be the same.
+//! document, `ss -tin`, the whole command, which looks twice, and the kernel's list by itself. Then
+//! a watch that looks once a second. The sockets are idle, on loopback of a network namespace that
+//! the benchmark makes; what the looks and ss count must be the same.
 //!
 //! `cargo bench -p linerate --bench connections` takes a minute, as root.
 #![forbid(unsafe_code)]
@@ -27,10 +27,16 @@ use linerate_sys::thread::cpu_time;
 #[command(name = "connections")]
 struct Options {
     /// Sockets that there are
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=500_000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(2..=500_000)
+    )]
     sockets: u64,
     /// Runs of each program
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 9,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     runs: u32,
     /// Exit with 1 if a goal is missed
     #[arg(long)]

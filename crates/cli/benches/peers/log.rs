@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::{cpu, machine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

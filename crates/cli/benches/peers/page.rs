@@ -54,7 +54,8 @@ fn section(session: &Written) -> String {
         ..
     } = &session.about;
     let mut text = format!(
-        "\n## {started_at}\n\n{cpus} CPUs ({cpu}), Linux {kernel}, load average {load:.1} before.\n\n"
+        "\n## {started_at}\n\n{cpus} CPUs ({cpu}), Linux {kernel}, load average {load:.1} \
+         before.\n\n"
     );
     for (name, version) in peers {
         let _ = writeln!(text, "- {name}: {version}");

@@ -255,7 +255,8 @@ fn linerate_arguments(workload: Workload) -> String {
             let protocol = if udp { "udp" } else { "tcp" };
             let spin = if spin { "--spin" } else { "" };
             format!(
-                "rr --protocol {protocol} --request 1 --response 1 -P {flows} --depth {depth} {spin}"
+                "rr --protocol {protocol} --request 1 --response 1 -P {flows} --depth {depth} \
+                 {spin}"
             )
         }
         Workload::Connections { flows } => format!("crr --request 1 --response 1 -P {flows}"),

@@ -32,10 +32,16 @@ use works::{WORKS, Work};
 #[command(name = "profile")]
 struct Options {
     /// Pairs of runs for each work
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 7,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pairs: u32,
     /// Measured time of each run, seconds
-    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "S", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     seconds: u32,
     /// Samples a second of each CPU by both ends together
     #[arg(long, value_name = "N", default_value_t = 1994)]
@@ -74,7 +80,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     }
     println!(
-        "Known work over veth, both ends on one CPU, {} pairs of {} s, {} samples a second by both ends together; CPU time of both, ns for each byte of payload\n",
+        "Known work over veth, both ends on one CPU, {} pairs of {} s, {} samples a second by both \
+         ends together; CPU time of both, ns for each byte of payload\n",
         options.pairs, options.seconds, options.hz
     );
     // What is started from here inherits it.
@@ -128,7 +135,8 @@ fn account(pairs: &[(Cost, Cost)], which: fn(&(Cost, Cost)) -> &Cost) -> String 
     let of =
         |figure: fn(&Cost) -> f64| median(pairs.iter().map(|pair| figure(which(pair))).collect());
     format!(
-        "{:.4} by the account, {:.4} by samples of the same threads, {:.4} in the profile; {:.2} Gbit/s",
+        "{:.4} by the account, {:.4} by samples of the same threads, {:.4} in the profile; {:.2} \
+         Gbit/s",
         of(|cost| cost.accounted),
         of(Cost::in_layers),
         of(|cost| cost.printed),

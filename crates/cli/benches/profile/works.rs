@@ -65,7 +65,8 @@ pub(crate) const WORKS: [Work; 4] = [
     },
     Work {
         name: "application",
-        what: "the sender writes a pattern into every message and the receiver holds every byte against it",
+        what: "the sender writes a pattern into every message and the receiver holds every byte \
+            against it",
         layer: Layer::Application,
         mtu: 65_535,
         options: |with| if with { &["--verify"] } else { &[] },
@@ -74,7 +75,8 @@ pub(crate) const WORKS: [Work; 4] = [
     },
     Work {
         name: "copy",
-        what: "the receiver reads what came, against dropping it unread in as many calls (--discard)",
+        what: "the receiver reads what came, against dropping it unread in as many calls \
+            (--discard)",
         layer: Layer::Copy,
         mtu: 9000,
         options: |with| {
@@ -103,7 +105,8 @@ fn offloads(host: &Host, settings: &[(Offload, bool)]) -> anyhow::Result<()> {
 /// virtual machine interrupts that wait, those of the samples among them, are taken where it does
 /// that.
 const CLASS: &str = "qdisc add dev veth0 root handle 1: htb default 10\n\
-    class add dev veth0 parent 1: classid 1:10 htb rate 100gbit burst 64mb cburst 64mb quantum 60000\n";
+    class add dev veth0 parent 1: classid 1:10 htb rate 100gbit burst 64mb cburst 64mb quantum \
+    60000\n";
 
 /// Each segment passes the filters by itself: TCP's segments are cut below them otherwise, whatever
 /// the device can.
@@ -119,7 +122,8 @@ fn one_segment_each(host: &Host) -> anyhow::Result<()> {
 fn filters(number: usize) -> String {
     let filter = |at: usize| {
         format!(
-            "filter add dev veth0 parent 1: protocol ip prio 1 u32 match ip dst 198.19.{}.{}/32 flowid 1:10\n",
+            "filter add dev veth0 parent 1: protocol ip prio 1 u32 match ip dst 198.19.{}.{}/32 \
+             flowid 1:10\n",
             at / 250,
             at % 250 + 1
         )

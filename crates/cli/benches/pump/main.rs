@@ -34,7 +34,10 @@ struct Options {
     /// Only benchmarks whose title contains one of these, such as rate-10mbit
     filter: Vec<String>,
     /// Pairs of each benchmark
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pairs: u32,
     /// Three pairs of each
     #[arg(long, conflicts_with = "pairs")]

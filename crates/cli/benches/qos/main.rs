@@ -20,7 +20,10 @@ use linerate_sys::bpf;
 #[command(name = "qos")]
 struct Options {
     /// Runs of each side
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 9,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     runs: u32,
     /// Of the rules and the headers
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -39,7 +39,8 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
         return Ok(true);
     }
     println!(
-        "ns that a datagram costs its sender over a veth pair with no rules, median of {runs} (range)\n"
+        "ns that a datagram costs its sender over a veth pair with no rules, median of {runs} \
+         (range)\n"
     );
     let ranges = ranges(seed);
     let one = compare(

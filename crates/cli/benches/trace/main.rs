@@ -23,7 +23,10 @@ use serde_json::Value;
 #[command(name = "trace")]
 struct Options {
     /// Runs of each program in each scene
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     runs: u32,
     /// Exit with 1 if a goal is missed
     #[arg(long)]
@@ -234,7 +237,8 @@ fn breakdown(document: &Value, wall: Duration) -> String {
     });
     let trace = document["seconds"].as_f64().unwrap_or_default();
     format!(
-        "around it {:.1} ms; first probe after {:.1} ms, last of the first round {:.1} ms, last answer {:.1} ms, end {:.1} ms",
+        "around it {:.1} ms; first probe after {:.1} ms, last of the first round {:.1} ms, last \
+         answer {:.1} ms, end {:.1} ms",
         (wall.as_secs_f64() - trace) * 1e3,
         sent().fold(f64::INFINITY, f64::min) / 1e3,
         sent().fold(0.0, f64::max) / 1e3,

@@ -29,10 +29,10 @@ pub(crate) struct CapacityArgs {
 #[command(next_help_heading = "Population")]
 pub(crate) struct PopulationOptions {
     /// TCP connections, such as 20k, up to 10M (default 1000; to --find-limit all allowed)
-    #[arg(long, short = 'c', value_name = "N", value_parser = parsers::count(0, MAX_HELD))]
+    #[arg(long, value_name = "N", value_parser = parsers::count(0, MAX_HELD))]
     pub(crate) connections: Option<Count>,
     /// UDP sockets, such as 10k, up to 10M (default 0)
-    #[arg(long, short = 'u', value_name = "N", value_parser = parsers::count(0, MAX_HELD))]
+    #[arg(long, value_name = "N", value_parser = parsers::count(0, MAX_HELD))]
     pub(crate) udp_sockets: Option<Count>,
     /// Opened each second, 1 to 10M (default: as fast as they open)
     #[arg(long, short = 'b', value_name = "N/s", value_parser = parsers::per_second(1, MAX_PER_S))]
@@ -44,7 +44,10 @@ pub(crate) struct PopulationOptions {
     #[arg(long, value_name = "TIME", value_parser = parsers::time(100, parsers::DAY))]
     pub(crate) heartbeat: Option<Span>,
     /// Close and open so many connections each second while all are held (default 0)
-    #[arg(long, value_name = "N/s", conflicts_with = "find_limit", value_parser = parsers::per_second(0, MAX_PER_S))]
+    #[arg(
+        long, value_name = "N/s", conflicts_with = "find_limit",
+        value_parser = parsers::per_second(0, MAX_PER_S)
+    )]
     pub(crate) churn: Option<u64>,
     /// Search for the number at which it stops
     #[arg(long)]
@@ -66,18 +69,33 @@ pub(crate) struct PopulationOptions {
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadOptions {
     /// How long requests go over a random part of the connections, 0 for none (default 1s)
-    #[arg(long, value_name = "TIME", conflicts_with = "find_limit", value_parser = parsers::time(0, parsers::DAY))]
+    #[arg(
+        long, value_name = "TIME", conflicts_with = "find_limit",
+        value_parser = parsers::time(0, parsers::DAY)
+    )]
     pub(crate) load: Option<Span>,
     /// Connections that take part (default: a tenth of them, 1 to 1000)
-    #[arg(long, value_name = "N", conflicts_with = "find_limit", value_parser = parsers::count(1, MAX_HELD))]
+    #[arg(
+        long, value_name = "N", conflicts_with = "find_limit",
+        value_parser = parsers::count(1, MAX_HELD)
+    )]
     pub(crate) active: Option<Count>,
     /// Open loop: requests/s over all of these, 1 to 10M (default: closed)
-    #[arg(long, value_name = "N/s", conflicts_with = "find_limit", value_parser = parsers::per_second(1, MAX_PER_S))]
+    #[arg(
+        long, value_name = "N/s", conflicts_with = "find_limit",
+        value_parser = parsers::per_second(1, MAX_PER_S)
+    )]
     pub(crate) requests: Option<u64>,
     /// Request size, 8 to 1MiB (default 64)
-    #[arg(long, value_name = "SIZE", conflicts_with = "find_limit", value_parser = parsers::bytes(MIN_MESSAGE, MAX_MESSAGE))]
+    #[arg(
+        long, value_name = "SIZE", conflicts_with = "find_limit",
+        value_parser = parsers::bytes(MIN_MESSAGE, MAX_MESSAGE)
+    )]
     pub(crate) request: Option<ByteCount>,
     /// Response size, 8 to 1MiB (default 64)
-    #[arg(long, value_name = "SIZE", conflicts_with = "find_limit", value_parser = parsers::bytes(MIN_MESSAGE, MAX_MESSAGE))]
+    #[arg(
+        long, value_name = "SIZE", conflicts_with = "find_limit",
+        value_parser = parsers::bytes(MIN_MESSAGE, MAX_MESSAGE)
+    )]
     pub(crate) response: Option<ByteCount>,
 }

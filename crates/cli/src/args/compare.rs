@@ -1,6 +1,6 @@
 //! Options of `compare`.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use linerate_core::compare::{Fault, MAX_PAIRS, Metric};
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
@@ -24,7 +24,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "TREATMENT", required_unless_present = "lab_b")]
     pub(crate) b: Option<Treatments>,
     /// Emulated path of B, where --lab is that of A: the paths are compared
-    #[arg(long, value_name = "SPEC", requires = "lab", conflicts_with = "with", value_parser = parsers::lab)]
+    #[arg(
+        long, value_name = "SPEC", requires = "lab", conflicts_with = "with",
+        value_parser = parsers::lab
+    )]
     pub(crate) lab_b: Option<PathSpec>,
     /// Print all treatments: ranges, what they need, how they are applied, read back and undone
     #[arg(long, exclusive = true)]
@@ -32,7 +35,10 @@ pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) design: DesignOptions,
     /// stream, rr or crr (default stream)
-    #[arg(long, value_parser = parsers::workload(), hide_possible_values = true, help_heading = "Workload")]
+    #[arg(
+        long, value_parser = parsers::workload(), hide_possible_values = true,
+        help_heading = "Workload"
+    )]
     pub(crate) workload: Option<Workload>,
     #[command(flatten)]
     pub(crate) test: TestOptions<OfCompare>,
@@ -64,6 +70,14 @@ pub(crate) enum Load {
     Crr(TestOptions<OfCrr>),
 }
 
+/// What a comparison fails on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum FailOn {
+    Worse,
+    Different,
+}
+
 /// What is decided, and when.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparison")]
@@ -78,8 +92,14 @@ pub(crate) struct DesignOptions {
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) with: Option<String>,
     /// Max pairs, 6 to 30
-    #[arg(long, value_name = "N", default_value = "30", value_parser = parsers::number::<u32>(FEWEST_PAIRS.into(), MAX_PAIRS.into()))]
+    #[arg(
+        long, value_name = "N", default_value = "30",
+        value_parser = parsers::number::<u32>(FEWEST_PAIRS.into(), MAX_PAIRS.into())
+    )]
     pub(crate) pairs: u32,
+    /// Exit with 1 if B is worse (beyond --margin), or different: worse, different
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    pub(crate) fail_on: Option<FailOn>,
     /// Faults that exclude a pair, such as retransmissions,busy_host
     #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
     pub(crate) forbid: Vec<Fault>,
@@ -101,7 +121,8 @@ fn after_help() -> String {
         "Treatments (`compare --treatments` says all of them):\n\
          \x20 of sockets, at both ends: {}\n\
          \x20 of this host, or with server. before the name of the endpoint's:\n\
-         \x20   devices: {}\n    routes: {}\n    hosts: {}, such as sysctl:net.ipv4.tcp_sack=0\n\n{EXAMPLES}",
+         \x20   devices: {}\n    routes: {}\n    hosts: {}, such as \
+         sysctl:net.ipv4.tcp_sack=0\n\n{EXAMPLES}",
         of(Scope::Socket),
         of(Scope::Device),
         of(Scope::Route),

@@ -24,7 +24,10 @@ pub(crate) struct ConnectionsArgs {
 #[command(next_help_heading = "Which")]
 pub(crate) struct WhichOptions {
     /// With this local or remote port; several as 80,443
-    #[arg(long, short, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long, short, value_name = "PORT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub(crate) port: Vec<u16>,
     /// To or from this address, network (198.18.0.0/15) or name
     #[arg(long, value_name = "PEER")]
@@ -64,7 +67,10 @@ pub(crate) struct ShowOptions {
     #[arg(long, value_enum, value_name = "KEY", hide_possible_values = true)]
     pub(crate) sort: Option<SortKey>,
     /// Summed up by cause, process or peer
-    #[arg(long, value_name = "KEY", value_parser = group_by(), hide_possible_values = true, conflicts_with_all = ["watch", "json", "listen"])]
+    #[arg(
+        long, value_name = "KEY", value_parser = group_by(), hide_possible_values = true,
+        conflicts_with_all = ["watch", "json", "listen"]
+    )]
     pub(crate) by: Option<GroupBy>,
     /// Again and again on the whole screen until q or Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "listen"])]

@@ -15,7 +15,10 @@ pub(crate) struct WatchOptions {
     #[command(flatten)]
     pub(crate) owner: OwnerOptions,
     /// How long they are watched, 500ms to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parsers::time(500, parsers::HOUR))]
+    #[arg(
+        long, value_name = "TIME", default_value = "10s",
+        value_parser = parsers::time(500, parsers::HOUR)
+    )]
     pub(crate) time: Span,
     /// Set an earlier document of them beside this one: an observation of what changed
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,6 @@
 //! `linerate history`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use linerate_core::units::Percent;
 use linerate_history::Since;
 use std::path::PathBuf;
@@ -90,7 +90,8 @@ pub(crate) struct CompareRunsArgs {
     pub(crate) b: i64,
     /// Exit with 1 if a headline figure of B is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
-          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below 100%"))]
+          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \
+              100%"))]
     pub(crate) fail_on_worse: Option<Percent>,
     #[command(flatten)]
     pub(crate) place: DbOptions,
@@ -109,20 +110,44 @@ pub(crate) struct ChangesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// A row for each figure of each run
-    #[arg(
-        long,
-        required_unless_present = "json_lines",
-        conflicts_with = "json_lines"
-    )]
+    /// How runs are written; parquet needs --output, and a build with --features parquet
+    #[arg(long, value_enum, value_name = "FORMAT",
+          required_unless_present_any = ["csv", "json_lines"],
+          conflicts_with_all = ["csv", "json_lines"])]
+    pub(crate) format: Option<ExportFormat>,
+    /// As --format csv
+    #[arg(long, conflicts_with = "json_lines")]
     pub(crate) csv: bool,
-    /// A line of JSON for each run: its number, its labels, its document
+    /// As --format json-lines
     #[arg(long)]
     pub(crate) json_lines: bool,
+    /// Write to FILE (default stdout)
+    #[arg(long, short, value_name = "FILE", required_if_eq("format", "parquet"))]
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) which: FilterOptions,
     #[command(flatten)]
     pub(crate) place: DbOptions,
+}
+
+impl ExportArgs {
+    pub(crate) fn format(&self) -> ExportFormat {
+        match self.format {
+            Some(format) => format,
+            None if self.json_lines => ExportFormat::JsonLines,
+            None => ExportFormat::Csv,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A row for each figure of each run
+    Csv,
+    /// A line for each run: its number, its labels, its document
+    JsonLines,
+    /// The rows of csv as columns with types
+    Parquet,
 }
 
 #[derive(Debug, Args)]

@@ -44,7 +44,10 @@ pub(crate) struct NeedOptions {
     #[arg(long = "for", value_name = "HOST", conflicts_with_all = ["rate", "rtt"])]
     pub(crate) host: Option<EndpointName>,
     /// What one connection is to get, such as 10gbit: 1kbit to 1tbit
-    #[arg(long, value_name = "RATE", requires = "rtt", value_parser = parsers::rate(1_000, 1_000_000_000_000))]
+    #[arg(
+        long, value_name = "RATE", requires = "rtt",
+        value_parser = parsers::rate(1_000, 1_000_000_000_000)
+    )]
     pub(crate) rate: Option<BitRate>,
     /// Round-trip time of the path, such as 80ms: 1us to 1min
     #[arg(long, value_name = "TIME", requires = "rate", value_parser = rtt)]

@@ -23,7 +23,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) time: Option<Span>,
     /// Flows of the members that scale, 1 to 256: tcp_nup, tcp_ndown, incast
-    #[arg(long, short = 'P', alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(
+        long, short = 'P', alias = "parallel", value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=256)
+    )]
     pub(crate) flows: Option<u32>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
@@ -33,6 +36,10 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
     /// Print comma-separated values, a row for each of runs (default) or intervals
-    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true, help_heading = "Output")]
+    #[arg(
+        long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true,
+        help_heading = "Output"
+    )]
     pub(crate) csv: Option<CsvRows>,
 }

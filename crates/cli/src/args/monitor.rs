@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use linerate_core::monitor::HttpUrl;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -11,7 +12,7 @@ pub(crate) struct MonitorArgs {
     /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
     /// Read FILE, print what it does in the next 24 hours, and run nothing
-    #[arg(long, conflicts_with_all = ["once", "metrics"])]
+    #[arg(long, conflicts_with_all = ["once", "metrics", "otlp"])]
     pub(crate) check: bool,
     /// Run what is due now, and end: for cron
     #[arg(long, conflicts_with = "metrics")]
@@ -19,6 +20,9 @@ pub(crate) struct MonitorArgs {
     /// Serve the last results for Prometheus at /metrics: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Send the same to a collector of OpenTelemetry: http://HOST:4318
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    pub(crate) otlp: Option<HttpUrl>,
     /// The history in FILE (default ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
@@ -40,6 +44,40 @@ pub(crate) struct ProbeArgs {
     /// Serve /probe?target=PATH&module=TEST there: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", default_value = "9477", value_parser = listen)]
     pub(crate) listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = WEB_EXAMPLES)]
+pub(crate) struct WebArgs {
+    /// A monitor's file, whose tests can be started from the page
+    pub(crate) file: Option<PathBuf>,
+    /// Serve there: a port of 127.0.0.1, or ADDRESS:PORT, which needs --token-file
+    #[arg(long, value_name = "ADDR", default_value = "9478", value_parser = listen)]
+    pub(crate) listen: SocketAddr,
+    /// Ask for a password: the first line of FILE, after any user name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
+}
+
+const WEB_EXAMPLES: &str = "\
+Examples:
+  linerate web
+  linerate web paths.toml
+  linerate web --listen 192.0.2.7:9478 --token-file token";
+
+/// Of an address without a path that of metrics is meant (OTLP 1, "OTLP/HTTP Request").
+fn collector(text: &str) -> Result<HttpUrl, String> {
+    let url = HttpUrl::new(text).ok_or("it must be http://HOST:PORT or http://HOST:PORT/PATH")?;
+    let path = if url.path == "/" {
+        "/v1/metrics"
+    } else {
+        &url.path
+    }
+    .to_owned();
+    Ok(HttpUrl { path, ..url })
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {

@@ -121,6 +121,12 @@ impl<C: Choice> FromArgMatches for TestOptions<C> {
             } else {
                 matches.get_one::<String>(key).cloned()
             };
+            // iperf3's word for a test that somebody ends: a day is the longest run.
+            let is_endless = key == "time" && C::SWEPT.is_some();
+            let text = text.map(|text| match text.as_str() {
+                "0" if is_endless => "24h".to_owned(),
+                _ => text,
+            });
             typed.extend(text.map(|text| Typed {
                 key,
                 text,
@@ -244,12 +250,18 @@ fn uncapitalised(text: &str) -> String {
     }
 }
 
+const ENDLESS: (&str, &str) = (
+    "time",
+    "Measured time: us, ms, s, min or h, 10ms to 24h; 0 until Ctrl-C (default 10s)",
+);
+
 /// Of `stream`.
 #[derive(Debug, Clone)]
 pub(crate) struct OfStream;
 
 impl Choice for OfStream {
     const WORKLOADS: &'static [Workload] = &[Workload::Stream];
+    const HELP: &'static [(&'static str, &'static str)] = &[ENDLESS];
     const SWEPT: Option<(&'static str, &'static str)> = Some((
         "size",
         "Sizes: 32,64 or 100..9100/500, up to 64MiB (default 128KiB, UDP 1448)",
@@ -262,6 +274,7 @@ pub(crate) struct OfRr;
 
 impl Choice for OfRr {
     const WORKLOADS: &'static [Workload] = &[Workload::Rr];
+    const HELP: &'static [(&'static str, &'static str)] = &[ENDLESS];
     const SWEPT: Option<(&'static str, &'static str)> = REQUESTS;
 }
 
@@ -271,6 +284,7 @@ pub(crate) struct OfCrr;
 
 impl Choice for OfCrr {
     const WORKLOADS: &'static [Workload] = &[Workload::Crr];
+    const HELP: &'static [(&'static str, &'static str)] = &[ENDLESS];
     const SWEPT: Option<(&'static str, &'static str)> = REQUESTS;
 }
 

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
-use linerate_core::units::{BitRate, ByteCount, Percent, Span, UnitError};
+use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, UnitError};
 use linerate_core::value::{Value, ValueKind};
 use linerate_history::Since;
 
@@ -223,6 +223,20 @@ pub(super) fn device(name: &str) -> Result<String, String> {
 const MAX_DEVICE_NAME: usize = 15;
 
 /// An emulated path, with something said of it.
+/// What a HOST begins with where ssh is to start an endpoint.
+pub(crate) const SCHEME: &str = "ssh://";
+
+/// An endpoint, or a host where ssh is to start one: its name is the whole word then.
+pub(super) fn host_or_ssh(text: &str) -> Result<EndpointName, UnitError> {
+    match text.strip_prefix(SCHEME) {
+        Some(place) if !place.is_empty() => Ok(EndpointName {
+            host: text.to_owned(),
+            port: None,
+        }),
+        _ => text.parse(),
+    }
+}
+
 pub(super) fn lab(text: &str) -> anyhow::Result<PathSpec> {
     if text.trim().is_empty() {
         bail!("say what the path is like: rate=100mbit,rtt=29ms, or mtu=1500 for a plain link");

@@ -40,7 +40,9 @@ pub(crate) enum By {
 #[command(next_help_heading = "Profile")]
 pub(crate) struct ProfileOptions {
     /// Samples/s of each CPU, over all ends on it, 10 to 9999 (default 499)
-    #[arg(long, value_name = "N", value_parser = parsers::number::<u32>(MIN_HZ.into(), MAX_HZ.into()))]
+    #[arg(
+        long, value_name = "N", value_parser = parsers::number::<u32>(MIN_HZ.into(), MAX_HZ.into())
+    )]
     pub(crate) hz: Option<u32>,
     /// layer, or function: its functions too (default layer)
     #[arg(long, value_enum, hide_possible_values = true)]
@@ -68,5 +70,5 @@ pub(crate) struct ProfileOptions {
 const EXAMPLES: &str = "\
 Examples:
   linerate profile pit
-  linerate profile pit -u --no-offload --by function --flame udp.svg
+  linerate profile pit -u --rate max --no-offload --by function --flame udp.svg
   linerate profile --lab mtu=9000 --prove";

@@ -9,7 +9,7 @@ use linerate_core::units::{BitRate, Percent, Sizes, Span};
 use linerate_qos::cost::{LINKS, TESTS, Test};
 
 use super::parsers;
-use super::shared::{DocumentOptions, family};
+use super::shared::{DocumentOptions, FamilyOptions};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,7 +21,10 @@ pub(crate) struct QosCostArgs {
     #[arg(long, value_name = "IF", requires = "policy")]
     pub(crate) adapter: Option<String>,
     /// sizes, filters, udp, rr, unmatched, fragments, large, or all (default sizes,udp,rr)
-    #[arg(long, value_name = "TESTS", value_delimiter = ',', value_parser = test(), hide_possible_values = true)]
+    #[arg(
+        long, value_name = "TESTS", value_delimiter = ',', value_parser = test(),
+        hide_possible_values = true
+    )]
     pub(crate) tests: Vec<Tests>,
     /// Rates of the emulated links
     #[arg(
@@ -35,12 +38,8 @@ pub(crate) struct QosCostArgs {
     /// Messages of the test `sizes` (default 32,64,128,256,512,1024,2920)
     #[arg(long, short = 'l', value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
-    /// Only IPv4
-    #[arg(short = '4', conflicts_with = "ipv6")]
-    pub(crate) ipv4: bool,
-    /// Only IPv6
-    #[arg(short = '6')]
-    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) family: FamilyOptions,
     /// Measured time of each run, 10ms to 24h (default 2s)
     #[arg(long, short, value_parser = parsers::time(10, parsers::DAY))]
     pub(crate) time: Option<Span>,
@@ -73,7 +72,7 @@ impl QosCostArgs {
     /// Which families.
     pub(crate) fn families(&self) -> Vec<linerate_core::units::Family> {
         use linerate_core::units::Family::{Ipv4, Ipv6};
-        match family(self.ipv4, self.ipv6) {
+        match self.family.chosen() {
             Some(one) => vec![one],
             None => vec![Ipv4, Ipv6],
         }

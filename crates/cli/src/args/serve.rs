@@ -8,10 +8,10 @@ use clap::Args;
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::lab::Prefix;
 use linerate_core::plan::MAX_STREAMS;
-use linerate_core::units::{BitRate, ByteCount, Family, Span};
+use linerate_core::units::{BitRate, ByteCount, Span};
 
 use super::parsers::{self, Count};
-use super::shared;
+use super::shared::FamilyOptions;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -39,30 +39,14 @@ pub(crate) struct ListenOptions {
     /// Local address to listen on (default: all)
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
-    /// Only IPv4
-    #[arg(
-        short = '4',
-        alias = "ipv4",
-        alias = "version4",
-        conflicts_with = "ipv6"
-    )]
-    pub(crate) ipv4: bool,
-    /// Only IPv6
-    #[arg(short = '6', alias = "ipv6", alias = "version6")]
-    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) family: FamilyOptions,
     /// Take a listening socket from standard input (inetd with wait) or systemd
     #[arg(long, conflicts_with_all = ["port", "bind", "ipv4", "ipv6", "json_stream"])]
     pub(crate) inetd: bool,
     /// Exit after one client
     #[arg(long, short = '1')]
     pub(crate) one_off: bool,
-}
-
-impl ListenOptions {
-    /// The family asked for, if one was.
-    pub(crate) fn family(&self) -> Option<Family> {
-        shared::family(self.ipv4, self.ipv6)
-    }
 }
 
 /// What the owner of the endpoint allows.

@@ -21,16 +21,33 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) repeats: RepeatOptions,
     /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
-    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    #[arg(
+        long, value_name = "TOOL", help_heading = "Path", requires = "host",
+        value_parser = parsers::tool(), hide_possible_values = true
+    )]
     pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
     #[command(flatten)]
+    pub(crate) title: TitleOptions,
+    #[command(flatten)]
     pub(crate) table: TableOptions,
     #[command(flatten)]
     pub(crate) beside: BaselineOptions,
+}
+
+/// What a user says of a run, for whoever reads its document.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct TitleOptions {
+    /// Title: the page's first line, `title` of the document
+    #[arg(long, short = 'T', value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Text for `extra_data` of the document
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) extra_data: Option<String>,
 }
 
 /// An earlier document to hold the new one against.
@@ -45,7 +62,8 @@ pub(crate) struct BaselineOptions {
     pub(crate) against: Option<WhichRun>,
     /// Exit with 1 if a headline figure is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
-          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below 100%"))]
+          value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \
+              100%"))]
     pub(crate) fail_on_worse: Option<Percent>,
 }
 
@@ -74,7 +92,10 @@ impl fmt::Display for WhichRun {
 #[command(next_help_heading = "Extent")]
 pub(crate) struct RepeatOptions {
     /// Run each test N times, 1 to 100 (default 1)
-    #[arg(long, value_name = "N", conflicts_with = "precision", value_parser = parsers::number::<u32>(1, u64::from(MAX_REPEATS)))]
+    #[arg(
+        long, value_name = "N", conflicts_with = "precision",
+        value_parser = parsers::number::<u32>(1, u64::from(MAX_REPEATS))
+    )]
     pub(crate) repeat: Option<u32>,
     /// Repeat, max 100 times, until the median is known to P%
     #[arg(long, value_name = "P%",
@@ -93,19 +114,13 @@ pub(crate) struct PathOptions {
     #[arg(long, value_name = "SPEC", conflicts_with = "host", value_parser = parsers::lab)]
     pub(crate) lab: Option<PathSpec>,
     /// Port of the endpoint, 1 to 65535 (default 5201)
-    #[arg(long, short, requires = "host", conflicts_with = "lab", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) port: Option<u16>,
-    /// Only IPv4
     #[arg(
-        short = '4',
-        alias = "ipv4",
-        alias = "version4",
-        conflicts_with = "ipv6"
+        long, short, requires = "host", conflicts_with = "lab",
+        value_parser = clap::value_parser!(u16).range(1..)
     )]
-    pub(crate) ipv4: bool,
-    /// Only IPv6
-    #[arg(short = '6', alias = "ipv6", alias = "version6")]
-    pub(crate) ipv6: bool,
+    pub(crate) port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) family: FamilyOptions,
     /// Local address to send from
     #[arg(
         long,
@@ -129,33 +144,57 @@ pub(crate) struct PathOptions {
     #[arg(long, value_name = "FILE", requires = "host", conflicts_with = "lab")]
     pub(crate) key_file: Option<PathBuf>,
     /// Longest wait for the endpoint to answer, 10ms to 10min (default 5s)
-    #[arg(long, value_name = "TIME", requires = "host", conflicts_with = "lab", value_parser = parsers::time(10, 10 * parsers::MINUTE))]
+    #[arg(
+        long, value_name = "TIME", requires = "host", conflicts_with = "lab",
+        value_parser = parsers::time(10, 10 * parsers::MINUTE)
+    )]
     pub(crate) connect_timeout: Option<Span>,
 }
 
 impl PathOptions {
     /// The family asked for, if one was.
     pub(crate) fn family(&self) -> Option<Family> {
-        family(self.ipv4, self.ipv6)
+        self.family.chosen()
     }
 
     /// The same way, over that family unless another one was asked for.
     pub(crate) fn with_family(&self, wanted: Option<Family>) -> Self {
         let family = self.family().or(wanted);
         Self {
-            ipv4: family == Some(Family::Ipv4),
-            ipv6: family == Some(Family::Ipv6),
+            family: family.into(),
             ..self.clone()
         }
     }
 }
 
-/// What `-4` and `-6` ask for; clap lets only one of them through.
-pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
-    match (ipv4, ipv6) {
-        (true, _) => Some(Family::Ipv4),
-        (_, true) => Some(Family::Ipv6),
-        _ => None,
+/// The one family of addresses.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FamilyOptions {
+    /// Only IPv4
+    #[arg(short = '4', aliases = ["ipv4", "version4"], conflicts_with = "ipv6")]
+    pub(super) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', aliases = ["ipv6", "version6"])]
+    pub(super) ipv6: bool,
+}
+
+impl From<Option<Family>> for FamilyOptions {
+    fn from(family: Option<Family>) -> Self {
+        Self {
+            ipv4: family == Some(Family::Ipv4),
+            ipv6: family == Some(Family::Ipv6),
+        }
+    }
+}
+
+impl FamilyOptions {
+    /// The family asked for, if one was; clap lets only one of them through.
+    pub(crate) fn chosen(&self) -> Option<Family> {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::Ipv4),
+            (_, true) => Some(Family::Ipv6),
+            _ => None,
+        }
     }
 }
 
@@ -206,7 +245,10 @@ pub(crate) enum CsvRows {
 #[command(next_help_heading = "Output")]
 pub(crate) struct TableOptions {
     /// Print comma-separated values, a row for each of runs (default) or intervals
-    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true)]
+    #[arg(
+        long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true
+    )]
     pub(crate) csv: Option<CsvRows>,
     /// Print one JSON line for each interval, then one with the document
     #[arg(long, conflicts_with_all = ["json", "csv"])]

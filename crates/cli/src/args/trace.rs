@@ -7,9 +7,9 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::link::PathSpec;
 use linerate_core::trace::ProbeKind;
-use linerate_core::units::{Dscp, Family, Span};
+use linerate_core::units::{Dscp, Span};
 
-use super::shared::family;
+use super::shared::FamilyOptions;
 use super::{DocumentOptions, parsers};
 
 #[derive(Debug, Args)]
@@ -46,13 +46,21 @@ pub(crate) struct ProbeOptions {
     #[arg(short = 'U', long, short_alias = 'u', conflicts_with = "protocol")]
     udp: bool,
     /// Probes of each hop, 1 to 100 (default 3; 1 with --watch or --count)
-    #[arg(long, short = 'q', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(
+        long, short = 'q', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100)
+    )]
     pub(crate) queries: Option<u8>,
     /// The highest TTL, 1 to 255 (default 30)
-    #[arg(long, short = 'm', aliases = ["max-hops", "max-ttl"], value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(
+        long, short = 'm', aliases = ["max-hops", "max-ttl"], value_name = "N",
+        value_parser = clap::value_parser!(u8).range(1..)
+    )]
     pub(crate) hops: Option<u8>,
     /// The lowest TTL, 1 to 255 (default 1)
-    #[arg(long, short = 'f', aliases = ["first-ttl", "first-hop"], value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(
+        long, short = 'f', aliases = ["first-ttl", "first-hop"], value_name = "N",
+        value_parser = clap::value_parser!(u8).range(1..)
+    )]
     pub(crate) first: Option<u8>,
     /// Target port of TCP (default 443), first one of UDP (default 33434)
     #[arg(long, short, value_parser = clap::value_parser!(u16).range(1..=65_023))]
@@ -140,25 +148,17 @@ pub(crate) struct WayOptions {
     /// Emulate the path, both ends here: hops=5,rtt=29ms
     #[arg(long, value_name = "SPEC", conflicts_with = "host", value_parser = parsers::lab)]
     pub(crate) lab: Option<PathSpec>,
-    /// Only IPv4
-    #[arg(short = '4', alias = "ipv4", conflicts_with = "ipv6")]
-    pub(crate) ipv4: bool,
-    /// Only IPv6
-    #[arg(short = '6', alias = "ipv6")]
-    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) family: FamilyOptions,
     /// Local address to send from
     #[arg(long, short = 's', value_name = "ADDRESS", conflicts_with = "lab")]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
-    #[arg(long, alias = "interface", value_name = "NAME", conflicts_with = "lab", value_parser = parsers::device)]
+    #[arg(
+        long, alias = "interface", value_name = "NAME", conflicts_with = "lab",
+        value_parser = parsers::device
+    )]
     pub(crate) device: Option<String>,
-}
-
-impl WayOptions {
-    /// The family asked for, if one was.
-    pub(crate) fn family(&self) -> Option<Family> {
-        family(self.ipv4, self.ipv6)
-    }
 }
 
 fn kind() -> impl TypedValueParser<Value = ProbeKind> {

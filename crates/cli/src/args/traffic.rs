@@ -12,7 +12,9 @@ pub(crate) struct StreamArgs {
     #[command(flatten)]
     pub(crate) test: TestOptions<OfStream>,
     /// Exit with 1 if a run, or one direction of it, is slower than RATE
-    #[arg(long, value_name = "RATE", help_heading = "Stream", value_parser = parsers::rate_with_unit)]
+    #[arg(
+        long, value_name = "RATE", help_heading = "Stream", value_parser = parsers::rate_with_unit
+    )]
     pub(crate) fail_below: Option<BitRate>,
     #[command(flatten)]
     pub(crate) run: RunOptions,

@@ -9,8 +9,12 @@ use linerate_core::units::listed;
 
 #[derive(Debug, Args)]
 pub(crate) struct TruthArgs {
-    /// Families of scenarios that take turns: old, wild (all but old and strangers), all (but strangers), or names, separated by commas; --families lists them
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "old", value_parser = named)]
+    /// Families of scenarios that take turns: old, wild (all but old and strangers), all (but
+    /// strangers), or names, separated by commas; --families lists them
+    #[arg(
+        long, value_name = "NAME", value_delimiter = ',', default_value = "old",
+        value_parser = named
+    )]
     pub(crate) family: Vec<Named>,
     /// List the families
     #[arg(long)]
@@ -19,22 +23,35 @@ pub(crate) struct TruthArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
     /// Scenarios to draw, 1 to 100,000
-    #[arg(long, value_name = "N", default_value = "480", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long, value_name = "N", default_value = "480",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     pub(crate) count: u32,
     /// Run only those of this cause, such as send_buffer; several with commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
     pub(crate) only: Vec<Cause>,
     /// Run only the scenario of this number, 0 to 99,999; several with commas
-    #[arg(long, value_name = "K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..100_000))]
+    #[arg(
+        long, value_name = "K", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(0..100_000)
+    )]
     pub(crate) number: Vec<u32>,
     /// Scenarios at once, 1 to 64; those that need the machine run alone
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     pub(crate) jobs: u32,
     /// Write each scenario and its record as JSON into DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
-    /// Run nothing: judge what --keep has written into DIR with the rules of this version, and show each verdict that is another now
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["family", "families", "seed", "count", "only", "number", "jobs", "keep", "remedies", "list"])]
+    /// Run nothing: judge what --keep has written into DIR with the rules of this version, and show
+    /// each verdict that is another now
+    #[arg(
+        long, value_name = "DIR",
+        conflicts_with_all = ["family", "families", "seed", "count", "only", "number", "jobs", "keep", "remedies", "list"]
+    )]
     pub(crate) again: Option<PathBuf>,
     /// Run each again with its verdict's remedy, and hold what that brings against the prediction
     #[arg(long)]

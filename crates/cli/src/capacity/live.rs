@@ -74,7 +74,7 @@ impl Live {
         self.count(now);
         if let Some((rest, until_held_s)) = self.rest.zip(self.until_held_s(now)) {
             let left = rest + Duration::from_secs_f64(until_held_s);
-            self.progress.takes([left; 2]);
+            self.progress.takes([left, left.mul_f64(BUSY_TIMES)]);
         }
         let phase = Some((now.phase, now.asked));
         if self.phase != phase {
@@ -93,6 +93,8 @@ impl Live {
 const MEASURED: u32 = 4;
 /// What the last heartbeats, closing and the reports take.
 const CLOSING: Duration = Duration::from_secs(1);
+/// So many times longer it takes at most on a busy host.
+const BUSY_TIMES: f64 = 1.5;
 /// Between two changes of a line, s: the engine tells of them far more often.
 const EVERY_S: f64 = 0.1;
 

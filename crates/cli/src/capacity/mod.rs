@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output, conclude};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{failure, signals};
+use crate::run::signals;
 use crate::site::place;
 use live::Live;
 
@@ -27,7 +27,7 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
     let output = Output::open(&args.document, format)?;
-    let mut client = Client::connect(target, signals()?).map_err(failure)?;
+    let mut client = Client::connect(target, signals()?)?;
     let mut live = Live::new(progress, &test);
     let options = CapacityOptions {
         workers: args.population.workers,
@@ -38,9 +38,9 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let CapacityOutcome {
         mut document,
         error,
-    } = outcome.map_err(failure)?;
+    } = outcome?;
     site.iter().for_each(|site| site.describe(&mut document));
-    conclude(&document, error.map(failure), output, None)?;
+    conclude(&document, error.map(Failure::from), output, None)?;
     if test.find_limit {
         return Ok(());
     }

@@ -150,14 +150,16 @@ mod tests {
             (udp.connections, udp.udp_sockets, udp.load),
             (0, 10_000, None)
         );
-        let many = asked("-c 1M -u 200k").unwrap();
+        let many = asked("--connections 1M --udp-sockets 200k").unwrap();
         assert_eq!(many.heartbeat.0, Duration::from_secs(60));
     }
 
     #[test]
     fn the_options_are_taken() {
-        let line = "-c 20k -u 10k --rate 5k --hold 10s --heartbeat 500ms --churn 100 --load 2s --active 50 \
-                    --requests 1k --request 128 --response 1KiB --sources 127.0.0.1,127.0.0.2 --seed 3";
+        let line = "--connections 20k --udp-sockets 10k --rate 5k --hold 10s --heartbeat 500ms \
+            --churn 100 --load 2s --active 50 \
+                    --requests 1k --request 128 --response 1KiB --sources 127.0.0.1,127.0.0.2 \
+                    --seed 3";
         let test = asked(line).unwrap();
         assert_eq!(test.rate_per_s, Some(5_000));
         assert_eq!(test.churn_per_s, 100);
@@ -173,27 +175,30 @@ mod tests {
         let test = asked("--find-limit").unwrap();
         assert_eq!((test.connections, test.hold.0), (MAX_HELD, SHORT_HOLD));
         assert!(test.load.is_none() && !test.latency);
-        let udp = asked("--find-limit -u 5k").unwrap();
+        let udp = asked("--find-limit --udp-sockets 5k").unwrap();
         assert_eq!((udp.connections, udp.udp_sockets), (0, 5000));
     }
 
     #[test]
     fn what_contradicts_itself_or_is_out_of_range_is_refused() {
         for (line, words) in [
-            ("-c 0", "--connections and --udp-sockets together 0"),
-            ("-c 11M", "it must be 0 to 10M"),
-            ("-c many", "20000, 20k or 1.5M"),
+            (
+                "--connections 0",
+                "--connections and --udp-sockets together 0",
+            ),
+            ("--connections 11M", "it must be 0 to 10M"),
+            ("--connections many", "20000, 20k or 1.5M"),
             ("--rate 0", "it must be 1 to 10M"),
             ("--rate 0.5", "it must be 1 to 10M"),
             ("--rate -1", "unexpected argument"),
             ("--hold 25h", "it must be 0 to 24h"),
             ("--heartbeat 10ms", "it must be 100ms to 24h"),
             (
-                "-u 5 --churn 3",
+                "--udp-sockets 5 --churn 3",
                 "--churn cannot be used without TCP connections",
             ),
             (
-                "-u 5 --active 3",
+                "--udp-sockets 5 --active 3",
                 "--active cannot be used without TCP connections",
             ),
             (
@@ -204,7 +209,10 @@ mod tests {
             ("--request 2MiB", "it must be 8 to 1MiB"),
             ("--find-limit --churn 5", "cannot be used with"),
             ("--find-limit --load 5s", "cannot be used with"),
-            ("--find-limit -c 5 -u 5", "searches for one number"),
+            (
+                "--find-limit --connections 5 --udp-sockets 5",
+                "searches for one number",
+            ),
             ("--sources 127.0.0.1,::1", "give one family"),
             ("--sources here", "invalid value"),
         ] {

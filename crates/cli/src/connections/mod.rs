@@ -19,7 +19,6 @@ use linerate_report::{Document, text};
 use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
 use crate::failure::Failure;
 use crate::output::{self, Output};
-use crate::run;
 use screen::{Next, Screen, View};
 
 /// Does what the command line says.
@@ -31,7 +30,7 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     let selection = selection(args).map_err(Failure::usage)?;
     let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     if args.show.listen {
-        let document = listeners(&selection).map_err(failure)?;
+        let document = listeners(&selection)?;
         found(
             !document.listeners.is_empty(),
             "listening TCP socket",
@@ -39,12 +38,12 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
         )?;
         return output.write(&document);
     }
-    let mut watch = Watch::open(&selection).map_err(failure)?;
+    let mut watch = Watch::open(&selection)?;
     let stop = stop_on_signal().map_err(Failure::failed)?;
     if args.show.watch {
         return again_and_again(args, &mut watch, interval, &stop);
     }
-    let document = once(args, &mut watch, interval, &stop).map_err(failure)?;
+    let document = once(args, &mut watch, interval, &stop)?;
     found(
         !document.connections.is_empty(),
         "TCP connection",
@@ -191,7 +190,7 @@ fn again_and_again(
         return on_screen(args, watch, interval, stop);
     }
     while !stop.is_requested() {
-        let document = once(args, watch, interval, stop).map_err(failure)?;
+        let document = once(args, watch, interval, stop)?;
         let page = document.text(output::style());
         output::print(&format!("{page}\n"))?;
         watch.begin_again();
@@ -205,7 +204,7 @@ fn on_screen(
     interval: Duration,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let first = once(args, watch, SECOND.min(interval), stop).map_err(failure)?;
+    let first = once(args, watch, SECOND.min(interval), stop)?;
     let mut view = View::new(first, args.show.sort.unwrap_or_default());
     let mut screen = Screen::open()?;
     // Whether the page is that of the period before.
@@ -227,7 +226,7 @@ fn on_screen(
                     return Ok(());
                 }
             }
-            watch.look().map_err(failure)?;
+            watch.look()?;
         }
         if !view.is_paused {
             let renewed = view.renew(|page| {
@@ -238,7 +237,7 @@ fn on_screen(
                 }
                 watch.name_owners(page, usize::MAX)
             });
-            renewed.map_err(failure)?;
+            renewed?;
             screen.draw(&mut view)?;
         }
         is_current = !view.is_paused;
@@ -275,10 +274,6 @@ fn sort(connections: &mut [Connection], key: SortKey) {
         }),
         SortKey::Peer => connections.sort_by_cached_key(|one| one.remote.clone()),
     }
-}
-
-pub(crate) fn failure(error: ConnectionsError) -> Failure {
-    run::failure_of(error.category(), anyhow!(error))
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -36,7 +36,8 @@ pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
         )));
     }
     let caveat = format!(
-        "Of series of independent runs that did not change, {:.0} % at most are said to have. What else is \
+        "Of series of independent runs that did not change, {:.0} % at most are said to have. What \
+         else is \
          another since then need not be why.",
         100.0 * FALSE_ALARMS
     );
@@ -51,9 +52,7 @@ fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
         let Some((metric, value)) = figures.into_iter().find(wanted) else {
             continue;
         };
-        let test = format!("{} {}", run.workload, run.detail);
-        let test = format!("{} to {}", test.trim_end(), run.path);
-        let series = all.entry(test).or_default();
+        let series = all.entry(run.series.clone()).or_default();
         if series.len() < MOST && series.first().is_none_or(|(_, first, _)| *first == metric) {
             series.push((run, metric, value));
         }

@@ -36,6 +36,7 @@ pub(super) struct Options {
     pub(super) bind: Option<String>,
     pub(super) device: Option<String>,
     pub(super) family: Option<Family>,
+    pub(super) client_port: Option<u16>,
     pub(super) connect_timeout_ms: Option<u64>,
     pub(super) udp: bool,
     pub(super) direction: Direction,
@@ -79,6 +80,10 @@ pub(super) struct Options {
     pub(super) pkcs1: bool,
     /// linerate's own: without the line of the bottleneck.
     pub(super) no_verdict: bool,
+    /// The CPU that this process keeps to.
+    pub(super) cpu: Option<u32>,
+    /// What each line begins with, as C's `strftime` has it.
+    pub(super) timestamps: Option<String>,
 }
 
 impl Options {
@@ -127,8 +132,6 @@ enum Of {
 
 type Entry = (&'static str, Option<char>, Takes, Of);
 
-const TASKSET: &str = "start it by taskset -c N";
-const OWN: &str = "linerate stream HOST";
 const AUTH: &str = "give `linerate serve` a --key-file there and use linerate stream";
 const NO_SCTP: &str = "linerate has TCP, MPTCP and UDP";
 
@@ -164,12 +167,7 @@ const OPTIONS: &[Entry] = {
         ("window", Some('w'), Value, Client),
         ("bind", Some('B'), Value, Both),
         ("bind-dev", None, Value, Both),
-        (
-            "cport",
-            None,
-            Value,
-            Nobody("the kernel chooses the client's port"),
-        ),
+        ("cport", None, Value, Client),
         ("set-mss", Some('M'), Value, Client),
         ("no-delay", Some('N'), Nothing, Client),
         ("version4", Some('4'), Nothing, Both),
@@ -197,7 +195,14 @@ const OPTIONS: &[Entry] = {
         ("gsro", None, Nothing, Client),
         ("help", Some('h'), Nothing, Both),
         ("no-verdict", None, Nothing, Both),
-        ("affinity", Some('A'), Value, Nobody(TASKSET)),
+        ("affinity", Some('A'), Value, Both),
+        ("timestamps", None, Perhaps, Both),
+        ("repeating-payload", None, Nothing, Client),
+        ("pacing-timer", None, Value, Client),
+        ("rcv-timeout", None, Value, Both),
+        ("snd-timeout", None, Value, Both),
+        ("cntl-ka", None, Perhaps, Both),
+        ("debug", Some('d'), Perhaps, Both),
         (
             "file",
             Some('F'),
@@ -220,18 +225,6 @@ const OPTIONS: &[Entry] = {
         ("xbind", Some('X'), Value, Nobody(NO_SCTP)),
         ("nstreams", None, Value, Nobody(NO_SCTP)),
         (
-            "repeating-payload",
-            None,
-            Nothing,
-            Nobody("linerate stream HOST --verify sends a pattern"),
-        ),
-        (
-            "timestamps",
-            None,
-            Perhaps,
-            Nobody("pipe the output through ts"),
-        ),
-        (
             "dont-fragment",
             None,
             Nothing,
@@ -245,22 +238,7 @@ const OPTIONS: &[Entry] = {
             Value,
             Nobody("tokens are taken for 10 seconds"),
         ),
-        (
-            "pacing-timer",
-            None,
-            Value,
-            Nobody("linerate stream HOST --pacing RATE"),
-        ),
         ("idle-timeout", None, Value, Nobody("start it by timeout N")),
-        ("rcv-timeout", None, Value, Nobody("start it by timeout N")),
-        ("snd-timeout", None, Value, Nobody("start it by timeout N")),
-        (
-            "cntl-ka",
-            None,
-            Perhaps,
-            Nobody("the control connection is watched always"),
-        ),
-        ("debug", Some('d'), Perhaps, Nobody(OWN)),
     ]
 };
 
@@ -272,7 +250,6 @@ pub(crate) fn instead(option: &str) -> Option<&'static str> {
         None => option.chars().nth(1) == entry.1 && option.len() == 2,
     };
     match OPTIONS.iter().find(is_it)?.3 {
-        Of::Nobody(OWN) => None,
         Of::Nobody(words) => Some(words),
         Of::Both | Of::Client | Of::Server => Some("`linerate iperf3` takes iperf3's options"),
     }
@@ -339,6 +316,15 @@ fn by_name(name: &str) -> Result<&'static Entry, Misuse> {
                 "option '--{name}' is ambiguous; possibilities: {names}"
             ))
         }
+    }
+}
+
+/// `-R` or `--bidir`, but not both.
+fn turned(direction: Direction, to: Direction) -> Result<Direction, Misuse> {
+    if direction == Direction::Up || direction == to {
+        Ok(to)
+    } else {
+        parameter(BOTH_WAYS)
     }
 }
 
@@ -451,8 +437,10 @@ impl Reading {
             "pidfile" => options.pidfile = value(),
             "get-server-output" => options.server_output = true,
             "no-verdict" => options.no_verdict = true,
-            // Every line is flushed.
-            "forceflush" => {}
+            "timestamps" if text.is_empty() => options.timestamps = Some("%c ".to_owned()),
+            "timestamps" => options.timestamps = value(),
+            // Every line is flushed; more is said by linerate's own --details.
+            "forceflush" | "debug" => {}
             _ => return Ok(false),
         }
         Ok(true)
@@ -464,6 +452,7 @@ impl Reading {
         let value = || Some(text.to_owned());
         match name {
             "port" => options.port = port(text)?,
+            "cport" => options.client_port = Some(port(text)?),
             "bind" => options.bind = Some(host_and_device(text, &mut options.device)),
             "bind-dev" => options.device = value(),
             "version4" => options.family = Some(Family::Ipv4),
@@ -479,6 +468,11 @@ impl Reading {
             "authorized-users-path" => options.users = value(),
             "rsa-private-key-path" => options.private_key = value(),
             "use-pkcs1-padding" => options.pkcs1 = true,
+            "affinity" => options.cpu = Some(cpu(text)?),
+            // A connection that is dead is noticed in any case.
+            "cntl-ka" => {}
+            "rcv-timeout" => milliseconds(text, 100, "receive")?,
+            "snd-timeout" => milliseconds(text, 0, "send")?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -486,17 +480,10 @@ impl Reading {
 
     fn take_traffic(&mut self, name: &str, text: &str) -> Result<(), Misuse> {
         let options = &mut self.options;
-        let turned = options.direction != Direction::Up;
         match name {
             "udp" => options.udp = true,
-            "reverse" if turned && options.direction == Direction::Both => {
-                return parameter(BOTH_WAYS);
-            }
-            "reverse" => options.direction = Direction::Down,
-            "bidir" if turned && options.direction == Direction::Down => {
-                return parameter(BOTH_WAYS);
-            }
-            "bidir" => options.direction = Direction::Both,
+            "reverse" => options.direction = turned(options.direction, Direction::Down)?,
+            "bidir" => options.direction = turned(options.direction, Direction::Both)?,
             "bitrate" | "bandwidth" if text.contains('/') => {
                 return parameter("bursts of -b RATE/N are not in linerate: give -b RATE");
             }
@@ -538,7 +525,9 @@ impl Reading {
             "skip-rx-copy" => options.discard = true,
             "gsro" => options.offload = true,
             "congestion" | "linux-congestion" => options.congestion = Some(text.to_owned()),
-            // Without a rate the kernel does not pace; 64 bits are what linerate counts in.
+            "pacing-timer" => drop(size(text)?),
+            // Without a rate the kernel does not pace; 64 bits are what linerate counts in, and
+            // its payload repeats itself.
             "no-fq-socket-pacing" => options.pacing = 0,
             _ => {}
         }
@@ -561,6 +550,10 @@ impl Reading {
         }
         if self.is_server && of(Of::Client) {
             return parameter("some option you are trying to set is client only");
+        }
+        let is_sender = self.is_client && options.direction == Direction::Up;
+        if is_sender && self.given.contains("rcv-timeout") {
+            return parameter("client receive timeout is valid only in receiving mode");
         }
         if options.users.is_some() != options.private_key.is_some() {
             let words = "you must specify a path to a valid RSA private key and a user credential \
@@ -590,6 +583,25 @@ impl Reading {
             _ => parameter("must either be a client (-c) or server (-s)"),
         }
     }
+}
+
+/// `-A N`; the other end's CPU is its owner's.
+fn cpu(text: &str) -> Result<u32, Misuse> {
+    if text.contains(',') {
+        return parameter("the server's CPU of -A N,M is not in linerate: give -A M to the server");
+    }
+    match u32::try_from(integer(text)) {
+        Ok(cpu) if cpu <= 1024 && text.starts_with(|c: char| c.is_ascii_digit()) => Ok(cpu),
+        _ => parameter("unable to set CPU affinity"),
+    }
+}
+
+/// A timeout, which linerate has of its own and shorter: only its range counts.
+fn milliseconds(text: &str, least: i64, name: &str) -> Result<(), Misuse> {
+    if (least..=MAX_TIME * 1000).contains(&integer(text)) {
+        return Ok(());
+    }
+    parameter(format!("{name} timeout value is incorrect or not in range"))
 }
 
 const BOTH_ROLES: &str = "cannot be both server and client";

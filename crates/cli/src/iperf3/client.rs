@@ -131,9 +131,20 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
     }
 }
 
-/// The test that the options ask for, in linerate's words.
+/// The test that the options ask for.
 fn test(options: &Options, length: Option<u64>) -> Result<Test, Ended> {
-    let mut given: Vec<(&str, String)> = Vec::new();
+    let given = in_own_words(options, length);
+    let mut draft = Test::stream();
+    let set = given
+        .iter()
+        .try_for_each(|(key, text)| draft.set(key, text));
+    let test = set.and_then(|()| draft.resolve(plan::fresh_seed()));
+    test.map_err(|error| Ended::Usage(error.on_command_line()))
+}
+
+/// The options by linerate's names, with their values.
+fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, String)> {
+    let mut given = Vec::new();
     let mut give = |key, value: String| given.push((key, value));
     let streams = u64::from(options.streams);
     give("streams", streams.to_string());
@@ -160,6 +171,7 @@ fn test(options: &Options, length: Option<u64>) -> Result<Test, Ended> {
     rate.iter()
         .for_each(|rate| give(rate_key, format!("{rate}bit")));
     for (key, figure, unit) in [
+        ("source-port", options.client_port.unwrap_or(0).into(), ""),
         ("pacing", options.pacing, "bit"),
         ("window", options.window, ""),
         ("mss", options.mss.into(), ""),
@@ -173,7 +185,6 @@ fn test(options: &Options, length: Option<u64>) -> Result<Test, Ended> {
         ("nodelay", options.nodelay),
         ("zerocopy", options.zerocopy),
         ("discard", options.discard),
-        ("offload", options.offload && options.udp),
     ] {
         if is_on {
             give(key, "on".to_owned());
@@ -187,13 +198,10 @@ fn test(options: &Options, length: Option<u64>) -> Result<Test, Ended> {
         // iperf3 takes options of TCP beside -u, and does nothing with them.
         given.retain(|(key, _)| !["mss", "nodelay", "congestion", "zerocopy"].contains(key));
         given.push(("protocol", "udp".to_owned()));
+        let offload = if options.offload { "on" } else { "off" };
+        given.push(("offload", offload.to_owned()));
     }
-    let mut draft = Test::stream();
-    let set = given
-        .iter()
-        .try_for_each(|(key, text)| draft.set(key, text));
-    let test = set.and_then(|()| draft.resolve(plan::fresh_seed()));
-    test.map_err(|error| Ended::Usage(error.on_command_line()))
+    given
 }
 
 fn target(options: &Options) -> Result<Target, Ended> {

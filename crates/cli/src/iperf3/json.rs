@@ -247,6 +247,24 @@ fn sums(end: &mut Value, facts: &Facts, sends: bool, of: &[&Total]) {
     end[with_direction("sum_received", facts, sends)] = received;
 }
 
+/// Numbers as iperf3's library writes them: whole ones without a fraction.
+pub(super) fn numbers(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .map(|(key, of)| (key, numbers(of)))
+            .collect(),
+        Value::Array(list) => list.into_iter().map(numbers).collect(),
+        Value::Number(number) => match number.as_f64() {
+            Some(whole) if number.is_f64() && whole.fract() == 0.0 && whole.abs() < 1e15 => {
+                json!(whole as i64)
+            }
+            _ => Value::Number(number),
+        },
+        other => other,
+    }
+}
+
 /// What linerate adds: what held the test back.
 pub(super) fn bottleneck(record: &Record) -> Option<Value> {
     let text = text::bottleneck(record)?;

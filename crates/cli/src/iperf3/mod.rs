@@ -39,10 +39,23 @@ pub(crate) fn execute(words: &[OsString]) -> u8 {
     match args::parse(&words) {
         Ok(Asked::Help) => print(words::HELP),
         Ok(Asked::Version) => print(&format!("{}\n{}\n", words::version(), words::system())),
-        Ok(Asked::Client(options)) => client::run(&options),
-        Ok(Asked::Server(options)) => server::run(&options, &words),
+        Ok(Asked::Client(options)) => kept_to(options.cpu, || client::run(&options)),
+        Ok(Asked::Server(options)) => kept_to(options.cpu, || server::run(&options, &words)),
         Err(misuse) => refuse(&misuse),
     }
+}
+
+/// On the CPU of `-A`, where there is one.
+fn kept_to(cpu: Option<u32>, run: impl FnOnce() -> u8) -> u8 {
+    match cpu.map(|cpu| linerate_engine::set_affinity(&[cpu])) {
+        Some(Err(_)) => refuse(&Misuse::Parameter("unable to set CPU affinity".to_owned())),
+        _ => run(),
+    }
+}
+
+/// What `--help` prints.
+pub(crate) fn help() -> &'static str {
+    words::HELP
 }
 
 fn print(text: &str) -> u8 {

@@ -58,7 +58,9 @@ impl Page {
         if !self.options.json {
             let title = self.options.title.as_ref();
             let title = title.map_or(String::new(), |title| format!("{title}:  "));
-            self.write(&format!("{title}{line}\n"));
+            let when = self.options.timestamps.as_ref();
+            let when = when.map_or(String::new(), |format| words::moment(format, false));
+            self.write(&format!("{when}{title}{line}\n"));
         }
     }
 
@@ -246,6 +248,7 @@ impl Page {
         for (key, value) in &self.beside {
             document[*key] = value.clone();
         }
+        let document = json::numbers(document);
         let mut text = Vec::new();
         let mut serializer =
             Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
@@ -259,7 +262,7 @@ impl Page {
     fn event(&mut self, name: &str, data: &Value) {
         let is_told = !["title", "extra_data"].contains(&name);
         if is_told {
-            let event = json!({"event": name, "data": data});
+            let event = json!({"event": name, "data": json::numbers(data.clone())});
             self.write(&format!("{event}\n"));
         }
     }

@@ -31,7 +31,8 @@ pub(super) fn starting(facts: &Facts, tos: u8) -> String {
         (seconds, ..) => format!("{seconds} second test"),
     };
     format!(
-        "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {} seconds, {extent}, tos {tos}",
+        "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {} seconds, {extent}, \
+         tos {tos}",
         protocol(facts),
         facts.test.streams,
         facts.block(),

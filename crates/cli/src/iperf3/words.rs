@@ -28,33 +28,13 @@ pub(super) fn system() -> String {
 pub(super) fn now() -> (String, u64, u64) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let milliseconds = since.map_or(0, |since| since.as_millis() as u64);
-    let seconds = milliseconds / 1000;
-    (date(seconds), seconds, milliseconds)
+    let date = moment("%a, %d %b %Y %H:%M:%S GMT", true);
+    (date, milliseconds / 1000, milliseconds)
 }
 
-/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": a year that begins in March.
-fn date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb",
-    ];
-    let days = seconds / 86_400;
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year_of_era + u64::from(month >= 10);
-    let of_day = seconds % 86_400;
-    format!(
-        "{}, {day:02} {} {year} {:02}:{:02}:{:02} GMT",
-        DAYS[(days % 7) as usize],
-        MONTHS[month as usize],
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+/// The time by a format of C's `strftime`.
+pub(super) fn moment(format: &str, is_utc: bool) -> String {
+    linerate_engine::format_moment(SystemTime::now(), format, is_utc)
 }
 
 /// An error of a test, in iperf3's words where it has some.
@@ -109,7 +89,9 @@ Server or client:
   -J, --json                output in JSON format
   --json-stream             output in line-delimited JSON format
   --json-stream-full-output the whole document as well, after --json-stream
+  --timestamps[=format]     begin each line with the time, as strftime has it
   --logfile f               send output to a log file
+  -A, --affinity n          keep to one CPU
   -4, --version4            only use IPv4
   -6, --version6            only use IPv6
   --no-verdict              without linerate's line: the bottleneck
@@ -127,6 +109,7 @@ Server:
 Client:
   -c, --client <host>[%<dev>] run in client mode, connecting to <host>
   -u, --udp                 use UDP rather than TCP
+  --cport         #         bind to a specific client port (default: ephemeral)
   --connect-timeout #       timeout for control connection setup (ms)
   -b, --bitrate #[KMG]      target bitrate in bits/sec (0 for unlimited)
                             (default 1 Mbit/sec for UDP, unlimited for TCP)
@@ -156,15 +139,3 @@ Client:
 [KMG] indicates options that support a K/M/G suffix for kilo-, mega-, or giga-
 This is linerate with iperf3's command line; `linerate -h` has its own.
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_date_is_written_as_rfc_1123_has_it() {
-        assert_eq!(date(1_795_432_931), "Mon, 23 Nov 2026 11:22:11 GMT");
-        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
-    }
-}

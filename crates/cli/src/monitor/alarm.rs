@@ -1,26 +1,24 @@
 //! Whether a series has changed, and who is told.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use linerate_core::monitor::{Alarm, Monitor, Task, Webhook};
+use linerate_core::monitor::{Alarm, Monitor, Task};
 use linerate_core::stats::new_change;
 use linerate_history::{Filter, History};
 use linerate_report::text::{SeriesChange, series_change};
 use serde_json::{Value, json};
 
+use super::post::post;
 use crate::history::beside;
 
 /// Runs that are looked at, the newest, since the last change.
 const WINDOW: u32 = 200;
 /// What a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What another host may take for each step.
-const NETWORK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks whether the last run makes a change plain; notes it and says it in words.
 ///
@@ -94,7 +92,12 @@ pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
             run(program, arguments, &change).with_context(|| program.clone())?;
         }
         if let Some(webhook) = &alarm.webhook {
-            post(webhook, &change).with_context(|| webhook.authority.clone())?;
+            let answered = post(webhook, &change).with_context(|| webhook.authority.clone())?;
+            ensure!(
+                (200..300).contains(&answered),
+                "{}: answered {answered}",
+                webhook.authority
+            );
         }
         history.told(id)?;
     }
@@ -125,27 +128,4 @@ fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> 
         }
         thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn post(webhook: &Webhook, change: &str) -> anyhow::Result<()> {
-    let (host, port) = &webhook.address;
-    let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
-    let address = addresses.next().context("the host has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, NETWORK_PATIENCE)?;
-    stream.set_read_timeout(Some(NETWORK_PATIENCE))?;
-    stream.set_write_timeout(Some(NETWORK_PATIENCE))?;
-    write!(
-        stream,
-        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{change}",
-        webhook.path,
-        webhook.authority,
-        change.len()
-    )?;
-    let mut status = [0; 12];
-    stream.read_exact(&mut status)?;
-    let status = String::from_utf8_lossy(&status);
-    let is_taken = status.starts_with("HTTP/1.") && status.get(8..10) == Some(" 2");
-    ensure!(is_taken, "answered {status}");
-    Ok(())
 }

@@ -1,37 +1,49 @@
 //! One run of a task: the same engine as the commands, without a terminal.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredWork, Task};
 use linerate_core::plan::{Plan, Repeats, Test};
-use linerate_core::units::Family;
-use linerate_engine::{BulkOptions, CheckOptions};
+use linerate_engine::{BulkOptions, CheckOptions, Target};
 use linerate_report::Document;
 
 use crate::args::PathOptions;
 use crate::failure::Failure;
-use crate::output::Format;
 use crate::plan::fresh_seed;
 use crate::progress::Progress;
 use crate::run::{self, Measured};
 use crate::target::{check_sizes, look_up};
+use crate::turn::Turn;
 
 /// What a run has left.
-pub(super) struct Done {
-    pub(super) document: Box<dyn Document>,
+pub(crate) struct Done {
+    pub(crate) document: Box<dyn Document>,
     /// Bytes, rather too many than too few: warm-up and what is not measured are in it.
-    pub(super) carried: u64,
+    pub(crate) carried: u64,
 }
 
-/// Runs a task.
+/// Runs a task, for others to look on at its turn.
 ///
 /// # Errors
 /// Nothing was measured, or not to the end.
-pub(super) fn measure(monitor: &Monitor, task: Task) -> Result<Done, Failure> {
+pub(crate) fn measure(
+    monitor: &Monitor,
+    task: Task,
+    turn: Option<Arc<Turn>>,
+) -> Result<Done, Failure> {
     let (test, path) = super::parts(monitor, task);
+    let mut progress = Progress::of_turn(turn);
+    let options = PathOptions {
+        family: path.family.into(),
+        key_file: path.key_file.as_ref().map(PathBuf::from),
+        ..PathOptions::default()
+    };
+    let target = look_up(path.host.clone(), &options, &mut progress)?;
+    let _slot = run::slot(&target, test.work.seconds(), &mut progress)?;
     let begun = Instant::now();
-    let (document, error) = document(path, &test.work)?;
+    let (document, error) = document(target, path, &test.work, progress)?;
     match error {
         Some(error) => Err(error),
         None => Ok(Done {
@@ -42,17 +54,11 @@ pub(super) fn measure(monitor: &Monitor, task: Task) -> Result<Done, Failure> {
 }
 
 fn document(
+    target: Target,
     path: &MonitoredPath,
     work: &MonitoredWork,
+    progress: Progress,
 ) -> Result<(Box<dyn Document>, Option<Failure>), Failure> {
-    let options = PathOptions {
-        ipv4: path.family == Some(Family::Ipv4),
-        ipv6: path.family == Some(Family::Ipv6),
-        key_file: path.key_file.as_ref().map(PathBuf::from),
-        ..PathOptions::default()
-    };
-    let mut progress = Progress::new(Format::Text, true);
-    let target = look_up(path.host.clone(), &options, &mut progress)?;
     let seed = fresh_seed();
     match work {
         MonitoredWork::Test(test) => {
@@ -86,6 +92,7 @@ fn document(
                     time: check.time.map(|time| time.0),
                     streams: check.streams,
                     congestion: None,
+                    udp_rate: None,
                 },
                 seed,
             };

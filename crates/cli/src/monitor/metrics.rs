@@ -28,14 +28,10 @@ impl Health {
         let Some(run) = history.list(&last)?.pop() else {
             return Ok(Self::default());
         };
-        let at_s = history
-            .series(&last, None)?
-            .pop()
-            .map_or(0, |point| point.at_s);
         Ok(Self {
             figures: history.figures(run.id)?,
             cause: run.cause,
-            at_s,
+            at_s: run.at_s,
             ..Self::default()
         })
     }
@@ -60,8 +56,8 @@ impl Health {
     }
 }
 
-/// The page.
-pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) -> String {
+/// All of them.
+pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) -> Metrics {
     let mut page = Metrics::default();
     let all: Vec<(Vec<(String, String)>, &Health)> = schedule
         .tasks()
@@ -74,12 +70,12 @@ pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], no
             (pick.samples)(health)
                 .into_iter()
                 .for_each(|(extra, value)| {
-                    page.sample(name, plain(labels).chain(extra), value);
+                    page.sample(plain(labels).chain(extra), value);
                 });
         }
     }
     own(&mut page, monitor, schedule, health, now);
-    page.finish()
+    page
 }
 
 fn plain(labels: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
@@ -142,9 +138,8 @@ fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Hea
         let (test, path) = parts(monitor, *task);
         [("test", test.name.as_str()), ("path", path.name.as_str())]
     };
-    let name = "linerate_monitor_runs_total";
     page.family(
-        name,
+        "linerate_monitor_runs_total",
         Kind::Counter,
         "Runs since the monitor began, by how they ended.",
     );
@@ -156,41 +151,36 @@ fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Hea
         ];
         for (outcome, count) in counts {
             page.sample(
-                name,
                 names(task).into_iter().chain([("outcome", outcome)]),
                 count as f64,
             );
         }
     }
-    let name = "linerate_monitor_changes_total";
     page.family(
-        name,
+        "linerate_monitor_changes_total",
         Kind::Counter,
         "Changes that were noticed since the monitor began.",
     );
     for (task, health) in tasks.iter().zip(health) {
-        page.sample(name, names(task), health.changes as f64);
+        page.sample(names(task), health.changes as f64);
     }
-    let name = "linerate_monitor_next_run_timestamp_seconds";
     page.family(
-        name,
+        "linerate_monitor_next_run_timestamp_seconds",
         Kind::Gauge,
         "When the next run is due, after quiet hours and within budgets.",
     );
     for (number, task) in tasks.iter().enumerate() {
         if let Some(at) = schedule.ready_at(number, now) {
-            page.sample(name, names(task), at as f64);
+            page.sample(names(task), at as f64);
         }
     }
-    let name = "linerate_monitor_carried_bytes";
     page.family(
-        name,
+        "linerate_monitor_carried_bytes",
         Kind::Gauge,
         "What the tests of a path have carried in the last 24 hours.",
     );
     for (number, path) in monitor.paths.iter().enumerate() {
         page.sample(
-            name,
             [("path", path.name.as_str())],
             schedule.carried_by(number) as f64,
         );
@@ -200,11 +190,7 @@ fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Hea
         Kind::Gauge,
         "1, with the version of the program.",
     );
-    page.sample(
-        "linerate_build_info",
-        [("version", env!("CARGO_PKG_VERSION"))],
-        1.0,
-    );
+    page.sample([("version", env!("CARGO_PKG_VERSION"))], 1.0);
 }
 
 /// Of a single run: what the module of a probe has measured.
@@ -216,16 +202,16 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
         Kind::Gauge,
         "Whether the test was run to its end.",
     );
-    page.sample("linerate_probe_success", [], is_measured);
+    page.sample([], is_measured);
     page.family(
         "linerate_probe_duration_seconds",
         Kind::Gauge,
         "How long the probe took.",
     );
-    page.sample("linerate_probe_duration_seconds", [], seconds);
+    page.sample([], seconds);
     page.family("linerate_result", Kind::Gauge, GAUGES[0].1.help);
     for (name, value) in figures {
-        page.sample("linerate_result", [("figure", name.as_str())], *value);
+        page.sample([("figure", name.as_str())], *value);
     }
     page.family(
         "linerate_verdict",
@@ -233,7 +219,7 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
         "1 for the bottleneck that the run names.",
     );
     if let Some(cause) = cause {
-        page.sample("linerate_verdict", [("cause", cause)], 1.0);
+        page.sample([("cause", cause)], 1.0);
     }
-    page.finish()
+    page.page()
 }

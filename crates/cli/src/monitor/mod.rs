@@ -1,11 +1,14 @@
 //! `monitor`: what is measured on a schedule; `probe`: what is measured when Prometheus asks.
 //!
-//! The history is the monitor's memory: what ran last, what it carried, which changes were told. It can be
-//! killed at any moment: a run is in the history whole or not at all, and one that is not is made again.
+//! The history is the monitor's memory: what ran last, what it carried, which changes were told. It
+//! can be killed at any moment: a run is in the history whole or not at all, and one that is not is
+//! made again.
 
 mod alarm;
 mod attempt;
 mod metrics;
+mod otlp;
+mod post;
 mod probe;
 
 use std::fs::File;
@@ -19,23 +22,27 @@ use anyhow::{Context, anyhow};
 use linerate_core::monitor::{
     Monitor, MonitoredPath, MonitoredTest, Next, Outcome, Schedule, Task,
 };
-use linerate_core::units::ByteCount;
-use linerate_engine::format_rfc3339;
-use linerate_history::{Filter, History, HistoryError, Since};
+use linerate_core::units::{ByteCount, format_rfc3339};
+use linerate_history::{Filter, History, HistoryError, Point, Since};
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
 use crate::keep::{self, CARRIED};
+use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
+use otlp::Otlp;
 
+pub(crate) use attempt::measure;
 pub(crate) use probe::execute as probe;
 
 /// Longest file of a monitor, bytes.
 const MAX_FILE: u64 = 1 << 20;
 /// Between two looks at the clock: a host that slept or a clock that was set is noticed soon.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Until it is looked again what others have saved, and metrics are sent, seconds.
+const SHOWN_EVERY_S: u64 = 60;
 
 /// Runs what the file says, when it says so.
 ///
@@ -53,7 +60,8 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     }
     let _lock = lock(&place).map_err(Failure::failed)?;
     let stop = run::signals()?;
-    let mut watch = Watch::new(monitor, keep::open(Some(&place))?, args.quiet)?;
+    let mut watch = Watch::new(monitor, &place, args.quiet)?;
+    watch.otlp = args.otlp.clone().map(Otlp::new);
     if let Some(address) = args.metrics {
         let page = watch.page.clone();
         serve(address, move |path| match path {
@@ -61,14 +69,15 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
             _ => None,
         })?;
     }
-    watch.show();
     watch.tell();
     while !stop.is_requested() {
+        watch.learn().map_err(unusable)?;
+        watch.show();
         match watch.schedule.next(now()) {
             Next::Run(number) => watch.run(number, || stop.is_requested()),
             Next::Wait(_) if args.once => break,
             Next::Wait(until) => {
-                watch.show();
+                let until = until.min(now() + SHOWN_EVERY_S);
                 while now() < until && !stop.is_requested() {
                     thread::sleep(PAUSE);
                 }
@@ -83,7 +92,7 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
 }
 
 /// The file, with what it names beside it.
-fn read(file: &Path) -> Result<Monitor, Failure> {
+pub(crate) fn read(file: &Path) -> Result<Monitor, Failure> {
     let read = || {
         let text = String::from_utf8(files::read_at_most(file, MAX_FILE)?)?;
         let mut monitor = Monitor::from_toml(&text, own_seed())?;
@@ -140,18 +149,18 @@ fn serve(
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
 /// The test and the path of a task.
-fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &MonitoredPath) {
+pub(crate) fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &MonitoredPath) {
     (&monitor.tests[task.test], &monitor.paths[task.path])
 }
 
 /// What its runs are saved with.
-fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
+pub(crate) fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     let (test, path) = parts(monitor, task);
     let own = [("test", &test.name), ("path", &path.name)];
     let own = own.map(|(key, value)| (key.to_owned(), value.clone()));
@@ -166,20 +175,50 @@ fn runs_of(monitor: &Monitor, task: Task) -> Filter {
     }
 }
 
+/// The turn of a task; `None` while another test runs with this history.
+///
+/// # Errors
+/// The file beside the history cannot be written.
+pub(crate) fn turn(
+    history: &Path,
+    monitor: &Monitor,
+    task: Task,
+) -> Result<Option<Arc<Turn>>, Failure> {
+    let (test, path) = parts(monitor, task);
+    let running = Running {
+        test: test.name.clone(),
+        path: path.name.clone(),
+        began_s: now(),
+        seconds: test.work.seconds(),
+        now: String::new(),
+    };
+    let turn = Turn::take(history, running).map_err(Failure::failed)?;
+    Ok(turn.map(Arc::new))
+}
+
 /// A monitor at work.
 struct Watch {
     monitor: Monitor,
     schedule: Schedule,
     tasks: Vec<Task>,
     history: History,
+    place: PathBuf,
     health: Vec<Health>,
     /// As it is served.
     page: Arc<Mutex<String>>,
+    otlp: Option<Otlp>,
+    /// The last run of which the schedule knows.
+    seen: i64,
+    /// The last run that was made here.
+    own: i64,
     quiet: bool,
 }
 
 impl Watch {
-    fn new(monitor: Monitor, history: History, quiet: bool) -> Result<Self, Failure> {
+    fn new(monitor: Monitor, place: &Path, quiet: bool) -> Result<Self, Failure> {
+        let history = keep::open(Some(place))?;
+        // Before the schedule: what comes in between is learned later.
+        let seen = history.newest().map_err(unusable)?;
         let schedule = remembered(&monitor, &history).map_err(unusable)?;
         let tasks: Vec<Task> = schedule.tasks().collect();
         let health = tasks
@@ -191,20 +230,59 @@ impl Watch {
             schedule,
             tasks,
             history,
+            place: place.to_owned(),
             health,
             page: Arc::default(),
+            otlp: None,
+            seen,
+            own: 0,
             quiet,
         })
+    }
+
+    /// Takes into account what others have run of the monitor's tests: from `linerate web`, or by hand with
+    /// its labels.
+    fn learn(&mut self) -> Result<(), HistoryError> {
+        let newest = self.history.newest()?;
+        for (number, task) in self.tasks.iter().enumerate() {
+            let runs = runs_of(&self.monitor, *task);
+            let newer = Filter {
+                from_id: Some(self.seen + 1),
+                ..runs.clone()
+            };
+            let found = self.history.series(&newer, Some(CARRIED))?;
+            // What has come meanwhile is looked at the next time.
+            let is_others = |run: &&Point| run.run != self.own && run.run <= newest;
+            let mut others = found.iter().filter(is_others).peekable();
+            if others.peek().is_some() {
+                self.health[number] =
+                    Health::new(&self.history, &runs)?.after(&self.health[number]);
+            }
+            for run in others {
+                self.schedule.remember(number, run.at_s, run.value as u64);
+            }
+        }
+        self.seen = self.seen.max(newest);
+        Ok(())
     }
 
     /// Runs a task, saves what came of it, and looks for a change.
     fn run(&mut self, number: usize, stopped: impl Fn() -> bool) {
         let began = now();
         let task = self.tasks[number];
-        let outcome = match attempt::measure(&self.monitor, task) {
+        let turn = turn(&self.place, &self.monitor, task);
+        let measured = turn.and_then(|turn| match turn {
+            Some(turn) => measure(&self.monitor, task, Some(turn)).map(Some),
+            None => Ok(None),
+        });
+        let outcome = match measured {
             // It is due again when the monitor is.
             Err(_) if stopped() => return,
-            Ok(done) => match self.save(number, &done) {
+            Ok(None) => {
+                self.say(task, "another test is running; asked again in a minute");
+                Outcome::Busy
+            }
+            Ok(Some(done)) => match self.save(number, &done) {
                 Ok(()) => Outcome::Done(done.carried),
                 Err(why) => {
                     self.say(task, &format!("not saved: {}", why.chain()));
@@ -242,6 +320,7 @@ impl Watch {
         let labels = labels(&self.monitor, task);
         let id = keep::save(&mut self.history, document, &labels, Some(done.carried));
         let id = id.map_err(unusable)?;
+        self.own = id;
         if !self.quiet {
             let (test, path) = parts(&self.monitor, task);
             let (at, answer) = (rfc3339(now()), document.answer());
@@ -276,13 +355,17 @@ impl Watch {
 
     /// Shows what there is now to who asks for metrics.
     fn show(&self) {
-        let text = metrics::page(&self.monitor, &self.schedule, &self.health, now());
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        let metrics = metrics::page(&self.monitor, &self.schedule, &self.health, now());
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = metrics.page();
+        self.otlp.iter().for_each(|otlp| otlp.send(&metrics));
     }
 }
 
 /// The schedule after the runs that the history knows.
-fn remembered(monitor: &Monitor, history: &History) -> Result<Schedule, HistoryError> {
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn remembered(monitor: &Monitor, history: &History) -> Result<Schedule, HistoryError> {
     let mut schedule = Schedule::new(monitor);
     let tasks: Vec<Task> = schedule.tasks().collect();
     for (number, task) in tasks.into_iter().enumerate() {
@@ -326,9 +409,9 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
             Next::Run(number) => {
                 let (test, path) = parts(monitor, tasks[number]);
                 runs[number].push(at);
-                let carries = Outcome::Done(test.most_bytes(path.rate).unwrap_or(0));
-                schedule.finished(at, at + test.seconds(), carries);
-                at += test.seconds();
+                let carries = Outcome::Done(test.work.most_bytes(path.rate).unwrap_or(0));
+                schedule.finished(at, at + test.work.seconds(), carries);
+                at += test.work.seconds();
             }
             Next::Wait(until) => at = until,
             Next::Never => break,
@@ -340,7 +423,7 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
             Some(first) => format!(", first at {}", rfc3339(*first)),
             None => String::new(),
         };
-        let carries = match test.most_bytes(path.rate) {
+        let carries = match test.work.most_bytes(path.rate) {
             Some(bytes) => format!("{} at most", ByteCount(bytes * runs.len() as u64)),
             None => "as many bytes as the link lets through".to_owned(),
         };
@@ -354,7 +437,63 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
     Ok(tasks.iter().zip(&runs).map(line).collect())
 }
 
-fn rfc3339(at: u64) -> String {
+pub(crate) fn rfc3339(at: u64) -> String {
     let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
     at.replace(".000000", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_history::NewRun;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_started_elsewhere_counts_in_budget_schedule_and_metrics() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("h.db");
+        let text = "[[path]]\nname = \"loop\"\nhost = \"pit\"\n[[test]]\nname = \"asks\"\n\
+             every = \"1h\"\nworkload = { command = \"rr\" }\n";
+        let monitor = Monitor::from_toml(text, 1).unwrap();
+        let mut watch = Watch::new(monitor, &place, true).unwrap();
+        assert!(
+            watch.schedule.ready_at(0, now()).unwrap() <= now(),
+            "it never ran"
+        );
+        let carried = [
+            ("transactions_per_s".to_owned(), 7.0),
+            (CARRIED.to_owned(), 1e6),
+        ];
+        let mut elsewhere = History::open(&place).unwrap();
+        let mut save = || {
+            let run = NewRun {
+                started_at: &rfc3339(now()),
+                schema: "linerate.record/1",
+                path: "pit",
+                workload: "rr",
+                detail: "tcp",
+                series: "asks to loop",
+                answer: "",
+                cause: None,
+                figures: &carried,
+                labels: &labels(&watch.monitor, watch.tasks[0]),
+                document: "{}",
+            };
+            elsewhere.save(&run).unwrap()
+        };
+        save();
+        let own = save();
+        watch.own = own;
+        for _ in 0..2 {
+            watch.learn().unwrap();
+            watch.show();
+            assert_eq!(watch.schedule.carried_by(0), 1_000_000);
+        }
+        assert!(watch.schedule.ready_at(0, now()).unwrap() > now());
+        let page = watch.page.lock().unwrap();
+        assert!(
+            page.contains("figure=\"transactions_per_s\"} 7\n"),
+            "{page}"
+        );
+    }
 }

@@ -60,7 +60,7 @@ fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
         return Answer::plain(404, "module: no test of that name on this target\n");
     };
     let begun = Instant::now();
-    let done = attempt::measure(monitor, Task { test, path });
+    let done = attempt::measure(monitor, Task { test, path }, None);
     let seconds = begun.elapsed().as_secs_f64();
     let text = match done {
         Ok(done) if done.document.why_partial().is_none() => {

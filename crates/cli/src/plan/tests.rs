@@ -173,7 +173,8 @@ fn crr_closes_at_the_server_unless_told_otherwise() {
 
 #[test]
 fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
-    let line = "stream pit --receive-window 51200 --send-buffer 64KiB -M 536 --pacing 10mbit -C reno -N --dscp EF";
+    let line = "stream pit --receive-window 51200 --send-buffer 64KiB -M 536 --pacing 10mbit -C \
+        reno -N --dscp EF";
     let expected = SocketOptions {
         receive_window_bytes: Some(ByteCount(51_200)),
         send_buffer_bytes: Some(ByteCount(65_536)),
@@ -213,6 +214,39 @@ fn a_short_option_means_what_it_means_to_iperf3() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn no_rate_is_typed_max_and_without_a_word_it_is_the_same() {
+    let rate = |line| stream_of(line).rate_bps;
+    assert_eq!(rate("stream pit -u"), None);
+    assert_eq!(rate("stream pit -u --rate max"), None);
+    assert_eq!(rate("stream pit -u -b 1mbit"), Some(BitRate(1_000_000)));
+    let typed = |line| test_of(line).typed(&["seed"]).join(" ");
+    assert_eq!(typed("stream pit -u"), "-u --rate max");
+    assert_eq!(typed("stream pit -u -b 1mbit"), "-u --rate 1mbit");
+    let message = planned("stream pit -b max").expect_err("TCP");
+    assert!(message.contains("--rate cannot be used"), "{message}");
+}
+
+#[test]
+fn a_time_of_0_lasts_until_it_is_ended() {
+    let day = Extent::Time(Span(Duration::from_secs(86_400)));
+    assert_eq!(test_of("stream pit -t 0").extent, day);
+    assert_eq!(test_of("rr pit --time=0").extent, day);
+    let message = planned("stream pit -t 0ms").expect_err("a slip");
+    assert!(message.contains("10ms to 24h"), "{message}");
+}
+
+#[test]
+fn each_flow_has_a_port_of_its_own_from_the_first_one_on() {
+    let options = test_of("stream pit --cport 5000 -P 2 --bidir").options;
+    let ports: Vec<u16> = (0..4).map(|flow| options.source_port_of(flow)).collect();
+    assert_eq!(ports, [5000, 5001, 5002, 5003]);
+    assert_eq!(test_of("stream pit").options.source_port_of(3), 0);
+    assert!(planned("stream pit --cport 65534 -P 2").is_ok());
+    let message = planned("stream pit --cport 65534 -P 3").expect_err("beyond the last port");
+    assert!(message.contains("1 to 65533"), "{message}");
 }
 
 #[test]
@@ -302,7 +336,6 @@ fn a_contradiction_names_both_options() {
 #[test]
 fn figures_out_of_range_are_refused_before_anything_is_sent() {
     for line in [
-        "stream pit -t 0",
         "stream pit -t 2d",
         "stream pit -t 100h",
         "stream pit -n 0",

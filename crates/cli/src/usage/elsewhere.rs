@@ -8,6 +8,10 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
         "rr" | "crr" if matches!(option, "-n" | "--num") => {
             return Some("a number of transactions is --count");
         }
+        "capacity" if option == "-c" => {
+            return Some("the number of connections is --connections");
+        }
+        "capacity" if option == "-u" => return Some("the number of UDP sockets is --udp-sockets"),
         "check" if matches!(option, "-R" | "--reverse" | "--bidir" | "--direction") => {
             return Some("it measures both directions");
         }
@@ -42,6 +46,7 @@ pub(super) fn is_traffic(command: &str) -> bool {
 type Hints = &'static [(&'static [&'static str], &'static str)];
 
 const TRAFFIC: Hints = &[
+    (&["-A", "--affinity"], "start it with taskset"),
     (
         &["--client", "-c", "-H"],
         "the host stands by itself, as in linerate stream HOST",

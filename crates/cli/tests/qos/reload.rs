@@ -118,7 +118,10 @@ fn a_larger_map_of_counters_takes_the_counts_over() {
     let many = |number: usize| {
         let filters = (0..number).map(|filter| {
             let port = 9000 + filter;
-            format!("[filter.f{filter}]\nprotocol = \"udp\"\ndestination_port = {port}\npolicy = \"one\"\n")
+            format!(
+                "[filter.f{filter}]\nprotocol = \"udp\"\ndestination_port = {port}\npolicy = \
+                \"one\"\n"
+            )
         });
         let filters: String = filters.collect();
         format!("{filters}[policy.one]\ndscp = \"EF\"\n[adapter.veth0]\npolicies = [\"one\"]\n")

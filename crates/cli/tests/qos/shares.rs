@@ -275,7 +275,8 @@ fn shares_and_delay_are_exact_on_a_quiet_machine() {
         delay = echo(&bench, 1000)
     });
     let said = format!(
-        "limit 10: {alone:.2?}; reserve 70 with priority, beside 20: {both:.2?}; round trips beside {beside:.1?}: \
+        "limit 10: {alone:.2?}; reserve 70 with priority, beside 20: {both:.2?}; round trips \
+         beside {beside:.1?}: \
          p50 {:.3} ms, p99 {:.3} ms\n",
         delay.0, delay.1
     );

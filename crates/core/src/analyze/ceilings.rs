@@ -108,7 +108,8 @@ pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
     vec![Doubt {
         kind: DoubtKind::AboveCeiling,
         message: format!(
-            "faster than a ceiling of their own columns: {}. A column there is not what its name says, or in another unit",
+            "faster than a ceiling of their own columns: {}. A column there is not what its name \
+             says, or in another unit",
             listed(&above, MAX_NAMED)
         ),
     }]
@@ -124,6 +125,8 @@ struct Figures {
     pacing_bps: Option<f64>,
     path_bps: Option<f64>,
     is_cubic: bool,
+    /// iperf3 reads the window and the round-trip time once a second: those of a moment.
+    is_sampled: bool,
 }
 
 impl Figures {
@@ -149,6 +152,7 @@ impl Figures {
             is_cubic: congestion
                 .and_then(|measure| table.text(row, measure.column))
                 .is_some_and(|name| name.eq_ignore_ascii_case("cubic")),
+            is_sampled: table.source(row).format == Format::Iperf3,
         }))
     }
 
@@ -174,6 +178,10 @@ impl Figures {
     fn window(&self) -> Option<Ceiling> {
         let (window, rtt) = (self.window_bytes?, self.rtt_s?);
         let limit = window_bps(window, rtt);
+        // More went through than the window of that moment would have let through.
+        if self.is_sampled && self.throughput_bps > limit * (1.0 + EXACT_TOLERANCE) {
+            return None;
+        }
         let inputs = [("window_bytes", Some(window)), ("rtt_us", Some(rtt * 1e6))];
         Some(ceiling(
             Cause::ReceiveWindow,
@@ -237,3 +245,35 @@ fn ceiling(cause: Cause, limit_bps: f64, formula: &str, inputs: &[(&str, Option<
 const ETHERNET_HEADER: f64 = 14.0;
 /// LLC/SNAP encapsulation of IP in AAL5, bytes (RFC 2684).
 const LLC_SNAP: f64 = 8.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::source::{Input, read};
+
+    /// iperf3 3.12's figures of a second over loopback: at its end the window was nearly closed.
+    #[test]
+    fn a_window_of_a_moment_is_no_ceiling_of_iperf3s_run_and_blames_no_column() {
+        let document = |window: u32| {
+            format!(
+                r#"{{"start": {{"tcp_mss_default": 32768, "test_start": {{"num_streams": 1}}}},
+                    "end": {{"streams": [{{"sender": {{"max_snd_wnd": {window}, "mean_rtt": 63}}}}],
+                    "sum_received": {{"seconds": 1.0, "bits_per_second": 4.5e9}}}}}}"#
+            )
+        };
+        let rows = |text: &str| {
+            let (file, label) = ("f", "f");
+            let bytes = text.as_bytes();
+            let table = read(&[Input { file, label, bytes }]).unwrap();
+            let columns = Columns::new(&table, &[]).unwrap();
+            of_rows(&table, &columns, None).unwrap().0
+        };
+        let small = rows(&document(25_600));
+        assert!(small.is_empty() && doubts(&small).is_empty(), "{small:?}");
+        let large = rows(&document(35_000));
+        assert_eq!(large[0].explained_by, Cause::ReceiveWindow);
+        // A table's own column is what it says.
+        let csv = rows("throughput_bps,window_bytes,rtt_us\n4.5e9,25600,63\n");
+        assert_eq!(doubts(&csv).len(), 1);
+    }
+}

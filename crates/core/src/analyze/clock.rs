@@ -125,8 +125,10 @@ impl<'t> Clock<'t> {
         Ok(Some(Doubt {
             kind: DoubtKind::WholeSeconds,
             message: format!(
-                "`{name}` has whole numbers only{place} ({} rows, {shortest} to {longest}): its clock was read in \
-                 steps of 1, so what is made of one time may be off by {worst}, by ±{:.1} % at {longest}",
+                "`{name}` has whole numbers only{place} ({} rows, {shortest} to {longest}): its \
+                 clock was read in \
+                 steps of 1, so what is made of one time may be off by {worst}, by ±{:.1} % at \
+                 {longest}",
                 times.len(),
                 100.0 / longest
             ),

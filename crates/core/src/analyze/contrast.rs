@@ -62,7 +62,8 @@ fn several(sides: &Sides<'_>) -> Option<String> {
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "the figures under {} are not one but have modes, or drift from row to row: find out what changed between \
+            "the figures under {} are not one but have modes, or drift from row to row: find out \
+             what changed between \
              them before their medians are compared",
             names.join(" and ")
         )
@@ -85,7 +86,8 @@ fn shows(contrast: &Contrast, seen: Option<&Observation>) -> Vec<String> {
     } else if !seen.can_reach_5_percent() {
         let each = seen.runs_to_reach_5_percent;
         say.push(format!(
-            "{} against {}: no test of ranks can reach 5 %, however large the difference (the smallest p is {:.2}); \
+            "{} against {}: no test of ranks can reach 5 %, however large the difference (the \
+             smallest p is {:.2}); \
              {each} against {each} can",
             runs(seen.runs_a),
             seen.runs_b,
@@ -105,7 +107,8 @@ fn shows(contrast: &Contrast, seen: Option<&Observation>) -> Vec<String> {
     let fewest = seen.runs_a.min(seen.runs_b);
     if let Some(needed) = seen.runs_needed.filter(|needed| *needed > fewest) {
         say.push(format!(
-            "a difference of this size, at the spread seen here, takes about {} of each to show in four of five cases",
+            "a difference of this size, at the spread seen here, takes about {} of each to show in \
+             four of five cases",
             runs(needed)
         ));
     }
@@ -124,7 +127,8 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
         format!("no difference is shown: {range} at {confidence:.0} % confidence has 0 in it")
     } else {
         format!(
-            "{range} at {confidence:.0} % confidence leaves 0 out, if nothing but the factor changed between the runs, \
+            "{range} at {confidence:.0} % confidence leaves 0 out, if nothing but the factor \
+             changed between the runs, \
              which were not paired and interleaved"
         )
     })

@@ -173,7 +173,9 @@ pub enum AnalyzeError {
         hint: String,
     },
     /// No row has both a metric and a level.
-    #[error("no row has a figure in `{metric}`{}", .factor.as_deref().map(|f| format!(" and a level in `{f}`")).unwrap_or_default())]
+    #[error("no row has a figure in \
+        `{metric}`{}", .factor.as_deref().map(|f| format!(" and a level in \
+            `{f}`")).unwrap_or_default())]
     NoRows {
         /// The metric.
         metric: String,

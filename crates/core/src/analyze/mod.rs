@@ -92,7 +92,8 @@ pub struct Options {
 /// Says what the figures of a table can say.
 ///
 /// # Errors
-/// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is not a number.
+/// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is not a
+/// number.
 pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeError> {
     let columns = Columns::new(table, &options.columns)?;
     let asked = Asked::new(table, &columns, options)?;
@@ -253,7 +254,8 @@ fn compare(
     if grouping.left_out > 0 {
         let left_out = grouping.left_out;
         analysis.notes.push(format!(
-            "{left_out} rows have no value in the columns of the factor or the groups and are left out"
+            "{left_out} rows have no value in the columns of the factor or the groups and are left \
+             out"
         ));
     }
     let is_paired = [PAIR_COLUMN, SIDE_COLUMN]
@@ -265,7 +267,8 @@ fn compare(
         let verdicts: BTreeSet<&str> = verdicts.collect();
         let verdicts: Vec<&str> = verdicts.into_iter().collect();
         analysis.notes.push(format!(
-            "these runs were paired, and the comparison's own verdict, {}, uses it; here they are taken as single runs",
+            "these runs were paired, and the comparison's own verdict, {}, uses it; here they are \
+             taken as single runs",
             verdicts.join(" and ")
         ));
     }

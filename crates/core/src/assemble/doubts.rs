@@ -124,7 +124,8 @@ fn requests_not_sent(record: &Record) -> Option<Caveat> {
     Some(Caveat::new(
         CaveatKind::RateNotReached,
         format!(
-            "{not_sent} requests that were due were never sent: the path or the hosts cannot do this rate"
+            "{not_sent} requests that were due were never sent: the path or the hosts cannot do \
+             this rate"
         ),
         "lower --rate, or give more --streams",
     ))
@@ -194,7 +195,8 @@ fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
         Caveat::new(
             CaveatKind::TooShort,
             format!(
-                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is up to \
+                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is up \
+                 to \
                  that much too high"
             ),
             "a longer run (-t) has a smaller share of it",
@@ -209,7 +211,8 @@ fn socket_drops(record: &Record) -> Option<Caveat> {
         Caveat::new(
             CaveatKind::SocketDrops,
             format!(
-                "the receiver's socket dropped about {dropped} datagrams: the receiver, not the path, lost them"
+                "the receiver's socket dropped about {dropped} datagrams: the receiver, not the \
+                 path, lost them"
             ),
             "lower --rate, or raise sysctl net.core.rmem_max on the receiver's host",
         )

@@ -250,7 +250,7 @@ fn with_service_demand(
 ) -> EndReport {
     let demand = |cpu_seconds: f64| {
         let time = std::time::Duration::try_from_secs_f64(cpu_seconds).ok()?;
-        service_demand(time, bytes).ok()
+        service_demand(time, bytes)
     };
     end.service_demand_us_per_kib = end
         .host_cpu_percent

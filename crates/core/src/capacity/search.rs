@@ -199,7 +199,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_limit_is_between_what_held_and_what_did_not(
-            most in 1..u64::from(u32::MAX), limit in 0..u64::from(u32::MAX), lies in prop::collection::vec(0.0..1.0, 1..9),
+            most in 1..u64::from(u32::MAX), limit in 0..u64::from(u32::MAX),
+            lies in prop::collection::vec(0.0..1.0, 1..9),
         ) {
             let mut turn = 0;
             let found = search(most, limit, |asked| {
@@ -218,7 +219,9 @@ mod tests {
         }
 
         #[test]
-        fn a_search_ends_whatever_it_is_told(most in 0..u64::MAX, told in prop::collection::vec(0..u64::MAX, 60)) {
+        fn a_search_ends_whatever_it_is_told(
+            most in 0..u64::MAX, told in prop::collection::vec(0..u64::MAX, 60),
+        ) {
             let mut search = Search::new(most);
             for held in told {
                 if let Some(asked) = search.next_number() {

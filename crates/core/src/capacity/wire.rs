@@ -133,7 +133,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn datagrams_and_openings_survive(token: [u8; 16], cookie: u64, number in 0..Header::NUMBERS) {
+        fn datagrams_and_openings_survive(
+            token: [u8; 16], cookie: u64, number in 0..Header::NUMBERS,
+        ) {
             let token = Token(token);
             for kind in [Kind::Open, Kind::OpenAnswered, Kind::Heartbeat, Kind::Request] {
                 let header = Header { kind, number };

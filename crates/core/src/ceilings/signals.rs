@@ -147,7 +147,11 @@ impl View<'_> {
 
     /// The mean over the flows; `None` if one of them has no such figure.
     pub(super) fn mean(&self, figure: impl Fn(&TcpSender) -> Option<f64>) -> Option<f64> {
-        Some(self.sum(|flow| figure(flow.tcp))? / self.tcp.len() as f64)
+        self.flows_mean(|flow| figure(flow.tcp))
+    }
+
+    fn flows_mean(&self, figure: impl Fn(&TcpFlow<'_>) -> Option<f64>) -> Option<f64> {
+        Some(self.sum(figure)? / self.tcp.len() as f64)
     }
 
     /// Share of the busy time that the receiver's window limited.
@@ -184,14 +188,12 @@ impl View<'_> {
 
     /// RTT under the flows' own load against the idle one.
     pub(super) fn inflation(&self) -> Option<Inflation> {
-        let excess = |tcp: &TcpSender| {
-            Some(f64::from(tcp.rtt_mean_us) - f64::from(tcp.rtt_min_us?)).map(|us| us.max(0.0))
-        };
+        let mean = |flow: &TcpFlow<'_>| f64::from(flow.tcp.rtt_mean_us);
+        let excess = |flow: &TcpFlow<'_>| Some((mean(flow) - least_rtt_us(flow)?).max(0.0));
+        let ratio = |flow: &TcpFlow<'_>| positive(mean(flow) / least_rtt_us(flow)?.max(1.0));
         Some(Inflation {
-            ratio: self.mean(|tcp| {
-                positive(f64::from(tcp.rtt_mean_us) / f64::from(tcp.rtt_min_us?.max(1)))
-            })?,
-            delay_us: self.mean(excess)?,
+            ratio: self.flows_mean(ratio)?,
+            delay_us: self.flows_mean(excess)?,
             deviation_us: self.mean(|tcp| Some(f64::from(tcp.rtt_var_us)))?,
         })
     }
@@ -233,17 +235,25 @@ impl View<'_> {
     /// What waits on the path, of the largest queue that was usual, in segments; `None` without
     /// RTTs.
     pub(super) fn queued_segments(&self) -> Option<f64> {
-        let excess = |tcp: &TcpSender| {
-            let usual_most = tcp.rtt_p95_us.unwrap_or(tcp.rtt_mean_us);
-            Some(f64::from(usual_most) - f64::from(tcp.rtt_min_us?))
+        let excess = |flow: &TcpFlow<'_>| {
+            let usual_most = flow.tcp.rtt_p95_us.unwrap_or(flow.tcp.rtt_mean_us);
+            Some(f64::from(usual_most) - least_rtt_us(flow)?)
         };
         let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-        Some(self.mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
+        Some(self.flows_mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
     }
 
     /// Losses come one by one, often, and at any window: noise of the path, not the end of a queue
-    /// or bucket.
+    /// or bucket. Where most were none, but reordered by the hosts' CPUs, the few tell nothing.
     pub(super) fn losses_are_random(&self) -> bool {
+        let spurious = self.sum(|flow| Some(flow.tcp.dsack_duplicates? as f64));
+        let again = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64));
+        if spurious
+            .zip(again)
+            .is_some_and(|(spurious, again)| spurious > again / 2.0)
+        {
+            return false;
+        }
         let many = self.recoveries().is_some_and(|n| n >= EVENTS_STEADY);
         let single = self.loss_train().is_some_and(|train| train < POLICER_TRAIN);
         let spread = self.mean(|tcp| tcp.loss_window_variation);
@@ -306,7 +316,15 @@ impl View<'_> {
         let network = self
             .network_share()
             .is_none_or(|share| share >= USUAL_STATE);
-        self.is_even() && network && self.inflation().is_some_and(queue)
+        self.is_even() && network && self.inflation().is_some_and(queue) && self.queues_a_segment()
+    }
+
+    /// What the round trip is longer by, times the rate, is what waits in the mean (Little's law): a
+    /// queue that is never empty has one segment at least. Less is a burst behind itself, or a host
+    /// that wakes up late.
+    pub(super) fn queues_a_segment(&self) -> bool {
+        self.queued_segments()
+            .is_none_or(|segments| segments >= 1.0)
     }
 
     /// Measured rate over [`View::delivery_bps`].
@@ -497,6 +515,26 @@ pub(super) fn option_bytes(tcp: &TcpSender) -> f64 {
         0.0
     }
 }
+
+/// Shortest round trip, µs. Where segments were sent again the kernel also takes it from timestamps,
+/// which tick in milliseconds (`tcp_rtt_tsopt_us`, net/ipv4/tcp_input.c): it may be up to a tick longer,
+/// but not longer than the handshake that the receiver saw.
+fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
+    let tcp = flow.tcp;
+    let told = tcp.rtt_min_us?;
+    let again = tcp.retransmitted_segments + tcp.warm_up_retransmitted_segments.unwrap_or(0);
+    let is_of_stamps = again > 0 && told > 0 && told.is_multiple_of(TICK_US);
+    if !is_of_stamps {
+        return Some(told.into());
+    }
+    let handshake = flow.receiver.and_then(|receiver| receiver.rtt_min_us);
+    let longest = told.saturating_add(TICK_US).min(tcp.rtt_mean_us);
+    let longest = longest.min(handshake.unwrap_or(longest));
+    Some(longest.max(told).into())
+}
+
+/// Of timestamps.
+const TICK_US: u32 = 1000;
 
 /// The congestion control is BBR, of any version.
 pub(super) fn is_bbr(tcp: &TcpSender) -> bool {

@@ -374,8 +374,10 @@ impl Ledger {
         // As likely as a coin that falls on one side `pairs` times, either side.
         let chance = 100.0 * 0.5_f64.powi(pairs as i32 - 1);
         format!(
-            "{fault} came under {} alone, in {pairs} of {ran} pairs (such as: {example}); by chance on one side \
-             alone that comes about in {chance:.1} % of comparisons: take it as an effect of {}, which the pairs \
+            "{fault} came under {} alone, in {pairs} of {ran} pairs (such as: {example}); by \
+             chance on one side \
+             alone that comes about in {chance:.1} % of comparisons: take it as an effect of {}, \
+             which the pairs \
              that count do not show",
             side.name(),
             side.name()
@@ -389,7 +391,8 @@ impl Ledger {
         Some(Caveat::new(
             CaveatKind::EarlyStop,
             format!(
-                "a difference was certain after {} pairs, and its effect is told as of there: an effect that is taken as \
+                "a difference was certain after {} pairs, and its effect is told as of there: an \
+                 effect that is taken as \
                  soon as it is certain is, on average, overstated",
                 early.pairs
             ),
@@ -400,11 +403,17 @@ impl Ledger {
     fn gave_up(&self) -> Option<Caveat> {
         let excluded = self.excluded();
         (excluded > 0).then(|| {
-            let given_up = if excluded >= MAX_EXCLUDED && self.conclusion.is_none() { ", and the comparison was given up" } else { "" };
+            let given_up = if excluded >= MAX_EXCLUDED && self.conclusion.is_none() {
+                ", and the \
+                comparison was given up"
+            } else {
+                ""
+            };
             Caveat::new(
                 CaveatKind::ExcludedPairs,
                 format!(
-                    "{excluded} of {} pairs were excluded for a fault{given_up}; the document's `runs` say which",
+                    "{excluded} of {} pairs were excluded for a fault{given_up}; the document's \
+                     `runs` say which",
                     self.pairs.len()
                 ),
                 "",

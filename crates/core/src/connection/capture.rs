@@ -113,18 +113,10 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     } else {
         Vec::new()
     };
-    let count = |pick: fn(&Reading) -> u64| steady.readings.iter().map(pick).sum::<u64>();
-    let rounds = count(|r| r.rounds.into());
-    let full = count(|r| r.full.into());
-    let idle = count(|r| u64::from(r.idle.0 * 2 >= r.length.0));
     let readings = steady.readings.len() as u64;
-    let is_told = sent.window_largest.is_some();
-    let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
     let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
-    let busy = |r: &Reading| 1.0 - r.idle.0 as f64 / r.length.0.max(1) as f64;
-    let limited = |r: &Reading| busy(r) * f64::from(r.full) / f64::from(r.rounds.max(1));
     let at_sender = flow.near == Some(side);
     let is_bbr = |even| held::is_paced_through_losses(&even, at_sender);
     TcpSender {
@@ -154,8 +146,6 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
         delivered_ce: Some(sent.counts.marked),
         data_segments_out: segments.filter(|n| *n > 0),
         segments_in: Some(sent.counts.acks),
-        send_window_bytes: quantile(steady.windows(), 0.5).filter(|_| is_told),
-        send_window_full_share: share(full, rounds).filter(|_| is_told),
         cwnd_mean_bytes: windows
             .iter()
             .sum::<u64>()
@@ -163,16 +153,36 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
         cwnd_bytes: quantile(windows, 0.5).unwrap_or(0),
         ssthresh_bytes: sent.loss_flights.last().copied(),
         unacked_bytes: steady.flight(0.5).unwrap_or(0),
-        busy_us: is_told.then(|| (steady.time(busy) * 1e6) as u64),
-        rwnd_limited_us: is_told.then(|| (steady.time(limited) * 1e6) as u64),
         delivery_rate_bps: quantile(rates(steady, |_| true), 0.5).map(|bps| bps as u64),
         // The largest is that of a burst.
         delivery_rate_max_bps: quantile(rates(steady, |r| !r.is_repairing), 0.95)
             .map(|bps| bps as u64),
-        app_limited_share: share(idle, readings),
         options: options(flow),
+        ..waits(steady)
+    }
+}
+
+/// What the sender waited for: data of its own, or room in the receiver's window.
+fn waits(steady: &Steady<'_>) -> TcpSender {
+    let count = |pick: fn(&Reading) -> u64| steady.readings.iter().map(pick).sum::<u64>();
+    let rounds = count(|r| r.rounds.into());
+    let full = count(|r| r.full.into());
+    let idle = count(|r| u64::from(r.idle.0 * 2 >= r.length.0));
+    let busy = |r: &Reading| 1.0 - r.idle.0 as f64 / r.length.0.max(1) as f64;
+    let limited = |r: &Reading| busy(r) * f64::from(r.full) / f64::from(r.rounds.max(1));
+    let is_told = steady.sent.window_largest.is_some();
+    TcpSender {
+        send_window_bytes: quantile(steady.windows(), 0.5).filter(|_| is_told),
+        send_window_full_share: share(full, rounds).filter(|_| is_told),
+        busy_us: is_told.then(|| (steady.time(busy) * 1e6) as u64),
+        rwnd_limited_us: is_told.then(|| (steady.time(limited) * 1e6) as u64),
+        app_limited_share: share(idle, steady.readings.len() as u64),
         ..TcpSender::default()
     }
+}
+
+fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| part as f64 / all as f64)
 }
 
 /// Mean change of the round trip from one reading to the next: a queue changes slowly, jitter does
@@ -319,81 +329,79 @@ fn missing_segments(flow: &Flow) -> u64 {
     flow.sent.iter().map(missing).sum()
 }
 
+/// Whether it began before the capture.
+fn is_cold(flow: &Flow) -> bool {
+    let mut sent = flow.sent.iter();
+    flow.bytes() > 0 && sent.any(|sent| sent.window_largest.is_none())
+}
+
 fn caveats(capture: &Capture) -> Vec<Caveat> {
-    let mut caveats = Vec::new();
-    let mut say = |kind, message: String, remedy: &str| {
-        caveats.push(Caveat::new(kind, message, remedy));
-    };
-    if capture.truncated {
-        let message = format!(
-            "the file ends within a packet, after {} whole ones",
-            capture.packets
-        );
-        say(
-            CaveatKind::Partial,
-            message,
+    let seen = possible_caveats(capture).into_iter();
+    let seen = seen.filter(|(is_so, ..)| *is_so);
+    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
+    seen.map(|(_, kind, message, remedy)| Caveat::new(kind, message, remedy))
+        .chain(largest.and_then(small_segments))
+        .collect()
+}
+
+/// Whether it is so, what that is, in words, and what to do.
+fn possible_caveats(capture: &Capture) -> [(bool, CaveatKind, String, &'static str); 6] {
+    use CaveatKind::{NotReadable, Partial};
+    let left = capture.left_out;
+    let missing: u64 = capture.flows.iter().map(missing_segments).sum();
+    let cold = capture.flows.iter().filter(|flow| is_cold(flow)).count();
+    [
+        (
+            capture.truncated,
+            Partial,
+            format!(
+                "the file ends within a packet, after {} whole ones",
+                capture.packets
+            ),
             "copy it again, or let the capture end by itself",
-        );
-    }
-    if capture.stopped {
-        say(
-            CaveatKind::Partial,
+        ),
+        (
+            capture.stopped,
+            Partial,
             "reading was stopped before the end of the file".to_owned(),
             "",
-        );
-    }
-    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
-    let small = largest.and_then(small_segments);
-    let left = capture.left_out;
-    if left.flows > 0 {
-        let message = format!(
-            "{} more connections, with {} bytes, are left out: the smallest of those that were over",
-            left.flows, left.flow_bytes
-        );
-        say(
-            CaveatKind::Partial,
-            message,
+        ),
+        (
+            left.flows > 0,
+            Partial,
+            format!(
+                "{} more connections, with {} bytes, are left out: the smallest of those that \
+                 were over",
+                left.flows, left.flow_bytes
+            ),
             "filter the capture by port or host",
-        );
-    }
-    if left.cut + left.fragments > 0 {
-        let message = format!(
-            "{} TCP segments were cut within their header, {} packets are fragments: neither counts",
-            left.cut, left.fragments
-        );
-        say(
-            CaveatKind::NotReadable,
-            message,
+        ),
+        (
+            left.cut + left.fragments > 0,
+            NotReadable,
+            format!(
+                "{} TCP segments were cut within their header, {} packets are fragments: neither \
+                 counts",
+                left.cut, left.fragments
+            ),
             "capture with a snap length of 96 bytes or more",
-        );
-    }
-    let missing: u64 = capture.flows.iter().map(missing_segments).sum();
-    if missing > 0 {
-        let message = format!("{missing} segments were acknowledged that are not in the capture");
-        say(
-            CaveatKind::NotReadable,
-            message,
+        ),
+        (
+            missing > 0,
+            NotReadable,
+            format!("{missing} segments were acknowledged that are not in the capture"),
             "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)",
-        );
-    }
-    let cold = capture
-        .flows
-        .iter()
-        .filter(|flow| flow.sent.iter().any(|s| s.window_largest.is_none()));
-    let cold = cold.filter(|flow| flow.bytes() > 0).count();
-    if cold > 0 {
-        let message = format!(
-            "{cold} connections began before the capture: the scale of their windows is not known, \
-             so that a receive window cannot be told"
-        );
-        say(
-            CaveatKind::NotReadable,
-            message,
+        ),
+        (
+            cold > 0,
+            NotReadable,
+            format!(
+                "{cold} connections began before the capture: the scale of their windows is not \
+                 known, so that a receive window cannot be told"
+            ),
             "begin the capture before the connection",
-        );
-    }
-    caveats.extend(small);
-    caveats
+        ),
+    ]
 }
 
 /// By its number in files.

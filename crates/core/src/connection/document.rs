@@ -277,6 +277,14 @@ impl Listener {
 }
 
 impl ConnectionsDocument {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// It is no JSON, or no document of connections.
+    pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+
     /// Of a source of which nothing was seen yet.
     pub fn new(source: Source) -> Self {
         Self {
@@ -376,6 +384,8 @@ impl ConnectionsDocument {
             change_percent: 100.0 * (is / was - 1.0),
             was_interval: None,
             is_interval: None,
+            was_quartiles: None,
+            is_quartiles: None,
             headline,
         };
         let mut changes = Vec::new();

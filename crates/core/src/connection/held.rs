@@ -1,5 +1,5 @@
-//! What no packet tells and all of them show: a clock that paces the sender, a writer with a clock of its
-//! own, or a buffer that holds no more.
+//! What no packet tells and all of them show: a clock that paces the sender, a writer with a clock
+//! of its own, or a buffer that holds no more.
 
 use super::steady::Steady;
 use crate::capture::{Evenness, Flow, Side};
@@ -51,10 +51,10 @@ pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     Held::Unknown
 }
 
-/// At the sender each frame leaves when a clock says so, and not with an acknowledgement; what waited in
-/// a queue of its host left when a shaper let it. Elsewhere the frames of a moment come at the rate of a
-/// link that is faster than the clock; where they do not, it may be that link which keeps the rate, unless
-/// it has no queue. Of a writer's frames some are short.
+/// At the sender each frame leaves when a clock says so, and not with an acknowledgement; what
+/// waited in a queue of its host left when a shaper let it. Elsewhere the frames of a moment come
+/// at the rate of a link that is faster than the clock; where they do not, it may be that link
+/// which keeps the rate, unless it has no queue. Of a writer's frames some are short.
 fn is_paced(even: &Evenness, at_sender: bool, steady: &Steady<'_>) -> bool {
     let whole = even.whole >= WHOLE;
     let clock = even.even >= CLOCK && even.own >= OWN;
@@ -83,15 +83,16 @@ fn is_queued(steady: &Steady<'_>, ratio: f64) -> bool {
     mean >= ratio * least && mean - least >= QUEUE_NS
 }
 
-/// The same for all but a quarter of the time: an acknowledgement that a receiver delays is no queue.
+/// The same for all but a quarter of the time: an acknowledgement that a receiver delays is no
+/// queue.
 fn is_always_queued(steady: &Steady<'_>, ratio: f64) -> bool {
     let short = super::capture::quantile(steady.rtts_us(), 0.25).map_or(0.0, |us| us as f64 * 1e3);
     let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
     short >= ratio * least && short - least >= QUEUE_NS
 }
 
-/// What the round trip is longer by, times the rate, waits in the mean (Little's law): more than the two
-/// segments that leave at once.
+/// What the round trip is longer by, times the rate, waits in the mean (Little's law): more than
+/// the two segments that leave at once.
 fn queues_a_burst(steady: &Steady<'_>) -> bool {
     let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
     let waiting = (mean_rtt_ns(steady) - least) / 8e9 * steady.throughput_bps();
@@ -128,20 +129,22 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
         && (first as f64) < GREW * usual as f64
 }
 
-/// Share of whole segments among the frames of a paced sender: all, but the ends of what was written.
+/// Share of whole segments among the frames of a paced sender: all, but the ends of what was
+/// written.
 const WHOLE: f64 = 0.9;
 /// The same of one that always has more to send.
 const ALL_WHOLE: f64 = 0.985;
 /// Share of the time in which each frame takes its part of the rate: 0.93 and more of a socket's
-/// pacing limit, up to 0.89 of BBR, which probes, 0.65 of evenly written messages, 0.2 of windows and buffers.
+/// pacing limit, up to 0.89 of BBR, which probes, 0.65 of evenly written messages, 0.2 of windows
+/// and buffers.
 const CLOCK: f64 = 0.91;
 /// From which on it is a clock or a link that keeps the rate, of whatever kind.
 const LINK: f64 = 0.5;
 /// Share of the time that ended with a frame of its own clock: 0.6 and more where a clock paces,
 /// 0.13 at most where acknowledgements let frames go.
 const OWN: f64 = 0.5;
-/// Rates over 16 frames of a paced sender, over their mean (BBR below its limit drains for a round in
-/// eight).
+/// Rates over 16 frames of a paced sender, over their mean (BBR below its limit drains for a round
+/// in eight).
 const SLOWEST: f64 = 0.8;
 const FASTEST: f64 = 1.2;
 /// The same of a writer with a clock.
@@ -149,7 +152,8 @@ const WRITTEN: f64 = 1.1;
 /// Share of the time in which each frame of such a writer takes its part: 0.36 to 0.65, up to 0.12
 /// behind a buffer.
 const EACH_WRITTEN: f64 = 0.3;
-/// The same at a policer that BBR meets: 0.66 to 1.38; of windows that are halved 0.25 to 2 and more.
+/// The same at a policer that BBR meets: 0.66 to 1.38; of windows that are halved 0.25 to 2 and
+/// more.
 const THROUGH_LOSSES: f64 = 0.65;
 /// Share of the bytes that came at the rate of a link which is faster.
 const FAST: f64 = 0.3;

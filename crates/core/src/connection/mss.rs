@@ -25,7 +25,8 @@ pub(super) fn small_segments(flow: &Flow) -> Option<Caveat> {
                 "the MTU of this host's interface, the advmss of its route, or TCP_MAXSEG"
             }
             _ => {
-                "a router on the way clamps the MSS, or the MTU of that host's interface, the advmss \
+                "a router on the way clamps the MSS, or the MTU of that host's interface, the \
+                 advmss \
                  of its route or TCP_MAXSEG is smaller"
             }
         };

@@ -134,7 +134,8 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
         let message = match n {
             1 => "one run has no interval: nothing is known of its spread".to_owned(),
             n => format!(
-                "{n} runs cannot give an interval of 95 %: the one given, by which findings are judged, is their whole \
+                "{n} runs cannot give an interval of 95 %: the one given, by which findings are \
+                 judged, is their whole \
                  range"
             ),
         };
@@ -152,10 +153,12 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
         Caveat::new(
             CaveatKind::NotOneFigure,
             format!(
-                "{in_table} figures of the table and {in_findings} of the findings are not one figure: their runs have \
+                "{in_table} figures of the table and {in_findings} of the findings are not one \
+                 figure: their runs have \
                  modes, or drift"
             ),
-            "look for what changes between the runs: other load, CPU frequency, placement of threads",
+            "look for what changes between the runs: other load, CPU frequency, placement of \
+             threads",
         )
     });
     few.into_iter().chain(several).collect()

@@ -33,6 +33,20 @@ pub struct Run {
 }
 
 impl Run {
+    /// Reads what [`Self::to_json`] wrote. Here, because the code of a record is large, and each
+    /// crate that reads one by itself has it again.
+    ///
+    /// # Errors
+    /// It is no JSON, or no run.
+    pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+
+    /// The run as JSON on one line, without a newline.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("runs have string keys")
+    }
+
     /// Whether its figures count.
     pub fn counts(&self) -> bool {
         self.faults.is_empty() && self.error.is_none()

@@ -111,7 +111,8 @@ impl Encounter {
         doubts.push(Caveat::new(
             CaveatKind::OtherTool,
             format!(
-                "the other end is {}: {lacks} are not known, so a cause that lies there cannot be told{intervals}",
+                "the other end is {}: {lacks} are not known, so a cause that lies there cannot be \
+                 told{intervals}",
                 name.trim()
             ),
             "run linerate at both ends",

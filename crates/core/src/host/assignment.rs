@@ -121,5 +121,6 @@ pub fn check_keys<S: AsRef<str>>(keys: &[S]) -> Result<(), HostError> {
     keys.iter().try_for_each(|key| find(key.as_ref()).map(drop))
 }
 
-const OF_PROCESS: &str = "each process has it from what started it: `ulimit -n` in a shell, LimitNOFILE= in a systemd unit, \
+const OF_PROCESS: &str = "each process has it from what started it: `ulimit -n` in a shell, \
+    LimitNOFILE= in a systemd unit, \
                           /etc/security/limits.conf for logins";

@@ -55,7 +55,8 @@ pub enum HostError {
     },
     /// A file of sysctl.d can only hold kernel settings.
     #[error(
-        "`{key}` cannot be kept over a reboot by a file of sysctl.d, which holds kernel settings alone: use a udev rule, \
+        "`{key}` cannot be kept over a reboot by a file of sysctl.d, which holds kernel settings \
+         alone: use a udev rule, \
          a systemd.link file or the service that brings the device up"
     )]
     NotPersistent {

@@ -102,7 +102,8 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
             place: Place::Namespace,
             limits: entry.means,
             formula: "",
-            source: "Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst",
+            source: "Documentation/networking/ip-sysctl.rst, \
+                Documentation/admin-guide/sysctl/net.rst",
             value: entry.value,
             means: entry.means,
             rule: super::rules::not_judged,

@@ -58,6 +58,16 @@ pub struct LabStatus {
     pub links: Vec<LinkStatus>,
 }
 
+impl LabStatus {
+    /// Reads what that process says.
+    ///
+    /// # Errors
+    /// It is no JSON, or no such answer.
+    pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+}
+
 /// A link of a lab.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -54,8 +54,8 @@ pub struct LoadDocument {
     /// What calls were worth, each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallQuality>,
-    /// From the first to the last of the streams that were to begin with the mix: when each handed over
-    /// its first byte, as late as it was by its sender's clock, µs.
+    /// From the first to the last of the streams that were to begin with the mix: when each handed
+    /// over its first byte, as late as it was by its sender's clock, µs.
     pub start_skew_us: Option<f64>,
     /// The same of when their first bytes were taken, by their receivers' clocks, µs.
     pub arrival_skew_us: Option<f64>,

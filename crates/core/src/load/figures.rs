@@ -234,8 +234,8 @@ impl LoadMember {
 }
 
 impl LoadOneWay {
-    /// Of the probes of all members with an endpoint: they have the same two clocks, and those before
-    /// the load saw the path without a queue.
+    /// Of the probes of all members with an endpoint: they have the same two clocks, and those
+    /// before the load saw the path without a queue.
     fn clock(members: &[LoadMember], host: &str) -> Option<Clock> {
         let there = members.iter().filter(|member| member.record.host == host);
         let all = there.flat_map(|member| member.idle_probes.iter().chain(&member.probes));

@@ -162,7 +162,8 @@ impl Mix {
             return Err(Refusal {
                 reason: RefusalReason::Limit,
                 message: format!(
-                    "{} has {members} members, each a client, and the endpoint takes {sessions} of one \
+                    "{} has {members} members, each a client, and the endpoint takes {sessions} of \
+                     one \
                      address: start it with a larger --max-clients",
                     self.name
                 ),

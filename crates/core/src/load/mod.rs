@@ -1,8 +1,8 @@
 //! Mixed loads: several tests beside each other on one clock, and what comes of them together.
 //!
-//! A [`Mix`] is data: members, each a [`Test`](crate::plan::Test) with a name and a start. Those that
-//! linerate has are files as a user writes them. A [`LoadDocument`] has every member's record, the
-//! totals, the latency of each class idle and loaded, and what a call would be worth.
+//! A [`Mix`] is data: members, each a [`Test`](crate::plan::Test) with a name and a start. Those
+//! that linerate has are files as a user writes them. A [`LoadDocument`] has every member's record,
+//! the totals, the latency of each class idle and loaded, and what a call would be worth.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -20,7 +20,8 @@ fn mix(text: &str) -> Result<Mix, String> {
 /// A mix of one bulk transfer and what is given.
 fn with(members: &str) -> String {
     format!(
-        "title = \"own\"\n[[member]]\nname = \"bulk\"\nworkload = {{ command = \"stream\" }}\n{members}"
+        "title = \"own\"\n[[member]]\nname = \"bulk\"\nworkload = \
+         {{ command = \"stream\" }}\n{members}"
     )
 }
 
@@ -115,7 +116,8 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
         ),
         (
             member(
-                "ecn = true\nworkload = { command = \"rr\" }\n[[member]]\nname = \"n\"\necn = false\nworkload = { command = \"rr\" }",
+                "ecn = true\nworkload = { command = \"rr\" }\n[[member]]\nname = \"n\"\necn = \
+                 false\nworkload = { command = \"rr\" }",
             ),
             "`ecn` on of `m` and off of `n`",
         ),

@@ -1,14 +1,13 @@
 //! The file of a monitor. The format is at [`Monitor::from_toml`].
 
-use std::collections::HashSet;
-
 use thiserror::Error;
 
+use super::keys::{QuietHours, bytes, check_names, labels, link, name, quiet, whole_seconds};
 use crate::experiment::{ExperimentProblem, Work, workload_of};
 use crate::load::Mix;
 use crate::plan::{Direction, Extent, Test};
-use crate::toml_reader::{self, At, FileError, ReadProblem, Section, string, text};
-use crate::units::{BitRate, ByteCount, EndpointName, Family, Percent, Span};
+use crate::toml_reader::{self, At, FileError, ReadProblem, Section, string};
+use crate::units::{BitRate, ByteCount, EndpointName, Family, Span};
 
 /// What is measured where, when and for whom, with nothing left to choose.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,27 +84,18 @@ pub struct CheckWork {
     pub streams: Option<u32>,
 }
 
-/// When nothing runs: from one second of the day to another, in UTC; over midnight if the end is first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuietHours {
-    /// The first second.
-    pub from_s: u64,
-    /// The first second after.
-    pub to_s: u64,
-}
-
 /// Whom a change is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alarm {
     /// A program and its arguments, which gets the change as JSON on standard input; empty: none.
     pub command: Vec<String>,
     /// An address that it is posted to.
-    pub webhook: Option<Webhook>,
+    pub webhook: Option<HttpUrl>,
 }
 
 /// `http://host:port/path`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Webhook {
+pub struct HttpUrl {
     /// As in the header `Host`.
     pub authority: String,
     /// What to connect to: name or address, and port.
@@ -175,32 +165,30 @@ impl Monitor {
     }
 }
 
-impl MonitoredTest {
+impl MonitoredWork {
     /// How long a run takes, about, seconds.
     pub fn seconds(&self) -> u64 {
-        let seconds = match &self.work {
-            MonitoredWork::Test(test) => seconds(test),
-            MonitoredWork::Load(mix) => mix.seconds() + mix.idle.as_secs_f64(),
-            MonitoredWork::Check(check) if check.quick => 5.0,
-            MonitoredWork::Check(check) => {
-                check.time.map_or(20.0, |time| 20.0 * time.as_secs_f64())
-            }
+        let seconds = match self {
+            Self::Test(test) => seconds(test),
+            Self::Load(mix) => mix.seconds() + mix.idle.as_secs_f64(),
+            Self::Check(check) if check.quick => 5.0,
+            Self::Check(check) => check.time.map_or(20.0, |time| 20.0 * time.as_secs_f64()),
         };
         seconds.ceil() as u64 + 1
     }
 
     /// What a run carries at most over a link of that rate, bytes; `None` if that is not known.
     pub fn most_bytes(&self, rate: Option<BitRate>) -> Option<u64> {
-        if let MonitoredWork::Test(test) = &self.work
+        if let Self::Test(test) = self
             && let Extent::Bytes(bytes) = test.extent
         {
             let flows = u64::from(test.streams) * ways(test);
             return Some(bytes.0.saturating_mul(flows));
         }
-        let ways = match &self.work {
-            MonitoredWork::Test(test) => ways(test),
-            MonitoredWork::Load(_) => 2,
-            MonitoredWork::Check(_) => 1,
+        let ways = match self {
+            Self::Test(test) => ways(test),
+            Self::Load(_) => 2,
+            Self::Check(_) => 1,
         };
         Some(
             (rate?.0 / 8)
@@ -266,25 +254,11 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     Ok(monitor)
 }
 
-fn check_names<'a>(
-    what: &'static str,
-    sections: &[Section<'_>],
-    names: impl Iterator<Item = &'a str>,
-) -> Result<(), Fault> {
-    let mut known = HashSet::new();
-    for (section, name) in sections.iter().zip(names) {
-        if !known.insert(name) {
-            return Fault::repeated(section.offset, what, name);
-        }
-    }
-    Ok(())
-}
-
 /// A test that can never run is a mistake, and said today.
 fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Fault> {
     for (test, section) in monitor.tests.iter().zip(sections) {
         for path in test.paths.iter().map(|path| &monitor.paths[*path]) {
-            let most = test.most_bytes(path.rate);
+            let most = test.work.most_bytes(path.rate);
             let budgets = [path.bytes_per_day, monitor.bytes_per_day];
             let budget = budgets.into_iter().flatten().min();
             if let (Some(most), Some(budget)) = (most, budget)
@@ -315,14 +289,7 @@ fn path(section: &Section<'_>) -> Result<MonitoredPath, Fault> {
             _ => return Fault::malformed(at, "family", "write ipv4 or ipv6"),
         },
     };
-    let rate = match section.string("rate")? {
-        None => None,
-        Some(at) => match at.value.parse::<BitRate>() {
-            Ok(rate) if rate.0 > 0 => Some(rate),
-            _ => return Fault::malformed(at, "rate", "write what the link carries: \"100mbit\""),
-        },
-    };
-    let of_share = share(section, rate)?;
+    let (rate, bytes_per_day) = link(section)?;
     Ok(MonitoredPath {
         name,
         host: match host.value.parse() {
@@ -331,28 +298,10 @@ fn path(section: &Section<'_>) -> Result<MonitoredPath, Fault> {
         },
         family,
         key_file: section.string("key-file")?.map(|at| at.value.to_owned()),
-        labels: labels(section)?,
+        labels: labels(section, &OWN_LABELS)?,
         rate,
-        bytes_per_day: [bytes(section)?, of_share].into_iter().flatten().min(),
+        bytes_per_day,
     })
-}
-
-/// A share of a link is so many bytes a day.
-fn share(section: &Section<'_>, rate: Option<BitRate>) -> Result<Option<u64>, Fault> {
-    let Some(at) = section.string("share")? else {
-        return Ok(None);
-    };
-    let Some(rate) = rate else {
-        return Err(section
-            .missing("rate", "what the link carries, for `share`")
-            .into());
-    };
-    match at.value.parse::<Percent>() {
-        Ok(share) if share.0 > 0.0 && share.0 <= 100.0 => Ok(Some(
-            (rate.0 as f64 / 8.0 * share.0 / 100.0 * DAY_S as f64) as u64,
-        )),
-        _ => Fault::malformed(at, "share", "write \"1%\", above 0 % and at most 100 %"),
-    }
 }
 
 fn test(section: &Section<'_>, paths: &[MonitoredPath], seed: u64) -> Result<MonitoredTest, Fault> {
@@ -385,7 +334,11 @@ fn test(section: &Section<'_>, paths: &[MonitoredPath], seed: u64) -> Result<Mon
     })
 }
 
-fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
+/// `workload` of a test.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
     let entries = section.entries("workload")?;
     let command = entries.iter().find(|(key, _)| key.value == "command");
     let hint = "`{ command = \"check\" }`, stream, rr, crr or load, and its options";
@@ -423,90 +376,6 @@ fn check_work(section: &Section<'_>) -> Result<MonitoredWork, Fault> {
     }))
 }
 
-/// Names go into labels and commands of others: words alone.
-fn name(section: &Section<'_>) -> Result<String, Fault> {
-    let at = section.required("name", "what it is called")?;
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if at.value.is_empty() || at.value.len() > 64 || !at.value.chars().all(is_word) {
-        return Fault::malformed(at, "name", "write 1 to 64 letters, digits, -, _ and .");
-    }
-    Ok(at.value.to_owned())
-}
-
-fn labels(section: &Section<'_>) -> Result<Vec<(String, String)>, Fault> {
-    let mut labels = Vec::new();
-    for (key, value) in section.entries("labels")? {
-        let value = text(key.value, value)?;
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_first = |c: char| c.is_ascii_alphabetic();
-        if !key.value.chars().all(is_word)
-            || !key.value.starts_with(is_first)
-            || key.value.len() > 64
-        {
-            return Fault::malformed(key, "label", "write letters, digits and _, a letter first");
-        }
-        if OWN_LABELS.contains(&key.value) {
-            return Fault::malformed(key, "label of yours", "linerate gives that one itself");
-        }
-        if value.value.is_empty() || value.value.len() > 200 {
-            let at = At {
-                offset: value.offset,
-                value: value.value.as_str(),
-            };
-            return Fault::malformed(at, "label's value", "write 1 to 200 bytes");
-        }
-        labels.push((key.value.to_owned(), value.value));
-    }
-    Ok(labels)
-}
-
-fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
-    let Some(at) = section.string("bytes-per-day")? else {
-        return Ok(None);
-    };
-    match at.value.parse::<ByteCount>() {
-        Ok(bytes) if bytes.0 > 0 => Ok(Some(bytes.0)),
-        _ => Fault::malformed(at, "number of bytes", "write \"500MB\" or \"10GB\""),
-    }
-}
-
-fn whole_seconds(
-    at: At<&str>,
-    what: &'static str,
-    least: u64,
-    hint: &'static str,
-) -> Result<u64, Fault> {
-    match at.value.parse::<Span>() {
-        Ok(span)
-            if span.0.subsec_nanos() == 0 && (least..=30 * DAY_S).contains(&span.0.as_secs()) =>
-        {
-            Ok(span.0.as_secs())
-        }
-        _ => Fault::malformed(at, what, hint),
-    }
-}
-
-fn quiet(root: &Section<'_>) -> Result<Vec<QuietHours>, Fault> {
-    let hint = "write \"22:00-06:00\", UTC";
-    let mut quiet = Vec::new();
-    for at in root.strings("quiet")?.unwrap_or_default() {
-        let hours = at.value.split_once('-');
-        let hours = hours.and_then(|(from, to)| Some((second_of_day(from)?, second_of_day(to)?)));
-        match hours {
-            Some((from_s, to_s)) if from_s != to_s => quiet.push(QuietHours { from_s, to_s }),
-            _ => return Fault::malformed(at, "part of a day", hint),
-        }
-    }
-    Ok(quiet)
-}
-
-fn second_of_day(text: &str) -> Option<u64> {
-    let (hours, minutes) = text.trim().split_once(':')?;
-    let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() == 2);
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours < 24 && minutes < 60).then_some(3600 * hours + 60 * minutes)
-}
-
 fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
     let Some(section) = root.section("alarm", "[alarm]", "command webhook")? else {
         return Ok(Alarm::default());
@@ -514,7 +383,7 @@ fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
     let command = section.strings("command")?.unwrap_or_default();
     let webhook = match section.string("webhook")? {
         None => None,
-        Some(at) => match Webhook::new(at.value) {
+        Some(at) => match HttpUrl::new(at.value) {
             Some(webhook) => Some(webhook),
             None => {
                 let hint = "write http://host:port/path; for https let `command` run curl";
@@ -528,8 +397,9 @@ fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
     })
 }
 
-impl Webhook {
-    fn new(url: &str) -> Option<Self> {
+impl HttpUrl {
+    /// `None` of what is none: of `https://` and of a user's name, too.
+    pub fn new(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("http://")?;
         let is_plain = |c: char| c.is_ascii_graphic();
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -554,5 +424,3 @@ const PATH_KEYS: &str = "name host family key-file labels rate share bytes-per-d
 const TEST_KEYS: &str = "name workload paths every jitter metric";
 /// What a run is saved with besides the labels of its path, and what metrics have.
 const OWN_LABELS: [&str; 6] = ["test", "path", "figure", "cause", "job", "instance"];
-/// Seconds of a day.
-pub(super) const DAY_S: u64 = 86_400;

@@ -1,10 +1,11 @@
 //! Which test is next.
 //!
-//! Each task has slots: every so often since 1970, each later by a jitter of its own. A task is due at
-//! its first slot after its last run; slots that were missed, because this host slept or another test
-//! ran, are made up by one run. Quiet hours and budgets make a run later, never earlier.
+//! Each task has slots: every so often since 1970, each later by a jitter of its own. A task is due
+//! at its first slot after its last run; slots that were missed, because this host slept or another
+//! test ran, are made up by one run. Quiet hours and budgets make a run later, never earlier.
 
-use super::file::{DAY_S, Monitor, QuietHours};
+use super::file::Monitor;
+use super::keys::{DAY_S, QuietHours};
 use crate::units::SplitMix64;
 
 /// A test on a path.
@@ -79,8 +80,8 @@ impl Schedule {
                     every_s: test.every_s,
                     jitter_s: test.jitter_s,
                     seed: SplitMix64::new(seed).draw(),
-                    takes_s: test.seconds(),
-                    most_bytes: test.most_bytes(own.rate),
+                    takes_s: test.work.seconds(),
+                    most_bytes: test.work.most_bytes(own.rate),
                     bytes_per_day: own.bytes_per_day,
                     last: None,
                     not_before: 0,
@@ -103,7 +104,8 @@ impl Schedule {
 
     /// A run that was saved before: when it began, and what it carried. The oldest first.
     pub fn remember(&mut self, task: usize, at: u64, bytes: u64) {
-        self.tasks[task].last = Some(at);
+        let last = &mut self.tasks[task].last;
+        *last = (*last).max(Some(at));
         self.enter(task, at, bytes);
     }
 
@@ -187,8 +189,9 @@ impl Schedule {
         None
     }
 
-    /// The first moment from `at` on at which the budgets have room for one more run.
-    fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
+    /// The first moment from `at` on at which the budgets have room for one more run; `None` if they never
+    /// have.
+    pub fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
         let planned = &self.tasks[task];
         let path = planned.task.path;
         let all = |_: usize| true;
@@ -245,19 +248,6 @@ impl Planned {
     fn slot(&self, number: u64) -> u64 {
         let late = SplitMix64::new(self.seed ^ number).below(self.jitter_s + 1);
         number * self.every_s + late
-    }
-}
-
-impl QuietHours {
-    /// The end of this part of a day, if a run from `at` on would be in it.
-    fn ends_after(&self, at: u64, takes_s: u64) -> Option<u64> {
-        let lasts = (self.to_s + DAY_S - self.from_s) % DAY_S;
-        let into = (at % DAY_S + DAY_S - self.from_s) % DAY_S;
-        if into < lasts {
-            return Some(at + lasts - into);
-        }
-        let left = DAY_S - into;
-        (takes_s > left).then_some(at + left + lasts)
     }
 }
 

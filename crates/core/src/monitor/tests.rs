@@ -162,8 +162,8 @@ fn monitor(
     }
 }
 
-/// Runs as they began and ended, with their task and bytes, until `end`; a sleep of the host goes on for
-/// `sleep` from its first number on.
+/// Runs as they began and ended, with their task and bytes, until `end`; a sleep of the host goes
+/// on for `sleep` from its first number on.
 fn simulated(
     schedule: &mut Schedule,
     begin: u64,
@@ -213,7 +213,8 @@ proptest! {
         for (number, task) in tasks.iter().enumerate() {
             let (every, jitter) = (monitor.tests[task.test].every_s, monitor.tests[task.test].jitter_s);
             let own: Vec<u64> = runs.iter().filter(|run| run.2 == number).map(|run| run.0).collect();
-            // A slot is used once: in any time there are as many runs as slots, and one that makes up.
+            // A slot is used once: in any time there are as many runs as slots, and one that makes
+            // up.
             for (first, begin) in own.iter().enumerate() {
                 for (more, later) in own[first + 1..].iter().enumerate() {
                     prop_assert!((more as u64) <= (later - begin + jitter) / every);
@@ -238,7 +239,7 @@ proptest! {
     ) {
         let (from, to) = (quiet.0, (quiet.0 + quiet.1) % DAY);
         prop_assume!(from != to);
-        let most = monitor(&[60], 0, None, None).tests[0].most_bytes(Some("100mbit".parse().unwrap()));
+        let most = monitor(&[60], 0, None, None).tests[0].work.most_bytes(Some("100mbit".parse().unwrap()));
         let each = most.unwrap();
         let mut monitor = monitor(&every, 10, Some((from, to)), Some(budget * each));
         monitor.paths.truncate(1);

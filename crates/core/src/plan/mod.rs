@@ -63,15 +63,6 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Both => "both",
-        }
-    }
-
     /// The single directions that this one consists of.
     pub fn parts(self) -> &'static [Direction] {
         match self {
@@ -203,7 +194,8 @@ pub struct ExchangeTest {
     /// Send the requests of `crr` with the connection's first packet (TCP Fast Open).
     #[serde(default)]
     pub fast_open: bool,
-    /// UDP: requests and responses are STAMP's test packets (RFC 8762), which tell each way's delay.
+    /// UDP: requests and responses are STAMP's test packets (RFC 8762), which tell each way's
+    /// delay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stamp: bool,
     /// TCP: the responses are objects of pages, so many each, which all connections fetch together;
@@ -265,6 +257,8 @@ pub struct SocketOptions {
     pub receive_window_bytes: Option<ByteCount>,
     /// `SO_SNDBUF` of a sender, bytes as the application asks (the kernel doubles it).
     pub send_buffer_bytes: Option<ByteCount>,
+    /// The client's port of the first flow; flow N has it plus N.
+    pub source_port: Option<u32>,
     /// `TCP_MAXSEG`, bytes without TCP options.
     pub mss_bytes: Option<u32>,
     /// `SO_MAX_PACING_RATE`, bits per second of each flow.
@@ -325,6 +319,16 @@ pub struct Plan {
     pub tests: Vec<Test>,
     /// How often each is run.
     pub repeats: Repeats,
+}
+
+/// One run of a test.
+impl From<Test> for Plan {
+    fn from(test: Test) -> Self {
+        Self {
+            tests: vec![test],
+            repeats: Repeats::Times(1),
+        }
+    }
 }
 
 /// Runs of one test at most, however wide their spread.
@@ -399,6 +403,14 @@ fn forbidden(key: &'static str, what: impl fmt::Display) -> Result<(), PlanError
     Err(PlanError::new(key, what))
 }
 
+impl SocketOptions {
+    /// The client's local port of a flow; 0 leaves it to the kernel.
+    pub fn source_port_of(&self, flow: u32) -> u16 {
+        let port = self.source_port.and_then(|first| first.checked_add(flow));
+        port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+    }
+}
+
 impl Test {
     /// Which workload this is.
     pub fn workload(&self) -> Workload {
@@ -466,6 +478,7 @@ impl Test {
             option.check_transport(self.protocol)?;
         }
         self.check_warm_up()?;
+        self.check_source_port()?;
         if self.flows() > MAX_STREAMS {
             let each = MAX_STREAMS / 2;
             let what = format!(
@@ -477,6 +490,15 @@ impl Test {
         match &self.traffic {
             Traffic::Stream(stream) => self.check_stream(stream),
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => self.check_exchange(exchange),
+        }
+    }
+
+    /// Each flow has a port of its own.
+    fn check_source_port(&self) -> Result<(), PlanError> {
+        let last = 65_536 - self.flows();
+        match self.options.source_port {
+            Some(first) => within("source-port", first.into(), 1, last.into()),
+            None => Ok(()),
         }
     }
 
@@ -565,7 +587,8 @@ impl Test {
         }
         if self.workload() == Workload::Crr {
             if self.protocol == Protocol::Udp {
-                let message = "crr cannot be used with `protocol` udp: it opens connections, and UDP has none";
+                let message = "crr cannot be used with `protocol` udp: it opens connections, and \
+                    UDP has none";
                 return Err(PlanError {
                     message: message.to_owned(),
                     ..PlanError::new("protocol", "")

@@ -99,7 +99,8 @@ fn caveats(
             None => caveats.push(Caveat::new(
                 CaveatKind::Partial,
                 format!("the {name} gave no profile; the other end's is shown"),
-                "use the same version of linerate at both ends, and an endpoint without --no-profile",
+                "use the same version of linerate at both ends, and an endpoint without \
+                 --no-profile",
             )),
             Some(end) => caveats.extend(doubts(name, end)),
         }
@@ -107,7 +108,8 @@ fn caveats(
     if record.environment.shared_kernel && sender.is_some() && receiver.is_some() {
         caveats.push(Caveat::new(
             CaveatKind::SharedKernel,
-            "both ends run on one kernel: soft interrupts are shared out by their call chains, and where these do not \
+            "both ends run on one kernel: soft interrupts are shared out by their call chains, and \
+             where these do not \
              tell they count as the receiver's",
             "profile a path between two hosts for shares that need no such rule",
         ));

@@ -355,8 +355,10 @@ fn taken(how: &How, peer: Place) -> String {
             },
             Place::Here,
         ) => {
-            "the threads of its flows without the soft interrupts that ran in them for the other end, and the soft \
-             interrupts anywhere on the host whose call chain is this end's; both ends run on one kernel"
+            "the threads of its flows without the soft interrupts that ran in them for the other \
+             end, and the soft \
+             interrupts anywhere on the host whose call chain is this end's; both ends run on one \
+             kernel"
         }
         (
             How::Sampled {
@@ -366,7 +368,8 @@ fn taken(how: &How, peer: Place) -> String {
             },
             Place::Elsewhere,
         ) => {
-            "the threads of its flows, and the host's soft interrupts for the network, those for other \
+            "the threads of its flows, and the host's soft interrupts for the network, those for \
+             other \
              connections among them"
         }
         (
@@ -376,10 +379,12 @@ fn taken(how: &How, peer: Place) -> String {
             _,
         ) => "the threads of its flows only: soft interrupts in other threads were not seen",
         (_, Place::Elsewhere) => {
-            "by the kernel's account: CPU time of the threads of its flows, and of the host's soft interrupts"
+            "by the kernel's account: CPU time of the threads of its flows, and of the host's soft \
+             interrupts"
         }
         (_, Place::Here) => {
-            "by the kernel's account: CPU time of the threads of its flows, with what ran in them for the other end"
+            "by the kernel's account: CPU time of the threads of its flows, with what ran in them \
+             for the other end"
         }
     }
     .to_owned()

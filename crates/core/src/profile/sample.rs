@@ -324,7 +324,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bounding_and_thinning_keep_every_sample(counts in prop::collection::vec(1_u64..1000, 0..6000), limit in 0_usize..100_000) {
+        fn bounding_and_thinning_keep_every_sample(
+            counts in prop::collection::vec(1_u64..1000, 0..6000), limit in 0_usize..100_000,
+        ) {
             let folded = counts.iter().enumerate().map(|(n, count)| stack(&format!("f{n}"), *count)).collect();
             let mut profile = profile(folded);
             let all = profile.samples;

@@ -1,7 +1,7 @@
 //! A document beside an earlier one of the same kind.
 //!
-//! Runs of different times are observations: what else has changed meanwhile, nobody knows. So there
-//! are changes and no verdict on them.
+//! Runs of different times are observations: what else has changed meanwhile, nobody knows. So
+//! there are changes and no verdict on them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,9 +41,16 @@ pub struct Change {
     pub was_interval: Option<[f64; 2]>,
     /// The interval of this median.
     pub is_interval: Option<[f64; 2]>,
+    /// Quartiles of the earlier run's intervals, where it was a single one.
+    pub was_quartiles: Option<[f64; 2]>,
+    /// Quartiles of this run's intervals.
+    pub is_quartiles: Option<[f64; 2]>,
     /// Whether it is what the test is run for.
     pub headline: bool,
 }
+
+/// Single runs without a change between them differ by as much, percent.
+const SINGLE_RUNS_DIFFER: f64 = 5.0;
 
 /// A bottleneck then and now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,15 +63,70 @@ pub struct BottleneckChange {
     pub is: Cause,
 }
 
+/// What a change is, as far as the runs tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Significance {
+    /// More than noise.
+    Worse,
+    /// More than noise.
+    Better,
+    /// Runs without a change between them differ by as much.
+    WithinNoise,
+    /// There are too few runs to tell.
+    TooFewRuns,
+}
+
 impl Change {
+    /// Whether it is more than noise: by the intervals of both medians, or of single runs by their
+    /// quartiles and a change that is not small.
+    pub fn significance(&self) -> Significance {
+        let apart = |was: [f64; 2], is: [f64; 2]| was[1] < is[0] || is[1] < was[0];
+        let changed = if self.worse_percent() > 0.0 {
+            Significance::Worse
+        } else {
+            Significance::Better
+        };
+        let is_small = self.change_percent.abs() < SINGLE_RUNS_DIFFER;
+        match (self.was_interval, self.is_interval) {
+            (Some(was), Some(is)) if apart(was, is) => changed,
+            (Some(_), Some(_)) => Significance::WithinNoise,
+            _ if is_small => Significance::WithinNoise,
+            _ => match (self.was_quartiles, self.is_quartiles) {
+                (Some(was), Some(is)) if apart(was, is) => changed,
+                _ => Significance::TooFewRuns,
+            },
+        }
+    }
+
+    /// Whether there is an interval for both medians.
+    pub fn has_intervals(&self) -> bool {
+        self.was_interval.is_some() && self.is_interval.is_some()
+    }
+
     /// By how many percent it is worse: of a time the higher one is. Below 0 if it is better.
     pub fn worse_percent(&self) -> f64 {
-        if self.metric.contains("latency") || self.metric.ends_with("_us") {
+        if is_cost(&self.metric) {
             self.change_percent
         } else {
             -self.change_percent
         }
     }
+}
+
+/// Whether a figure is the better the lower it is: a time, what went wrong, what it took.
+pub fn is_cost(metric: &str) -> bool {
+    const COSTS: [&str; 9] = [
+        "latency",
+        "cpu",
+        "demand",
+        "retransmi",
+        "lost",
+        "loss",
+        "drop",
+        "jitter",
+        "reordered",
+    ];
+    metric.ends_with("_us") || COSTS.iter().any(|cost| metric.contains(cost))
 }
 
 /// What of a document is held against an earlier one.
@@ -81,6 +143,8 @@ struct ObservedFigure {
     metric: String,
     value: f64,
     interval: Option<[f64; 2]>,
+    /// Of the intervals of a single run.
+    quartiles: Option<[f64; 2]>,
     headline: bool,
     /// A change already, in percent.
     is_effect: bool,
@@ -98,6 +162,7 @@ impl Observed {
             metric: format!("{metric}.effect_percent"),
             value,
             interval: Some(interval),
+            quartiles: None,
             headline: number == 0,
             is_effect: true,
         };
@@ -170,7 +235,7 @@ impl Observed {
             (Direction::Down, &check.down, &check.down_throughput_bps),
         ];
         for (direction, record, figure) in legs {
-            let metric = format!("{}.throughput_bps", direction.name());
+            let metric = format!("{}.throughput_bps", direction.word());
             let one = match figure {
                 Some(Figure::One(one)) => Some((one.median, Some([one.low, one.high]))),
                 _ => record
@@ -183,6 +248,7 @@ impl Observed {
                     metric,
                     value,
                     interval,
+                    quartiles: record.as_ref().and_then(quartiles),
                     headline: true,
                     is_effect: false,
                 }));
@@ -209,6 +275,7 @@ impl Observed {
                 metric: metric.to_owned(),
                 value: value?,
                 interval: None,
+                quartiles: None,
                 headline: true,
                 is_effect: false,
             })
@@ -260,6 +327,8 @@ impl Observed {
                 change_percent,
                 was_interval: was.interval,
                 is_interval: is.interval,
+                was_quartiles: was.quartiles,
+                is_quartiles: is.quartiles,
                 headline: is.headline,
             })
         };
@@ -289,7 +358,7 @@ impl Observed {
             match (&first.plan.traffic, first.direction) {
                 (Traffic::Stream(_), Direction::Both) => {
                     for direction in Direction::Both.parts() {
-                        let metric = format!("legs.{}.throughput_bps", direction.name());
+                        let metric = format!("legs.{}.throughput_bps", direction.word());
                         let leg = |row: &Record| {
                             row.legs
                                 .iter()
@@ -311,6 +380,9 @@ impl Observed {
                         values.map(|(_, value)| value),
                         true,
                     );
+                    if let ([only], Some(figure)) = (rows, self.figures.last_mut()) {
+                        figure.quartiles = quartiles(only);
+                    }
                 }
             }
         }
@@ -342,11 +414,30 @@ impl Observed {
                 interval: found
                     .reaches_confidence()
                     .then_some([found.low, found.high]),
+                quartiles: None,
                 headline,
                 is_effect: false,
             });
         }
     }
+}
+
+/// Between them half of the rates of a run's intervals lie, where there are enough.
+fn quartiles(run: &Record) -> Option<[f64; 2]> {
+    let rates = run
+        .intervals
+        .iter()
+        .filter(|interval| interval.seconds > 0.0);
+    let rates = rates.map(
+        |interval| match (run.transactions_per_s, interval.transactions) {
+            (Some(_), Some(answered)) => answered as f64 / interval.seconds,
+            _ => interval.throughput_bps,
+        },
+    );
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    let quarter = rates.len() / 4;
+    (quarter > 0).then(|| [rates[quarter], rates[rates.len() - 1 - quarter]])
 }
 
 /// The sizes of the messages of runs, bytes, each once and in the order of the runs.
@@ -361,8 +452,8 @@ pub fn message_sizes<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Vec<u64>
     sizes
 }
 
-/// What is asked of a test, as it is typed: but its size, which the figures name, and how often it is
-/// looked at.
+/// What is asked of a test, as it is typed: but its size, which the figures name, and how often it
+/// is looked at.
 pub fn asked(test: &Test) -> Vec<String> {
     let workload = [test.workload().word().to_owned()].into_iter();
     let options = test.typed(&["size", "request", "interval"]);
@@ -397,6 +488,37 @@ mod tests {
             (change.was_interval, change.is_interval),
             (Some([10e6, 12e6]), None)
         );
+    }
+
+    #[test]
+    fn a_change_is_judged_by_intervals_and_of_single_runs_by_their_quartiles() {
+        use Significance::{Better, TooFewRuns, WithinNoise, Worse};
+        let around = |middle: f64| Some([middle - 5.0, middle + 5.0]);
+        let judged = |intervals: [Option<[f64; 2]>; 2], quartiles: [Option<[f64; 2]>; 2], is| {
+            let change = Change {
+                metric: "throughput_bps".to_owned(),
+                was: 100.0,
+                is,
+                change_percent: is - 100.0,
+                was_interval: intervals[0],
+                is_interval: intervals[1],
+                was_quartiles: quartiles[0],
+                is_quartiles: quartiles[1],
+                headline: true,
+            };
+            change.significance()
+        };
+        let medians = |is| judged([around(100.0), around(is)], [None; 2], is);
+        assert_eq!(
+            [80.0, 120.0, 92.0].map(medians),
+            [Worse, Better, WithinNoise]
+        );
+        let single = |is| judged([None; 2], [around(100.0), around(is)], is);
+        assert_eq!(
+            [80.0, 92.0, 97.0].map(single),
+            [Worse, TooFewRuns, WithinNoise]
+        );
+        assert_eq!(judged([around(100.0), None], [None; 2], 80.0), TooFewRuns);
     }
 
     #[test]

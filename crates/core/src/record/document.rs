@@ -228,8 +228,8 @@ pub struct FlowRecord {
     pub tcp: Option<TcpEvidence>,
     /// UDP's evidence.
     pub udp: Option<UdpEvidence>,
-    /// When its first byte was handed to the sender's kernel, since the beginning that the sender was
-    /// told or, without one, its own, µs by its clock.
+    /// When its first byte was handed to the sender's kernel, since the beginning that the sender
+    /// was told or, without one, its own, µs by its clock.
     pub first_sent_us: Option<f64>,
     /// When its first byte was taken from the receiver's kernel, likewise by the receiver's clock.
     pub first_received_us: Option<f64>,
@@ -270,8 +270,9 @@ pub struct Interval {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Of repeats of one test: the throughput of the median run, payload bits per second; of an even
-    /// number the lower of the two in the middle. Whether the runs are one figure is in `figures`.
+    /// Of repeats of one test: the throughput of the median run, payload bits per second; of an
+    /// even number the lower of the two in the middle. Whether the runs are one figure is in
+    /// `figures`.
     pub throughput_bps: Option<f64>,
     /// Of repeats of one test: the requests that the median run had answered for each second.
     pub transactions_per_s: Option<f64>,

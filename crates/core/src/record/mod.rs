@@ -15,7 +15,9 @@ mod tool;
 mod verdict;
 
 pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
-pub use baseline::{Baseline, BottleneckChange, Change, Observed, asked, message_sizes};
+pub use baseline::{
+    Baseline, BottleneckChange, Change, Observed, Significance, asked, is_cost, message_sizes,
+};
 pub use document::{
     CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
     Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,

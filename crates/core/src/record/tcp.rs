@@ -209,6 +209,7 @@ pub struct TcpSender {
 }
 
 /// What the receiver's kernel says of the same connection.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpReceiver {
@@ -223,41 +224,23 @@ pub struct TcpReceiver {
     #[serde(rename = "receiver_pmtu_bytes")]
     pub pmtu_bytes: u32,
     /// Smallest round-trip time that the receiver saw: mostly the handshake's, µs.
-    #[serde(
-        rename = "receiver_rtt_min_us",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receiver_rtt_min_us")]
     pub rtt_min_us: Option<u32>,
     /// Mean of the round-trip times that the receiver estimated from the data that came, queues on
     /// its way included, µs; a sender that paused makes them longer.
-    #[serde(
-        rename = "receiver_rtt_mean_us",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receiver_rtt_mean_us")]
     pub rtt_mean_us: Option<u32>,
     /// Congestion control of what the receiver sends itself.
-    #[serde(
-        rename = "receiver_congestion",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receiver_congestion")]
     pub congestion: Option<String>,
     /// Largest window that the receiver reports, bytes (it may be more than was offered).
-    #[serde(
-        rename = "receive_window_bytes",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receive_window_bytes")]
     pub window_bytes: Option<u64>,
     /// The receiver's buffer in force at the end, bytes as `SO_RCVBUF` reads.
-    #[serde(
-        rename = "receiver_buffer_bytes",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receiver_buffer_bytes")]
     pub buffer_bytes: Option<u64>,
     /// Bytes that waited unread at the receiver, median.
-    #[serde(
-        rename = "receiver_unread_bytes",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "receiver_unread_bytes")]
     pub unread_bytes: Option<u64>,
     /// The receive buffer was fixed by the application.
     #[serde(rename = "receive_buffer_locked")]

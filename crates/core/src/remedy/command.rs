@@ -108,11 +108,7 @@ struct Typed {
 
 fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
     let at_server = remedy.end == Some(End::Server);
-    let mut place = if at_server {
-        at_endpoint(run)
-    } else {
-        String::new()
-    };
+    let mut place = place(at_server, run);
     let mut note = String::new();
     let words = match &remedy.change {
         Change::Option { object, value } => {
@@ -122,13 +118,11 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             with_option(run, *object, value.as_deref())
         }
         Change::HostSetting { object, value } => {
-            match run.and_then(|run| compared(run, remedy.end?, object, value)) {
-                Some(compared) => {
-                    place.clear();
-                    compared
-                }
-                None => host_setting(object, value),
+            let compared = run.and_then(|run| compared(run, remedy.end?, object, value));
+            if compared.is_some() {
+                place.clear();
             }
+            compared.unwrap_or_else(|| host_setting(object, value))
         }
         Change::RouteMetric { object, value } => route(run, remedy.end, *object, *value),
         Change::DeviceMtu { object, value } => format!("ip link set dev {object} mtu {value}"),
@@ -141,11 +135,10 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             device,
             rate,
             value,
-        } => format!(
-            "tc class change dev {device} classid {object} htb rate {} ceil {}",
-            rate.typed(),
-            value.typed()
-        ),
+        } => {
+            let (rate, value) = (rate.typed(), value.typed());
+            format!("tc class change dev {device} classid {object} htb rate {rate} ceil {value}")
+        }
         Change::Discipline {
             object,
             value,
@@ -153,16 +146,7 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
         } => discipline(object, *value, *rate),
         Change::Module { object } => format!("modprobe {object}"),
         Change::ProcessLimit { object, value } => {
-            let program = if at_server { "serve" } else { "capacity" };
-            match object {
-                ProcessLimit::Memory => {
-                    format!("systemd-run --scope -p MemoryMax={value} linerate {program}")
-                }
-                ProcessLimit::Descriptors => {
-                    (place, note) = (String::new(), raised_before(program, at_server));
-                    format!("ulimit -n {value}")
-                }
-            }
+            return process_limit(*object, *value, at_server, place);
         }
         Change::Program {
             object,
@@ -181,6 +165,31 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
         }
     };
     Typed { words, place, note }
+}
+
+/// Where it is typed, if not at the client.
+fn place(at_server: bool, run: Option<&Run<'_>>) -> String {
+    if at_server {
+        at_endpoint(run)
+    } else {
+        String::new()
+    }
+}
+
+fn process_limit(limit: ProcessLimit, value: u64, at_server: bool, place: String) -> Typed {
+    let program = if at_server { "serve" } else { "capacity" };
+    match limit {
+        ProcessLimit::Memory => Typed {
+            words: format!("systemd-run --scope -p MemoryMax={value} linerate {program}"),
+            place,
+            note: String::new(),
+        },
+        ProcessLimit::Descriptors => Typed {
+            words: format!("ulimit -n {value}"),
+            place: String::new(),
+            note: raised_before(program, at_server),
+        },
+    }
 }
 
 /// fq_codel has no shaper: HTB is one.

@@ -1,8 +1,8 @@
 //! How responsive a path is while it is busy: round trips per minute.
 //!
 //! After draft-ietf-ippm-responsiveness, "Responsiveness under Working Conditions": flows are added
-//! until goodput and round trips no longer change ([`WorkingConditions`]); what a small exchange then
-//! takes, on a connection of its own and on one that carries load, makes the figure
+//! until goodput and round trips no longer change ([`WorkingConditions`]); what a small exchange
+//! then takes, on a connection of its own and on one that carries load, makes the figure
 //! ([`Responsiveness`]); where it waits is a [`Queue`].
 
 mod flow;

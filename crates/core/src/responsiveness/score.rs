@@ -13,13 +13,13 @@ pub struct Responsiveness {
     /// Round trips per minute under load: the mean of those on separate connections and of those on
     /// connections that carry load (draft-ietf-ippm-responsiveness, the case without TLS).
     pub rpm: f64,
-    /// 60,000,000 over the mean of both kinds of round trips, µs: what earlier versions of the draft and
-    /// some tools call RPM.
+    /// 60,000,000 over the mean of both kinds of round trips, µs: what earlier versions of the
+    /// draft and some tools call RPM.
     pub rpm_of_mean: Option<f64>,
     /// Of `added_us`.
     pub grade: Grade,
-    /// A round trip on a separate connection of the idle path, µs: the mean of TCP's handshake and of
-    /// a request with its response.
+    /// A round trip on a separate connection of the idle path, µs: the mean of TCP's handshake and
+    /// of a request with its response.
     pub idle_us: f64,
     /// The same under load, µs.
     pub loaded_us: f64,
@@ -29,9 +29,9 @@ pub struct Responsiveness {
     pub connect_us: f64,
     /// A request and its response on a new connection under load, µs.
     pub request_us: f64,
-    /// What a request on a connection that carries load would have waited for its response, µs: that
-    /// connection's round trip, and the time in which what its sender's socket held unsent arrived;
-    /// absent where the sender's kernel does not tell.
+    /// What a request on a connection that carries load would have waited for its response, µs:
+    /// that connection's round trip, and the time in which what its sender's socket held unsent
+    /// arrived; absent where the sender's kernel does not tell.
     pub loaded_flow_us: Option<f64>,
     /// Separate connections that were measured under load.
     pub probes: u64,

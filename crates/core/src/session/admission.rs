@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::message::{Limits, Refusal, RefusalReason};
-use super::operation::{CAPACITY, MAX_CHANGES, PROFILE, STAMP, TRACE, TREATMENTS};
+use super::operation::{
+    CAPACITY, MAX_CHANGES, MAX_LEASE_S, PROFILE, STAMP, Slot, TRACE, TREATMENTS,
+};
 use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic};
 use crate::profile::ProfileRequest;
@@ -44,6 +46,17 @@ pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
         );
     }
     within_limits(test, owner.limits)
+}
+
+/// Whether a lease has an end.
+pub(super) fn slot(asked: &Slot) -> Result<(), Refusal> {
+    if asked.seconds > 0.0 && asked.seconds <= MAX_LEASE_S {
+        return Ok(());
+    }
+    refuse(
+        RefusalReason::Limit,
+        format!("the endpoint leases its slot for {MAX_LEASE_S} s at most"),
+    )
 }
 
 fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {

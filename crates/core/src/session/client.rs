@@ -8,7 +8,7 @@ use super::message::{
     ClientMessage, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Operation, Reply, Request, Stage};
-use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError};
+use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SessionError, Silence};
 use crate::capacity::HoldProgress;
 use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 
@@ -44,6 +44,7 @@ pub struct Client {
     software: String,
     events: VecDeque<ClientEvent>,
     deadline: Option<Duration>,
+    silence: Silence,
     say_alive_at: Option<Duration>,
     /// Of the last test that was asked for.
     flows: u32,
@@ -61,6 +62,7 @@ impl Client {
             software: software.to_owned(),
             events: VecDeque::new(),
             deadline: Some(now + GREETING_TIMEOUT),
+            silence: Silence::default(),
             say_alive_at: None,
             flows: 0,
             heard: false,
@@ -154,11 +156,11 @@ impl Client {
                 self.events.push_back(ClientEvent::Ready);
             }
             (ServerMessage::Progress(progress), Stage::Running) => {
-                self.deadline = Some(now + SILENCE_TIMEOUT);
+                self.deadline = Some(self.silence.heard(now));
                 self.events.push_back(ClientEvent::Progress(progress));
             }
             (ServerMessage::Held(progress), Stage::Holding) => {
-                self.deadline = Some(now + SILENCE_TIMEOUT);
+                self.deadline = Some(self.silence.heard(now));
                 self.events.push_back(ClientEvent::Held(progress));
             }
             (ServerMessage::Finished, Stage::Running) => {
@@ -217,11 +219,19 @@ impl Client {
         self.say_alive_at = None;
     }
 
-    /// Begins the test that is [`ClientEvent::Ready`]: at once, or when the endpoint's clock says so,
-    /// µs.
+    /// Begins the test that is [`ClientEvent::Ready`]: at once, or when the endpoint's clock says
+    /// so, µs.
     pub fn begin(&mut self, now: Duration, at_us: Option<u64>) {
         if self.command(&[Stage::Ready], &ClientMessage::Begin { at_us }) {
             self.enter(now, Stage::Running);
+        }
+    }
+
+    /// So much data of the running test has moved, bytes: the endpoint is there, whatever holds up
+    /// its words.
+    pub fn moved(&mut self, now: Duration, bytes: u64) {
+        if self.stage == Stage::Running && self.asked.is_none() {
+            self.deadline = self.silence.moved(now, bytes).or(self.deadline);
         }
     }
 
@@ -252,7 +262,10 @@ impl Client {
         self.stage = stage;
         self.say_alive_at = runs.then(|| now + ALIVE_EVERY);
         self.deadline = match stage {
-            Stage::Running | Stage::Holding => Some(now + SILENCE_TIMEOUT),
+            Stage::Running | Stage::Holding => {
+                self.silence = Silence::new(now);
+                Some(self.silence.deadline(now))
+            }
             Stage::Binding => Some(now + OPENING_TIMEOUT),
             _ => None,
         };

@@ -291,8 +291,8 @@ pub struct FlowHalf {
     /// How its bytes were handed over or taken.
     #[serde(default)]
     pub method: Option<String>,
-    /// When this end handed over its first byte, or took it, since the beginning that it was told or,
-    /// without one, its own, µs.
+    /// When this end handed over its first byte, or took it, since the beginning that it was told
+    /// or, without one, its own, µs.
     #[serde(default)]
     pub first_us: Option<f64>,
 }

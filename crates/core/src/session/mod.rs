@@ -38,8 +38,8 @@
 //!   ◀───────────────────────── Answer(report)
 //! ```
 //!
-//! Several sessions begin together by the endpoint's clock: `Ask(Clock)` tells the client how far it
-//! is ahead, and `Begin` has the moment.
+//! Several sessions begin together by the endpoint's clock: `Ask(Clock)` tells the client how far
+//! it is ahead, and `Begin` has the moment.
 //!
 //! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at
 //! the latest when the session ends in whatever way, so at most [`IDLE_TIMEOUT`] after the client
@@ -70,12 +70,12 @@ pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From `Opened` to the last data connection, and from `Ready` to `Begin`.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Without a word from the peer while a test runs.
+/// Without a word from the peer while a test runs, and without data of the test.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often each end says that it is there while a test runs.
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// From `End` to the report: an endpoint whose host was profiled names thousands of functions first,
-/// on CPUs that may have much else to do.
+/// From `End` to the report: an endpoint whose host was profiled names thousands of functions
+/// first, on CPUs that may have much else to do.
 pub const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are
 /// changed, and the control connection stands still for as long.
@@ -89,6 +89,51 @@ pub const HOLDING_TIMEOUT: Duration = Duration::from_secs(30);
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(180);
 /// What a test may take longer than its own time, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
+
+/// A peer whose test runs is given up [`SILENCE_TIMEOUT`] after its last word. But words wait
+/// behind what the test has queued on the path, or are lost there: data that moves shows that the
+/// peer is there, and where its words are held up it has [`GRACE`].
+#[derive(Debug, Default)]
+struct Silence {
+    /// The last word.
+    since: Duration,
+    moved_bytes: u64,
+    is_held_up: bool,
+}
+
+impl Silence {
+    /// A run begins.
+    fn new(now: Duration) -> Self {
+        Self {
+            since: now,
+            ..Self::default()
+        }
+    }
+
+    /// A word came: the new deadline.
+    fn heard(&mut self, now: Duration) -> Duration {
+        self.since = now;
+        self.deadline(now)
+    }
+
+    /// So much data of the run has moved: the new deadline, if that is more than before.
+    fn moved(&mut self, now: Duration, bytes: u64) -> Option<Duration> {
+        let before = std::mem::replace(&mut self.moved_bytes, bytes);
+        self.is_held_up |= bytes > before && now.saturating_sub(self.since) > HELD_UP;
+        (bytes > before).then(|| self.deadline(now))
+    }
+
+    fn deadline(&self, now: Duration) -> Duration {
+        now + if self.is_held_up {
+            GRACE
+        } else {
+            SILENCE_TIMEOUT
+        }
+    }
+}
+
+/// Data comes, and no word for so long, which says more often that it is there.
+const HELD_UP: Duration = Duration::from_secs(3);
 
 /// Why a session ended before its time.
 #[derive(Debug, Clone, PartialEq, Error)]

@@ -27,6 +27,10 @@ pub const PROFILE: &str = "profile";
 pub const CLOCK: &str = "clock";
 /// The operation of an endpoint that answers `rr` by STAMP's test packets.
 pub const STAMP: &str = "stamp";
+/// The operation of an endpoint that leases its [`Slot`].
+pub const SLOT: &str = "slot";
+/// Longest lease of a [`Slot`], seconds.
+pub const MAX_LEASE_S: f64 = 900.0;
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
 pub const MAX_CHANGES: usize = 32;
 
@@ -64,6 +68,24 @@ pub struct Clock;
 /// Close the connections that are held, and report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release;
+
+/// Lease the endpoint's one slot, or keep it: until that time or this session is over, nobody else gets
+/// it. Tests need none; who measures again and again asks for it, and so never beside another one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// So long, at most [`MAX_LEASE_S`].
+    pub seconds: f64,
+}
+
+/// Whose the endpoint's slot is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlotState {
+    /// Of who asks, for so many seconds.
+    Leased(f64),
+    /// Another client's, for so many seconds more at most.
+    Busy(f64),
+}
 
 /// Where a session is. Only a run and connections that are held have phases of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +139,11 @@ pub trait Operation: Sized + Into<Request> {
     /// How long what follows the answer lasts within what the owner allows, seconds.
     fn seconds(&self, _: &Limits) -> Option<f64> {
         None
+    }
+
+    /// How long the session may ask for nothing after that answer, longer than usual.
+    fn rests(_: &Self::Reply) -> Duration {
+        Duration::ZERO
     }
 
     /// The answer as far as the client believes it.
@@ -202,6 +229,10 @@ macro_rules! operations {
         }
 
         impl Reply {
+            pub(super) fn rests(&self) -> Duration {
+                match self { $(Self::$name(reply) => <$request>::rests(reply),)* }
+            }
+
             pub(super) fn shorten(self) -> Self {
                 match self { $(Self::$name(reply) => Self::$name(<$request>::shorten(reply)),)* }
             }
@@ -292,6 +323,32 @@ operations! {
         const TIMEOUT: Duration = super::OPENING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say what time it is";
         const IS_REFUSABLE: bool = false;
+    }
+
+    /// Lease the endpoint's slot.
+    Slot: Slot => SlotState {
+        const NAMES: &'static [&'static str] = &[SLOT];
+        const TIMEOUT: Duration = super::OPENING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not say whose its slot is";
+
+        fn admit(&self, _: &Owner<'_>) -> Result<(), Refusal> {
+            admission::slot(self)
+        }
+
+        fn rests(state: &SlotState) -> Duration {
+            match state {
+                SlotState::Leased(seconds) => Duration::from_secs_f64(seconds.clamp(0.0, MAX_LEASE_S)),
+                SlotState::Busy(_) => Duration::ZERO,
+            }
+        }
+
+        fn believe(&self, state: SlotState) -> Result<SlotState, String> {
+            let (SlotState::Leased(seconds) | SlotState::Busy(seconds)) = state;
+            if (0.0..=MAX_LEASE_S).contains(&seconds) {
+                return Ok(state);
+            }
+            Err(format!("a slot that is leased for {seconds} s"))
+        }
     }
 
     /// Trace the way to the address that the client's connection comes from.

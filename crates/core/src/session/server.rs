@@ -10,7 +10,7 @@ use super::message::{
 };
 use super::operation::{Reply, Request, Stage};
 use super::{
-    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError,
+    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError, Silence,
 };
 use crate::capacity::HoldProgress;
 use crate::wire::{Key, Seal};
@@ -44,6 +44,7 @@ pub struct Server {
     welcome: Option<Box<Welcome>>,
     events: VecDeque<ServerEvent>,
     deadline: Duration,
+    silence: Silence,
     /// Until when the next operation must have been asked for. What is refused does not put it off.
     idle_until: Duration,
     /// Latest end of the running test.
@@ -61,6 +62,7 @@ impl Server {
             welcome: None,
             events: VecDeque::new(),
             deadline: now + GREETING_TIMEOUT,
+            silence: Silence::default(),
             idle_until: now,
             run_until: None,
             planned: None,
@@ -142,7 +144,7 @@ impl Server {
                 Ok(())
             }
             (ClientMessage::Alive, Stage::Running | Stage::Holding) if self.asked.is_none() => {
-                self.deadline = now + SILENCE_TIMEOUT;
+                self.deadline = self.silence.heard(now);
                 Ok(())
             }
             _ => Err(SessionError::OutOfTurn("from the client")),
@@ -192,6 +194,8 @@ impl Server {
         let asked = self.asked.take_if(|asked| asked.is_answered_by(&reply));
         if let Some(asked) = asked {
             self.enter(now, asked.rules().then);
+            let rests = reply.rests();
+            (self.deadline, self.idle_until) = (self.deadline + rests, self.idle_until + rests);
             self.send(&ServerMessage::Answer(reply.shorten()));
         }
     }
@@ -209,6 +213,14 @@ impl Server {
     pub fn ready(&mut self, now: Duration) {
         if self.tell(Stage::Binding, &ServerMessage::Ready) {
             self.enter(now, Stage::Ready);
+        }
+    }
+
+    /// So much data of the running test has moved, bytes: the client is there, whatever holds up
+    /// its words.
+    pub fn moved(&mut self, now: Duration, bytes: u64) {
+        if self.stage == Stage::Running && self.asked.is_none() {
+            self.deadline = self.silence.moved(now, bytes).unwrap_or(self.deadline);
         }
     }
 
@@ -266,6 +278,9 @@ impl Server {
             self.idle_until = self.deadline;
         }
         let runs = matches!(stage, Stage::Running | Stage::Holding);
+        if runs {
+            self.silence = Silence::new(now);
+        }
         self.run_until = self
             .planned
             .filter(|_| runs)

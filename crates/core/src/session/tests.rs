@@ -2,6 +2,7 @@
 
 mod capacity;
 mod profile;
+mod slot;
 mod trace;
 mod treatment;
 
@@ -309,17 +310,41 @@ fn silence_ends_each_stage_on_both_sides() {
     assert!(pair.server.is_closed());
 }
 
-#[test]
-fn a_running_test_needs_signs_of_life_and_ends_at_the_owners_limit() {
+/// A session with a test of so many seconds that runs.
+fn running(seconds: u64) -> Pair {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.ask(pair.now, open(&test_of(50, 1)));
+    pair.client.ask(pair.now, open(&test_of(seconds, 1)));
     pair.server_event();
     pair.server.reply(pair.now, Reply::Open(()));
     pair.server.ready(pair.now);
     pair.exchange();
     pair.client.begin(pair.now, None);
     pair.exchange();
+    pair
+}
+
+#[test]
+fn a_peer_whose_words_wait_behind_the_tests_data_is_not_silent() {
+    let (mut pair, mut bytes) = (running(40), 0);
+    let mut wait = |seconds, moves| {
+        for _ in 0..seconds {
+            pair.advance(Duration::from_secs(1));
+            bytes += u64::from(moves);
+            pair.client.moved(pair.now, bytes);
+            pair.server.moved(pair.now, bytes);
+        }
+        (pair.client.is_closed(), pair.server.is_closed())
+    };
+    // Nothing that either end says arrives, but data does; then none any more.
+    assert_eq!(wait(15, true), (false, false));
+    assert_eq!(wait(29, false), (false, false));
+    assert_eq!(wait(1, false), (true, true));
+}
+
+#[test]
+fn a_running_test_needs_signs_of_life_and_ends_at_the_owners_limit() {
+    let mut pair = running(50);
     for _ in 0..79 {
         pair.advance(Duration::from_secs(1));
         pair.server.progress(Progress::default());
@@ -407,7 +432,9 @@ proptest! {
     /// Whatever is said in whatever order, neither end panics, a closed end stays closed and
     /// silent, and an open server always has a deadline.
     #[test]
-    fn no_sequence_of_operations_breaks_a_session(steps in prop::collection::vec(step(), 0..60), sealed: bool) {
+    fn no_sequence_of_operations_breaks_a_session(
+        steps in prop::collection::vec(step(), 0..60), sealed: bool,
+    ) {
         let key = sealed.then(|| key("d"));
         let mut pair = Pair::new(key.as_ref(), key.as_ref(), 50);
         for step in steps {

@@ -34,7 +34,8 @@ impl Treatments {
         match (test.options.source, route) {
             (Some(_), Some(route)) => Err(TreatmentError::Unfit {
                 name: route.entry().name,
-                why: "the endpoint's route is that to the address of the control connection, and the data connections \
+                why: "the endpoint's route is that to the address of the control connection, and \
+                    the data connections \
                       come from another one (source, route_source)",
             }),
             _ => Ok(()),

@@ -60,7 +60,8 @@ impl Treatments {
     /// read.
     ///
     /// # Errors
-    /// [`TreatmentError::File`]: it cannot be read, is empty, or too large for where it is to be applied.
+    /// [`TreatmentError::File`]: it cannot be read, is empty, or too large for where it is to be
+    /// applied.
     pub fn load(
         &mut self,
         read: &dyn Fn(&str) -> Result<String, String>,
@@ -300,7 +301,8 @@ fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentErr
         }
         (true, _, End::Client) => Ok(()),
         (false, Scope::Socket, _) => refused(
-            "the options of sockets hold at both ends, each of which takes what concerns it; leave the end out",
+            "the options of sockets hold at both ends, each of which takes what concerns it; leave \
+             the end out",
         ),
         (false, _, _) => Ok(()),
     }

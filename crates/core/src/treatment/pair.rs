@@ -60,7 +60,8 @@ impl Pair {
                         return Err(TreatmentError::Excluded {
                             one: checksums.name.to_owned(),
                             other: format!("{}=on", entry.name),
-                            why: "comparing checksums needs segmentation off on both sides: Linux switches it off \
+                            why: "comparing checksums needs segmentation off on both sides: Linux \
+                                switches it off \
                                   together with them",
                         });
                     }
@@ -72,7 +73,8 @@ impl Pair {
         added.dedup();
         if !added.is_empty() {
             self.notes.push(format!(
-                "On the {end}'s device {} off on both sides: Linux switches segmentation offload off together with \
+                "On the {end}'s device {} off on both sides: Linux switches segmentation offload \
+                 off together with \
                  checksum offload, and its cost would be taken for that of the checksum.",
                 match added.as_slice() {
                     [one] => format!("{one} is"),

@@ -166,11 +166,13 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "route_window",
-        "Linux uses a route's window only for the scale in the SYN, the window grows past it; use `receive_window`",
+        "Linux uses a route's window only for the scale in the SYN, the window grows past it; use \
+         `receive_window`",
     ),
     (
         "sg",
-        "without scatter-gather Linux switches tso, gso and checksum offload off too, and no control can keep them on",
+        "without scatter-gather Linux switches tso, gso and checksum offload off too, and no \
+         control can keep them on",
     ),
 ];
 

@@ -47,6 +47,7 @@ fn texts(kind: ValueKind) -> BoxedStrategy<String> {
         ValueKind::Switch => select(vec!["on", "off"]).prop_map(str::to_owned).boxed(),
         ValueKind::Bytes { least, most }
         | ValueKind::Rate { least, most }
+        | ValueKind::RateOrMax { least, most }
         | ValueKind::Number { least, most, .. } => number(least, most).boxed(),
         ValueKind::Numbers {
             count, least, most, ..
@@ -254,43 +255,51 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
         ),
         (
             "sysctl:net.ipv4.tcp_sac=0",
-            "the kernel setting `net.ipv4.tcp_sac` is not among those that a treatment may change; did you mean \
+            "the kernel setting `net.ipv4.tcp_sac` is not among those that a treatment may change; \
+             did you mean \
              `net.ipv4.tcp_sack`?",
         ),
         (
             "sysctl:tcp_rmem=1 2 3",
-            "the kernel setting `tcp_rmem` is not among those that a treatment may change; did you mean \
+            "the kernel setting `tcp_rmem` is not among those that a treatment may change; did you \
+             mean \
              `net.ipv4.tcp_rmem`?",
         ),
         ("mss=12", "`mss=12`: it must be 88 to 32767 bytes"),
         ("tso=yes", "`tso=yes`: it must be on or off"),
         (
             "sysctl:net.ipv4.tcp_rmem=1 2",
-            "`net.ipv4.tcp_rmem=1 2`: it must be 3 numbers with blanks between them, each 1 to 2147483647 bytes",
+            "`net.ipv4.tcp_rmem=1 2`: it must be 3 numbers with blanks between them, each 1 to \
+             2147483647 bytes",
         ),
         ("tso=on,tso=off", "`tso` is given twice"),
         ("tso=on,client.tso=on", "`client.tso` is given twice"),
         (
             "server.source=192.0.2.1",
-            "`server.source` is refused: an endpoint answers from the address at which it was asked",
+            "`server.source` is refused: an endpoint answers from the address at which it was \
+             asked",
         ),
         (
             "server.mss=536",
-            "`server.mss` is refused: the options of sockets hold at both ends, each of which takes what concerns it; \
+            "`server.mss` is refused: the options of sockets hold at both ends, each of which \
+             takes what concerns it; \
              leave the end out",
         ),
         (
             "tso=on,checksum_offload=off",
-            "`checksum_offload=off` and `tso=on` exclude each other: segmentation by the device needs its checksums",
+            "`checksum_offload=off` and `tso=on` exclude each other: segmentation by the device \
+             needs its checksums",
         ),
         (
             "sysctl:net.ipv4.tcp_rmem=1 2 3,receive_window=1MiB",
-            "`receive_window=1MiB` and `sysctl:net.ipv4.tcp_rmem=1 2 3` exclude each other: the option of the socket \
+            "`receive_window=1MiB` and `sysctl:net.ipv4.tcp_rmem=1 2 3` exclude each other: the \
+             option of the socket \
              wins, and the setting would do nothing",
         ),
         (
             "rx_usecs=50,adaptive_rx=on",
-            "`adaptive_rx=on` and `rx_usecs=50` exclude each other: a driver that adapts it sets rx_usecs by itself",
+            "`adaptive_rx=on` and `rx_usecs=50` exclude each other: a driver that adapts it sets \
+             rx_usecs by itself",
         ),
         (
             "mss:x=1",
@@ -373,7 +382,8 @@ fn checksums_are_compared_with_segmentation_off_on_both_sides() {
     assert_eq!(
         made.notes,
         [
-            "On the client's device tso, uso, gso are off on both sides: Linux switches segmentation offload off together \
+            "On the client's device tso, uso, gso are off on both sides: Linux switches \
+             segmentation offload off together \
              with checksum offload, and its cost would be taken for that of the checksum."
         ]
     );
@@ -425,6 +435,7 @@ fn treatments_of_sockets_become_options_of_the_test() {
         congestion: Some("reno".to_owned()),
         nodelay: true,
         quickack: Some(false),
+        source_port: None,
         dscp: Some("EF".parse().unwrap()),
         busy_poll_us: Some(50),
         source: Some("192.0.2.1".parse().unwrap()),

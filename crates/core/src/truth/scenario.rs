@@ -171,7 +171,7 @@ impl Surroundings {
         let shapers = (self.shapers.iter())
             .map(|shaper| format!("{} at {}'s {}", shaper.words, shaper.node, shaper.interface));
         let others = self.traffic.iter().map(|other| {
-            let direction = other.direction.name();
+            let direction = other.direction.word();
             match other.udp_bps {
                 Some(rate) => format!("others send UDP {direction} at {}", BitRate(rate)),
                 None => format!("others have {} TCP flows {direction}", other.flows),

@@ -49,6 +49,13 @@ pub enum ValueKind {
         /// The most.
         most: u64,
     },
+    /// The same, or `max`: no limit, which is [`NO_LIMIT`].
+    RateOrMax {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
     /// A whole number.
     Number {
         /// The least.
@@ -117,6 +124,9 @@ pub enum Value {
     Policy(QosPolicy),
 }
 
+/// `max` of [`ValueKind::RateOrMax`].
+pub const NO_LIMIT: u64 = u64::MAX;
+
 impl ValueKind {
     fn from_words(words: &'static str) -> Option<Self> {
         match words {
@@ -160,7 +170,10 @@ impl ValueKind {
             Self::Time { .. } => unit(text)?.map(Value::Time),
             Self::Frequency { .. } => Some(Value::Frequency(frequency(text)?)),
             Self::Bytes { .. } => unit(text)?.map(|ByteCount(n)| Value::Number(n)),
-            Self::Rate { .. } => unit(text)?.map(|BitRate(n)| Value::Number(n)),
+            Self::RateOrMax { .. } if text == "max" => Some(Value::Number(NO_LIMIT)),
+            Self::Rate { .. } | Self::RateOrMax { .. } => {
+                unit(text)?.map(|BitRate(n)| Value::Number(n))
+            }
             Self::Number { .. } => digits(text).map(Value::Number),
             Self::Numbers { .. } => {
                 let numbers: Option<_> = text.split_ascii_whitespace().map(digits).collect();
@@ -190,8 +203,10 @@ impl ValueKind {
                 (least..=most).contains(&time.0)
             }
             (Self::Frequency { least, most }, Value::Frequency(n)) => (least..=most).contains(n),
+            (Self::RateOrMax { .. }, Value::Number(NO_LIMIT)) => true,
             (
                 Self::Bytes { least, most }
+                | Self::RateOrMax { least, most }
                 | Self::Rate { least, most }
                 | Self::Number { least, most, .. },
                 Value::Number(number),
@@ -215,7 +230,10 @@ impl ValueKind {
     /// A value of this kind in a command: exact, and short where a unit makes it so.
     pub fn written(&self, value: &Value) -> String {
         match (self, value) {
-            (Self::Rate { .. }, Value::Number(bps)) => BitRate(*bps).typed(),
+            (Self::RateOrMax { .. }, Value::Number(NO_LIMIT)) => "max".to_owned(),
+            (Self::Rate { .. } | Self::RateOrMax { .. }, Value::Number(bps)) => {
+                BitRate(*bps).typed()
+            }
             _ => value.to_string(),
         }
     }
@@ -231,6 +249,10 @@ impl ValueKind {
                 let most = short_bytes(most);
                 let unit = if most.ends_with('B') { "" } else { " bytes" };
                 span(short_bytes(least), most + unit)
+            }
+            Self::RateOrMax { least, most } => {
+                let range = Self::Rate { least, most }.range()?;
+                Some(range + ", or max")
             }
             Self::Rate { least, most } => {
                 let rate = |bps: u64| short(bps as f64).to_lowercase() + "bit";

@@ -135,7 +135,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_any_cut(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..6), cut in 1usize..50) {
+        fn frames_survive_any_cut(
+            bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..6),
+            cut in 1usize..50,
+        ) {
             let frames: Vec<Frame> = bodies
                 .into_iter()
                 .map(|body| Frame { kind: FrameKind::Clear, body })

@@ -63,7 +63,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_changed_byte_is_counted(seed: u64, position in 0u64..1 << 40, length in 1usize..5000, at in 0usize..5000) {
+        fn every_changed_byte_is_counted(
+            seed: u64, position in 0u64..1 << 40, length in 1usize..5000, at in 0usize..5000,
+        ) {
             let pattern = Pattern::new(seed);
             let mut bytes = vec![0; length];
             pattern.fill(position, &mut bytes);

@@ -25,7 +25,8 @@ impl std::fmt::Debug for Key {
 /// A key file that holds no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
+    "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 \
+     /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 )]
 pub struct KeyError {
     digits: usize,

@@ -255,7 +255,8 @@ impl Holding {
                 // Whoever is gone needs no account.
                 let _ = sender.send(Box::new(half));
             });
-        // Without a thread the workers are gone, and so is the receiver's other end: that is noticed.
+        // Without a thread the workers are gone, and so is the receiver's other end: that is
+        // noticed.
         drop(closing);
         self.stage = Stage::Closing(receiver);
     }

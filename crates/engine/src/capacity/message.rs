@@ -91,7 +91,7 @@ impl Role {
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Order {
     /// Begin so many in all.
     Ramp { to: u64, rate_per_s: Option<f64> },
@@ -116,7 +116,7 @@ pub(super) enum Order {
 
 /// What a worker says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "say", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Word {
     /// It is what it is to be: of the endpoint with its ports.
     Ready { ports: Vec<u16> },

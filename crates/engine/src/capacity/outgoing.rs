@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
+use std::sync::LazyLock;
 
 use linerate_core::capacity::wire::{HEADER_BYTES, Header};
 
@@ -105,7 +106,8 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-static FILLER: [u8; 64 << 10] = [0; 64 << 10];
+// Made when it is needed, and so no part of the program's file.
+static FILLER: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 64 << 10]);
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use linerate_core::capacity::{
 use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
 use linerate_core::session::operation::Release;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 

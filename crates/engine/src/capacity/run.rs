@@ -96,7 +96,8 @@ impl Client {
         Err(MeasureError::Lacks {
             peer: self.peer(),
             what: format!(
-                "its linerate {} holds no connections: its owner allows none (--max-connections 0), or it is too old",
+                "its linerate {} holds no connections: its owner allows none (--max-connections \
+                 0), or it is too old",
                 welcome.software
             ),
         })
@@ -199,7 +200,7 @@ fn held(document: &CapacityDocument) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::category::Category;
+    use crate::category::{Categorized, Category};
 
     #[test]
     fn an_address_of_another_host_is_refused_before_anything_is_opened() {

@@ -1,5 +1,7 @@
 //! What a check does, step by step, and how long each takes.
 
+mod forecast;
+
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use linerate_core::stats::LatencySummary;
 use super::CheckOptions;
 use super::route::{self, trace_to};
 use super::runs::Runs;
-use super::transfer::{CLEAN_WARM_UP, QUICK_RUN, RUN, WARM_UP, bulk, probe};
+use super::transfer::{RUN, bulk, over_udp, probe};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
@@ -26,19 +28,10 @@ const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 
 /// With load each way, when responsiveness is measured.
 const MAX_LOADED: Duration = Duration::from_secs(8);
-/// After each interval another load is added: this one on most paths, that one where queues are long.
+/// After each interval another load is added: this one on most paths, that one where queues are
+/// long.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(400);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
-/// Those that it takes on most paths.
-const USUAL_INTERVALS: u32 = 6;
-
-/// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
-const BESIDE_ROUND_TRIPS: u32 = 6;
-/// What the hosts take for that.
-const BESIDE: Duration = Duration::from_millis(60);
-/// Round trips of the trains, both directions at once: a session, and four short tests.
-const TRAINS_ROUND_TRIPS: u32 = 24;
-
 /// A check that goes on.
 pub(super) struct Examination<'a> {
     client: Partner,
@@ -79,7 +72,10 @@ impl<'a> Examination<'a> {
             Some(tool) => {
                 self.check.caveats.push(Caveat::new(
                     CaveatKind::OtherTool,
-                    format!("{tool} answers there: latency, idle and under load, and packet trains need linerate at both ends"),
+                    format!(
+                        "{tool} answers there: latency, idle and under load, and packet trains \
+                        need linerate at both ends"
+                    ),
                     "on that host: linerate serve",
                 ));
                 self.check.route = trace_to(target, self.options.seed, stop);
@@ -95,8 +91,8 @@ impl<'a> Examination<'a> {
         Ok(())
     }
 
-    /// What only an endpoint of linerate's can do: small requests, trains. Nothing else is on the path
-    /// but a trace of a few small packets; `--quick` has the trains beside it, too.
+    /// What only an endpoint of linerate's can do: small requests, trains. Nothing else is on the
+    /// path but a trace of a few small packets; `--quick` has the trains beside it, too.
     fn look_around(&mut self, target: &Target, stop: &Stop) -> Result<(), MeasureError> {
         self.observer.phase("route and idle latency");
         let (seed, is_quick) = (self.options.seed, self.options.quick);
@@ -131,8 +127,8 @@ impl<'a> Examination<'a> {
             self.rtt = Duration::from_secs_f64(latency.p50 / 1e6);
         }
         if self.probe.is_none() {
-            // Before there is a second session: the trains need theirs, and an endpoint may allow no
-            // more.
+            // Before there is a second session: the trains need theirs, and an endpoint may allow
+            // no more.
             self.observer.phase("packet trains");
             client.find_link_rate(Direction::Both, seed);
             self.connect_probe(target, stop);
@@ -164,18 +160,18 @@ impl<'a> Examination<'a> {
         Ok(())
     }
 
-    /// Round trips per minute, each direction loaded alone. Where they cannot be had, they alone are
-    /// missing.
+    /// Round trips per minute, each direction loaded alone. Where they cannot be had, they alone
+    /// are missing.
     fn responsiveness(&mut self) -> Result<(), MeasureError> {
         // Its place is one that a load can have.
         self.probe = None;
-        self.observer.takes([self.responsiveness_takes(); 2]);
+        self.observer.takes(self.responsiveness_takes());
         for direction in [Direction::Up, Direction::Down] {
             let request = self.responsiveness_request(direction);
             let Partner::Own(client) = &mut self.client else {
                 return Ok(());
             };
-            let name = direction.name();
+            let name = direction.word();
             self.observer.phase(&format!("responsiveness, {name}"));
             match responsiveness::measure(client, &request) {
                 Ok(measured) => {
@@ -186,7 +182,8 @@ impl<'a> Examination<'a> {
                 Err(error) => self.check.caveats.push(Caveat::new(
                     CaveatKind::NotReadable,
                     format!("responsiveness {name} was not measured: {error}"),
-                    "run it again; the endpoint's owner can allow more: linerate serve --max-clients",
+                    "run it again; the endpoint's owner can allow more: linerate serve \
+                     --max-clients",
                 )),
             }
         }
@@ -196,7 +193,7 @@ impl<'a> Examination<'a> {
     fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
         let by_direction = &self.check.loaded_latency_by_direction_us;
         let loaded_us = by_direction
-            .get(direction.name())
+            .get(direction.word())
             .map_or(0.0, |loaded| loaded.p50);
         let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
         let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
@@ -204,9 +201,12 @@ impl<'a> Examination<'a> {
             Direction::Up => &self.check.up,
             Direction::Down | Direction::Both => &self.check.down,
         };
+        // Of TCP, which the load is.
+        let is_tcp = self.options.bulk.udp_rate.is_none();
+        let record = record.as_ref().filter(|_| is_tcp);
         responsiveness::Request {
             load: self.bulk_test(direction, RUN.on(self.rtt), Duration::ZERO),
-            rate_bps: record.as_ref().and_then(Record::throughput_bps),
+            rate_bps: record.and_then(Record::throughput_bps),
             interval,
             most_intervals: (MAX_LOADED.as_millis() / interval.as_millis()) as u32,
         }
@@ -235,62 +235,11 @@ impl<'a> Examination<'a> {
         Duration::from_millis(if self.options.quick { 500 } else { 1200 })
     }
 
-    /// Of each test, besides its own time.
-    fn beside(&self) -> Duration {
-        match self.beside {
-            (_, 0) => self.rtt * BESIDE_ROUND_TRIPS + BESIDE,
-            (all, tests) => all / tests,
-        }
-    }
-
-    fn takes_to_look_around(&self) -> Duration {
-        match self.client.tool() {
-            None if self.options.quick => self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
-            None => IDLE_WARM_UP + self.idle_time() + self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
-            Some(_) => Duration::ZERO,
-        }
-    }
-
-    /// Both ways on most paths.
-    fn responsiveness_takes(&self) -> Duration {
-        let interval = self.responsiveness_request(Direction::Up).interval;
-        (responsiveness::IDLE + interval * USUAL_INTERVALS + self.beside() * 2) * 2
-    }
-
-    /// After what is done, and with something before the next run.
-    fn say_time_left(&mut self, done: [&Runs; 2], before: Duration) {
-        let mut left = before;
-        for runs in done {
-            let (warm_up, time) = self.times(runs);
-            let to_come = self.runs() - runs.records.len();
-            left += (warm_up + time + self.beside()) * to_come as u32;
-        }
-        if self.client.tool().is_none() && !self.options.quick {
-            left += self.responsiveness_takes();
-        }
-        if self.has_silent_hops() {
-            left += route::AGAIN;
-        }
-        self.observer.takes([left; 2]);
-    }
-
-    /// Of a bulk transfer after these: warm-up and length.
-    fn times(&self, before: &Runs) -> (Duration, Duration) {
-        let warm_up = if before.are_clean() {
-            CLEAN_WARM_UP
-        } else {
-            WARM_UP
-        };
-        let run = if self.options.quick { QUICK_RUN } else { RUN };
-        let time = self.options.bulk.time.unwrap_or(run.on(self.rtt));
-        (warm_up.on(self.rtt), time)
-    }
-
     /// One bulk transfer with small requests beside it.
     fn bulk(&mut self, direction: Direction, leg: &mut Runs) -> Result<(), MeasureError> {
         let (warm_up, time) = self.times(leg);
         let began = Instant::now();
-        let test = self.bulk_test(direction, time, warm_up);
+        let test = self.asked_test(direction, time, warm_up);
         let beside = probe(time, warm_up, self.options.seed);
         let probe = self.probe.as_mut();
         let (bulk, loaded) = thread::scope(|scope| {
@@ -321,6 +270,15 @@ impl<'a> Examination<'a> {
         test.streams = asked.streams.unwrap_or(1);
         test.options.congestion.clone_from(&asked.congestion);
         test
+    }
+
+    /// What the check is of: the transfer that was asked for.
+    fn asked_test(&self, direction: Direction, time: Duration, warm_up: Duration) -> Test {
+        let test = self.bulk_test(direction, time, warm_up);
+        match self.options.bulk.udp_rate {
+            Some(rate) => over_udp(test, rate),
+            None => test,
+        }
     }
 
     fn keep(&mut self, up: Runs, down: Runs) {

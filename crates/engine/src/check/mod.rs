@@ -5,13 +5,14 @@ mod route;
 mod runs;
 mod transfer;
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Status};
-use linerate_core::units::Family;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{BitRate, Family, format_rfc3339};
+use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use self::examination::Examination;
 use self::route::trace_to;
@@ -49,6 +50,8 @@ pub struct BulkOptions {
     pub streams: Option<u32>,
     /// Congestion control of the senders.
     pub congestion: Option<String>,
+    /// Datagrams at this rate of each flow, in place of TCP.
+    pub udp_rate: Option<BitRate>,
 }
 
 /// Examines a path. The error beside the document is what kept it from being whole.
@@ -68,10 +71,26 @@ pub fn check(
             result.0.caveats.push(Caveat::new(
                 CaveatKind::LocalPath,
                 "no HOST was given: both ends ran on this host and the path is its loopback",
-                "run `linerate serve` on another host, then: linerate check HOST (or here, to try the commands above)",
+                "run `linerate serve` on another host, then: linerate check HOST (or here, to try \
+                 the commands above)",
             ));
             Ok(result)
         }
+    }
+}
+
+/// Looks for a congestion control in this host's kernel. Whether it may be used is another
+/// question: a network namespace has its own answer.
+///
+/// # Errors
+/// There is none of that name.
+pub fn knows_congestion(name: &str) -> Result<(), MeasureError> {
+    let nobody = SocketAddr::new(loopback(None), 0);
+    let socket = socket::tcp_socket(nobody, None, Mptcp::Off);
+    let socket = socket.map_err(MeasureError::host("cannot make a socket"))?;
+    match socket::set_congestion(&socket, name) {
+        Err(OptionError::Set { source, .. }) if source.kind() != io::ErrorKind::NotFound => Ok(()),
+        other => Ok(other?),
     }
 }
 

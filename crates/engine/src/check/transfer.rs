@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_core::plan::{
     Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
-use linerate_core::units::Span;
+use linerate_core::units::{BitRate, Span};
 
 /// How long a run and its warm-up are: so many round trips, and a time at least.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,9 @@ pub(super) struct Length {
 pub(super) const RUN: Length = Length::new(18, 800);
 /// Of the only run of `--quick`.
 pub(super) const QUICK_RUN: Length = Length::new(15, 600);
-/// A start that overfills the queue is mended after some 20 round trips: bytes that waited behind its
-/// losses would count as if they had come within the measured time, and make a rate above the link's.
+/// A start that overfills the queue is mended after some 20 round trips: bytes that waited behind
+/// its losses would count as if they had come within the measured time, and make a rate above the
+/// link's.
 pub(super) const WARM_UP: Length = Length::new(22, 300);
 /// One that loses nothing has filled the path after half of them.
 pub(super) const CLEAN_WARM_UP: Length = Length::new(12, 300);
@@ -43,6 +44,16 @@ impl Length {
 pub(super) fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> Test {
     let traffic = Traffic::Stream(StreamTest::new(128 << 10));
     test(traffic, direction, time, warm_up, seed)
+}
+
+/// The same by datagrams that fit a path of 1500 bytes.
+pub(super) fn over_udp(mut test: Test, rate: BitRate) -> Test {
+    test.protocol = Protocol::Udp;
+    test.traffic = Traffic::Stream(StreamTest {
+        rate_bps: Some(rate),
+        ..StreamTest::new(1448)
+    });
+    test
 }
 
 pub(super) fn probe(time: Duration, warm_up: Duration, seed: u64) -> Test {

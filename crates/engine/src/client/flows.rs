@@ -75,7 +75,8 @@ impl Client {
             };
             let sends = sends(End::Client, flow_direction(&test, flow));
             let source = test.options.source.or(target.source);
-            let socket = socket::tcp_socket(peer, source, mptcp)?;
+            let socket =
+                socket::tcp_socket_from(peer, source, options.source_port_of(flow), mptcp)?;
             prepare(&socket, &target)?;
             apply_tcp(&socket, &options, End::Client, sends).map_err(std::io::Error::other)?;
             let given_up = || stop.is_requested() || run_over.is_requested();

@@ -2,6 +2,7 @@
 
 mod flows;
 mod holding;
+mod slot;
 mod tracing;
 mod train;
 mod treatment;
@@ -21,12 +22,12 @@ use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{self, CLOCK, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, format_rfc3339};
 use linerate_core::wire::Token;
-use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{connect_bounded, connect_first, connect_unless, prepare};
+pub use self::slot::Slot;
 pub(crate) use self::udp_flows::udp_socket;
 use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
@@ -205,7 +206,8 @@ impl Client {
         self.connect_time
     }
 
-    /// The endpoint's clock, by the question that it answered soonest; `None` of one that does not tell.
+    /// The endpoint's clock, by the question that it answered soonest; `None` of one that does not
+    /// tell.
     ///
     /// # Errors
     /// The session is over.
@@ -469,6 +471,7 @@ impl Client {
         let mut over_since = None;
         loop {
             self.pump(half.patience());
+            self.session.moved(now(), half.heard_bytes());
             while let Some(event) = self.session.poll_event() {
                 match event {
                     // A count that goes down is none: what was received stays received.

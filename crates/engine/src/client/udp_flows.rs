@@ -60,24 +60,21 @@ impl Client {
 
     fn unbound_flow(&self, test: &Test, flow: u32) -> Result<UnboundFlow, MeasureError> {
         let sends = sends(End::Client, flow_direction(test, flow));
-        let socket =
-            udp_socket(&self.target, self.peer).map_err(MeasureError::connect(self.peer))?;
+        let socket = udp_socket(&self.target, self.peer, test.options.source_port_of(flow))
+            .map_err(MeasureError::connect(self.peer))?;
         options::apply_udp(&socket, &test.options, sends)?;
         Ok(UnboundFlow::new(socket, self.token, flow))
     }
 }
 
-/// A UDP socket of a target's, connected to `peer`.
-pub(crate) fn udp_socket(target: &Target, peer: SocketAddr) -> std::io::Result<UdpSocket> {
-    let any: SocketAddr = if peer.is_ipv6() {
-        ([0u16; 8], 0).into()
-    } else {
-        ([0u8; 4], 0).into()
-    };
-    let local = target
-        .source
-        .map_or(any, |source| SocketAddr::new(source, 0));
-    let socket = socket::udp_socket(local, None, false)?;
+/// A UDP socket of a target's, connected to `peer`; from a port of the kernel's choice if it is 0.
+pub(crate) fn udp_socket(
+    target: &Target,
+    peer: SocketAddr,
+    port: u16,
+) -> std::io::Result<UdpSocket> {
+    let source = target.source.unwrap_or_else(|| socket::any(&peer));
+    let socket = socket::udp_socket(SocketAddr::new(source, port), None, false)?;
     prepare(&socket, target)?;
     socket.connect(peer)?;
     Ok(socket)

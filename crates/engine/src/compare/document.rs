@@ -82,7 +82,8 @@ fn not_one_figure(metric: &str, sides: [(&str, &Figure); 2]) -> Option<Caveat> {
         Caveat::new(
             CaveatKind::NotOneFigure,
             format!(
-                "{metric} under {} is not one figure: it has modes, or drifts; the comparison is of pairs and stands up to \
+                "{metric} under {} is not one figure: it has modes, or drifts; the comparison is \
+                 of pairs and stands up to \
                  that",
                 odd.join(" and ")
             ),

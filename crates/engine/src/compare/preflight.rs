@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_core::compare::{IdleLoad, Metric, Side};
+use linerate_core::compare::{Fault, IdleLoad, Metric, Side};
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind, Environment, Record};
 use linerate_core::treatment::Treatments;
-use linerate_core::units::Span;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{Span, format_rfc3339};
 
 use super::{CompareObserver, CompareOptions, Sides};
 use crate::client::Client;
@@ -73,7 +72,8 @@ pub(super) fn examine(
     let idle = idle_load(&watched);
     let mut caveats = Vec::new();
     caveats.extend(metrics_kept(sides.a, options));
-    caveats.extend(not_quiet(&idle, watched.environment.shared_kernel));
+    let shared = watched.environment.shared_kernel;
+    caveats.extend(not_quiet(&idle, shared, &options.forbidden));
     let warm_up = shortened(&options.test);
     let mut metrics = options.metrics.clone();
     metrics.extend(options.metrics_if_there.iter().cloned());
@@ -139,7 +139,7 @@ fn idle_load(watched: &Record) -> IdleLoad {
     }
 }
 
-fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
+fn not_quiet(idle: &IdleLoad, shared: bool, forbidden: &[Fault]) -> Option<Caveat> {
     let ends = if shared {
         vec![("this host", idle.client_cpu_percent)]
     } else {
@@ -160,7 +160,17 @@ fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
                 "before the first run {}: the runs scatter more",
                 busy.join(" and ")
             ),
-            "end what else runs there, or --forbid busy_host",
+            match (shared, forbidden.contains(&Fault::BusyHost)) {
+                (false, false) => "end what else runs there, or --forbid busy_host",
+                (false, true) => {
+                    "end what else runs there: the pairs that it disturbs are excluded"
+                }
+                // There it shows only what the hypervisor takes.
+                (true, _) => {
+                    "end what else runs there: --forbid busy_host cannot tell it from the test on \
+                     one kernel"
+                }
+            },
         )
     })
 }
@@ -198,4 +208,26 @@ fn has_figures(record: &Record, metrics: &[Metric]) -> Result<(), MeasureError> 
         metric: missing.to_string(),
         has: usual.copied().collect::<Vec<_>>().join(", "),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_about_a_busy_host_is_never_what_was_done_or_cannot_help() {
+        let busy = IdleLoad {
+            client_cpu_percent: Some(60.0),
+            server_cpu_percent: None,
+        };
+        let remedy = |shared, forbidden: &[Fault]| {
+            let caveat = not_quiet(&busy, shared, forbidden).unwrap();
+            serde_json::to_value(&caveat.remedy).unwrap().to_string()
+        };
+        let forbidden = [Fault::BusyHost];
+        assert!(remedy(false, &[]).contains("or --forbid busy_host"));
+        assert!(remedy(false, &forbidden).contains("are excluded"));
+        assert!(remedy(true, &[]).contains("cannot tell"));
+        assert!(remedy(true, &forbidden).contains("cannot tell"));
+    }
 }

@@ -8,7 +8,7 @@ use linerate_core::connection::{
     Connection, ConnectionsDocument, Process, State, Vantage, explain,
 };
 use linerate_core::record::{Caveat, CaveatKind, Environment};
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::owner::Owner;
 
 use super::listen::hidden_caveat;
@@ -25,8 +25,8 @@ impl Watch {
         document
     }
 
-    /// Makes the document of the period before that of this one: of many connections most are as idle
-    /// as they were, and stay as they are.
+    /// Makes the document of the period before that of this one: of many connections most are as
+    /// idle as they were, and stay as they are.
     pub fn update(&self, document: &mut ConnectionsDocument) {
         let seconds = self.seconds();
         let mut anew: HashSet<u64> = self.changed.clone();
@@ -63,8 +63,8 @@ impl Watch {
         }
     }
 
-    /// Names the processes of the first `most` connections: those that are shown. It takes a look at
-    /// each descriptor of the host.
+    /// Names the processes of the first `most` connections: those that are shown. It takes a look
+    /// at each descriptor of the host.
     ///
     /// # Errors
     /// `/proc` cannot be read.

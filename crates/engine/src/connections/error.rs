@@ -8,7 +8,7 @@ use linerate_sys::netlink::NetlinkError;
 use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 
 /// Connections that cannot be watched.
 #[derive(Debug, Error)]
@@ -44,7 +44,8 @@ pub enum ConnectionsError {
     },
     /// The namespace or the process belongs to somebody else.
     #[error(
-        "cannot look into {what}: it is another user's, or the kernel protects it; it takes root with \
+        "cannot look into {what}: it is another user's, or the kernel protects it; it takes root \
+         with \
          CAP_SYS_PTRACE"
     )]
     NotPermitted {
@@ -84,9 +85,8 @@ impl From<NetlinkError> for ConnectionsError {
     }
 }
 
-impl ConnectionsError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for ConnectionsError {
+    fn category(&self) -> Category {
         match self {
             Self::NoNamespace { .. }
             | Self::NotANamespace { .. }

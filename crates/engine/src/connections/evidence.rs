@@ -268,8 +268,8 @@ const STEP_S: f64 = 0.1;
 const INTERVAL_S: f64 = 1.0;
 /// Timestamps in each segment, bytes.
 const OPTIONS: u32 = 12;
-/// `struct skb_shared_info` and `MAX_TCP_HEADER`, bytes: kernels are built with a short one and with a
-/// long one.
+/// `struct skb_shared_info` and `MAX_TCP_HEADER`, bytes: kernels are built with a short one and
+/// with a long one.
 const SEGMENT_OVERHEADS: [u32; 2] = [576, 640];
 /// `struct sk_buff` with its alignment, bytes.
 const SK_BUFF: u32 = 256;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use linerate_core::connection::{ConnectionsDocument, LimitSource, ListenTotals, Listener, Source};
 use linerate_core::record::{Caveat, CaveatKind};
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::format_rfc3339;
 use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::{owner, sysctl};

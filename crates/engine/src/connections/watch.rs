@@ -1,10 +1,11 @@
 //! Looking at sockets again and again: what moved between two looks.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use indexmap::IndexMap;
+use indexmap::map::Entry;
 use linerate_core::connection::Source;
 use linerate_core::record::HostFacts;
 use linerate_sys::netlink::NetlinkError;
@@ -59,7 +60,8 @@ pub struct Watch {
     pids: Option<Vec<u32>>,
     /// The sockets of those processes, those that have ended included.
     of_pids: HashSet<u32>,
-    seen: HashMap<u64, Seen>,
+    /// As the kernel lists them, so that a look goes through memory in its order.
+    seen: IndexMap<u64, Seen>,
     /// Those that came, moved or ended since it began, or began again.
     pub(super) changed: HashSet<u64>,
     looks: u64,
@@ -97,7 +99,7 @@ impl Watch {
             filter: selection.filter(),
             pids,
             of_pids: HashSet::new(),
-            seen: HashMap::new(),
+            seen: IndexMap::new(),
             changed: HashSet::new(),
             looks: 0,
             began_ns: now_ns(),
@@ -199,7 +201,7 @@ impl Watch {
                 continue;
             };
             if one.get().has_ended {
-                one.remove();
+                one.swap_remove();
             } else {
                 one.get_mut().begin_again();
             }

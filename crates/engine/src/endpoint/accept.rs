@@ -58,7 +58,6 @@ pub(super) struct Acceptor {
     context: Arc<Context>,
     repeats: Repeats,
     ports: Ports,
-    one_off: bool,
     stop: Stop,
 }
 
@@ -94,6 +93,7 @@ impl Acceptor {
                 shares: Shares::default(),
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits),
+                one_off: endpoint.options.one_off,
                 parting: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log: {
@@ -108,7 +108,6 @@ impl Acceptor {
             }),
             repeats,
             ports: endpoint.ports,
-            one_off: endpoint.options.one_off,
             stop,
         })
     }
@@ -133,7 +132,7 @@ impl Acceptor {
 
     /// Whoever idles does not wake up for nothing.
     fn patience(&self) -> Duration {
-        if self.one_off {
+        if self.context.one_off {
             ONE_OFF_TICK
         } else {
             self.repeats.patience()
@@ -141,7 +140,7 @@ impl Acceptor {
     }
 
     fn is_over(&self) -> bool {
-        self.one_off
+        self.context.one_off
             && self.context.served.load(Ordering::Acquire) > 0
             && self.context.is_deserted()
     }

@@ -230,6 +230,15 @@ impl Presence {
     }
 }
 
+impl Presence {
+    /// Gives its place up for as long as it does nothing, which is somebody else's to look at.
+    pub(super) fn step_aside(&self) {
+        if self.has_entered.replace(false) {
+            self.clients.present().leave(self.client);
+        }
+    }
+}
+
 impl Drop for Presence {
     fn drop(&mut self) {
         let mut present = self.clients.present();

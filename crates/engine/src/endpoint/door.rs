@@ -67,6 +67,14 @@ impl Listeners {
         })
     }
 
+    /// Leaves the ports to who listens there next.
+    pub(super) fn leave_ports(&self) {
+        for listener in &self.sockets {
+            // One that is gone has left it.
+            let _ = socket::stop_listening(listener);
+        }
+    }
+
     /// Becomes readable when a test has got its door.
     pub(super) fn bell(&self) -> &PipeReader {
         &self.bell.0

@@ -1,12 +1,13 @@
 //! Who uses this host: any number of clients measure on it as it is, or one has changed it for
-//! itself.
+//! itself. One of those who ask for it has the slot, and measures beside nobody else who asks.
 //!
 //! A change of a device, a route or a sysctl is every client's: it would spoil the tests of all
 //! others.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_core::wire::Token;
 
@@ -14,6 +15,9 @@ use linerate_core::wire::Token;
 /// changed, and the next client is often the same program. More than this is for the client to
 /// decide.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the slot is kept for who was told to wait, and asks again every two seconds.
+const PRECEDENCE: Duration = Duration::from_secs(4);
 
 /// The sessions that use the host, by token.
 #[derive(Clone)]
@@ -34,6 +38,10 @@ struct Users {
     treating: Option<Token>,
     /// The host is not as it was, and nobody is left to put it right.
     spoilt: bool,
+    /// Whose the slot is, until when at the latest.
+    slot: Option<(Token, Instant)>,
+    /// Who was told to wait for it first, and until when it has precedence.
+    next: Option<(IpAddr, Instant)>,
 }
 
 /// One session's place; dropped, it stands in nobody's way.
@@ -101,6 +109,42 @@ impl Place {
         Ok(())
     }
 
+    /// Leases the slot, or goes on with the lease.
+    ///
+    /// # Errors
+    /// How long it may still be another one's.
+    pub(super) fn lease_slot(&self, peer: IpAddr, lasts: Duration) -> Result<(), Duration> {
+        let now = Instant::now();
+        let mut users = self.occupancy.users();
+        let is_before = |(of, until): &(IpAddr, Instant)| *of != peer && *until > now;
+        let next = users.next.filter(is_before);
+        let others = |(of, until): &(Token, Instant)| *of != self.token && *until > now;
+        let free_at = match users.slot.filter(others) {
+            Some((_, until)) => Some(until),
+            // Whoever asks again and again does not come before who waits.
+            None => next.map(|(_, until)| until),
+        };
+        match free_at {
+            Some(until) => {
+                let precedence = (peer, now + PRECEDENCE);
+                users.next = next.or(Some(precedence));
+                Err(until - now)
+            }
+            None => {
+                users.slot = Some((self.token, now + lasts));
+                users.next = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn leave_slot(&self) {
+        self.occupancy
+            .users()
+            .slot
+            .take_if(|(of, _)| *of == self.token);
+    }
+
     pub(super) fn end_test(&self) {
         self.occupancy.users().testing.remove(&self.token);
         self.occupancy.shared.left.notify_all();
@@ -121,7 +165,8 @@ impl Place {
                 Ok(())
             }
             tests => Err(format!(
-                "the endpoint is busy: tests of other clients ({tests}) run there, which a treatment would spoil"
+                "the endpoint is busy: tests of other clients ({tests}) run there, which a \
+                 treatment would spoil"
             )),
         }
     }
@@ -145,12 +190,16 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.end_test();
         self.end_treatment();
+        self.leave_slot();
     }
 }
 
-const CHANGED: &str = "the endpoint is busy: another client's treatments are in force there; try again when it is done";
+const CHANGED: &str = "the endpoint is busy: another client's treatments are in force there; try \
+    again when it is done";
 
-const SPOILT: &str = "the endpoint measures nothing more: what a client had changed on its host could not be undone; its owner finds it with `linerate host show` and starts the endpoint again";
+const SPOILT: &str = "the endpoint measures nothing more: what a client had changed on its host \
+    could not be undone; its owner finds it with `linerate host show` and starts the endpoint \
+    again";
 
 #[cfg(test)]
 mod tests {
@@ -207,6 +256,24 @@ mod tests {
         for refused in [b.begin_test(), c.begin_treatment()] {
             assert!(refused.unwrap_err().contains("could not be undone"));
         }
+    }
+
+    #[test]
+    fn one_has_the_slot_until_it_leaves_or_its_time_is_over_and_who_waits_is_next() {
+        let [a, b, c] = places(Duration::ZERO);
+        let [here, there] = [1, 2].map(|n| IpAddr::from([198, 18, 0, n]));
+        let long = Duration::from_secs(600);
+        assert_eq!(a.lease_slot(here, long), Ok(()));
+        assert_eq!(a.lease_slot(here, long), Ok(()));
+        let left = b.lease_slot(there, long).unwrap_err();
+        assert!(left > long - Duration::from_secs(60) && left <= long);
+        // A test needs no slot, nor does it take one.
+        assert!(b.begin_test().is_ok());
+        drop(a);
+        let left = c.lease_slot(here, long).unwrap_err();
+        assert!(left <= PRECEDENCE, "it is kept for who was told to wait");
+        assert_eq!(b.lease_slot(there, Duration::ZERO), Ok(()));
+        assert_eq!(c.lease_slot(here, long), Ok(()));
     }
 
     #[test]

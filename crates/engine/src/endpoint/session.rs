@@ -13,7 +13,9 @@ use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
 use linerate_core::session::message::{HalfReport, Limits, RefusalReason, Welcome};
-use linerate_core::session::operation::{CAPACITY, Open, PROFILE, Reply, Request, TREATMENTS};
+use linerate_core::session::operation::{
+    CAPACITY, Open, PROFILE, Reply, Request, Slot, SlotState, TREATMENTS,
+};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
@@ -62,6 +64,8 @@ pub(super) struct Context {
     /// How often the log is told of a running test of iperf3's.
     pub(super) live: Option<Duration>,
     pub(super) clients: Clients,
+    /// It ends with its first client.
+    pub(super) one_off: bool,
     /// Connections of clients that are gone, to which their last words still go.
     pub(super) parting: AtomicU32,
     /// Clients that were admitted and asked for something.
@@ -88,8 +92,8 @@ impl Context {
         }
     }
 
-    /// Ends the connection of a client after its last words. Whoever comes at once, as it may when it
-    /// has read them, finds the place of `client` free.
+    /// Ends the connection of a client after its last words. Whoever comes at once, as it may when
+    /// it has read them, finds the place of `client` free.
     pub(super) fn part<T>(&self, client: T, mut socket: ControlSocket, last_words: &[u8]) {
         let parting = self.parting.fetch_add(1, Ordering::AcqRel);
         drop(client);
@@ -290,6 +294,12 @@ impl Session<'_> {
     /// client from the first thing that it asks for.
     fn serve(&mut self, request: Request) {
         self.context.tell(self.peer, &mut self.told);
+        // Who has the slot has no place.
+        if !matches!(request, Request::Slot(_))
+            && let Err(message) = self.presence.enter()
+        {
+            return self.server.hang_up(RefusalReason::Busy, &message);
+        }
         match request {
             Request::Open(open) => self.open(open),
             Request::End(_) => self.end(),
@@ -299,6 +309,7 @@ impl Session<'_> {
                 let now_us = now_ns() / 1_000;
                 self.server.reply(now(), Reply::Clock(now_us));
             }
+            Request::Slot(slot) => self.lease_slot(slot),
             Request::Trace(request) => self.trace(&request),
             Request::Hold(request) => self.hold(&request),
             Request::Release(_) => self.release(),
@@ -375,6 +386,21 @@ impl Session<'_> {
         }
     }
 
+    fn lease_slot(&mut self, slot: Slot) {
+        let lasts = Duration::from_secs_f64(slot.seconds);
+        let state = match self.lease.place().lease_slot(self.peer.ip(), lasts) {
+            Ok(()) => {
+                // One alone has it, and its tests have sessions of their own: it is no client beside them.
+                if !self.context.one_off {
+                    self.presence.step_aside();
+                }
+                SlotState::Leased(slot.seconds)
+            }
+            Err(left) => SlotState::Busy(left.as_secs_f64()),
+        };
+        self.server.reply(now(), Reply::Slot(state));
+    }
+
     /// Where the workers of a test get connections that are made within the run.
     fn connections(&self, test: &Test, inbox: Receiver<Flow>) -> FlowSource {
         if !matches!(test.traffic, Traffic::Crr(_)) || test.protocol == Protocol::Mptcp {
@@ -433,6 +459,7 @@ impl Session<'_> {
                 let now = now();
                 if now >= *next_progress {
                     *next_progress = now + PROGRESS_EVERY;
+                    self.server.moved(now, half.heard_bytes());
                     self.server.progress(half.progress());
                 }
                 if !*finished && half.is_through() {

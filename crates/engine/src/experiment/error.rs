@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::records::RecordsError;
 use super::special::SpecialError;
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::error::MeasureError;
 use crate::lab::{CpuError, LabError};
 
@@ -35,9 +35,8 @@ pub enum ExperimentError {
     Interrupted,
 }
 
-impl ExperimentError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for ExperimentError {
+    fn category(&self) -> Category {
         match self {
             Self::Lab(error) => error.category(),
             Self::Measure(error) => error.category(),
@@ -47,7 +46,9 @@ impl ExperimentError {
             Self::Special(_) | Self::Interrupted => Category::Failed,
         }
     }
+}
 
+impl ExperimentError {
     /// Whether the user asked for it.
     pub fn is_interruption(&self) -> bool {
         matches!(

@@ -27,7 +27,7 @@ use linerate_core::record::Interval;
 pub use error::ExperimentError;
 pub use records::{RecordsError, RecordsFile};
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::lab::LabPath;
 use crate::stop::Stop;
 use crate::target::Target;

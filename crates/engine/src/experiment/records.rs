@@ -9,7 +9,7 @@ use linerate_core::experiment::{Experiment, Run};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 
 /// Schema of the file's first line.
 const SCHEMA: &str = "linerate.experiment-records/1";
@@ -36,7 +36,8 @@ pub enum RecordsError {
     },
     /// Its runs are not this experiment's.
     #[error(
-        "{}: it holds runs of another experiment, or of this one before its file, seed or path was changed; \
+        "{}: it holds runs of another experiment, or of this one before its file, seed or path was \
+         changed; \
          --fresh throws them away, --records FILE keeps them", path.display()
     )]
     Other {
@@ -44,7 +45,8 @@ pub enum RecordsError {
         path: PathBuf,
     },
     /// It is not a file of runs.
-    #[error("{}: line {line} is no run of an experiment: {why}; --records FILE takes another file", path.display())]
+    #[error("{}: line {line} is no run of an experiment: {why}; --records FILE takes another \
+        file", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -55,9 +57,8 @@ pub enum RecordsError {
     },
 }
 
-impl RecordsError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for RecordsError {
+    fn category(&self) -> Category {
         match self {
             Self::File { what, .. } if *what == WRITE => Category::Failed,
             Self::File { .. } | Self::InUse { .. } => Category::Usage,
@@ -114,7 +115,7 @@ impl RecordsFile {
         let end = if fresh { 0 } else { records.read(&head)? };
         records.cut(end)?;
         if end == 0 {
-            records.write_line(&head)?;
+            records.write_line(serde_json::to_vec(&head).expect("a head has string keys"))?;
         }
         Ok(records)
     }
@@ -139,11 +140,10 @@ impl RecordsFile {
     /// # Errors
     /// The disk is full or failing.
     pub(super) fn append(&mut self, run: &Run) -> Result<(), RecordsError> {
-        self.write_line(run)
+        self.write_line(run.to_json())
     }
 
-    fn write_line(&mut self, line: &impl Serialize) -> Result<(), RecordsError> {
-        let mut line = serde_json::to_vec(line).expect("runs have string keys");
+    fn write_line(&mut self, mut line: Vec<u8>) -> Result<(), RecordsError> {
         line.push(b'\n');
         self.file
             .write_all(&line)
@@ -179,7 +179,7 @@ impl RecordsFile {
                     }
                 }
                 _ => {
-                    let mut run: Run = serde_json::from_slice(&line).map_err(malformed)?;
+                    let mut run = Run::parse(&line).map_err(malformed)?;
                     // Verdicts and commands are made from the evidence, not taken from a file.
                     run.record
                         .iter_mut()

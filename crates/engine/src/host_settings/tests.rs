@@ -11,6 +11,7 @@ use linerate_sys::proc::sysctl;
 use linerate_testkit::{Need, skip};
 use tempfile::TempDir;
 
+use crate::category::Categorized;
 use crate::treatment::{Applied, Directory, SysctlDirectory, TreatError, keep, kept, undo};
 
 const SACK: &str = "net.ipv4.tcp_sack";

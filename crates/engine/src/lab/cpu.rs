@@ -130,7 +130,8 @@ fn cannot<E: std::error::Error + Send + Sync + 'static>(
 }
 
 /// With what helps: who asks for a share and cannot have it is to know how.
-const QUOTA: &str = "make a control group with a quota of CPU time; run as root, or by `systemd-run --scope -p \
+const QUOTA: &str = "make a control group with a quota of CPU time; run as root, or by \
+    `systemd-run --scope -p \
                      Delegate=cpu`, so that the controller cpu is there and groups can be made";
 
 /// Threads that never rest.

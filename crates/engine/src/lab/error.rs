@@ -9,7 +9,7 @@ use linerate_sys::packet::PacketError;
 use linerate_sys::proc::sysctl::SysctlError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::error::MeasureError;
 
 /// A lab that could not be made. Nothing of it is left.
@@ -80,9 +80,8 @@ pub enum LabError {
     Endpoint(#[source] Box<MeasureError>),
 }
 
-impl LabError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for LabError {
+    fn category(&self) -> Category {
         match self {
             Self::Sysctl { is_own: false, .. } | Self::NoTrace { .. } => Category::Usage,
             _ => Category::Missing,

@@ -156,7 +156,8 @@ impl LabPath {
             let lost: u64 = link.directions.iter().map(|d| d.overflowed).sum();
             if late > tolerance {
                 caveats.push(overload(format!(
-                    "the emulator of link {} fell behind: one packet in a hundred left {:.1} ms late or more",
+                    "the emulator of link {} fell behind: one packet in a hundred left {:.1} ms \
+                     late or more",
                     link.name,
                     late / 1e3
                 )));

@@ -5,6 +5,7 @@ mod start;
 use std::io;
 use std::net::Shutdown;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -129,10 +130,11 @@ impl Half {
     }
 
     /// Ends those threads that are there already.
-    fn give_up(&self, error: io::Error) -> io::Error {
+    fn give_up(self, error: io::Error) -> io::Error {
         self.request_stop();
         wake(&self.shared);
         self.let_go();
+        self.workers.into_iter().map(joined).for_each(drop);
         error
     }
 
@@ -238,6 +240,14 @@ impl Half {
         self.shared.flows.iter().map(|f| f.counters.bytes()).sum()
     }
 
+    /// What shows that the other end is there: it has sent it, or over TCP acknowledged most of it.
+    pub(crate) fn heard_bytes(&self) -> u64 {
+        match self.shared.test.protocol {
+            Protocol::Udp => self.progress().received_bytes,
+            Protocol::Tcp | Protocol::Mptcp => self.moved_bytes(),
+        }
+    }
+
     /// Whether the measured time is over, or every worker is done.
     pub(crate) fn is_finished(&self) -> bool {
         self.shared.is_finished()
@@ -326,6 +336,11 @@ fn work(shared: &Shared, flows: &[FlowState]) -> Vec<io::Result<WorkerEnd>> {
 
 /// Runs the worker that the test, the side and the socket ask for.
 fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
+    if let Some(FlowSocket::Tcp(socket)) = &flow.socket {
+        // Else each call costs a little more. It is all that these workers use, and whoever has the
+        // half closes it, once this thread has ended.
+        let _ = sys_thread::keep_one_descriptor(socket.as_fd());
+    }
     match (&shared.test.traffic, &flow.socket, shared.side) {
         (Traffic::Stream(test), Some(FlowSocket::Tcp(socket)), _) => {
             let job = stream::Job {

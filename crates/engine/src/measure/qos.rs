@@ -4,10 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::record::{QosClass, QosEvidence, QosPolicy};
+use linerate_qos::interpret::CounterReport;
 use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink, Shaper};
 
 use super::flow::Flow;
-use crate::qos::{self, Count, Counting};
+use crate::qos::{self, Counting};
 
 /// Classes and policies that a record keeps.
 const MAX_LISTED: usize = 16;
@@ -30,7 +31,7 @@ struct Reading {
     classes: Vec<(HtbClass, HtbStatistics)>,
     shaper: Option<(Shaper, HtbStatistics)>,
     /// Of each policy.
-    counts: Vec<Count>,
+    counts: Vec<CounterReport>,
 }
 
 impl QosMeter {

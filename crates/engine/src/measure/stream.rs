@@ -12,6 +12,7 @@ use linerate_core::plan::{Extent, ReceiveMethod, SendMethod, StreamTest, Test};
 use linerate_core::units::BitRate;
 use linerate_core::wire::Pattern;
 use linerate_sys::poll::{Interest, wait_ready};
+use linerate_sys::socket;
 use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
@@ -40,8 +41,8 @@ const QUOTA_TICK_NS: u64 = 2_000_000;
 /// Bytes that come in a pause (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
 const WORTH_A_PAUSE: u64 = 32 << 10;
 
-/// What [`send_first`] hands over: ten segments of Ethernet's, as many as a new connection may have in
-/// flight (RFC 6928).
+/// What [`send_first`] hands over: ten segments of Ethernet's, as many as a new connection may have
+/// in flight (RFC 6928).
 pub(super) const FIRST: u64 = 14_480;
 
 /// What a worker is told.
@@ -82,8 +83,8 @@ struct Copy(Arc<Vec<u8>>);
 
 impl Source for Copy {
     #[inline]
-    fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
-        socket.write(&self.0[..length])
+    fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        socket::send(socket, &self.0[..length])
     }
 }
 
@@ -134,9 +135,9 @@ struct ReadInto(Vec<u8>);
 
 impl Sink for ReadInto {
     #[inline]
-    fn receive(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+    fn receive(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         let length = length.min(self.0.len());
-        socket.read(&mut self.0[..length])
+        socket::receive(socket, &mut self.0[..length])
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whole requests and responses over a TCP socket, blocking or not.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -37,14 +37,9 @@ pub(crate) struct Mover<'a> {
 impl Mover<'_> {
     /// Sends `bytes` bytes out of `payload`, over and over.
     #[inline]
-    pub(crate) fn send(
-        &self,
-        mut socket: &TcpStream,
-        payload: &[u8],
-        bytes: u64,
-    ) -> io::Result<()> {
+    pub(crate) fn send(&self, socket: &TcpStream, payload: &[u8], bytes: u64) -> io::Result<()> {
         self.all(socket, Interest::Writable, bytes, |left| {
-            socket.write(&payload[..payload.len().min(left)])
+            socket::send(socket, &payload[..payload.len().min(left)])
         })
     }
 
@@ -65,14 +60,14 @@ impl Mover<'_> {
     #[inline]
     pub(crate) fn receive(
         &self,
-        mut socket: &TcpStream,
+        socket: &TcpStream,
         buffer: &mut [u8],
         bytes: u64,
     ) -> io::Result<()> {
         self.all(socket, Interest::Readable, bytes, |left| {
             let length = buffer.len().min(left);
             self.quickack.renew(socket);
-            socket.read(&mut buffer[..length])
+            socket::receive(socket, &mut buffer[..length])
         })
     }
 
@@ -101,10 +96,10 @@ impl Mover<'_> {
     }
 
     /// Waits until the peer has closed or reset the connection; what it still sends is dropped.
-    pub(crate) fn receive_end(&self, mut socket: &TcpStream) -> io::Result<()> {
+    pub(crate) fn receive_end(&self, socket: &TcpStream) -> io::Result<()> {
         let mut scrap = [0; 512];
         let end = self.all(socket, Interest::Readable, u64::MAX, |_| {
-            socket.read(&mut scrap)
+            socket::receive(socket, &mut scrap)
         });
         match end {
             Err(error)

@@ -325,7 +325,9 @@ pub(crate) fn receive(
         flow.counters.touch(arrived);
         if let Some(pause) = &mut pause {
             pause.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
+            // What waits already is taken before a pause.
             let due = pause.due(arrived, || receive_buffer(socket));
+            let due = due.filter(|_| !batch.is_full());
             due.into_iter().for_each(std::thread::sleep);
         }
         if let Some(pacer) = &mut pacer {
@@ -339,15 +341,11 @@ pub(crate) fn receive(
         }
     }
     flow.counters.set_corrupted(receiver.corrupted);
-    let method = if receiver.datagrams > 2 * calls && test.offload {
-        "udp_gro"
-    } else {
-        "recvmmsg"
-    };
+    let is_joined = test.offload && receiver.datagrams > 2 * calls;
     let drops = socket::memory(socket).map_or(batch.socket_drops(), |memory| memory.drops.into());
     let is_marked = shared.marks != Marks::None;
     Ok(WorkerEnd {
-        method,
+        method: if is_joined { "udp_gro" } else { "recvmmsg" },
         udp_received: is_marked.then(|| receiver.end(drops, test.offload)),
         ..WorkerEnd::default()
     })
@@ -503,7 +501,8 @@ impl Receiver {
         }
     }
 
-    /// `None` for what is not of this stream: it counts as malformed, unless it is a late handshake.
+    /// `None` for what is not of this stream: it counts as malformed, unless it is a late
+    /// handshake.
     fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
         let header = match self.marks {
             Marks::Iperf3(layout) => self.iperf3_header(layout, bytes),

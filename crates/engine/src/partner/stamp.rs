@@ -6,9 +6,8 @@ use std::time::{Duration, SystemTime};
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Test, Traffic};
-use linerate_core::units::{DEFAULT_PORT, End};
+use linerate_core::units::{DEFAULT_PORT, End, format_rfc3339};
 use linerate_core::wire::{STAMP_BYTES, STAMP_PORT, StampAnswer, StampRequest};
-use linerate_sys::clock::format_rfc3339;
 
 use super::{Ended, Found};
 use crate::client::{Live, Outcome, udp_socket};
@@ -53,8 +52,10 @@ impl Stamp {
                 }
                 _ if stop.is_requested() => return Err(MeasureError::Interrupted),
                 Ok(None) => {
-                    let reason = "no STAMP reflector answers there: it may answer none but addresses \
-                                  that its owner has named (`linerate serve --stamp --stamp-allow`)";
+                    let reason = "no STAMP reflector answers there: it may answer none but \
+                        addresses \
+                                  that its owner has named (`linerate serve --stamp \
+                                  --stamp-allow`)";
                     let reason = reason.to_owned();
                     last = Some(MeasureError::Foreign { peer, reason });
                 }
@@ -80,7 +81,8 @@ impl Stamp {
         }
         let flow = |id| {
             let Found { target, peer, .. } = &self.found;
-            let socket = udp_socket(target, *peer).map_err(MeasureError::connect(*peer))?;
+            let port = test.options.source_port_of(id);
+            let socket = udp_socket(target, *peer, port).map_err(MeasureError::connect(*peer))?;
             options::apply_udp(&socket, &test.options, true)?;
             let socket = FlowSocket::Udp(socket);
             Ok(Flow { id, socket })
@@ -123,7 +125,7 @@ fn ask(
     peer: std::net::SocketAddr,
     stop: &Stop,
 ) -> std::io::Result<Option<Duration>> {
-    let socket = udp_socket(target, peer)?;
+    let socket = udp_socket(target, peer, 0)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut packet = [0; STAMP_BYTES + 1];
     for sequence in 0..TRIES {

@@ -270,7 +270,8 @@ fn remedy(client: &Client, error: &MeasureError) -> &'static str {
         MeasureError::Treat(TreatError::Busy { .. }) => BUSY,
         MeasureError::Refused { .. } if error.is_busy() => BUSY,
         MeasureError::Refused { .. } if !treats => {
-            "start the endpoint as root with --allow-treatments and --key-file, and give --key-file here"
+            "start the endpoint as root with --allow-treatments and --key-file, and give \
+             --key-file here"
         }
         MeasureError::Treat(TreatError::NotPermitted { .. }) => "run it as root",
         MeasureError::Treat(TreatError::Change(TreatmentError::Given { .. })) => {

@@ -441,7 +441,8 @@ mod tests {
         let all = took();
         let of_user: usize = names.own.len();
         println!(
-            "{} samples counted in {:?}; kernel's table read, {of_user} addresses of this program and {} stacks named by {:?}, \
+            "{} samples counted in {:?}; kernel's table read, {of_user} addresses of this program \
+             and {} stacks named by {:?}, \
              {:?} of it CPU time",
             counts.samples,
             counted.0,

@@ -24,7 +24,8 @@ pub(super) fn slower(asked: u32, allowed: u32) -> Caveat {
 pub(super) fn own_threads_only(error: &PerfError) -> Caveat {
     not_readable(
         format!(
-            "only the test's own threads could be sampled, not soft interrupts elsewhere: {error}{}",
+            "only the test's own threads could be sampled, not soft interrupts elsewhere: \
+             {error}{}",
             setting(error)
         ),
         remedy(error, "0"),
@@ -34,7 +35,8 @@ pub(super) fn own_threads_only(error: &PerfError) -> Caveat {
 pub(super) fn user_mode_only(error: &PerfError) -> Caveat {
     not_readable(
         format!(
-            "only user mode could be sampled; the kernel's part is its account of CPU time, without layers: {error}{}",
+            "only user mode could be sampled; the kernel's part is its account of CPU time, \
+             without layers: {error}{}",
             setting(error)
         ),
         remedy(error, "1"),
@@ -83,11 +85,13 @@ fn remedy(error: &PerfError, allowing: &str) -> String {
             );
         }
         Obstacle::Filtered => {
-            "allow perf_event_open in the filter of system calls (a container's seccomp profile); a kernel under lockdown \
+            "allow perf_event_open in the filter of system calls (a container's seccomp profile); \
+             a kernel under lockdown \
              has no perf events"
         }
         Obstacle::LockedMemory => {
-            "raise the memory that may be locked (ulimit -l, kernel.perf_event_mlock_kb), or run as root"
+            "raise the memory that may be locked (ulimit -l, kernel.perf_event_mlock_kb), or run \
+             as root"
         }
         Obstacle::Memory => "leave memory for the samples: 1 MiB for each CPU",
         Obstacle::Descriptors => "raise the number of open files (ulimit -n, fs.file-max)",

@@ -254,7 +254,8 @@ fn no_names(error: &dyn std::error::Error) -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
         format!(
-            "the kernel's functions have no names here, so that no layer of the kernel can be told: {error}"
+            "the kernel's functions have no names here, so that no layer of the kernel can be \
+             told: {error}"
         ),
         "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 or less",
     )
@@ -354,7 +355,8 @@ impl Taken {
 fn not_calibrated() -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
-        "how long a sample of cycles was is not known here: its time is that at the CPU's usual clock",
+        "how long a sample of cycles was is not known here: its time is that at the CPU's usual \
+         clock",
         "run for longer, on a kernel with /proc/stat",
     )
 }
@@ -362,7 +364,8 @@ fn not_calibrated() -> Caveat {
 fn cost_not_known() -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
-        "what the sampling interrupts took could not be measured: the profiler's overhead is not known",
+        "what the sampling interrupts took could not be measured: the profiler's overhead is not \
+         known",
         "profile when the CPUs are less busy, or as root",
     )
 }

@@ -2,6 +2,7 @@
 //! them.
 
 use linerate_core::units::BitRate;
+use linerate_qos::interpret::CounterReport;
 use linerate_qos::policy::{MeterKind, PolicyFile};
 
 use super::change::{COUNTERS, settle};
@@ -29,15 +30,6 @@ pub(crate) struct Counted {
     pub(crate) class: Option<u32>,
     /// Long-run rate above which its meter drops, bits per second.
     pub(crate) drops_above_bps: Option<f64>,
-}
-
-/// What one has counted of packets that leave, since its map was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Count {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) dropped_packets: u64,
-    pub(crate) dropped_bytes: u64,
 }
 
 /// The counters of an interface; none without a policy in force.
@@ -73,19 +65,11 @@ pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
 }
 
 impl Counting {
-    /// Each policy's count, in their order; one that cannot be read has counted nothing.
-    pub(crate) fn read(&self) -> Vec<Count> {
-        let count = |policy: &Counted| {
-            let words = self.readings.slot(policy.slot).unwrap_or_default();
-            let [packets, bytes, dropped_packets, dropped_bytes, ..] = words;
-            Count {
-                packets,
-                bytes,
-                dropped_packets,
-                dropped_bytes,
-            }
-        };
-        self.policies.iter().map(count).collect()
+    /// What each policy has counted of packets that leave since its map was made; one that cannot be read has counted nothing.
+    pub(crate) fn read(&self) -> Vec<CounterReport> {
+        let policies = self.policies.iter();
+        let counts = policies.map(|policy| self.readings.slot(policy.slot).unwrap_or_default());
+        counts.map(CounterReport::from).collect()
     }
 }
 

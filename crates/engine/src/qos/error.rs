@@ -13,7 +13,7 @@ use linerate_sys::errno::EPERM;
 use linerate_sys::netlink::NetlinkError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 
 /// A command that was not carried out. What was in force before is in force.
 #[derive(Debug, Error)]
@@ -63,7 +63,8 @@ pub enum QosError {
     },
     /// Frames of this interface begin in an unknown way.
     #[error(
-        "{interface} is of hardware type {hardware}: only Ethernet and plain IP (TUN, WireGuard, PPP, IP tunnels) can be filtered"
+        "{interface} is of hardware type {hardware}: only Ethernet and plain IP (TUN, WireGuard, \
+         PPP, IP tunnels) can be filtered"
     )]
     Hardware {
         /// Its name.
@@ -83,7 +84,8 @@ pub enum QosError {
     },
     /// This process may not.
     #[error(
-        "not permitted to {operation}: it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN of the host"
+        "not permitted to {operation}: it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN \
+         of the host"
     )]
     NotPermitted {
         /// What was attempted.
@@ -99,7 +101,8 @@ pub enum QosError {
     },
     /// The verifier does not take the program.
     #[error(
-        "the kernel's verifier refuses the program for {interface}: {end}; its log is in {}", log.display()
+        "the kernel's verifier refuses the program for {interface}: {end}; its log is in \
+         {}", log.display()
     )]
     Verifier {
         /// The interface.
@@ -132,9 +135,8 @@ pub enum QosError {
     NoDirectory(String),
 }
 
-impl QosError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for QosError {
+    fn category(&self) -> Category {
         match self {
             Self::Policy(_)
             | Self::Rules(_)
@@ -152,7 +154,9 @@ impl QosError {
             Self::Kernel { .. } | Self::State { .. } | Self::Lost { .. } => Category::Failed,
         }
     }
+}
 
+impl QosError {
     pub(super) fn kernel(
         operation: impl Into<String>,
         source: impl Error + Send + Sync + 'static,

@@ -47,7 +47,7 @@ use linerate_sys::netlink::{Direction, Link, Netlink};
 use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use counting::{Count, Counting, counting};
+pub(crate) use counting::{Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
 pub use port::speeds;

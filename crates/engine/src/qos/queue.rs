@@ -111,8 +111,8 @@ fn put_fair_queue(netlink: &mut Netlink, port: &Port, class: u32) -> Result<bool
     }
 }
 
-/// What a class's first-in-first-out queue holds: a tenth of a second of its rate or of a quarter of
-/// its ceiling, and never less than some frames. The kernel's own holds 1,000 packets, which is
+/// What a class's first-in-first-out queue holds: a tenth of a second of its rate or of a quarter
+/// of its ceiling, and never less than some frames. The kernel's own holds 1,000 packets, which is
 /// longer than a second at 10 Mbit/s.
 fn fifo_bytes(class: &HtbClass) -> u32 {
     let bytes = class.rate.max(class.ceil / 4) / 10;

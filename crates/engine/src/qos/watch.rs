@@ -213,7 +213,8 @@ pub fn persist(document: &QosDocument) -> Result<Vec<String>, QosError> {
     let unit = unit.display();
     Ok(vec![if Path::new("/run/systemd/system").exists() {
         format!(
-            "{unit} puts it in force at each boot and after; begin now: `systemctl daemon-reload && \
+            "{unit} puts it in force at each boot and after; begin now: `systemctl daemon-reload \
+             && \
              systemctl start {UNIT_NAME}`"
         )
     } else {

@@ -5,7 +5,7 @@ use linerate_core::stats::StatsError;
 use linerate_qos::cost::PlanFault;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::experiment::ExperimentError;
 use crate::lab::LabError;
 use crate::qos::QosError;
@@ -34,9 +34,8 @@ pub enum CostError {
     Statistics(#[from] StatsError),
 }
 
-impl CostError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for CostError {
+    fn category(&self) -> Category {
         match self {
             Self::Policy(error) => error.category(),
             Self::Lab(error) => error.category(),

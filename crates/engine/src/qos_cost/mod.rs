@@ -13,10 +13,10 @@ use std::time::SystemTime;
 use linerate_core::experiment::Run;
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, CaveatKind, Interval, Status};
+use linerate_core::units::format_rfc3339;
 use linerate_qos::cost::{
     Book, COST_SCHEMA, Cell, CostPolicy, Plan, QosCost, TREATMENTS, Treatment,
 };
-use linerate_sys::clock::format_rfc3339;
 
 pub use error::CostError;
 
@@ -270,7 +270,8 @@ fn partial(error: &CostError) -> Caveat {
 fn one_machine() -> Caveat {
     Caveat::new(
         CaveatKind::SharedKernel,
-        "both ends and the emulated link run on this machine: its CPU and service demand count them all, for all \
+        "both ends and the emulated link run on this machine: its CPU and service demand count \
+         them all, for all \
          treatments alike",
         "",
     )

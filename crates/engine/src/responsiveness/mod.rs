@@ -63,8 +63,8 @@ impl Request {
     }
 }
 
-/// The responsiveness of a path whose load is what a test says, for as long as the test at most. The
-/// record is the first load's.
+/// The responsiveness of a path whose load is what a test says, for as long as the test at most.
+/// The record is the first load's.
 ///
 /// # Errors
 /// As [`measure`].
@@ -210,8 +210,7 @@ fn looks<'a>(load: &'a Loaded, course: &Course) -> Vec<&'a Interval> {
         .collect()
 }
 
-/// What a request on this flow would have waited for its response, of those that would have been
-/// there in the last intervals.
+/// What a request on this flow would have waited for its response, of those of the last intervals.
 fn waits_us(load: &Loaded, course: &Course) -> Vec<f64> {
     let look = |interval: &Interval| Look {
         seconds: interval.seconds,

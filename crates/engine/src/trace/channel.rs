@@ -51,10 +51,12 @@ impl Method {
         match self {
             Self::UdpRaw | Self::IcmpRaw | Self::TcpRaw => None,
             Self::UdpErrors | Self::IcmpErrors => Some(
-                "without CAP_NET_RAW the quoted headers are not seen: no DSCP or ECN on the way, no MPLS labels, no NAT",
+                "without CAP_NET_RAW the quoted headers are not seen: no DSCP or ECN on the way, \
+                 no MPLS labels, no NAT",
             ),
             Self::TcpConnect => Some(
-                "without CAP_NET_RAW each SYN has a source port of its own, so that equal-cost paths mix, and the quoted \
+                "without CAP_NET_RAW each SYN has a source port of its own, so that equal-cost \
+                 paths mix, and the quoted \
                  headers are not seen: no DSCP or ECN on the way, no MPLS labels, no NAT",
             ),
         }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use linerate_core::trace::ConfigError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 
 /// A trace that could not be made, or not to its end.
 #[derive(Debug, Error)]
@@ -76,9 +76,8 @@ fn through(device: &Option<String>) -> String {
         .map_or_else(String::new, |device| format!(" through interface {device}"))
 }
 
-impl TraceError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for TraceError {
+    fn category(&self) -> Category {
         match self {
             Self::Config(_) | Self::Families { .. } | Self::TooLarge { .. } => Category::Usage,
             Self::Device { .. } => Category::Usage,

@@ -32,8 +32,7 @@ use linerate_core::trace::{
     Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, ReverseDocument,
     TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
 };
-use linerate_core::units::Nanos;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{Nanos, format_rfc3339};
 use linerate_sys::probe::ProbeSocket;
 use names::Names;
 use strategy::Strategy;

@@ -12,7 +12,7 @@ use linerate_sys::netns::NamespaceError;
 use linerate_sys::proc::sysctl::SysctlError;
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::qos::QosError;
 
 /// A treatment that did not take, or could not be undone. After one of applying, nothing is
@@ -104,9 +104,8 @@ pub enum TreatError {
     },
 }
 
-impl TreatError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for TreatError {
+    fn category(&self) -> Category {
         match self {
             // Known only from the run: it is this host, its kernel or the path that does not do it.
             Self::Change(TreatmentError::NotTaken { .. }) => Category::Missing,
@@ -116,7 +115,9 @@ impl TreatError {
             _ => Category::Missing,
         }
     }
+}
 
+impl TreatError {
     pub(crate) fn kernel(
         operation: impl Into<String>,
         source: impl Error + Send + Sync + 'static,

@@ -66,12 +66,11 @@ impl<'a> FileSetting<'a> {
 
     /// Its files.
     fn paths(self) -> Probe<Vec<PathBuf>> {
-        let of_cpus = |files: Probe<Vec<steering::CpuFile>>| match files {
-            Probe::Supported(files) => {
+        let of_cpus = |files: Probe<Vec<steering::CpuFile>>| {
+            let paths = |files: Vec<steering::CpuFile>| {
                 Probe::Supported(files.iter().map(|file| file.path().to_owned()).collect())
-            }
-            Probe::Unsupported(why) => Probe::Unsupported(why),
-            Probe::Unknown(why) => Probe::Unknown(why),
+            };
+            files.and_then(paths)
         };
         match self {
             Self::Receive(device) => of_cpus(steering::receive_steering(device)),
@@ -83,19 +82,16 @@ impl<'a> FileSetting<'a> {
 
     /// The files with their values; what is missing where there are none.
     pub(crate) fn read(self) -> Probe<Vec<(PathBuf, String)>> {
-        let paths = match self.paths() {
-            Probe::Supported(paths) if paths.is_empty() => {
+        self.paths().and_then(|paths| {
+            if paths.is_empty() {
                 return Probe::Unsupported("the device has no such queue or interrupt".to_owned());
             }
-            Probe::Supported(paths) => paths,
-            Probe::Unsupported(why) => return Probe::Unsupported(why),
-            Probe::Unknown(why) => return Probe::Unknown(why),
-        };
-        let read = paths.into_iter().map(|path| {
-            let value = read(&path)?;
-            Ok((path, value))
-        });
-        read.collect::<Result<_, ProcError>>().into()
+            let read = paths.into_iter().map(|path| {
+                let value = read(&path)?;
+                Ok((path, value))
+            });
+            read.collect::<Result<_, ProcError>>().into()
+        })
     }
 }
 
@@ -313,7 +309,8 @@ pub(crate) fn check_sys() -> Result<(), TreatError> {
     if steering::shows_devices(&names) {
         Ok(())
     } else {
-        let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
+        let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts \
+            that of its own)";
         Err(TreatError::unfit("CPUs of queues and interrupts", why))
     }
 }

@@ -16,7 +16,8 @@ pub(crate) fn remembers(whose: &str, error: &NetlinkError) -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
         format!(
-            "{whose}{error}: a run may start with the round-trip time and window of the one before it; the random order \
+            "{whose}{error}: a run may start with the round-trip time and window of the one before \
+             it; the random order \
              of a comparison keeps that from favouring either side"
         ),
         "run it as root, or with CAP_NET_ADMIN",
@@ -27,9 +28,12 @@ pub(crate) fn remembers(whose: &str, error: &NetlinkError) -> Caveat {
 pub(crate) fn endpoint_remembers() -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
-        "the endpoint, which sends, applies no treatments and does not forget what its TCP has learnt of this host: a run may \
-         start with the round-trip time and window of the one before it; the random order of a comparison keeps that from \
+        "the endpoint, which sends, applies no treatments and does not forget what its TCP has \
+         learnt of this host: a run may \
+         start with the round-trip time and window of the one before it; the random order of a \
+         comparison keeps that from \
          favouring either side",
-        "start it by `linerate serve --allow-treatments` with a key, or set net.ipv4.tcp_no_metrics_save=1 on its host",
+        "start it by `linerate serve --allow-treatments` with a key, or set \
+         net.ipv4.tcp_no_metrics_save=1 on its host",
     )
 }

@@ -62,7 +62,8 @@ impl MtuStep {
             let layer = Layer::new(&link)?;
             if bytes < MIN_FOR_IPV6 && link.mtu > bytes && layer.ipv6.is_some() {
                 let why = format!(
-                    "below 1280 Linux would take away the IPv6 addresses and settings of {}, for good",
+                    "below 1280 Linux would take away the IPv6 addresses and settings of {}, for \
+                     good",
                     link.name
                 );
                 return Err(TreatError::unfit(what, why));
@@ -247,7 +248,8 @@ fn route_mtus(
         };
         if routes.iter().filter(|route| own.is_of(route)).count() > 1 {
             let why = format!(
-                "it would change the mtu of one of several routes to {}, and not be able to put it back",
+                "it would change the mtu of one of several routes to {}, and not be able to put it \
+                 back",
                 own.destination
             );
             return Err(TreatError::unfit(what, why));

@@ -116,7 +116,8 @@ impl Reversible for RouteStep {
                 return Err(TreatError::NotTaken {
                     what: format!("{}={}", field.setting, words(&field.set)),
                     found: words(&found),
-                    why: "another routing table comes first, or path MTU discovery has learnt a smaller MTU",
+                    why: "another routing table comes first, or path MTU discovery has learnt a \
+                        smaller MTU",
                 });
             }
             states.push(format!("{} {}", keyword(field.setting), words(&found)));

@@ -24,7 +24,7 @@ use super::error::TreatError;
 use super::journal::Directory;
 use super::leftovers::{undo_leftovers_in, wait_for_end};
 use super::step::plan;
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 
 /// `None`, and says why, where namespaces cannot be made.
 fn or_skip<T>(made: Result<T, NamespaceError>) -> Option<T> {

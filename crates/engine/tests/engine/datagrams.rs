@@ -77,7 +77,7 @@ fn a_count_of_datagrams_is_exact_in_both_directions_at_once() {
             ..counted(Direction::Both, 1000)
         });
         for leg in &record.legs {
-            let (direction, udp) = (leg.direction.name(), leg.udp.as_ref().unwrap());
+            let (direction, udp) = (leg.direction.word(), leg.udp.as_ref().unwrap());
             assert_eq!(udp.sent, 1000 * u64::from(streams), "{direction}");
             assert_eq!(udp.sent, udp.received + udp.lost, "{direction}");
             assert!(udp.received > 0, "{direction}");

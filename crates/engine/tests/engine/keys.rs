@@ -8,7 +8,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::session::message::RefusalReason;
 use linerate_core::wire::Key;
-use linerate_engine::{Category, MeasureError, Partner, Stop, Target};
+use linerate_engine::{Categorized, Category, MeasureError, Partner, Stop, Target};
 use linerate_sys::proc::sysctl;
 
 use super::support::{LIMITS, Served, stream};

@@ -36,7 +36,8 @@ fn mix(text: &str) -> Mix {
     Mix::from_toml("own", text, &MixChoice::default()).unwrap()
 }
 
-/// The first byte of each stream, at both ends and not before the time; and of how far apart they are.
+/// The first byte of each stream, at both ends and not before the time; and of how far apart they
+/// are.
 fn has_its_start(document: &LoadDocument) {
     let streams = document.members.iter().map(|member| &member.record);
     let flows = streams.filter(|record| record.workload == Workload::Stream);

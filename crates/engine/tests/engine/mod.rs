@@ -9,6 +9,7 @@ mod keys;
 mod load;
 mod profile;
 mod qos;
+mod slot;
 mod stamp;
 mod stream;
 mod support;

@@ -30,8 +30,10 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
         }
     };
     let text = format!(
-        "[filter.tcp]\nprotocol = \"tcp\"\ndestination_port = \"1024-65535\"\npolicy = \"bulk\"\n\n[filter.udp]\n\
-         protocol = \"udp\"\npolicy = \"bulk\"\n\n[policy.bulk]\n{handling}\n\n[adapter.\"*\"]\nrate = \"100mbit\"\n\
+        "[filter.tcp]\nprotocol = \"tcp\"\ndestination_port = \"1024-65535\"\npolicy = \
+         \"bulk\"\n\n[filter.udp]\n\
+         protocol = \"udp\"\npolicy = \
+         \"bulk\"\n\n[policy.bulk]\n{handling}\n\n[adapter.\"*\"]\nrate = \"100mbit\"\n\
          policies = [\"bulk\"]\n"
     );
     let options = QosOptions {
@@ -117,7 +119,8 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
 
 #[test]
 fn a_meter_that_drops_datagrams_is_in_the_record() {
-    let handling = "meter = { kind = \"srtcm\", committed = \"2mbit\", committed_burst = \"20KB\", excess_burst = \
+    let handling = "meter = \
+        { kind = \"srtcm\", committed = \"2mbit\", committed_burst = \"20KB\", excess_burst = \
                     \"0KB\", drop_red = true }";
     // Four times as much as it lets through.
     let test = seconds(2, datagrams(false, Some(700)));

@@ -74,7 +74,8 @@ fn a_closed_port_is_told_with_what_to_do() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{address}: connection refused: nothing listens there (start `linerate serve` on that host)"
+            "{address}: connection refused: nothing listens there (start `linerate serve` on that \
+             host)"
         )
     );
 }

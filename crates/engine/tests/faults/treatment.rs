@@ -16,7 +16,9 @@ use linerate_core::session::ClientEvent;
 use linerate_core::session::message::RefusalReason;
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::Key;
-use linerate_engine::{Category, Client, Endpoint, MeasureError, ServeEvent, Stop, undo_leftovers};
+use linerate_engine::{
+    Categorized, Category, Client, Endpoint, MeasureError, ServeEvent, Stop, undo_leftovers,
+};
 use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};

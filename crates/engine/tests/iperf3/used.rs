@@ -9,7 +9,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::*;
 use linerate_core::record::{CaveatKind, Record, Status};
 use linerate_core::units::{BitRate, ByteCount, Span};
-use linerate_engine::{Category, Partner, Stop, Target};
+use linerate_engine::{Categorized, Category, Partner, Stop, Target};
 
 use super::bench::{Bench, LONG, assert_within_1_percent, is_installed};
 

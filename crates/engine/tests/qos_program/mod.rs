@@ -58,7 +58,8 @@ impl Trial {
         let should = expected(frame, self.link, metadata, &decision);
         assert!(
             seen == should,
-            "seen   {seen:?}\nshould {should:?}\nfields {fields:?}\n{metadata:?}\nframe {frame:02x?}\nrule {:?}\n{}",
+            "seen   {seen:?}\nshould {should:?}\nfields {fields:?}\n{metadata:?}\nframe \
+             {frame:02x?}\nrule {:?}\n{}",
             (decision.rule).map(|rule| &self.rules.family(fields.family())[rule]),
             what()
         );

@@ -120,7 +120,8 @@ fn what_does_not_fit_into_a_class_is_refused() {
     let said = |file: &PolicyFile| plan(file, None).unwrap_err().to_string();
     assert_eq!(
         said(&office([mbit(30), Some(Share::Percent(50.0)), None])),
-        "line 7: policy `office` has 40 Mbit/s for sure on adapter `eth0`, but those inside it need \
+        "line 7: policy `office` has 40 Mbit/s for sure on adapter `eth0`, but those inside it \
+         need \
          50.0 Mbit/s"
     );
     let mut file = office([None, None, None]);
@@ -157,7 +158,8 @@ fn the_whole_link_cannot_be_reserved() {
     );
     assert_eq!(
         plan(&file, None).unwrap_err().to_string(),
-        "adapter `eth0` carries 10 Mbit/s, but its policies reserve 10 Mbit/s, and 80 kbit/s must be left for packets of no policy"
+        "adapter `eth0` carries 10 Mbit/s, but its policies reserve 10 Mbit/s, and 80 kbit/s must \
+         be left for packets of no policy"
     );
 }
 
@@ -169,7 +171,8 @@ fn a_limit_in_percent_can_be_below_a_reservation() {
     );
     assert_eq!(
         plan(&file, None).unwrap_err().to_string(),
-        "line 7: policy `a` limits to 1 Mbit/s what it reserves 5 Mbit/s for, on adapter `eth0` with 10 Mbit/s"
+        "line 7: policy `a` limits to 1 Mbit/s what it reserves 5 Mbit/s for, on adapter `eth0` \
+         with 10 Mbit/s"
     );
 }
 
@@ -181,7 +184,8 @@ fn a_share_of_a_slow_link_can_be_too_small() {
     );
     assert_eq!(
         plan(&file, None).unwrap_err().to_string(),
-        "line 7: policy `a`: 5 kbit/s on adapter `eth0` is below 8 kbit/s, the least that a class can keep"
+        "line 7: policy `a`: 5 kbit/s on adapter `eth0` is below 8 kbit/s, the least that a class \
+         can keep"
     );
 }
 
@@ -245,7 +249,9 @@ proptest! {
     }
 
     #[test]
-    fn classes_share_the_link_and_no_more(policies in policies(), rate in 10_000_u64..20_000_000_000) {
+    fn classes_share_the_link_and_no_more(
+        policies in policies(), rate in 10_000_u64..20_000_000_000,
+    ) {
         let rate = BitRate(rate);
         let file = file(policies, Some(rate));
         let sum: u64 = file.policies.iter().filter_map(|policy| Some(policy.reserve?.of(rate).0)).sum();
@@ -291,7 +297,9 @@ proptest! {
     }
 
     #[test]
-    fn more_than_the_link_is_refused(rate in 100_000_u64..1_000_000_000, percent in 50.0_f64..=100.0) {
+    fn more_than_the_link_is_refused(
+        rate in 100_000_u64..1_000_000_000, percent in 50.0_f64..=100.0,
+    ) {
         let share = Some(Share::Percent(percent));
         let policies = vec![policy("a", share, None, None), policy("b", share, None, None)];
         let error = plan(&file(policies, Some(BitRate(rate))), None);

@@ -73,7 +73,8 @@ impl<'a> Book<'a> {
             let empty = runs.iter().filter(|run| carried_nothing(run)).count();
             let message = || {
                 format!(
-                    "{}, {} over {}, {} B: {empty} of {} runs carried nothing in {} s; their figures are measured zeros",
+                    "{}, {} over {}, {} B: {empty} of {} runs carried nothing in {} s; their \
+                     figures are measured zeros",
                     cell.link,
                     cell.test,
                     cell.family,

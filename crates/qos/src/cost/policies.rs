@@ -40,8 +40,10 @@ pub fn long(protocol: Protocol, family: Family) -> String {
         let first = 1 + number % 900;
         let _ = write!(
             text,
-            "[filter.c{number}]\npolicy = \"p1\"\npriority = {}\nprotocol = \"{}\"\nsource = \"{source}\"\n\
-             destination = \"{destination}\"\ndestination_port = \"{first}-{}\"\ndscp = \"{}-{}\"\n\n",
+            "[filter.c{number}]\npolicy = \"p1\"\npriority = {}\nprotocol = \"{}\"\nsource = \
+             \"{source}\"\n\
+             destination = \"{destination}\"\ndestination_port = \"{first}-{}\"\ndscp = \
+             \"{}-{}\"\n\n",
             number + 1,
             name_of(protocol),
             first + number % 97,

@@ -293,12 +293,16 @@ fn hex(word: Word<'_>, digits: &str) -> Result<Vec<u8>> {
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => {
-            Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-        }
+        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => Ok(digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect()),
         _ => word.wrong(
             "an Ethernet frame in hexadecimal",
-            format!("give two digits for each byte, at most {MAX_FRAME} bytes, from the destination address on"),
+            format!(
+                "give two digits for each byte, at most {MAX_FRAME} bytes, from the \
+                destination address on"
+            ),
         ),
     }
 }
@@ -558,7 +562,8 @@ pub(super) fn flags_in_words(flags: u8) -> String {
     }
 }
 
-const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or `hex:…` (an Ethernet frame)";
+const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or \
+    `hex:…` (an Ethernet frame)";
 
 const KEYS: [&str; 16] = [
     "dscp",

@@ -92,14 +92,16 @@ pub enum CompileError {
         most: usize,
     },
     /// The rules' tables are too large.
-    #[error("the rules make tables of more than {} MiB; fewer ranges make smaller ones", most >> 20)]
+    #[error("the rules make tables of more than {} MiB; fewer ranges make smaller \
+        ones", most >> 20)]
     TooLarge {
         /// The most, in bytes.
         most: usize,
     },
     /// There are no VLAN tags on this kind of link.
     #[error(
-        "policy `{policy}` sets a VLAN priority, but frames of this interface have no Ethernet header"
+        "policy `{policy}` sets a VLAN priority, but frames of this interface have no Ethernet \
+         header"
     )]
     NoVlan {
         /// The policy.

@@ -38,7 +38,8 @@ pub enum RuleError {
     },
     /// A control group is below too many others.
     #[error(
-        "filter `{filter}`: control group `{path}` is below {level} others; at most {} can be compared",
+        "filter `{filter}`: control group `{path}` is below {level} others; at most {} can be \
+         compared",
         CGROUP_LEVELS - 1
     )]
     CgroupLevel {

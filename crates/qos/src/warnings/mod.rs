@@ -210,12 +210,14 @@ impl fmt::Display for Doubt {
                 priority,
             } => write!(
                 f,
-                "filters `{first}` and `{second}` have the same priority {priority} and some packets in common: \
+                "filters `{first}` and `{second}` have the same priority {priority} and some \
+                 packets in common: \
                  `{first}` takes them, for it stands first in the file"
             ),
             Self::ExtensionHeader { filter } => write!(
                 f,
-                "filter `{filter}` takes no packet of IPv6: what it asks for is an extension header there, and the \
+                "filter `{filter}` takes no packet of IPv6: what it asks for is an extension \
+                 header there, and the \
                  protocol is that of the header behind"
             ),
             of_rates => of_rates.write_rates(f),
@@ -238,16 +240,19 @@ impl Doubt {
             }
             Self::MoreThanAll { adapter, percent } => write!(
                 f,
-                "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of it"
+                "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of \
+                 it"
             ),
             Self::SmallBurst { policy, longest } => write!(
                 f,
-                "policy `{policy}` drops every frame above {longest}, its largest burst, and a full frame of Ethernet \
+                "policy `{policy}` drops every frame above {longest}, its largest burst, and a \
+                 full frame of Ethernet \
                  has {FULL_FRAME} bytes"
             ),
             Self::IngressClasses { adapter } => write!(
                 f,
-                "adapter `{adapter}`: packets that come in have no classes; reserve, limit and priority are for those \
+                "adapter `{adapter}`: packets that come in have no classes; reserve, limit and \
+                 priority are for those \
                  that leave"
             ),
             Self::Differs { policy, adapters } => {

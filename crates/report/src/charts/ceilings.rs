@@ -15,13 +15,7 @@ pub(super) fn ceilings(
     measured_bps: Option<f64>,
 ) -> Option<Chart> {
     let measured = measured_bps.filter(|bps| *bps > 0.0)?;
-    let mut lowest: Vec<&Ceiling> = Vec::new();
-    for ceiling in ceilings {
-        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
-        if !is_known && ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0 {
-            lowest.push(ceiling);
-        }
-    }
+    let lowest = lowest(ceilings);
     let nearest = lowest.first()?.limit_bps;
     let cause = verdict.map(|verdict| verdict.cause);
     let expected = verdict.and_then(|verdict| verdict.predicted_bps);
@@ -35,32 +29,15 @@ pub(super) fn ceilings(
         .max(measured)
         .max(expected.unwrap_or(0.0))
         * 1.25;
-    let row = |ceiling: &&Ceiling| {
-        let reached = percent(100.0 * measured / ceiling.limit_bps);
-        let proves = if ceiling.independent {
-            ""
-        } else {
-            "; derived from the measured rate, so it cannot confirm"
-        };
-        Bar {
-            label: ceiling.cause.words().to_owned(),
-            value: ceiling.limit_bps,
-            colour: if Some(ceiling.cause) == cause {
-                Fill::Accent
-            } else if ceiling.independent {
-                Fill::Plain
-            } else {
-                Fill::Hollow
-            },
-            tip: format!("{}; {reached} of it reached{proves}", ceiling.formula),
-            ..Bar::default()
-        }
-    };
     // What is derived from the measured rate tells something only where it is near.
     let tells = |ceiling: &&&Ceiling| {
         ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
     };
-    let rows: Vec<Bar> = lowest.iter().filter(tells).map(row).collect();
+    let rows: Vec<Bar> = lowest
+        .iter()
+        .filter(tells)
+        .map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause))
+        .collect();
     let highest = rows.iter().map(|row| row.value).fold(0.0, f64::max);
     let said = rows
         .iter()
@@ -77,6 +54,38 @@ pub(super) fn ceilings(
         end: (highest > end).then_some(end),
     };
     Some(Chart::new(name, title, says, Body::Bars(bars)))
+}
+
+fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
+    let reached = percent(100.0 * measured / ceiling.limit_bps);
+    let proves = if ceiling.independent {
+        ""
+    } else {
+        "; derived from the measured rate, so it cannot confirm"
+    };
+    Bar {
+        label: ceiling.cause.words().to_owned(),
+        value: ceiling.limit_bps,
+        colour: match (is_bottleneck, ceiling.independent) {
+            (true, _) => Fill::Accent,
+            (false, true) => Fill::Plain,
+            (false, false) => Fill::Hollow,
+        },
+        tip: format!("{}; {reached} of it reached{proves}", ceiling.formula),
+        ..Bar::default()
+    }
+}
+
+/// The first of each cause: they are sorted.
+fn lowest(ceilings: &[Ceiling]) -> Vec<&Ceiling> {
+    let mut lowest: Vec<&Ceiling> = Vec::new();
+    for ceiling in ceilings {
+        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
+        if !is_known && ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0 {
+            lowest.push(ceiling);
+        }
+    }
+    lowest
 }
 
 /// So many times the measured rate is no longer near.

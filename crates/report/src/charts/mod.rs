@@ -7,19 +7,26 @@
 //! | `ceilings` | what each cause would let through, with the measured rate as a line |
 //! | `latency` | how many round trips took how long |
 //! | `runs` | records, sweeps, checks, mixes, connections: of these three |
+//! | `matrix` | sites against sites: a heat map |
 //! | `pairs` | the pairs of a comparison |
+//! | `series` | the runs of a test over the days |
 //! | `rest` | hops, populations, layers, an experiment's table |
 
 mod ceilings;
 mod course;
 mod latency;
+mod matrix;
 mod pairs;
 mod rest;
 mod runs;
+mod series;
 
+pub(crate) use matrix::matrix;
 pub(crate) use pairs::comparison;
 pub(crate) use rest::{capacity, experiment, profile, trace};
 pub(crate) use runs::{answer, check, check_answer, connections, load, record, sweep};
+pub use series::PastRun;
+pub(crate) use series::time_line;
 
 use linerate_core::stats::Figure;
 

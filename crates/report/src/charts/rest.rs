@@ -1,6 +1,6 @@
 //! Hops with what each adds, latency by population, layers of CPU time, an experiment's table.
 
-use linerate_core::capacity::CapacityDocument;
+use linerate_core::capacity::{CapacityDocument, LatencyAt};
 use linerate_core::experiment::{DocumentRow, ExperimentDocument};
 use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
@@ -83,38 +83,36 @@ const MAX_NAME: usize = 28;
 
 /// Latency by the number of connections held, and how they were opened.
 pub(crate) fn capacity(document: &CapacityDocument) -> Vec<Chart> {
-    let mut charts = Vec::new();
+    let latency = latency_by_number(&document.latency);
+    latency.into_iter().chain(opened(document)).collect()
+}
+
+fn latency_by_number(latency: &[LatencyAt]) -> Option<Chart> {
     let at = |us: fn(&LatencySummary) -> f64| {
-        let points = document.latency.iter();
+        let points = latency.iter();
         points.map(move |at| [at.population as f64, us(&at.latency_us)])
     };
-    if document.latency.len() > 1 {
-        let series = vec![
-            Series::new("p50", Mark::Line, 0, at(|all| all.p50)),
-            Series::new("p99", Mark::Dashed, 1, at(|all| all.p99)),
-        ];
-        let says = document.latency.iter().map(|at| {
-            let [p50, p99] = [at.latency_us.p50, at.latency_us.p99].map(micros);
-            format!("beside {}: p50 {p50}, p99 {p99}", count(at.population))
-        });
-        let says = says.collect::<Vec<_>>().join("; ") + ".";
-        let plot = Plot {
-            x: "Idle connections beside it",
-            x_unit: Unit::Count,
-            log: false,
-            panels: vec![Panel::new(
-                "Round trip of an active one",
-                Unit::Micros,
-                series,
-            )],
-        };
-        charts.push(Chart::new(
-            "latency",
-            "Latency by number",
-            says,
-            Body::Plot(plot),
-        ));
-    }
+    let series = vec![
+        Series::new("p50", Mark::Line, 0, at(|all| all.p50)),
+        Series::new("p99", Mark::Dashed, 1, at(|all| all.p99)),
+    ];
+    let says = latency.iter().map(|at| {
+        let [p50, p99] = [at.latency_us.p50, at.latency_us.p99].map(micros);
+        format!("beside {}: p50 {p50}, p99 {p99}", count(at.population))
+    });
+    let says = says.collect::<Vec<_>>().join("; ") + ".";
+    let panel = Panel::new("Round trip of an active one", Unit::Micros, series);
+    let plot = Plot {
+        x: "Idle connections beside it",
+        x_unit: Unit::Count,
+        log: false,
+        panels: vec![panel],
+    };
+    let chart = || Chart::new("latency", "Latency by number", says, Body::Plot(plot));
+    (latency.len() > 1).then(chart)
+}
+
+fn opened(document: &CapacityDocument) -> Option<Chart> {
     let pools = [("TCP", &document.tcp), ("UDP", &document.udp)];
     let pools = pools
         .into_iter()
@@ -131,21 +129,17 @@ pub(crate) fn capacity(document: &CapacityDocument) -> Vec<Chart> {
         ));
     }
     series.retain(|series| series.points.len() > 1);
-    if !series.is_empty() {
-        let plot = Plot {
-            x: "Time",
-            x_unit: Unit::Seconds,
-            log: false,
-            panels: vec![Panel::new("Open", Unit::Count, series)],
-        };
-        charts.push(Chart::new(
-            "opened",
-            "How they were opened",
-            says.join(" "),
-            Body::Plot(plot),
-        ));
+    if series.is_empty() {
+        return None;
     }
-    charts
+    let plot = Plot {
+        x: "Time",
+        x_unit: Unit::Seconds,
+        log: false,
+        panels: vec![Panel::new("Open", Unit::Count, series)],
+    };
+    let (title, says) = ("How they were opened", says.join(" "));
+    Some(Chart::new("opened", title, says, Body::Plot(plot)))
 }
 
 /// The layers of each end, and the flame graph.

@@ -28,7 +28,7 @@ pub(crate) fn answer(record: &Record) -> String {
     };
     let held = record.legs.iter().filter_map(|leg| {
         let name = if record.legs.len() > 1 {
-            leg.direction.name()
+            leg.direction.word()
         } else {
             ""
         };
@@ -73,13 +73,13 @@ pub(crate) fn record(record: &Record) -> Vec<Chart> {
     }
     let courses: Vec<Course> = match record.legs.as_slice() {
         [] | [_] => vec![course(
-            record.direction.name(),
+            record.direction.word(),
             record.intervals.iter(),
             0.0,
         )],
         legs => legs
             .iter()
-            .map(|leg| course(leg.direction.name(), record.intervals_of(leg), 0.0))
+            .map(|leg| course(leg.direction.word(), record.intervals_of(leg), 0.0))
             .collect(),
     };
     charts.extend(over_time("time", &courses, Vec::new()));
@@ -106,7 +106,7 @@ fn course<'a>(
 }
 
 fn of_leg(record: &Record, leg: &Leg) -> Option<Chart> {
-    let direction = leg.direction.name();
+    let direction = leg.direction.word();
     let title = format!("What holds it back, {direction}");
     let rate = leg.throughput_bps.or(record.throughput_bps());
     let name = format!("ceilings-{direction}");
@@ -136,7 +136,7 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
     charts.extend(distribution("latency", &trips));
     let courses = ways
         .iter()
-        .map(|(direction, record)| course(direction.name(), record.intervals.iter(), 0.0));
+        .map(|(direction, record)| course(direction.word(), record.intervals.iter(), 0.0));
     charts.extend(over_time("time", &courses.collect::<Vec<_>>(), Vec::new()));
     charts.extend(check.route.iter().flat_map(|route| super::trace(route)));
     charts
@@ -162,15 +162,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
         Some([x, row.headline()?.1])
     });
     let runs: Vec<[f64; 2]> = runs.collect();
-    let mut medians: Vec<[f64; 2]> = match sweep.figures.as_slice() {
-        figures if is_sweep && !figures.is_empty() => figures
-            .iter()
-            .filter_map(|of| Some([of.message_bytes as f64, middle(&of.figure)?.0]))
-            .collect(),
-        _ if is_sweep => runs.clone(),
-        _ => Vec::new(),
-    };
-    medians.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let medians = medians(sweep, is_sweep, &runs);
     let (x, x_unit, y) = match (is_sweep, first.workload) {
         (true, Workload::Stream) => ("Message", Unit::Bytes, "Goodput"),
         (true, _) => ("Request", Unit::Bytes, "Requests answered each second"),
@@ -210,6 +202,20 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     charts
 }
 
+/// Of each size of a sweep, which has one run where it has no figure.
+fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let mut medians: Vec<[f64; 2]> = match sweep.figures.as_slice() {
+        figures if is_sweep && !figures.is_empty() => figures
+            .iter()
+            .filter_map(|of| Some([of.message_bytes as f64, middle(&of.figure)?.0]))
+            .collect(),
+        _ if is_sweep => runs.to_vec(),
+        _ => Vec::new(),
+    };
+    medians.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    medians
+}
+
 /// Figures that a description repeats at most.
 const MAX_SAID: usize = 40;
 
@@ -221,7 +227,7 @@ pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
     let courses = streams.flat_map(|member: &LoadMember| {
         let begin_s = member.started_s.unwrap_or(member.start_s);
         member.record.legs.iter().map(move |leg| {
-            let name = format!("{} {}", member.name, leg.direction.name());
+            let name = format!("{} {}", member.name, leg.direction.word());
             course(&name, member.record.intervals_of(leg), begin_s)
         })
     });
@@ -249,7 +255,7 @@ pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     let title = format!("What holds {} back", first.remote);
     let (verdict, rate) = (first.verdict.as_ref(), Some(first.throughput_bps));
     let ceilings = ceilings("ceilings", title, &first.ceilings, verdict, rate);
-    let course = course(first.direction.name(), first.intervals.iter(), 0.0);
+    let course = course(first.direction.word(), first.intervals.iter(), 0.0);
     ceilings
         .into_iter()
         .chain(over_time("time", &[course], Vec::new()))

@@ -15,6 +15,8 @@ const FOOT: f64 = 38.0;
 const RIGHT: f64 = 16.0;
 /// Narrower pictures have a row's label above its bar.
 const NARROW: f64 = 500.0;
+/// The letters of the row that matters are wider.
+const BOLD: f64 = 1.15;
 const WIDEST_LABEL: f64 = 240.0;
 /// What is kept free behind the longest bar for its value.
 const VALUE: f64 = 92.0;
@@ -34,7 +36,7 @@ impl Bars {
     pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
         let is_narrow = width < NARROW;
         let longest = self.rows.iter().map(|row| row.label.chars().count()).max();
-        let label = (longest.unwrap_or(0) as f64 * LETTER + 14.0).min(WIDEST_LABEL);
+        let label = (longest.unwrap_or(0) as f64 * LETTER * BOLD + 14.0).min(WIDEST_LABEL);
         let left = if is_narrow { 4.0 } else { label };
         let values = self
             .rows
@@ -104,28 +106,27 @@ impl Rows {
         }
     }
 
+    /// What a row is called: above its bar, or before it.
+    fn label(&self, svg: &mut String, label: &str, strong: &str, top: f64) {
+        let label = escaped(label);
+        let (x, y, class) = if self.above > 0.0 {
+            ("4".to_owned(), top - 4.0, "halo")
+        } else {
+            let x = format!("{:.1}", self.x.pixels[0] - 8.0);
+            (x, top + BAR / 2.0 + 4.0, "end")
+        };
+        let _ = write!(
+            svg,
+            "<text x=\"{x}\" y=\"{y:.1}\" class=\"{class}{strong}\">{label}</text>"
+        );
+    }
+
     fn row(&self, svg: &mut String, number: usize, row: &Bar, bars: &Bars) {
         let top = self.top + number as f64 * (ROW + self.above) + self.above + (ROW - BAR) / 2.0;
         let middle = top + BAR / 2.0;
-        let label = escaped(&row.label);
-        let strong = if row.colour == Fill::Accent {
-            " strong"
-        } else {
-            ""
-        };
-        let _ = if self.above > 0.0 {
-            let y = top - 4.0;
-            write!(
-                svg,
-                "<text x=\"4\" y=\"{y:.1}\" class=\"halo{strong}\">{label}</text>"
-            )
-        } else {
-            let (x, y) = (self.x.pixels[0] - 8.0, middle + 4.0);
-            write!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"end{strong}\">{label}</text>"
-            )
-        };
+        let is_accent = row.colour == Fill::Accent;
+        let strong = if is_accent { " strong" } else { "" };
+        self.label(svg, &row.label, strong, top);
         let is_torn = row.value > self.x.high;
         let (from, to) = (self.x.at(row.from.min(row.value)), self.x.at(row.value));
         let class = match row.colour {
@@ -145,9 +146,9 @@ impl Rows {
             end = end.max(high);
             let _ = write!(
                 svg,
-                "<path class=\"whisker\" d=\"M{low:.1} {:.1}v8M{high:.1} {:.1}v8M{low:.1} {middle:.1}H{high:.1}\"/>",
-                middle - 4.0,
-                middle - 4.0
+                "<path class=\"whisker\" d=\"M{low:.1} {above:.1}v8M{high:.1} {above:.1}v8M{low:.1} \
+                 {middle:.1}H{high:.1}\"/>",
+                above = middle - 4.0
             );
         }
         if let Some(beside) = row.beside {
@@ -190,7 +191,7 @@ impl Rows {
         width: f64,
     ) {
         let (at, y) = (self.x.at(level), LINE * (number as f64 + 1.0) - 3.0);
-        let room = words.chars().count() as f64 * LETTER * 1.15;
+        let room = words.chars().count() as f64 * LETTER * BOLD;
         let (class, x) = if at > width / 2.0 {
             ("end", (at - 5.0).max(room))
         } else {

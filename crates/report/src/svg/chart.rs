@@ -32,6 +32,8 @@ pub(crate) enum Unit {
     /// µs.
     Micros,
     Seconds,
+    /// A moment, seconds since 1970: an axis alone has it.
+    Moment,
     Bytes,
     Percent,
     /// Things without a unit.
@@ -80,6 +82,8 @@ pub(crate) enum Mark {
     Dots,
     /// Dots that do not count.
     Rings,
+    /// Dots of which there may be thousands.
+    Points,
     /// From the axis up, where not zero.
     Stems,
 }
@@ -193,7 +197,7 @@ impl Unit {
                 (1.0, "B"),
             ],
             Self::Percent => &[(1.0, "%")],
-            Self::Count => &[(1.0, "")],
+            Self::Count | Self::Moment => &[(1.0, "")],
         };
         let fits = units.iter().find(|(one, _)| most >= *one);
         *fits.unwrap_or(&units[units.len() - 1])
@@ -211,7 +215,7 @@ impl Unit {
                 let sign = if value < 0.0 { "-" } else { "" };
                 format!("{sign}{}", count(value.abs() as u64))
             }
-            Self::Count => digits(value),
+            Self::Count | Self::Moment => digits(value),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::chart::{Mark, Panel, Plot, Series};
+use super::chart::{Mark, Panel, Plot, Series, Unit};
 use super::escaped;
 use super::scale::Scale;
 
@@ -24,9 +24,15 @@ impl Plot {
     pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
         let points = self.panels.iter().flat_map(|panel| &panel.series);
         let xs = points.flat_map(|series| series.points.iter().map(|point| point[0]));
-        let x = Scale::new(xs, self.log, [LEFT, width - RIGHT]);
+        let mut x = Scale::new(xs.clone(), self.log, [LEFT, width - RIGHT]);
+        let most = (width / 90.0) as usize;
         let (one, unit) = self.x_unit.scale(if self.log { x.low } else { x.high });
-        let ticks = x.ticks((width / 90.0) as usize, one);
+        let ticks = if self.x_unit == Unit::Moment {
+            x = x.close(xs);
+            x.dates(most)
+        } else {
+            x.ticks(most, one)
+        };
         let mut top = 0.0;
         for (number, panel) in self.panels.iter().enumerate() {
             let height = if number == 0 { FIRST } else { FURTHER };
@@ -169,7 +175,7 @@ impl Series {
             Mark::Line | Mark::Dashed | Mark::Stems => {
                 write!(svg, "<path class=\"{class}\" d=\"M{x:.1} {y:.1}h17\"/>")
             }
-            Mark::Dots | Mark::Rings => write!(svg, "{}", self.dot(x + 9.0, y)),
+            Mark::Dots | Mark::Rings | Mark::Points => write!(svg, "{}", self.dot(x + 9.0, y)),
         };
     }
 
@@ -197,6 +203,20 @@ impl Series {
                 }
                 let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", self.class());
             }
+            // One element, however many there are: lines without length, whose ends are round.
+            Mark::Points => {
+                let many = if self.points.len() > MANY {
+                    " many"
+                } else {
+                    ""
+                };
+                let path: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
+                let _ = write!(
+                    svg,
+                    "<path class=\"{} points{many}\" d=\"{path}\"/>",
+                    self.class()
+                );
+            }
             Mark::Stems => {
                 let ground = y.at(0.0);
                 let mut path = String::new();
@@ -209,5 +229,32 @@ impl Series {
     }
 }
 
+/// A line of values without axes, from 0 up, in so many pixels; `says` is for who cannot see it.
+pub(crate) fn spark(values: &[f64], says: &str) -> String {
+    const PIXELS: [f64; 2] = [120.0, 28.0];
+    let [width, height] = PIXELS;
+    let points = (0..).zip(values).map(|(at, value)| [f64::from(at), *value]);
+    let series = Series::new("", Mark::Line, 0, points);
+    let x = Scale::new(
+        series.points.iter().map(|at| at[0]),
+        false,
+        [2.0, width - 2.0],
+    );
+    let y = Scale::new(
+        series.points.iter().map(|at| at[1]),
+        false,
+        [height - 2.0, 2.0],
+    );
+    let mut drawing = String::new();
+    series.draw(&mut drawing, &x, &y);
+    let says = escaped(says);
+    format!(
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{says}\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\">{drawing}</svg>"
+    )
+}
+
+/// More points than these are drawn smaller.
+const MANY: usize = 2000;
 /// Colours that a series can have; see the style of [`super::STYLE`].
 const COLOURS: usize = 6;

@@ -1,5 +1,7 @@
 //! Where a value stands on an axis, and the round values that are written there.
 
+use linerate_core::units::civil_date;
+
 /// An axis: its values and its pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
@@ -93,6 +95,19 @@ impl Scale {
             .collect()
     }
 
+    /// About `most` round moments of an axis in seconds since 1970, UTC.
+    pub(super) fn dates(&self, most: usize) -> Vec<(f64, String)> {
+        let span = self.high - self.low;
+        let fits = |step: &&f64| **step >= span / most.max(1) as f64;
+        let step = *STEPS.iter().find(fits).unwrap_or(&STEPS[STEPS.len() - 1]);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step).floor() as i64;
+        (first..=last.min(first.saturating_add(MAX_TICKS)))
+            .map(|number| number as f64 * step)
+            .map(|moment| (moment, date(moment as u64, step, span)))
+            .collect()
+    }
+
     /// The powers of ten; where there are few, 2 and 5 times them, too.
     fn log_ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
@@ -113,6 +128,41 @@ impl Scale {
             .filter(|(value, _)| (low * 0.999..=high * 1.001).contains(value))
             .map(|(value, text)| (value * unit, text))
             .collect()
+    }
+}
+
+/// From moment to moment, seconds: minutes, hours, days, about months and years.
+const STEPS: [f64; 15] = [
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    3.0 * 3600.0,
+    6.0 * 3600.0,
+    12.0 * 3600.0,
+    DAY,
+    2.0 * DAY,
+    7.0 * DAY,
+    14.0 * DAY,
+    28.0 * DAY,
+    91.0 * DAY,
+    182.0 * DAY,
+    364.0 * DAY,
+];
+const DAY: f64 = 86_400.0;
+
+/// `14:00`, `11-23 14:00`, `11-23` or `2026-11-23`, as far as it tells moments apart.
+fn date(moment: u64, step: f64, span: f64) -> String {
+    let (year, month, day) = civil_date(moment / 86_400);
+    let time = format!("{:02}:{:02}", moment / 3600 % 24, moment / 60 % 60);
+    if span <= DAY {
+        time
+    } else if step < DAY {
+        format!("{month:02}-{day:02} {time}")
+    } else if span < 300.0 * DAY {
+        format!("{month:02}-{day:02}")
+    } else {
+        format!("{year}-{month:02}-{day:02}")
     }
 }
 
@@ -150,6 +200,35 @@ mod tests {
         );
         assert_eq!(written(scale(&[-3.0, 8.0]), 4, 1.0), ["-5", "0", "5", "10"]);
         assert_eq!(written(scale(&[f64::NAN]), 4, 1.0).first().unwrap(), "0");
+    }
+
+    #[test]
+    fn moments_are_round_and_written_as_far_as_they_differ() {
+        let dates = |low: f64, span: f64| {
+            let scale = Scale {
+                low,
+                high: low + span,
+                pixels: [0.0, 1.0],
+                log: false,
+            };
+            scale
+                .dates(4)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+        };
+        // 2026-11-23 09:00 UTC.
+        let at = 1_795_424_400.0;
+        assert_eq!(
+            dates(at, 3600.0),
+            ["09:00", "09:15", "09:30", "09:45", "10:00"]
+        );
+        assert_eq!(
+            dates(at, 1.5 * DAY),
+            ["11-23 12:00", "11-24 00:00", "11-24 12:00"]
+        );
+        assert_eq!(dates(at, 5.0 * DAY), ["11-25", "11-27"]);
+        assert_eq!(dates(at, 700.0 * DAY).len(), 4);
     }
 
     #[test]

@@ -115,7 +115,8 @@ fn heading(analysis: &Analysis, name: &str) -> String {
         _ => "each level (b) against the first (a)".to_owned(),
     };
     format!(
-        "{name} by {factor}{by}: {levels}. Not known to be paired and interleaved: an observation, no verdict"
+        "{name} by {factor}{by}: {levels}. Not known to be paired and interleaved: an observation, \
+         no verdict"
     )
 }
 
@@ -238,7 +239,8 @@ fn says(page: &mut Page, groups: &[&Group]) {
 fn over_groups(overall: &Overall) -> String {
     let at = |settings: &[Setting]| words(settings);
     format!(
-        "{} ÷ {} over {} groups: above 1 in {}, below 1 in {}; median {}, from {} at {} to {} at {}",
+        "{} ÷ {} over {} groups: above 1 in {}, below 1 in {}; median {}, from {} at {} to {} at \
+         {}",
         overall.b,
         overall.a,
         overall.groups,
@@ -267,7 +269,8 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         ""
     };
     let heading = format!(
-        "What the columns of each row would let through, Mbit/s; the lowest explains a row that agrees with it{own}"
+        "What the columns of each row would let through, Mbit/s; the lowest explains a row that \
+         agrees with it{own}"
     );
     page.paragraph(Emphasis::Strong, "", 2, &heading);
     let mbits = |bps: f64| digits(bps / 1e6);

@@ -1,24 +1,25 @@
 //! A document beside an earlier one.
 
-use linerate_core::record::{Baseline, Cause, Change};
+use linerate_core::record::{Baseline, Cause, Change, Significance};
 
 use super::comparison::{signed, writer};
 use super::number::NBSP;
 use super::page::Page;
-use super::record::direction_name;
 use super::table::Table;
 
 /// What has changed since an earlier document, if one was set beside it.
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let Some(baseline) = baseline else { return };
     page.gap();
+    for sentence in judgements(baseline) {
+        page.heading(&sentence);
+    }
     page.words(&format!(
         "Baseline of {}, an observation: between runs of different times more may have changed.",
         baseline.started_at
     ));
     let details = page.has_details();
     let shown = |change: &&Change| details || !change.metric.contains("p99");
-    let is_effect = |metric: &str| metric.ends_with(".effect_percent");
     let figure = |metric: &str, value: f64| {
         let (path, _) = metric.split_once('@').unwrap_or((metric, ""));
         if is_effect(path) {
@@ -35,27 +36,61 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
         })
         .right("then", |change| figure(&change.metric, change.was))
         .right("now", |change| figure(&change.metric, change.is))
-        .right("change", |change| {
-            let change_by = signed(change.change_percent);
-            if is_effect(&change.metric) {
-                change_by.replace('%', "points")
-            } else {
-                change_by
-            }
-        });
+        .right("change", |change| by(change));
     page.table(&table);
-    for change in baseline.changes.iter().filter(|it| is_effect(&it.metric)) {
-        if let (Some(was), Some(is)) = (change.was_interval, change.is_interval) {
-            let apart = was[1] < is[0] || is[1] < was[0];
-            let words = if apart { "lie apart" } else { "overlap" };
-            page.point(&format!("{}: the two intervals {words}", change.metric));
-        }
-    }
     for found in &baseline.bottlenecks {
         let [was, is] = [found.was, found.is].map(Cause::words);
         if was != is {
-            let direction = direction_name(found.direction);
+            let direction = found.direction.word();
             page.point(&format!("bottleneck {direction}: {was} then, {is} now"));
         }
     }
+}
+
+/// Better, worse or noise: a sentence for each that there is among what the test is run for.
+fn judgements(baseline: &Baseline) -> Vec<String> {
+    let mut sentences: Vec<(&str, Vec<String>, &str)> = Vec::new();
+    for change in baseline.changes.iter().filter(|change| change.headline) {
+        let (words, why) = judgement(change);
+        let figure = format!("{} {}", change.metric, by(change));
+        match sentences.iter_mut().find(|it| (it.0, it.2) == (words, why)) {
+            Some((_, figures, _)) => figures.push(figure),
+            None => sentences.push((words, vec![figure], why)),
+        }
+    }
+    let written = |(words, figures, why): (&str, Vec<String>, &str)| {
+        format!("{words}: {}; {why}.", figures.join(", "))
+    };
+    sentences.into_iter().map(written).collect()
+}
+
+/// What it is, and how that is known.
+fn judgement(change: &Change) -> (&'static str, &'static str) {
+    const SURE: &str = "of single runs: 6 each time make it sure (--repeat 6)";
+    match (change.significance(), change.has_intervals()) {
+        (Significance::Worse, true) => ("Worse than then", "the intervals lie apart"),
+        (Significance::Better, true) => ("Better than then", "the intervals lie apart"),
+        (Significance::WithinNoise, true) => ("Within noise", "the intervals overlap"),
+        (Significance::Worse, false) => ("Worse than then", SURE),
+        (Significance::Better, false) => ("Better than then", SURE),
+        (Significance::WithinNoise, false) => ("Within noise", "single runs differ by as much"),
+        (Significance::TooFewRuns, _) => (
+            "Not told from noise",
+            "too few runs: 6 each time tell (--repeat 6)",
+        ),
+    }
+}
+
+/// A change with its sign: of an effect in points.
+fn by(change: &Change) -> String {
+    let words = signed(change.change_percent);
+    if is_effect(&change.metric) {
+        words.replace('%', "points")
+    } else {
+        words
+    }
+}
+
+fn is_effect(metric: &str) -> bool {
+    metric.ends_with(".effect_percent")
 }

@@ -32,6 +32,7 @@ impl Document for CapacityDocument {
             trouble(&mut page, name, pool);
         }
         page.gap();
+        page.facts("held by", &held_by(self));
         page.facts("load", &load(self));
         page.facts("churn", &churn(self));
         if style.details {
@@ -230,6 +231,19 @@ fn beside(document: &CapacityDocument) -> Vec<String> {
         percent(change.abs()),
         count(last.population),
         count(first.population)
+    )]
+}
+
+/// Where it took several processes: a program of one may not hold as many.
+fn held_by(document: &CapacityDocument) -> Vec<String> {
+    let half = &document.client;
+    let Some(each) = half.limits.descriptors_each.filter(|_| half.workers > 1) else {
+        return Vec::new();
+    };
+    vec![format!(
+        "{} processes here: one has at most {} descriptors (ulimit -Hn)",
+        count(half.workers.into()),
+        count(each)
     )]
 }
 

@@ -107,7 +107,7 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
         }
     }
     let verdicts = lowest.iter().position(|one| Some(one.cause) == found);
-    if let Some(at) = verdicts.filter(|at| *at >= most) {
+    if let Some(at) = verdicts.filter(|at| most > 0 && *at >= most) {
         lowest.swap(at, most - 1);
     }
     let share = |ceiling: &Ceiling| {
@@ -125,7 +125,8 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
 fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     if verdict.cause == Cause::Unexplained {
         return format!(
-            "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that agrees."
+            "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that \
+             agrees."
         );
     }
     if verdict.cause == Cause::AsAsked {
@@ -210,11 +211,7 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
         } else {
             "more note"
         };
-        let place = if page.has_pictures() {
-            "below"
-        } else {
-            "--details"
-        };
+        let place = page.place_of_evidence();
         page.plain(&format!("  {}: {place}", plural(others, notes)));
     }
 }

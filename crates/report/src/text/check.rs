@@ -16,7 +16,7 @@ use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt
 use super::figure::{around, figure};
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
-use super::record::{direction_name, emulated, latencies};
+use super::record::{emulated, latencies};
 use super::table::Table;
 use super::{Form, Style};
 use crate::charts;
@@ -28,11 +28,12 @@ impl Document for Check {
     /// the path, its hosts and the evidence. Before the details as many ceilings as leave it on a
     /// screen.
     fn text(&self, style: Style) -> String {
-        let pages = (1..=LOWEST).rev().map(|most| page(self, style, most));
+        let mut pages = (0..=LOWEST).rev().map(|most| page(self, style, most));
         let is_screen = style.form == Form::Plain && !style.details;
         let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
-        let mut pages = pages.skip_while(|text| !fits(text));
-        pages.next().unwrap_or_else(|| page(self, style, 1))
+        let found = pages.find(fits);
+        // At last without the empty lines.
+        found.unwrap_or_else(|| page(self, style, 0).replace("\n\n", "\n"))
     }
 
     fn answer(&self) -> String {
@@ -122,7 +123,7 @@ fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
         return;
     }
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
-    let direction = direction_name(fault.direction);
+    let direction = fault.direction.word();
     page.heading(&format!(
         "Hidden fault, {direction}: {verdict}. {}",
         fault.description
@@ -189,7 +190,12 @@ fn headline(check: &Check) -> String {
     } else {
         ""
     };
-    format!("check of {}{sides}{quick}{stopped}", check.host)
+    let what = if check.hidden_fault.is_some() {
+        "demonstration on an emulated path"
+    } else {
+        &format!("check of {}", check.host)
+    };
+    format!("{what}{sides}{quick}{stopped}")
 }
 
 /// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is
@@ -325,7 +331,7 @@ fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, 
     };
     let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
     Table::of(legs)
-        .left("", |(_, leg)| direction_name(leg.direction))
+        .left("", |(_, leg)| leg.direction.word())
         .right("RTT\nmin", |(_, leg)| {
             Some(micros(leg.tcp_sender()?.rtt_min_us?.into()))
         })
@@ -482,7 +488,7 @@ fn explanation(
     most: usize,
 ) {
     let Some(leg) = record.leg() else { return };
-    let name = direction_name(direction);
+    let name = direction.word();
     let run = leg.throughput_bps;
     let runs = runs.map(|runs| run.map_or_else(|| runs.clone(), |run| around(runs, run)));
     let reached = runs.map(|runs| figure(&runs, rate)).or(run.map(rate));
@@ -521,7 +527,8 @@ fn proof(page: &mut Page, direction: &str, target: &str) {
     page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
         page.command(&format!(
-            "linerate stream {target} --direction {direction} --repeat {RUNS} --output {direction}-{when}.json"
+            "linerate stream {target} --direction {direction} --repeat {RUNS} --output \
+             {direction}-{when}.json"
         ));
     }
 }

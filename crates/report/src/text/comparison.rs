@@ -376,7 +376,7 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
 fn short_name(path: &str) -> (String, String) {
     let bare = path.trim_end_matches("_us_per_kib");
     match bare.split_once('.') {
-        Some((end, rest)) if bare.len() > LONG_NAME => (end.to_owned(), format!(".{rest}")),
+        Some((end, rest)) if bare.len() > LONG_NAME => (format!("{end}."), format!("  {rest}")),
         _ => (bare.to_owned(), String::new()),
     }
 }

@@ -302,5 +302,6 @@ fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> Stri
     }
 }
 
-const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \
+const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree \
+    is the kind, \
                               not the figure.";

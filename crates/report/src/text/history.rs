@@ -28,7 +28,7 @@ pub struct SavedRun<'a> {
 pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let labels = |run: &&SavedRun| (!run.labels.is_empty()).then(|| run.labels.to_owned());
-    // A run is a line: what it says more is on its page.
+    // A run is two lines at most: what it says more is on its page.
     let longest = runs
         .iter()
         .map(|run| run.labels.len() + run.workload.len())
@@ -37,14 +37,7 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
         .columns()
         .saturating_sub(34 + longest.unwrap_or(0))
         .max(24);
-    let answer = |run: &&SavedRun| {
-        let cut: String = run.answer.chars().take(room).collect();
-        if cut.len() < run.answer.len() {
-            cut + "…"
-        } else {
-            cut
-        }
-    };
+    let answer = |run: &&SavedRun| shortened(run.answer, 2 * room);
     let table = Table::of(runs)
         .right("run", |run| run.id.to_string())
         .left("begun", |run| begun(run.started_at))
@@ -54,6 +47,15 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
         .left("what came of it", answer);
     page.table(&table);
     page.finish()
+}
+
+/// As many whole words as there is room for.
+fn shortened(text: &str, room: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(room) else {
+        return text.to_owned();
+    };
+    let end = text[..end].rfind(' ').unwrap_or(end);
+    format!("{} …", text[..end].trim_end_matches([' ', ',', ';', ':']))
 }
 
 /// What has changed from one run to another.
@@ -132,6 +134,6 @@ pub fn series_change(metric: &str, change: &SeriesChange) -> String {
 }
 
 /// `2026-11-23 09:00`: seconds tell nobody more.
-fn begun(started_at: &str) -> String {
+pub(crate) fn begun(started_at: &str) -> String {
     started_at.replacen('T', " ", 1).chars().take(16).collect()
 }

@@ -1,7 +1,7 @@
 //! A host's settings: those that are not right first, with the reason.
 
 use linerate_core::host::{
-    ChangeOutcome, HostDocument, SettingChange, SettingReport, SettingState,
+    ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
 };
 use linerate_core::remedy::host_set;
 use linerate_core::units::ByteCount;
@@ -43,12 +43,24 @@ impl Document for HostDocument {
 fn answer(page: &mut Page, document: &HostDocument) {
     let settings = document.settings.iter();
     let wrong = settings.filter(|setting| setting.state == SettingState::Change);
-    match wrong.count() {
+    let wrong: Vec<_> = wrong.collect();
+    let settable = wrong.iter().filter(|setting| is_settable(setting)).count();
+    let sets = match settable {
+        _ if settable == wrong.len() => String::new(),
+        0 => "; no command sets it: see below".to_owned(),
+        settable => format!("; the command sets {settable} of them"),
+    };
+    match wrong.len() {
         0 if document.settings.is_empty() => {}
         0 => page.title("nothing is to be changed"),
-        1 => page.title("1 setting is not right"),
-        number => page.title(&format!("{number} settings are not right")),
+        1 => page.title(&format!("1 setting is not right{sets}")),
+        number => page.title(&format!("{number} settings are not right{sets}")),
     }
+}
+
+/// Whether the command sets it.
+fn is_settable(setting: &SettingReport) -> bool {
+    setting.is_to_be_changed() && setting.right.is_some()
 }
 
 fn head(page: &mut Page, document: &HostDocument) {
@@ -120,7 +132,8 @@ fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
     page.plain(&format!("  {}  {now} → {right}", setting.key));
-    if has_room {
+    // What no command sets says in its reason what does.
+    if has_room || setting.place == Place::Process {
         page.paragraph(Emphasis::None, "", 4, &setting.why);
     }
     if let Some(obstacle) = &setting.obstacle {

@@ -26,20 +26,29 @@ pub struct Progress<'a> {
 pub fn interval_line(interval: &Interval, style: Style) -> String {
     let end = interval.start_s + interval.seconds;
     let times = format!("{:>8.2} -{end:>8.2} s", interval.start_s);
-    fitted(&format!("{times}{}", figures(interval)), style)
+    fitted(&[times], &figures(interval), style)
 }
 
 /// A bar, the time and the newest interval's figures as a line without newline or colour.
 pub fn progress(progress: &Progress<'_>, style: Style) -> String {
-    let time = match progress.planned_s {
+    let step = progress.step;
+    let figures = progress.interval.map(figures).unwrap_or_default();
+    match progress.planned_s {
         Some(planned) if planned > 0.0 => {
             let bar = bar(progress.elapsed_s / planned);
-            format!("{bar} {:.1} of {}", progress.elapsed_s, seconds(planned))
+            let time = format!("{:.1} of {}", progress.elapsed_s, seconds(planned));
+            let with_bar = format!("{step}  {bar} {time}");
+            fitted(
+                &[with_bar, format!("{step}  {time}"), time],
+                &figures,
+                style,
+            )
         }
-        _ => format!("{:.1}{NBSP}s", progress.elapsed_s),
-    };
-    let figures = progress.interval.map(figures).unwrap_or_default();
-    fitted(&format!("{}  {time}{figures}", progress.step), style)
+        _ => {
+            let time = format!("{:.1}{NBSP}s", progress.elapsed_s);
+            fitted(&[format!("{step}  {time}"), time], &figures, style)
+        }
+    }
 }
 
 /// A time in words, seconds: `40 s`, `12 min`, `3.5 h`.
@@ -72,36 +81,51 @@ pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
     }
 }
 
-fn figures(interval: &Interval) -> String {
-    let mut line = match interval.direction {
-        Some(Direction::Up) => "  up  ".to_owned(),
-        Some(Direction::Down) => "  down".to_owned(),
-        Some(Direction::Both) | None => String::new(),
-    };
-    let mut column = |label: &str, width: usize, text: Option<String>| {
-        if let Some(text) = text {
-            line.push_str(&format!("  {label}{text:>width$}"));
-        }
+/// The direction with the rate, then what there is room for.
+fn figures(interval: &Interval) -> Vec<String> {
+    let direction = match interval.direction {
+        Some(Direction::Up) => "  up  ",
+        Some(Direction::Down) => "  down",
+        Some(Direction::Both) | None => "",
     };
     let per_second = interval
         .transactions
         .filter(|_| interval.seconds > 0.0)
         .map(|answered| count((answered as f64 / interval.seconds).round() as u64));
-    match per_second {
-        Some(answered) => column("", 17, Some(format!("{answered}{NBSP}trans/s"))),
-        None => column("", 11, Some(rate(interval.throughput_bps))),
-    }
-    column("rtt ", 7, interval.rtt_us.map(micros));
-    column("cwnd ", 8, interval.cwnd_bytes.map(bytes));
-    column("retr ", 3, interval.retransmitted_segments.map(count));
-    column("lost ", 3, interval.lost.map(count));
-    line
+    let reached = match per_second {
+        Some(answered) => format!("{direction}  {:>17}", format!("{answered}{NBSP}trans/s")),
+        None => format!("{direction}  {:>11}", rate(interval.throughput_bps)),
+    };
+    let others = [
+        ("rtt", 8, interval.rtt_us.map(micros)),
+        ("cwnd", 9, interval.cwnd_bytes.map(bytes)),
+        ("retr", 4, interval.retransmitted_segments.map(count)),
+        ("lost", 4, interval.lost.map(count)),
+    ];
+    let others = others.into_iter().filter_map(|(label, width, text)| {
+        let text = text?;
+        Some(format!("  {label}{text:>width$}"))
+    });
+    [reached].into_iter().chain(others).collect()
 }
 
-/// One column less than the terminal: some wrap when the last one is filled.
-fn fitted(line: &str, style: Style) -> String {
-    let line = printable(line).replace(NBSP, " ");
-    line.chars().take(style.columns() - 1).collect()
+/// The first beginning beside which the most important figure has room, with as many of the
+/// others as have: one column less than the terminal, for some wrap when the last one is filled.
+fn fitted(beginnings: &[String], figures: &[String], style: Style) -> String {
+    let room = style.columns() - 1;
+    let width = |text: &str| printable(text).chars().count();
+    let reached = figures.first().map_or(0, |figure| width(figure));
+    let fits = |beginning: &&String| width(beginning) + reached <= room;
+    let found = beginnings.iter().find(fits).or(beginnings.last());
+    let mut line = found.cloned().unwrap_or_default();
+    for figure in figures {
+        if width(&line) + width(figure) > room {
+            break;
+        }
+        line.push_str(figure);
+    }
+    let line = printable(&line).replace(NBSP, " ");
+    line.chars().take(room).collect()
 }
 
 #[cfg(test)]
@@ -182,6 +206,39 @@ mod tests {
             assert!(line.chars().count() < width.max(40), "{line}");
             assert!(!line.contains('\u{1b}'));
         }
+    }
+
+    #[test]
+    fn in_80_columns_the_rate_is_whole_and_the_bar_gives_way() {
+        let live = Progress {
+            step: "run 1 of 1 (3 s of about 13 s)",
+            elapsed_s: 4.0,
+            planned_s: Some(10.0),
+            interval: Some(&interval()),
+        };
+        let in_columns = |width| {
+            let style = Style {
+                width,
+                ..Style::default()
+            };
+            progress(&live, style)
+        };
+        let both = Progress {
+            step: "down, run 12 of 16 (13 s of about 20 min)",
+            ..live
+        };
+        assert_eq!(
+            in_columns(84),
+            "run 1 of 1 (3 s of about 13 s)  [########------------] 4.0 of 10.0 s  94.1 Mbit/s"
+        );
+        assert_eq!(
+            in_columns(80),
+            "run 1 of 1 (3 s of about 13 s)  4.0 of 10.0 s  94.1 Mbit/s  rtt 29.4 ms"
+        );
+        assert_eq!(
+            progress(&both, Style::default()),
+            "down, run 12 of 16 (13 s of about 20 min)  4.0 of 10.0 s  94.1 Mbit/s"
+        );
     }
 
     #[test]

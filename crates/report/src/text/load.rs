@@ -12,7 +12,7 @@ use super::ceilings::{caveats, verdict};
 use super::evidence::in_short;
 use super::number::{count, digits, micros, percent, plural, rate, seconds};
 use super::page::{Emphasis, Page};
-use super::record::{destination, direction_name, emulated};
+use super::record::{destination, emulated};
 use super::table::Table;
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
@@ -38,7 +38,7 @@ impl Document for LoadDocument {
         );
         for call in &self.calls {
             page.facts(
-                &format!("call {}", direction_name(call.direction)),
+                &format!("call {}", call.direction.word()),
                 &call_facts(call),
             );
         }
@@ -78,6 +78,13 @@ impl Document for LoadDocument {
 
     fn records(&self) -> Option<Vec<&Record>> {
         Some(self.members.iter().map(|member| &member.record).collect())
+    }
+
+    fn run_names(&self) -> Vec<&str> {
+        self.members
+            .iter()
+            .map(|member| member.name.as_str())
+            .collect()
     }
 
     fn records_mut(&mut self) -> Vec<&mut Record> {
@@ -253,7 +260,7 @@ fn bottleneck(page: &mut Page, document: &LoadDocument) {
     let words = format!(
         "Busiest: {} {}, {}",
         member.name,
-        direction_name(leg.direction),
+        leg.direction.word(),
         leg.throughput_bps.map(rate).unwrap_or_default()
     );
     page.paragraph(Emphasis::None, "", 2, &words);
@@ -283,7 +290,7 @@ fn members(page: &mut Page, document: &LoadDocument) {
             .filter(|_| record.workload == Workload::Stream)
         {
             let mut facts = vec![
-                format!("{} at {started}", direction_name(leg.direction)),
+                format!("{} at {started}", leg.direction.word()),
                 leg.throughput_bps.map(rate).unwrap_or_default(),
             ];
             facts.extend(in_short(leg));

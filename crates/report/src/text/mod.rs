@@ -1,7 +1,7 @@
 //! Documents as a network engineer reads them in a terminal: aligned, legible without colour.
 //!
-//! A page opens with the answer, at most 24 lines: what was measured, what holds it back, what to do
-//! and what that should bring. The evidence follows where [`Style::details`] asks for it.
+//! A page opens with the answer, at most 24 lines: what was measured, what holds it back, what to
+//! do and what that should bring. The evidence follows where [`Style::details`] asks for it.
 //!
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU,
 //! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
@@ -24,6 +24,7 @@ mod lab;
 mod live;
 mod load;
 mod markup;
+mod matrix;
 mod page;
 mod profile;
 mod projection;
@@ -43,6 +44,7 @@ pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
+pub(crate) use history::begun;
 pub use history::{
     SavedRun, Series, SeriesChange, changes, saved_runs, series_change, series_changes,
 };

@@ -1,5 +1,6 @@
 //! A page of text: what it writes has no control characters but its own.
 
+use linerate_core::remedy::shell_word;
 use linerate_core::units::printable;
 
 use super::markup;
@@ -89,6 +90,14 @@ impl Page {
         self.style.details
     }
 
+    /// What shows the evidence.
+    pub(super) fn place_of_evidence(&self) -> &'static str {
+        if self.has_pictures() {
+            return "below";
+        }
+        self.style.evidence.unwrap_or("--details")
+    }
+
     /// Whether charts stand beside it.
     pub(super) fn has_pictures(&self) -> bool {
         self.style.form == Form::Html
@@ -161,7 +170,10 @@ impl Page {
         if self.style.form != Form::Plain {
             return markup::command(self.style.form, &mut self.text, command);
         }
+        // One for the endpoint's host says so, and is typed there.
+        let prefix = self.style.prefix.filter(|_| !command.contains("  # on "));
         for line in command.lines() {
+            let line = prefix.map_or_else(|| line.to_owned(), |prefix| within(prefix, line));
             let room = self.style.columns().saturating_sub(4);
             let is_long = line.chars().count() > room;
             match line.split_once("  # ").filter(|_| is_long) {
@@ -201,6 +213,15 @@ impl Page {
     pub(super) fn finish(self) -> String {
         self.text
     }
+}
+
+/// A command as it is run by another one: what a shell makes of it is made there.
+fn within(prefix: &str, line: &str) -> String {
+    let (words, comment) = line.split_at(line.find("  # ").unwrap_or(line.len()));
+    if ["&&", "$("].iter().any(|sign| words.contains(sign)) {
+        return format!("{prefix}sh -c {}{comment}", shell_word(words));
+    }
+    format!("{prefix}{words}{comment}")
 }
 
 /// Columns of the labels of [`Page::entry`].
@@ -248,7 +269,8 @@ mod tests {
         page.command("rm\x1b[8m -rf\nls");
         assert_eq!(
             page.finish(),
-            "a\\u{1b}]0;title\\u{7}b\\u{9b}31mc\\u{d}\\u{a}d\\u{202e}e\n    rm\\u{1b}[8m -rf\n    ls\n"
+            "a\\u{1b}]0;title\\u{7}b\\u{9b}31mc\\u{d}\\u{a}d\\u{202e}e\n    rm\\u{1b}[8m -rf\n    \
+             ls\n"
         );
     }
 
@@ -292,6 +314,24 @@ mod tests {
             page.finish(),
             "    linerate stream pit --pacing 9mbit\n    # no faster, but without the queue\n    \
              linerate stream pit  # short\n"
+        );
+    }
+
+    #[test]
+    fn a_command_for_a_host_of_a_lab_is_run_there() {
+        let mut page = Page::new(Style {
+            prefix: Some("linerate lab exec a -- "),
+            ..Style::default()
+        });
+        page.command("linerate stream b -P 4  # if faster");
+        page.command("modprobe tcp_bbr && linerate stream b -C bbr");
+        page.command("linerate host set k=1  # on the endpoint's host");
+        assert_eq!(
+            page.finish(),
+            "    linerate lab exec a -- linerate stream b -P 4  # if faster\n    linerate lab exec \
+             a \
+             -- sh -c 'modprobe tcp_bbr && linerate stream b -C bbr'\n    linerate host set k=1  # \
+             on the endpoint's host\n"
         );
     }
 

@@ -128,8 +128,10 @@ pub fn folded(document: &ProfileDocument) -> String {
     lines.collect()
 }
 
-const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 %: how well this run's \
-    samples tell them, not how another run would differ. Packets are those that carry data, as on the wire; bytes are \
+const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 \
+    %: how well this run's \
+    samples tell them, not how another run would differ. Packets are those that carry data, as on \
+    the wire; bytes are \
     payload. In soft interrupts: of the layer's own time.";
 
 const NO_KERNEL: &str =

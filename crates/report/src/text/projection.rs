@@ -57,8 +57,10 @@ pub(super) fn write(
     }
 }
 
-const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the receiver, or of both where they have one \
-    kernel. Basis: model, the change itself was never run; design, it was, at these or other sizes; layers, from the \
+const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the receiver, or of both \
+    where they have one \
+    kernel. Basis: model, the change itself was never run; design, it was, at these or other \
+    sizes; layers, from the \
     profile's shares; assumed, nothing that was measured bears on it.";
 
 fn costs(page: &mut Page, model: &CostModel) {

@@ -63,9 +63,12 @@ impl Document for QosCost {
     }
 }
 
-const FOOT: &str = "Effects are against being without, in brackets their interval; each has its own 5 % of error, and \
-    none of fewer than 6 blocks a verdict. µs/packet is the white paper's rule: added service demand × 1.46. Service \
-    demand is CPU time of the whole host for each KiB (netperf's), the emulated link and the other end included; the \
+const FOOT: &str = "Effects are against being without, in brackets their interval; each has its \
+    own 5 % of error, and \
+    none of fewer than 6 blocks a verdict. µs/packet is the white paper's rule: added service \
+    demand × 1.46. Service \
+    demand is CPU time of the whole host for each KiB (netperf's), the emulated link and the other \
+    end included; the \
     rule is applied to that of the sending threads and the soft interrupts.";
 
 /// `the policy slows 2 of 14 transfers, and takes up to 19.0 ns of each packet`
@@ -95,7 +98,8 @@ fn headline(document: &QosCost) -> String {
         Status::Partial => " (STOPPED EARLY)",
     };
     format!(
-        "What a policy costs: without, pass-through and policy in turn, {} of {} each, sockets of {}, seed {}{end}",
+        "What a policy costs: without, pass-through and policy in turn, {} of {} each, sockets of \
+         {}, seed {}{end}",
         plural(document.blocks.into(), "block"),
         seconds(document.time_s),
         chosen_bytes(paper::SOCKET_BYTES),
@@ -106,7 +110,8 @@ fn headline(document: &QosCost) -> String {
 fn packets(link: &LinkRates) -> String {
     let whole = |value: f64| count(value.round() as u64);
     format!(
-        "{}: {} packets/s as the white paper counts, of 20 bytes each; Ethernet carries {} of its smallest frames and {} \
+        "{}: {} packets/s as the white paper counts, of 20 bytes each; Ethernet carries {} of its \
+         smallest frames and {} \
          with 1500 bytes",
         rate(link.link_bps),
         whole(link.paper_packets_per_s),
@@ -303,7 +308,9 @@ fn direct(page: &mut Page, document: &QosCost) {
         return;
     }
     page.gap();
-    page.title("The programs by themselves (BPF_PROG_TEST_RUN, the same packet again and again), ns per packet",
+    page.title(
+        "The programs by themselves (BPF_PROG_TEST_RUN, the same packet again and again), \
+        ns per packet",
     );
     let fastest = document.links.iter().map(|link| link.smallest_frames_per_s);
     let fastest = fastest.fold(0.0, f64::max);

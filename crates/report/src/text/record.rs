@@ -1,5 +1,6 @@
 //! One run on one screen.
 
+use std::iter::repeat;
 use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::one_way::{ClockOffset, OneWay};
@@ -16,7 +17,7 @@ use super::evidence::{self, service_demand_doubt, share_percent};
 use super::number::{
     bytes, chosen_bytes, count, digits, micros, percent, plural, rate, seconds, span, with_unit,
 };
-use super::page::{Emphasis, Page};
+use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
 use crate::charts;
 use crate::document::{Document, Rate};
@@ -57,7 +58,7 @@ impl Document for Record {
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
         let legs = self.legs.iter();
-        let named = legs.map(|leg| (leg.direction.name(), leg.throughput_bps));
+        let named = legs.map(|leg| (leg.direction.word(), leg.throughput_bps));
         Some(match self.leg() {
             Some(only) => vec![("throughput", only.throughput_bps)],
             None => named.collect(),
@@ -79,7 +80,7 @@ fn answer(page: &mut Page, record: &Record) {
         ));
         if legs.len() > 1 {
             facts.insert(0, leg.throughput_bps.map(rate).unwrap_or_default());
-            let name = format!("  {}", direction_name(leg.direction));
+            let name = format!("  {}", leg.direction.word());
             page.paragraph(Emphasis::None, &name, 8, &facts.join(", "));
         } else if !facts.is_empty() {
             page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
@@ -197,7 +198,7 @@ fn evidence_of(page: &mut Page, record: &Record) {
     for leg in legs {
         if legs.len() > 1 {
             page.gap();
-            page.title(direction_name(leg.direction));
+            page.title(leg.direction.word());
         }
         direction(page, record, leg);
     }
@@ -215,8 +216,21 @@ fn evidence_of(page: &mut Page, record: &Record) {
 
 /// The path, where it was emulated.
 pub(super) fn emulated(page: &mut Page, environment: &Environment) {
-    let spec = environment.lab.iter().map(|lab| lab.spec.clone());
-    page.facts("emulated", &spec.collect::<Vec<_>>());
+    let Some(lab) = &environment.lab else { return };
+    let room = page.columns().saturating_sub(MARGIN);
+    let mut lines = vec![String::new()];
+    // It has no blank to break at.
+    for entry in lab.spec.split_inclusive(',') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
+            line.push_str(entry);
+        } else {
+            lines.push(entry.to_owned());
+        }
+    }
+    for (label, line) in ["emulated"].into_iter().chain(repeat("")).zip(lines) {
+        page.entry(label, &line);
+    }
 }
 
 /// `13.9 Mbit/s: TCP up to pit.example (198.18.0.2:5201), 10.0 s, 1 flow`
@@ -315,14 +329,6 @@ pub(super) fn towards(direction: Direction) -> &'static str {
         Direction::Up => "up to",
         Direction::Down => "down from",
         Direction::Both => "up and down, with",
-    }
-}
-
-pub(super) fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-        Direction::Both => "both",
     }
 }
 
@@ -559,11 +565,14 @@ pub(super) fn latencies<'a>(
     let table = Table::of(rows)
         .left("", |(name, _)| *name)
         .right("min", |(_, all)| micros(all.min))
+        .spare(1, 1)
         .right("mean", |(_, all)| micros(all.mean))
+        .spare(2, 1)
         .right("p50", |(_, all)| micros(all.p50))
         .right("p90", |(_, all)| known(all.p90, all.count, 10))
         .right("p99", |(_, all)| known(all.p99, all.count, 100))
         .right("p99.9", |(_, all)| known(all.p999, all.count, 1000))
+        .spare(3, 1)
         .right("max", |(_, all)| micros(all.max))
         .right("count", |(_, all)| count(all.count));
     page.table(&table);

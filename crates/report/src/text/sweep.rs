@@ -181,7 +181,8 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     let level = levels.reduce(f64::min);
     let level = level.map(|level| format!(" ({:.1}{NBSP}%)", 100.0 * level));
     format!(
-        "{sizes}, {runs} runs{stopped}: the median of each size with its interval{}; other figures are of \
+        "{sizes}, {runs} runs{stopped}: the median of each size with its interval{}; other figures \
+         are of \
          its median run",
         level.unwrap_or_default()
     )

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use linerate_core::plan::Direction;
-use linerate_core::record::{Cause, Ceiling, Check, SizeFigure, Sweep};
+use linerate_core::record::{Cause, Caveat, CaveatKind, Ceiling, Check, SizeFigure, Sweep};
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, MedianInterval};
 use linerate_report::Document;
@@ -115,6 +115,20 @@ fn an_answer_has_24_lines_and_only_commands_are_wider_than_the_terminal() {
     }
 }
 
+#[test]
+fn a_long_path_is_broken_where_its_entries_end() {
+    let mut record = samples::emulated();
+    let lab = record.environment.lab.as_mut().unwrap();
+    lab.spec = ["up.rate=100mbit,up.jitter=3ms,up.loss=0.1%"; 3].join(",");
+    let spec = lab.spec.clone();
+    let text = answer(&record);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(text.replace(['\n', ' '], "").contains(&spec), "{text}");
+}
+
 /// Both directions with three ceilings and a remedy with a comment, and the fault besides.
 #[test]
 fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict() {
@@ -142,6 +156,17 @@ fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict()
     let text = answer(&check);
     assert!(text.lines().count() <= 24, "{text}");
     assert_eq!(text.matches("path rate ").count(), 2, "{text}");
+    // With all else that a page can have, too.
+    let mut full = check.clone();
+    let (message, remedy) = (
+        "a hypervisor took 12 % of the CPUs for others: ",
+        "run it again",
+    );
+    full.caveats = [CaveatKind::BusyHost, CaveatKind::TooShort]
+        .map(|kind| Caveat::new(kind, message.repeat(2), remedy))
+        .into();
+    let text = answer(&full);
+    assert!(text.lines().count() <= 24, "{text}");
     let wide = in_columns(200, &check);
     assert!(wide.matches("send buffer ").count() > 0, "{wide}");
 }

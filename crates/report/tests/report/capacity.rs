@@ -4,6 +4,7 @@
 use insta::assert_snapshot;
 use linerate_core::capacity::{CapacityDocument, annotate};
 use linerate_report::Document;
+use linerate_report::text::Style;
 use serde_json::{Value, json};
 
 use crate::samples::whole;
@@ -120,4 +121,17 @@ fn nothing_that_an_endpoint_says_moves_the_cursor() {
     value["server"]["caveats"] = json!([]);
     value["caveats"] = json!([{"kind": "partial", "message": "a\u{1b}b", "remedy": "c\u{1b}d"}]);
     assert!(!page(value).contains('\u{1b}'));
+}
+
+#[test]
+fn the_details_fit_80_columns() {
+    let style = Style {
+        details: true,
+        ..Style::default()
+    };
+    let text = document().text(style);
+    let is_command = |line: &str| line.trim_start().starts_with("linerate ");
+    for line in text.lines().filter(|line| !is_command(line)) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
 }

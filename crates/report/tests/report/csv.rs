@@ -12,11 +12,15 @@ fn parsed(text: &str) -> Vec<std::collections::HashMap<String, String>> {
 }
 
 fn of_record(record: &Record) -> String {
-    report_csv::rows(&[record], &[])
+    report_csv::rows(&[record], &[], &[])
 }
 
 fn of_sweep(sweep: &Sweep) -> String {
-    report_csv::rows(&sweep.records().expect("a sweep has rows"), &sweep.figures)
+    report_csv::rows(
+        &sweep.records().expect("a sweep has rows"),
+        &sweep.figures,
+        &[],
+    )
 }
 
 #[test]
@@ -58,7 +62,7 @@ fn a_repeated_size_has_its_median_with_the_interval_in_each_row() {
 fn each_interval_of_each_direction_has_a_row() {
     let record = samples::stream();
     let runs = [&record, &record];
-    let rows = parsed(&report_csv::intervals(&runs));
+    let rows = parsed(&report_csv::intervals(&runs, &["web", "voice"]));
     assert_eq!(rows.len(), 2 * record.intervals.len());
     assert!(rows.len() > 2);
     let last = rows.last().unwrap();
@@ -66,6 +70,7 @@ fn each_interval_of_each_direction_has_a_row() {
         (last["run"].as_str(), last["direction"].as_str()),
         ("2", "up")
     );
+    assert_eq!(last["member"], "voice");
     let rates = record.intervals.iter().map(|one| one.throughput_bps);
     let written = rows
         .iter()

@@ -8,7 +8,8 @@ use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read};
 
 use crate::{
-    analysis, capacity, connections, experiment, load, profile, qos, qos_cost, samples, trace,
+    analysis, capacity, connections, experiment, load, matrix, profile, qos, qos_cost, samples,
+    trace,
 };
 
 fn labs() -> LabsDocument {
@@ -51,6 +52,7 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
         Box::new(qos_cost::document(3)),
         Box::new(connections::document()),
         Box::new(load::document("rrul")),
+        Box::new(matrix::document(10)),
     ]
 }
 

@@ -6,8 +6,10 @@ use linerate_report::text::Style;
 use serde_json::{Value, json};
 
 fn setting(key: &str, state: &str, more: Value) -> Value {
-    let mut setting = json!({"key": key, "place": "namespace", "state": state, "why": "it is enough",
-        "range": "a number", "means": "what it decides", "limits": "what it limits", "source": "ip-sysctl.rst"});
+    let mut setting = json!({"key": key, "place": "namespace", "state": state, "why": "it is \
+        enough",
+        "range": "a number", "means": "what it \
+            decides", "limits": "what it limits", "source": "ip-sysctl.rst"});
     let own = setting.as_object_mut().expect("an object");
     own.extend(more.as_object().expect("an object").clone());
     setting
@@ -33,7 +35,8 @@ fn shown() -> HostDocument {
             "formula": "last ≥ 2 · rate · rtt ÷ 8",
             "inputs": {"rate_bps": 1e10, "rtt_us": 80_000.0, "needed_bytes": 2e8}})),
         setting("net.ipv4.tcp_max_orphans", "change", json!({
-            "place": "host", "now": "8192", "right": "20000", "why": "closing them all at once", "formula": "≥ connections",
+            "place": "host", "now": "8192", "right": "20000", "why": "closing them all at \
+                once", "formula": "≥ connections",
             "obstacle": "it is read-only here: a setting of the whole host, or a container"})),
         setting("net.ipv4.tcp_sack", "fine", json!({"now": "1", "kept_from": "0", "persisted": true})),
         setting("net.core.busy_poll", "open", json!({"now": "0", "why": "it depends on the path"})),
@@ -79,8 +82,10 @@ fn all_settings_fit_a_narrow_terminal() {
 
 #[test]
 fn a_dry_run_is_a_difference() {
-    let change = json!({"key": "net.ipv4.tcp_rmem", "was": "4096 131072 6291456", "set": "4096 131072 268435456",
-        "now": "4096 131072 6291456", "outcome": "planned", "why": "the receive window cannot grow"});
+    let change = json!({"key": "net.ipv4.tcp_rmem", "was": "4096 131072 \
+        6291456", "set": "4096 131072 268435456",
+        "now": "4096 131072 \
+            6291456", "outcome": "planned", "why": "the receive window cannot grow"});
     let document = document(json!({"dry_run": true, "changes": [change],
         "notes": ["net.core.default_qdisc stays as it is: it is read-only here"]}));
     insta::assert_snapshot!(document.text(Style::default()));
@@ -92,9 +97,11 @@ fn what_was_undone_and_what_was_not_is_said() {
     let document = document(
         json!({"need": {}, "file": "/etc/sysctl.d/90-linerate.conf", "changes": [
             change("net.ipv4.tcp_sack", "restored", json!("1"), json!(null)),
-            change("net.ipv4.tcp_ecn", "left_alone", json!("2"), json!("somebody has changed it since")),
+            change("net.ipv4.tcp_ecn", "left_alone", json!("2"), json!("somebody has changed it \
+                since")),
             change("device.eth0.tso", "gone", json!(null), json!(null)),
-            change("net.ipv4.tcp_dsack", "failed", json!("0"), json!("cannot undo net.ipv4.tcp_dsack: not permitted")),
+            change("net.ipv4.tcp_dsack", "failed", json!("0"), json!("cannot undo \
+                net.ipv4.tcp_dsack: not permitted")),
             change("net.ipv4.tcp_frto", "set", json!("0"), json!(null)),
             change("net.ipv4.tcp_recovery", "already", json!("0"), json!(null)),
         ]}),

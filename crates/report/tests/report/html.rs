@@ -75,6 +75,14 @@ fn a_page_asks_for_nothing_from_anywhere_and_runs_nothing() {
 }
 
 #[test]
+fn a_chart_in_a_file_of_its_own_needs_no_browser() {
+    for chart in documents().iter().flat_map(|document| document.charts()) {
+        let svg = chart.svg(900);
+        assert!(svg.contains("xmlns=") && !svg.contains("var("), "{svg}");
+    }
+}
+
+#[test]
 fn no_name_of_a_peer_becomes_markup() {
     let hostile = "</script><script>alert(1)</script><b onmouseover='x' \u{202e}\"`|*](x)";
     let quoted = serde_json::to_string(hostile).unwrap();

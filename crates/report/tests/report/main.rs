@@ -2,6 +2,7 @@
 
 mod analysis;
 mod answers;
+mod browser;
 mod capacity;
 mod connections;
 mod csv;
@@ -10,6 +11,7 @@ mod experiment;
 mod host;
 mod html;
 mod load;
+mod matrix;
 mod profile;
 mod projection;
 mod qos;

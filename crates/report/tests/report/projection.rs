@@ -52,12 +52,14 @@ fn costs_projections_and_proofs() {
         projection("segments_9000", json!({"proof": proof})),
         projection(
             "half_the_interrupts",
-            json!({"doubts": ["the sender's runs do not tell apart the costs of a call, a large packet sent"],
+            json!({"doubts": ["the sender's runs do not tell apart the costs of a call, a large \
+                packet sent"],
                    "not_proved": "no setting asks for a number of them"}),
         ),
     ];
     let other = json!({"what_if": "interrupts_held_back", "says": "interrupts held back",
-        "why": "there is no run of the design's `held_back_64k`: cannot set rx_usecs of veth0: the driver does not have it"});
+        "why": "there is no run of the design's `held_back_64k`: cannot set rx_usecs of veth0: the \
+            driver does not have it"});
     let other: Unprojected = serde_json::from_value(other).expect("as the types have it");
     insta::assert_snapshot!(projections(&[model()], &all, &[other], whole()));
 }

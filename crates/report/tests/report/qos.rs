@@ -33,10 +33,12 @@ pub(crate) fn sample(packets: u64) -> QosDocument {
                  "drop": false, "class": class("4c51:12", 10_000_000, 0), "egress": counters(packets),
                  "filters": [
                     {"name": "rtp", "priority": 10, "protocols": ["udp"],
-                     "conditions": ["destination port 16384-32767", "dscp 46"], "egress": counters(packets)},
+                     "conditions": ["destination port \
+                         16384-32767", "dscp 46"], "egress": counters(packets)},
                     {"name": "sip", "priority": 1000, "protocols": ["tcp", "udp"],
                      "conditions": ["port 5060-5061"], "egress": counters(0)}]},
-                {"name": "bulk", "limit_bps": 50_000_000, "meter": "srTCM 10 Mbit/s, bursts 64 KiB and 0 B, red AF13",
+                {"name": "bulk", "limit_bps": 50_000_000, "meter": "srTCM 10 Mbit/s, bursts 64 KiB \
+                    and 0 B, red AF13",
                  "drop": false, "egress": {"packets": 100, "bytes": 150_000, "dropped_packets": 3,
                  "dropped_bytes": 4542, "green": 80, "yellow": 0, "red": 20},
                  "filters": [{"name": "rest", "priority": 2000, "egress": counters(100)}]}],

@@ -211,7 +211,8 @@ fn window_ceilings() -> Vec<Ceiling> {
         ceiling(
             Cause::Congestion,
             61_200_000.0,
-            "larger of CUBIC 1.054·(RTT/p)^¾ and Reno √1.5·MSS ÷ (RTT·√p), p = 3 loss events of 12,056 segments",
+            "larger of CUBIC 1.054·(RTT/p)^¾ and Reno √1.5·MSS ÷ (RTT·√p), p = 3 loss events of \
+             12,056 segments",
             true,
         ),
         ceiling(
@@ -315,7 +316,8 @@ pub(crate) fn loopback() -> Record {
             ),
             Caveat::new(
                 CaveatKind::BusyHost,
-                "Other processes used 31 % of this host's CPUs in the run, so that its CPU figures are too high.",
+                "Other processes used 31 % of this host's CPUs in the run, so that its CPU figures \
+                 are too high.",
                 "systemctl isolate rescue.target",
             ),
         ],
@@ -574,7 +576,8 @@ pub(crate) fn check() -> Check {
         route: None,
         caveats: vec![Caveat::new(
             CaveatKind::SmallSegments,
-            "Segments carry 524 B where the interface's MTU carries 1428: the route says advmss 536.",
+            "Segments carry 524 B where the interface's MTU carries 1428: the route says advmss \
+             536.",
             "ip -6 route change 2001:2::/48 via fe80::1 dev eth0 advmss 1428",
         )],
         environment: environment(),
@@ -889,6 +892,8 @@ pub(crate) fn beside_an_earlier_one() -> Record {
         change_percent: 100.0 * (is / was - 1.0),
         was_interval: None,
         is_interval: None,
+        was_quartiles: None,
+        is_quartiles: None,
         headline: true,
     };
     Record {

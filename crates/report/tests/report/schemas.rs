@@ -28,7 +28,8 @@ fn checked_in_schemas_are_those_of_the_types_and_no_others() {
         let checked_in = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             checked_in == generated,
-            "schemas/{name}.json is not the schema of its type: UPDATE_SCHEMAS=1 cargo test -p linerate-report"
+            "schemas/{name}.json is not the schema of its type: UPDATE_SCHEMAS=1 cargo test -p \
+             linerate-report"
         );
     }
     let expected: BTreeSet<String> = DOCUMENTS
@@ -167,13 +168,15 @@ const COUNTED: [&str; 31] = [
 ];
 
 /// In the unit of the key that holds them, or of the metric beside them.
-const STATISTICS: [&str; 39] = [
+const STATISTICS: [&str; 41] = [
     "r",
     "mos",
     "was",
     "is",
     "was_interval",
     "is_interval",
+    "was_quartiles",
+    "is_quartiles",
     "a",
     "b",
     "best",
@@ -330,7 +333,7 @@ const COUNTS: [&str; 97] = [
 ];
 
 /// Which one it is.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "asn",
     "attempt",
     "block",
@@ -354,6 +357,7 @@ const NAMES: [&str; 26] = [
     "priority",
     "repeat",
     "seed",
+    "source_port",
     "step",
     "traffic_class",
     "vlan_priority",

@@ -155,7 +155,7 @@ fn an_effect_is_told_beside_an_earlier_one() {
     for words in [
         "throughput_bps.effect_percent",
         "points",
-        "the two intervals lie apart",
+        "the intervals lie\napart",
     ] {
         assert!(page.contains(words), "{page}");
     }

@@ -34,7 +34,8 @@ pub(crate) fn sample() -> Value {
              "fate": "answers", "sent": 3, "return_hops": 5, "is_translated": true,
              "probes": [probe(Some(30000.0), 0), probe(Some(30100.0), 0), probe(Some(30200.0), 0)]},
         ],
-        "delay": {"hops": [], "steps": [], "is_largest_clear": false, "words": ["The delay in words."]},
+        "delay": {"hops": [], "steps": [], "is_largest_clear": false, "words": ["The delay in \
+            words."]},
         "mtu": {"mtu_bytes": 1400, "sent": 9, "narrowings": [
             {"after_ttl": 1, "mtu_bytes": 1400, "is_told": false}]},
         "probes_sent": 11, "answers": 5, "answers_late": 0, "answers_duplicate": 0,

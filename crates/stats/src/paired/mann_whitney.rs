@@ -226,7 +226,8 @@ mod tests {
     proptest! {
         #[test]
         fn order_statistics_are_those_of_the_list(
-            a in prop::collection::vec(-9_i32..9, 1..12), b in prop::collection::vec(-9_i32..9, 1..12),
+            a in prop::collection::vec(-9_i32..9, 1..12),
+            b in prop::collection::vec(-9_i32..9, 1..12),
         ) {
             let ascending = |sample: Vec<i32>| {
                 let mut sample: Vec<f64> = sample.into_iter().map(|x| f64::from(x) / 7.0).collect();

@@ -209,7 +209,8 @@ mod tests {
     proptest! {
         #[test]
         fn swapping_the_two_mirrors_effect_and_interval(
-            a in prop::collection::vec(1.0..100.0, 1..70), b in prop::collection::vec(1.0..100.0, 1..70),
+            a in prop::collection::vec(1.0..100.0, 1..70),
+            b in prop::collection::vec(1.0..100.0, 1..70),
         ) {
             let (there, back) = (observational(&a, &b).unwrap(), observational(&b, &a).unwrap());
             let factor = |percent: f64| 1.0 + percent / 100.0;
@@ -225,7 +226,8 @@ mod tests {
 
         #[test]
         fn units_do_not_matter(
-            a in prop::collection::vec(1.0..100.0, 1..20), b in prop::collection::vec(1.0..100.0, 1..20), unit in 0.01..1e6,
+            a in prop::collection::vec(1.0..100.0, 1..20),
+            b in prop::collection::vec(1.0..100.0, 1..20), unit in 0.01..1e6,
         ) {
             let plain = observational(&a, &b).unwrap();
             let scaled = |sample: &[f64]| sample.iter().map(|x| x * unit).collect::<Vec<f64>>();

@@ -67,7 +67,8 @@ pub(crate) const MODELS: [Model; 6] = [
     },
     Model {
         name: "AR(1) with bursts",
-        what: "correlation of 0.95 from run to run, steps of 2 %; now and then a burst of slow runs, 30 % on average",
+        what: "correlation of 0.95 from run to run, steps of 2 %; now and then a burst of slow \
+            runs, 30 % on average",
         series: correlated,
     },
     Model {
@@ -82,7 +83,8 @@ pub(crate) const MODELS: [Model; 6] = [
     },
     Model {
         name: "outliers",
-        what: "half of the runs are within 2 %, one in 30 is off by 40 % or more (Cauchy, cut off at a factor of 20)",
+        what: "half of the runs are within 2 %, one in 30 is off by 40 % or more (Cauchy, cut off \
+            at a factor of 20)",
         series: |source, runs| {
             let noise = (0..runs).map(|_| (0.02 * source.cauchy()).clamp(-3.0, 3.0));
             noise.collect()

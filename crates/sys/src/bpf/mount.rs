@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn the_usual_place_goes_before_others() {
-        let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf rw,nosuid 0 0\n";
+        let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf \
+            rw,nosuid 0 0\n";
         assert_eq!(find(table), Some(PathBuf::from("/sys/fs/bpf")));
         assert_eq!(
             find("bpf /run/x bpf rw 0 0\n"),

@@ -229,7 +229,7 @@ fn a_program_is_replaced_only_where_the_expected_one_runs() {
     pair.a
         .namespace
         .run(|| {
-            assert_eq!(query(index, place).unwrap().programs, []);
+            assert_eq!(query(index, place).unwrap().programs, [0_u32; 0]);
             let link = TcxLink::attach(&first, index, place).unwrap();
             link.replace(&second, Some(&first)).unwrap();
             let error = link.replace(&third, Some(&first)).unwrap_err();
@@ -244,7 +244,7 @@ fn a_program_is_replaced_only_where_the_expected_one_runs() {
             );
             link.replace(&third, None).unwrap();
             link.detach().unwrap();
-            assert_eq!(query(index, place).unwrap().programs, []);
+            assert_eq!(query(index, place).unwrap().programs, [0_u32; 0]);
         })
         .unwrap();
 }

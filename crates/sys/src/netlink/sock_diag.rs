@@ -150,8 +150,11 @@ impl AsFd for ClosedSockets {
 /// A `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` for what is
 /// cut short or of another family.
 fn parse(payload: &[u8]) -> Option<Socket<'_>> {
-    let (message, attributes) = payload.split_at_checked(MESSAGE)?;
-    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| message[at + byte]));
+    let (message, attributes) = payload.split_first_chunk::<MESSAGE>()?;
+    let word = |at: usize| {
+        let bytes = message[at..].first_chunk();
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
     let address = |port: usize, address: usize| {
         let port = u16::from_be_bytes([message[port], message[port + 1]]);
         socket_address(message[0], &message[address..address + 16], port, word(40))

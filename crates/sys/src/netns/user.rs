@@ -69,9 +69,9 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
 ///
 /// # Errors
 /// [`UserNamespaceError::Threads`] if the process has more than one thread;
-/// [`UserNamespaceError::Call`] if there is no such process, the kernel refuses (`EPERM`: it belongs
-/// to another user), or the working directory does not exist there. After the last two the process
-/// may be a member already.
+/// [`UserNamespaceError::Call`] if there is no such process, the kernel refuses (`EPERM`: it
+/// belongs to another user), or the working directory does not exist there. After the last two the
+/// process may be a member already.
 pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
     require_single_thread()?;
     let join = |error| CallError::new(format!("join the namespaces of process {pid}"), error);
@@ -135,6 +135,10 @@ fn explain(errno: i32, setting: impl Fn(&str) -> Option<String>) -> (String, Str
                 ),
             );
         }
+    }
+    if setting("kernel/ostype").is_none() {
+        let remedy = "mount -t proc proc /proc".to_owned();
+        return ("/proc is not mounted".to_owned(), remedy);
     }
     let reason = match errno {
         libc::ENOSPC => {
@@ -231,6 +235,7 @@ mod tests {
         assert!(explain(libc::ENOSPC, allowing).0.contains("limit"));
         assert!(explain(libc::EINVAL, allowing).1.contains("CONFIG_USER_NS"));
         assert!(explain(libc::EIO, allowing).0.contains("os error 5"));
+        assert!(explain(libc::EPERM, |_| None).0.contains("/proc"));
     }
 
     #[test]

@@ -351,7 +351,8 @@ mod tests {
     const HYBRID_MEMBER: &str =
         "4:memory:/api/945b\n2:cpu,cpuacct:/\n1:name=systemd:/\n0::/user.slice\n";
     const HYBRID_MOUNTS: &str = "23 1 0:22 / /proc rw - proc proc rw\n\
-        32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup \
+        rw,cpu,cpuacct\n\
         35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 

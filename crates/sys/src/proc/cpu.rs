@@ -143,8 +143,10 @@ mod tests {
     use super::*;
     use crate::proc::tests::parse_every_prefix;
 
-    const X86: &str = "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\ncpu MHz\t\t: 2596.142\nflags\t\t: fpu tsc hypervisor\n\n\
-        processor\t: 1\nmodel name\t: AMD EPYC\ncpu MHz\t\t: 2600.000\nflags\t\t: fpu tsc hypervisor\n";
+    const X86: &str = "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\ncpu MHz\t\t: \
+        2596.142\nflags\t\t: fpu tsc hypervisor\n\n\
+        processor\t: 1\nmodel name\t: AMD EPYC\ncpu MHz\t\t: 2600.000\nflags\t\t: fpu tsc \
+        hypervisor\n";
 
     #[test]
     fn x86_is_understood() {
@@ -170,7 +172,7 @@ mod tests {
             parse_list("0-3,8,10-11\n").unwrap(),
             [0, 1, 2, 3, 8, 10, 11]
         );
-        assert_eq!(parse_list("\n").unwrap(), []);
+        assert_eq!(parse_list("\n").unwrap(), [0_u32; 0]);
         for text in ["3-1", "0-99999999", "a", "1-", "-"] {
             assert!(parse_list(text).is_err(), "{text:?}");
         }

@@ -169,9 +169,8 @@ mod tests {
             judge_platform(None, None, [name("QEMU"), name("Standard PC")]),
             virtual_as("QEMU Standard PC")
         );
-        assert!(
-            matches!(judge_platform(None, None, [name("Amazon EC2"), None]), Probe::Unknown(why) if why.contains("Amazon EC2"))
-        );
+        assert!(matches!(judge_platform(None, None, [name("Amazon \
+                EC2"), None]), Probe::Unknown(why) if why.contains("Amazon EC2")));
         assert!(matches!(
             judge_platform(None, None, [name(""), None]),
             Probe::Unknown(_)

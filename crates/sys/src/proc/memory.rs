@@ -164,11 +164,16 @@ mod tests {
     use crate::proc::tests::parse_every_prefix;
     use linerate_testkit::{Need, skip};
 
-    const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24420004 kB\nMemAvailable:   24377388 kB\n\
-        SwapCached:            0 kB\nSlab:              30000 kB\nSUnreclaim:        20000 kB\nHugePages_Total:       0\n";
+    const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24420004 \
+        kB\nMemAvailable:   24377388 kB\n\
+        SwapCached:            0 kB\nSlab:              30000 kB\nSUnreclaim:        20000 \
+        kB\nHugePages_Total:       0\n";
     const SLABINFO: &str = "slabinfo - version: 2.1\n\
-        # name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n\
-        TCP                   10     13   2368   13    8 : tunables    0    0    0 : slabdata      2      3      0\n";
+        # name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : \
+        tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> \
+        <sharedavail>\n\
+        TCP                   10     13   2368   13    8 : tunables    0    0    0 : slabdata      \
+        2      3      0\n";
 
     #[test]
     fn memory_is_in_bytes() {
@@ -181,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_processs_own_memory_is_understood() {
-        let text = "5600-7ffc ---p 00000000 00:00 0    [rollup]\nRss:       2000 kB\nPss:       1000 kB\n\
+        let text = "5600-7ffc ---p 00000000 00:00 0    [rollup]\nRss:       2000 kB\nPss:       \
+            1000 kB\n\
             Pss_Dirty:   1 kB\nPrivate_Clean:   2 kB\nAnonymous:   3 kB\nLazyFree:   9 kB\n";
         let memory = ProcessMemory::parse(text).unwrap();
         assert_eq!(

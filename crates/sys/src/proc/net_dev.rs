@@ -94,9 +94,12 @@ mod tests {
     use crate::proc::tests::parse_every_prefix;
 
     const SAMPLE: &str = "Inter-|   Receive                            |  Transmit\n \
-        face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n    \
-        lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       0          0\n  \
-        eth0:68987668    3706    1    2    3     4          5         6   356412    2667    7    8    9    10      11         12\n";
+        face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo \
+        colls carrier compressed\n    \
+        lo:    3193      29    0    0    0     0          0         0     3193      29    0    \
+        0    0     0       0          0\n  \
+        eth0:68987668    3706    1    2    3     4          5         6   356412    2667    7    \
+        8    9    10      11         12\n";
 
     #[test]
     fn parses_both_directions() {

@@ -117,19 +117,6 @@ pub fn in_user_namespace() -> Probe<bool> {
         .into()
 }
 
-/// A sign that this process runs in a container: what the sign is; `None` where none was found.
-pub fn container_sign() -> Option<&'static str> {
-    /// Made by Docker, by Podman and its relatives, by Kubernetes for most of its pods, and by
-    /// systemd where it runs as a container's first process.
-    const MARKS: [&str; 4] = [
-        "/.dockerenv",
-        "/run/.containerenv",
-        "/run/secrets/kubernetes.io",
-        "/run/systemd/container",
-    ];
-    MARKS.into_iter().find(|path| Path::new(path).exists())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

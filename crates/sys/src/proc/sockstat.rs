@@ -82,7 +82,8 @@ mod tests {
     use super::*;
     use crate::proc::tests::parse_every_prefix;
 
-    const SAMPLE: &str = "sockets: used 13\nTCP: inuse 1 orphan 2 tw 3 alloc 4 mem 151\nUDP: inuse 5 mem 6\n\
+    const SAMPLE: &str = "sockets: used 13\nTCP: inuse 1 orphan 2 tw 3 alloc 4 mem 151\nUDP: inuse \
+        5 mem 6\n\
         UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
 
     fn parsed(text: &str) -> Result<SocketCounts, Malformed> {

@@ -34,7 +34,8 @@ mod tests {
     use super::super::tests::parse_every_prefix;
     use super::*;
 
-    const SAMPLE: &str = "                    CPU0       CPU1       \n          HI:          1          0\n      \
+    const SAMPLE: &str = "                    CPU0       CPU1       \n          HI:          \
+        1          0\n      \
         NET_TX:        419        394\n      NET_RX:    3011160    3165881\n";
 
     #[test]

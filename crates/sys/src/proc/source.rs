@@ -63,6 +63,15 @@ impl<T> Probe<T> {
             Self::Unsupported(_) | Self::Unknown(_) => None,
         }
     }
+
+    /// What follows from the value, if there is one.
+    pub fn and_then<U>(self, then: impl FnOnce(T) -> Probe<U>) -> Probe<U> {
+        match self {
+            Self::Supported(value) => then(value),
+            Self::Unsupported(why) => Probe::Unsupported(why),
+            Self::Unknown(why) => Probe::Unknown(why),
+        }
+    }
 }
 
 /// A file that does not exist, or whose driver has no such operation, is unsupported; one that

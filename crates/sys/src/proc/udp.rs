@@ -92,8 +92,10 @@ mod tests {
     use crate::proc::tests::parse_every_prefix;
     use std::net::UdpSocket;
 
-    const SAMPLE: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            \n  \
-        123: 0100007F:0035 0200007F:1F90 01 00000000:00000A00 00:00000000 00000000   101        0 21410 2 0000000000000000 17           \n";
+    const SAMPLE: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when \
+        retrnsmt   uid  timeout inode ref pointer drops            \n  \
+        123: 0100007F:0035 0200007F:1F90 01 00000000:00000A00 00:00000000 00000000   101        0 \
+        21410 2 0000000000000000 17           \n";
 
     fn parsed(text: &str) -> Result<Vec<UdpSocketCounters>, Malformed> {
         let mut sockets = Vec::new();

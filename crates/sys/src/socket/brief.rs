@@ -18,8 +18,8 @@ pub fn join_first_data_to_handshake(socket: &impl AsFd) {
     let _ = set_quickack(socket, false);
 }
 
-/// Has the first data leave with the SYN, once the peer has given this host a cookie (TCP Fast Open,
-/// RFC 7413): connecting waits for that data. To be asked before connecting.
+/// Has the first data leave with the SYN, once the peer has given this host a cookie (TCP Fast
+/// Open, RFC 7413): connecting waits for that data. To be asked before connecting.
 ///
 /// # Errors
 /// Before Linux 4.11, or `net.ipv4.tcp_fastopen` does not allow it.

@@ -12,7 +12,8 @@ use socket2::SockAddr;
 use super::option::set;
 use crate::message::{receive_message, send_message, since_1970};
 
-/// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked to.
+/// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked
+/// to.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// How long it is.
@@ -38,7 +39,8 @@ pub fn note_destinations(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Has [`receive_from`] tell when datagrams arrived, by the kernel's stamp, and with which hop limit.
+/// Has [`receive_from`] tell when datagrams arrived, by the kernel's stamp, and with which hop
+/// limit.
 ///
 /// # Errors
 /// The kernel refuses.

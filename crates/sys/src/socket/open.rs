@@ -1,10 +1,12 @@
 //! Making sockets.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket,
+};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Whether a TCP socket is to be Multipath TCP (RFC 8684).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +56,34 @@ pub fn tcp_socket(
     source: Option<IpAddr>,
     mptcp: Mptcp,
 ) -> io::Result<Connecting> {
+    tcp_socket_from(peer, source, 0, mptcp)
+}
+
+/// The same with a port of this host, unless it is 0. An earlier connection from it that waits out
+/// its TIME_WAIT does not hold it.
+///
+/// # Errors
+/// As [`tcp_socket`]; the port is in use or needs privileges.
+pub fn tcp_socket_from(
+    peer: SocketAddr,
+    source: Option<IpAddr>,
+    port: u16,
+    mptcp: Mptcp,
+) -> io::Result<Connecting> {
     let socket = Socket::new(domain(&peer), Type::STREAM, Some(stream_protocol(mptcp)))?;
-    if let Some(source) = source {
-        socket.bind(&SocketAddr::new(source, 0).into())?;
+    if source.is_some() || port != 0 {
+        socket.set_reuse_address(port != 0)?;
+        socket.bind(&SocketAddr::new(source.unwrap_or_else(|| any(&peer)), port).into())?;
     }
     Ok(Connecting(socket))
+}
+
+/// The address of `peer`'s family that is every address of this host.
+pub fn any(peer: &SocketAddr) -> IpAddr {
+    match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// Connects within `timeout`.
@@ -111,6 +136,15 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
     Ok(socket.into())
 }
 
+/// Takes no more connections and leaves the port to the next listener; those that were accepted
+/// stay.
+///
+/// # Errors
+/// It listens no more.
+pub fn stop_listening(listener: &TcpListener) -> io::Result<()> {
+    SockRef::from(listener).shutdown(Shutdown::Read)
+}
+
 /// A UDP socket on `local`, connected to `peer` if one is given. With `shared`, other sockets that
 /// are shared too may have the same port: the kernel gives a datagram to the one connected to its
 /// sender.
@@ -137,6 +171,36 @@ pub fn udp_socket(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_left_is_the_next_listeners_and_its_connections_stay() {
+        let options = ListenOptions {
+            backlog: 1,
+            mptcp: Mptcp::Off,
+        };
+        let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)), options).unwrap();
+        let local = first.local_addr().unwrap();
+        let client = TcpStream::connect(local).unwrap();
+        let (kept, _) = first.accept().unwrap();
+        assert!(listen(local, options).is_err());
+        stop_listening(&first).unwrap();
+        listen(local, options).unwrap();
+        assert_eq!(kept.peer_addr().unwrap(), client.local_addr().unwrap());
+    }
+
+    #[test]
+    fn a_socket_has_the_port_that_it_is_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let socket = tcp_socket_from(peer, None, port, Mptcp::Off).unwrap();
+        let stream = connect(socket, peer, Duration::from_secs(5)).unwrap();
+        assert_eq!(stream.local_addr().unwrap().port(), port);
+        let held = tcp_socket_from(peer, None, peer.port(), Mptcp::Off);
+        assert!(held.is_err(), "a listener has it");
+    }
     use linerate_testkit::{Need, skip};
 
     const OPTIONS: ListenOptions = ListenOptions {

@@ -53,7 +53,8 @@ fn hint(option: &str, error: &io::Error) -> &'static str {
             " (it needs privileges: CAP_NET_ADMIN, or as much in net.core.busy_read)"
         }
         Some(libc::EPERM) => {
-            " (it needs privileges: CAP_NET_ADMIN, or an entry in net.ipv4.tcp_allowed_congestion_control)"
+            " (it needs privileges: CAP_NET_ADMIN, or an entry in \
+             net.ipv4.tcp_allowed_congestion_control)"
         }
         Some(libc::ENOENT) => " (this kernel does not have it; modprobe may load it)",
         Some(libc::ENODEV) => " (no such interface)",
@@ -181,7 +182,7 @@ pub(super) fn set_error(
     }
 }
 
-fn read_error(option: &'static str) -> impl FnOnce(io::Error) -> OptionError {
+pub(super) fn read_error(option: &'static str) -> impl FnOnce(io::Error) -> OptionError {
     move |source| OptionError::Read { option, source }
 }
 
@@ -360,14 +361,6 @@ pub fn set_thin_linear_timeouts(socket: &impl AsFd, on: bool) -> Result<(), Opti
     set_number(socket, THIN_LINEAR_TIMEOUTS, on.into())
 }
 
-/// Whether `TCP_THIN_LINEAR_TIMEOUTS` is set.
-///
-/// # Errors
-/// The socket is gone or is not TCP.
-pub fn thin_linear_timeouts(socket: &impl AsFd) -> Result<bool, OptionError> {
-    Ok(number(socket, THIN_LINEAR_TIMEOUTS)? != 0)
-}
-
 /// `SO_BUSY_POLL`: how long a receiving call spins for packets, µs.
 ///
 /// # Errors
@@ -393,21 +386,6 @@ pub fn set_busy_poll(socket: &impl AsFd, microseconds: u32) -> Result<(), Option
 pub fn busy_poll(socket: &impl AsFd) -> Result<u32, OptionError> {
     number(socket, BUSY_POLL)
 }
-
-/// A number that the socket's network namespace alone has had since the host was booted
-/// (`SO_NETNS_COOKIE`, Linux 5.14).
-///
-/// # Errors
-/// The kernel has no such option.
-pub fn namespace_cookie(socket: &impl AsFd) -> Result<u64, OptionError> {
-    let mut bytes = [0; 8];
-    read_bytes(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)
-        .map_err(read_error("SO_NETNS_COOKIE"))?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-/// include/uapi/asm-generic/socket.h; libc has it for glibc alone.
-const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// `SO_MAX_PACING_RATE`, bytes per second. TCP paces by itself; UDP only where the device has fq.
 ///
@@ -519,14 +497,6 @@ pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<(), OptionEr
     set_number(socket, DEFER_ACCEPT, seconds)
 }
 
-/// `TCP_DEFER_ACCEPT`, seconds; 0 is off.
-///
-/// # Errors
-/// The socket is gone or is not TCP.
-pub fn defer_accept(socket: &impl AsFd) -> Result<u32, OptionError> {
-    number(socket, DEFER_ACCEPT)
-}
-
 /// `SO_RCVTIMEO`; `None` waits for ever.
 ///
 /// # Errors
@@ -558,140 +528,12 @@ pub fn path_mtu(socket: &impl AsFd) -> Result<u32, OptionError> {
     number(socket, of_family(socket, IPV4_MTU, IPV6_MTU)?)
 }
 
-/// Memory of a socket, bytes as the kernel accounts it (`SO_MEMINFO`, sock_diag's SK_MEMINFO).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SocketMemory {
-    /// Receive queue.
-    pub receive_queue: u32,
-    /// `SO_RCVBUF` as it reads.
-    pub receive_buffer: u32,
-    /// Send queue in flight to the device.
-    pub send_in_flight: u32,
-    /// `SO_SNDBUF` as it reads.
-    pub send_buffer: u32,
-    /// Reserved in advance.
-    pub forward: u32,
-    /// Send queue.
-    pub send_queue: u32,
-    /// Of options.
-    pub options: u32,
-    /// Waiting to be taken by the protocol while the application held the socket.
-    pub backlog: u32,
-    /// Packets dropped at this socket.
-    pub drops: u32,
-}
-
-/// Reads `SO_MEMINFO`.
-///
-/// # Errors
-/// Before Linux 4.12, or the socket is gone.
-pub fn memory(socket: &impl AsFd) -> Result<SocketMemory, OptionError> {
-    const SO_MEMINFO: libc::c_int = 55;
-    let mut bytes = [0; 36];
-    read_bytes(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut bytes)
-        .map_err(read_error("SO_MEMINFO"))?;
-    Ok(SocketMemory::parse(&bytes).expect("all nine words are there"))
-}
-
-impl SocketMemory {
-    /// Reads the kernel's `SK_MEMINFO_*` (include/uapi/linux/sock_diag.h); `None` if they are cut
-    /// short.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let word = |i: usize| {
-            let word = bytes.get(4 * i..)?.first_chunk()?;
-            Some(u32::from_ne_bytes(*word))
-        };
-        Some(Self {
-            receive_queue: word(0)?,
-            receive_buffer: word(1)?,
-            send_in_flight: word(2)?,
-            send_buffer: word(3)?,
-            forward: word(4)?,
-            send_queue: word(5)?,
-            options: word(6)?,
-            backlog: word(7)?,
-            drops: word(8)?,
-        })
-    }
-}
-
-/// What an ioctl that writes one int answers.
-fn queue_length(socket: &impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
-    let mut length: libc::c_int = 0;
-    let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: these requests write one int.
-    match unsafe { libc::ioctl(socket, request as _, &raw mut length) } {
-        0.. => Ok(length as u32),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Bytes that wait to be read (`SIOCINQ`).
-///
-/// # Errors
-/// The socket listens or is gone.
-pub fn unread(socket: &impl AsFd) -> Result<u32, OptionError> {
-    queue_length(socket, libc::FIONREAD).map_err(read_error("SIOCINQ"))
-}
-
-/// Bytes written and not yet sent (`SIOCOUTQNSD`).
-///
-/// # Errors
-/// The socket listens or is gone.
-pub fn notsent(socket: &impl AsFd) -> Result<u32, OptionError> {
-    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-    queue_length(socket, SIOCOUTQNSD).map_err(read_error("SIOCOUTQNSD"))
-}
-
-/// Part of the kernel's `struct mptcp_info` (include/uapi/linux/mptcp.h).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MptcpInfo {
-    /// Subflows beside the first.
-    pub subflows: u8,
-    /// The connection fell back to TCP.
-    pub fallback: bool,
-}
-
-/// Reads `MPTCP_INFO`; `None` on a socket that is plain TCP, also after a fallback at set-up.
-///
-/// # Errors
-/// The socket is gone.
-pub fn mptcp_info(socket: &impl AsFd) -> Result<Option<MptcpInfo>, OptionError> {
-    const SOL_MPTCP: libc::c_int = 284;
-    const MPTCP_INFO: libc::c_int = 1;
-    const FLAG_FALLBACK: u32 = 1;
-    let mut bytes = [0; 12];
-    match read_bytes(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes) {
-        Ok(12) => {
-            let flags = u32::from_ne_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-            Ok(Some(MptcpInfo {
-                subflows: bytes[0],
-                fallback: flags & FLAG_FALLBACK != 0,
-            }))
-        }
-        Ok(_) => Ok(None),
-        Err(error)
-            if matches!(
-                error.raw_os_error(),
-                Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(source) => Err(OptionError::Read {
-            option: "MPTCP_INFO",
-            source,
-        }),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use std::io::Write;
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
-    fn pair() -> (TcpStream, TcpStream) {
+    pub(in crate::socket) fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)
@@ -702,7 +544,7 @@ mod tests {
         let (socket, _peer) = pair();
         assert_eq!(set_receive_buffer(&socket, 65_536).unwrap(), 131_072);
         assert_eq!(set_send_buffer(&socket, 32_768).unwrap(), 65_536);
-        assert_eq!(memory(&socket).unwrap().send_buffer, 65_536);
+        assert_eq!(send_buffer(&socket).unwrap(), 65_536);
     }
 
     #[test]
@@ -733,7 +575,10 @@ mod tests {
             set_quickack(&socket, on).unwrap();
             assert_eq!(quickack(&socket).unwrap(), on);
             set_thin_linear_timeouts(&socket, on).unwrap();
-            assert_eq!(thin_linear_timeouts(&socket).unwrap(), on);
+            assert_eq!(
+                number(&socket, THIN_LINEAR_TIMEOUTS).unwrap(),
+                u32::from(on)
+            );
         }
     }
 
@@ -747,14 +592,6 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_one_namespace_have_one_cookie() {
-        let (a, b) = pair();
-        let cookie = namespace_cookie(&a).unwrap();
-        assert!(cookie > 0);
-        assert_eq!(namespace_cookie(&b).unwrap(), cookie);
-    }
-
-    #[test]
     fn an_unknown_congestion_control_is_named_in_the_error() {
         let (socket, _peer) = pair();
         let error = set_congestion(&socket, "nosuch").unwrap_err().to_string();
@@ -762,28 +599,10 @@ mod tests {
     }
 
     #[test]
-    fn unread_bytes_are_counted() {
-        let (mut client, server) = pair();
-        client.write_all(&[0; 1000]).unwrap();
-        let mut seen = 0;
-        while seen < 1000 {
-            seen = unread(&server).unwrap();
-        }
-        assert_eq!(seen, 1000);
-        assert_eq!(notsent(&client).unwrap(), 0);
-    }
-
-    #[test]
     fn udp_sockets_take_the_class_too() {
         let socket = UdpSocket::bind("[::1]:0").unwrap();
         set_traffic_class(&socket, 0x28).unwrap();
         assert_eq!(SockRef::from(&socket).tclass_v6().unwrap(), 0x28);
-    }
-
-    #[test]
-    fn a_plain_connection_has_no_mptcp() {
-        let (socket, _peer) = pair();
-        assert_eq!(mptcp_info(&socket).unwrap(), None);
     }
 
     #[test]

@@ -109,6 +109,12 @@ impl BatchReceiver {
         Ok(self.frames[..received].iter().map(Frame::datagrams).sum())
     }
 
+    /// The last call took as much as there was room for: more may wait.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.received == self.headers.len()
+    }
+
     /// The datagrams of the last call, in the order of their arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.buffer.chunks_exact(self.slot_bytes);

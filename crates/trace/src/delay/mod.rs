@@ -78,6 +78,9 @@ pub struct HopDelay {
     pub ttl: u8,
     /// Its least RTT, microseconds.
     pub least_us: f64,
+    /// Its median RTT, microseconds.
+    #[serde(default)]
+    pub median_us: f64,
     /// What the path to it takes at most: the least RTT of all hops from it on, microseconds.
     pub path_us: f64,
     /// How much later than that its fastest answer came, microseconds: the router's own, or a
@@ -134,6 +137,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
         delays.push(HopDelay {
             ttl: hop.ttl,
             least_us: least(hop),
+            median_us: median(hop),
             path_us,
             slow_answer_us: least(hop) - path_us,
             step,
@@ -182,6 +186,17 @@ fn usable(hop: &HopSamples) -> Option<HopSamples> {
 
 fn least(hop: &HopSamples) -> f64 {
     hop.rtt_us.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn median(hop: &HopSamples) -> f64 {
+    let mut rtts = hop.rtt_us.clone();
+    rtts.sort_by(f64::total_cmp);
+    let middle = rtts.len() / 2;
+    if rtts.len() % 2 == 1 {
+        rtts[middle]
+    } else {
+        (rtts[middle - 1] + rtts[middle]) / 2.0
+    }
 }
 
 /// The places of the hops whose least RTT is below those of all hops beyond.

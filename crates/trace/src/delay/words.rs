@@ -18,6 +18,7 @@ pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
     if last.ttl > 1 {
         sentences.push(where_it_is(analysis, last));
     }
+    sentences.extend(queue_or_propagation(analysis, last));
     sentences.extend(unknown(analysis));
     sentences.extend(slow(analysis));
     sentences.extend(repeats(analysis));
@@ -28,7 +29,8 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
     let whole = ms(last.path_us);
     let Some(largest) = analysis.largest.map(|place| &analysis.steps[place]) else {
         return format!(
-            "Of the {whole} to hop {}, it is not known where they are added: the answers scatter more than any two \
+            "Of the {whole} to hop {}, it is not known where they are added: the answers scatter \
+             more than any two \
              hops differ, or are too few.",
             last.ttl
         );
@@ -42,7 +44,8 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
             interval(largest.interval_us, largest.coverage)
         ),
         (Some(core), false) => format!(
-            "No step is known to be the largest. The shortest stretch that adds half of the {whole} to hop {} is {}: {} \
+            "No step is known to be the largest. The shortest stretch that adds half of the \
+             {whole} to hop {} is {}: {} \
              ({}).",
             last.ttl,
             between(core.after_ttl, core.to_ttl),
@@ -50,8 +53,10 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
             interval(core.interval_us, core.coverage)
         ),
         (None, false) => format!(
-            "No step is known to be the largest of the {whole} to hop {}, and no part of the path to add half of it: the \
-             answers scatter too much, or are too few. The largest step that is known to add anything is {}: {} ({}).",
+            "No step is known to be the largest of the {whole} to hop {}, and no part of the path \
+             to add half of it: the \
+             answers scatter too much, or are too few. The largest step that is known to add \
+             anything is {}: {} ({}).",
             last.ttl,
             place(largest),
             ms(largest.added_us),
@@ -59,6 +64,42 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
         ),
     }
 }
+
+/// What comes and goes is a queue, what every answer has is the length of the path. A queue stands
+/// before the first hop from which on the answers vary as much as those of the last one.
+fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<String> {
+    // Of a document that does not have it.
+    if last.median_us <= 0.0 {
+        return None;
+    }
+    let varies = |hop: &HopDelay| hop.median_us - hop.least_us;
+    let queue = varies(last);
+    if queue < QUEUE_US.max(QUEUE_SHARE * last.path_us) {
+        return Some(format!(
+            "The delay is propagation, or a queue that never empties: the median answer of hop {} \
+             is {} \
+             above the least.",
+            last.ttl,
+            ms(queue)
+        ));
+    }
+    let beyond = analysis.hops.iter().rev();
+    let beyond = beyond.take_while(|hop| 2.0 * varies(hop) >= queue);
+    let first = beyond.last().unwrap_or(last);
+    let before = analysis.hops.iter().rfind(|hop| hop.ttl < first.ttl);
+    Some(format!(
+        "A queue adds {} {}: by so much the median answer of hop {} is above the least; the rest \
+         is \
+         propagation.",
+        ms(queue),
+        between(before.map(|hop| hop.ttl), first.ttl),
+        last.ttl
+    ))
+}
+
+/// Answers that vary by less, both as a share of the path and in microseconds, waited in no queue.
+const QUEUE_SHARE: f64 = 0.1;
+const QUEUE_US: f64 = 500.0;
 
 fn interval([low, high]: [f64; 2], coverage: f64) -> String {
     format!(
@@ -101,7 +142,8 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
         )
     } else {
         format!(
-            "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot be said.",
+            "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot \
+             be said.",
             ms(low),
             ms(high)
         )
@@ -125,7 +167,8 @@ fn slow(analysis: &DelayAnalysis) -> Option<String> {
     };
     let until = analysis.steps[first.step].to_ttl;
     Some(format!(
-        "Answers came later than the path explains, {}{further}: hop {until} beyond answered within {}. It is those \
+        "Answers came later than the path explains, {}{further}: hop {until} beyond answered \
+         within {}. It is those \
          routers' own slowness or a queue that came and went, not delay of the path.",
         named.join(", "),
         ms(first.path_us)
@@ -136,7 +179,8 @@ fn repeats(analysis: &DelayAnalysis) -> Option<String> {
     let hop = analysis.hops.iter().find(|hop| hop.repeats.is_some())?;
     let earlier = hop.repeats?;
     Some(format!(
-        "Hops {earlier} and {} answer from the same address: a router that does not decrement TTL, or a loop; they are not two \
+        "Hops {earlier} and {} answer from the same address: a router that does not decrement TTL, \
+         or a loop; they are not two \
          places.",
         hop.ttl
     ))
@@ -175,8 +219,23 @@ mod tests {
         let text = words(&[[1.0, 1.1, 1.2], [41.0, 41.1, 41.3], [42.0, 42.1, 42.2]]);
         assert_eq!(
             text,
-            "The largest step is from hop 1 to hop 2: 40.0 ms of the 42.0 ms to hop 3 (interval 39.8 ms to 40.3 ms, 90 %)."
+            "The largest step is from hop 1 to hop 2: 40.0 ms of the 42.0 ms to hop 3 (interval \
+             39.8 ms to 40.3 ms, 90 %).\n\
+             The delay is propagation, or a queue that never empties: the median answer of hop 3 \
+             is 0.10 ms above the least."
         );
+    }
+
+    #[test]
+    fn a_queue_is_told_from_propagation_with_its_place() {
+        let text = words(&[[1.0, 1.1, 1.2], [41.0, 66.0, 80.0], [42.0, 67.0, 81.0]]);
+        assert!(
+            text.contains("A queue adds 25.0 ms from hop 1 to hop 2: by so much"),
+            "{text}"
+        );
+        // One router that answers slowly is no queue.
+        let text = words(&[[1.0, 1.1, 1.2], [41.0, 66.0, 80.0], [42.0, 42.1, 42.2]]);
+        assert!(text.contains("The delay is propagation"), "{text}");
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl ReverseDocument {
             self.words.extend(hops_in_words(forward.end, back.end));
             if Some(back.target) != forward.source {
                 self.words.push(format!(
-                    "The endpoint sees this host as {}: a NAT is between, and its trace ends there.",
+                    "The endpoint sees this host as {}: a NAT is between, and its trace ends \
+                     there.",
                     back.target
                 ));
             }
@@ -111,7 +112,8 @@ fn one_loss(loss: &OneWayLoss, way: &str) -> String {
             loss.sent
         ),
         lost => format!(
-            "On the way {way} {lost} of {} packets were lost: {:.1} % (interval {low:.1} to {high:.1} %, 95 %).",
+            "On the way {way} {lost} of {} packets were lost: {:.1} % (interval {low:.1} to \
+             {high:.1} %, 95 %).",
             loss.sent, loss.lost_percent
         ),
     }
@@ -124,7 +126,8 @@ fn hops_in_words(there: PathEnd, back: PathEnd) -> Option<String> {
     let hops = if there == 1 { "hop" } else { "hops" };
     Some(if there == back {
         format!(
-            "It is {there} {hops} there and {back} back; whether by the same routers cannot be told, since each answers \
+            "It is {there} {hops} there and {back} back; whether by the same routers cannot be \
+             told, since each answers \
              from the side that it was asked from."
         )
     } else {
@@ -145,7 +148,8 @@ mod tests {
         assert_eq!(
             words,
             [
-                "On the way there 50 of 200 packets were lost: 25.0 % (interval 19.5 to 31.4 %, 95 %).",
+                "On the way there 50 of 200 packets were lost: 25.0 % (interval 19.5 to 31.4 %, 95 \
+                 %).",
                 "On the way back none of 200 packets was lost: at most 1.9 %.",
                 "The way there loses more than the way back.",
             ]

@@ -321,7 +321,8 @@ pub fn end_in_words(end: &PathEnd, target: IpAddr) -> String {
         }
         PathEnd::HopLimit => format!("{target} is farther than the highest TTL"),
         PathEnd::Silent { after_ttl } => format!(
-            "nobody answers beyond hop {after_ttl}: {target} is silent, or the path is cut or filtered there"
+            "nobody answers beyond hop {after_ttl}: {target} is silent, or the path is cut or \
+             filtered there"
         ),
         PathEnd::NoAnswer => "nobody answers at all".into(),
     }

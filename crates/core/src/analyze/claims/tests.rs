@@ -17,7 +17,8 @@ fn table() -> Table {
 
 fn checked(lines: &str) -> ClaimResult {
     let text = format!(
-        "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = \"off\"\nb = \"on\"\n{lines}"
+        "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = \"off\"\nb = \
+         \"on\"\n{lines}"
     );
     let claims = Claims::from_toml("c.toml", &text).unwrap();
     claims.check(&table()).unwrap().remove(0)
@@ -51,7 +52,8 @@ fn the_words_name_both_bases_and_what_was_misprinted() {
     );
     assert_eq!(
         result.explanation,
-        "-7.4 % is over 737.50 (`on`, the mean of its rows); it is -6.9 % over 792.00 (`off`); the report prints 737.4 where its \
+        "-7.4 % is over 737.50 (`on`, the mean of its rows); it is -6.9 % over 792.00 (`off`); the \
+         report prints 737.4 where its \
          rows give 737.5"
     );
 }
@@ -79,7 +81,8 @@ fn ratios_and_medians_are_figures_too() {
 
 #[test]
 fn swapped_sides_do_not_agree() {
-    let text = "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = \"on\"\nb = \"off\"\n\
+    let text = "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = \"on\"\nb = \
+        \"off\"\n\
         where = { path = 917 }\nunit = \"percent\"\nvalue = -6.9\n";
     let claims = Claims::from_toml("c.toml", text).unwrap();
     let result = claims.check(&table()).unwrap().remove(0);
@@ -89,7 +92,8 @@ fn swapped_sides_do_not_agree() {
 #[test]
 fn a_file_that_is_none_is_refused_with_its_place() {
     let refusal = |text: &str| Claims::from_toml("c.toml", text).unwrap_err().to_string();
-    let whole = "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = 1\nb = 2\nunit = \"percent\"\n";
+    let whole = "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = 1\nb = \
+        2\nunit = \"percent\"\n";
     assert!(refusal(whole).contains("c.toml: line 1, column 1: a claim has either"));
     assert!(
         refusal(&format!("{whole}valu = 1")).contains("line 8, column 1: unknown field `valu`")

@@ -43,7 +43,8 @@ pub(in super::super) fn mixed(
     }
     let example = names[0].trim_matches('`');
     let message = format!(
-        "each level has the same several values of {}: their differences are in the spread. To compare like with like, give \
+        "each level has the same several values of {}: their differences are in the spread. To \
+         compare like with like, give \
          --by {example}",
         listed(&names, MAX_NAMED)
     );
@@ -124,7 +125,8 @@ pub(in super::super) fn not_interleaved(table: &Table, grouping: &Grouping<'_>) 
     vec![Doubt {
         kind: DoubtKind::NotInterleaved,
         message: format!(
-            "all runs of one level stand before all of another{of}: if they ran in this order, whatever drifted \
+            "all runs of one level stand before all of another{of}: if they ran in this order, \
+             whatever drifted \
              meanwhile is in the difference"
         ),
     }]

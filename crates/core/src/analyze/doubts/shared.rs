@@ -41,7 +41,8 @@ pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Ve
     vec![Doubt {
         kind: DoubtKind::SharedFigures,
         message: format!(
-            "rows of different settings that share figures to the last digit, where others differ: {}. Was one of them copied?",
+            "rows of different settings that share figures to the last digit, where others differ: \
+             {}. Was one of them copied?",
             listed(&found, MAX_NAMED)
         ),
     }]

@@ -210,7 +210,8 @@ fn broken_json_is_refused_with_line_and_column() {
 
 #[test]
 fn netperfs_keys_and_columns_are_rows_with_the_rate_in_bits() {
-    let keyed = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to pit () port 0 AF_INET : demo\n\
+    let keyed = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to pit () port 0 \
+        AF_INET : demo\n\
         THROUGHPUT=941.38\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=10.00\n\
         THROUGHPUT=940.00\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=10.01\n";
     let separated = "TCP STREAM TEST from 0.0.0.0 port 0 AF_INET to pit () port 0 AF_INET\n\
@@ -231,7 +232,8 @@ fn netperfs_keys_and_columns_are_rows_with_the_rate_in_bits() {
 
 #[test]
 fn netperfs_table_of_a_bulk_transfer_is_a_row() {
-    let text = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to pit () port 0 AF_INET\n\
+    let text = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to pit () port 0 \
+        AF_INET\n\
         Recv   Send    Send                          Utilization       Service Demand\n\
         Socket Socket  Message  Elapsed              Send     Recv     Send    Recv\n\
         Size   Size    Size     Time     Throughput  local    remote   local   remote\n\
@@ -241,8 +243,10 @@ fn netperfs_table_of_a_bulk_transfer_is_a_row() {
     assert_eq!(cell(&table, 0, "throughput_bps"), "9386210000");
     assert_eq!(cell(&table, 0, "LOCAL_SD"), "0.437");
     assert!(table.find("REMOTE_SD").is_none());
-    let exchanges = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 port 0 AF_INET to pit () port 0 AF_INET\n\
-        Local /Remote\nSocket Size   Request  Resp.   Elapsed  Trans.\n16384 87380 1 1 10.00 30000.11\n";
+    let exchanges = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 port 0 AF_INET to pit () port \
+        0 AF_INET\n\
+        Local /Remote\nSocket Size   Request  Resp.   Elapsed  Trans.\n16384 87380 1 1 10.00 \
+        30000.11\n";
     assert!(refusal(exchanges).contains("run it with `-- -k`"));
     assert!(refusal("THROUGHPUT=1\nfast\n").contains("line 2: `fast` is no KEY=VALUE"));
 }

@@ -10,6 +10,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::record::TcpSender;
 use crate::remedy::Remedy;
 
 pub(super) const RULE: Rule = Rule {
@@ -112,8 +113,23 @@ pub(in super::super) fn with_cubic(view: &View<'_>) -> Option<f64> {
     })
 }
 
-/// `None` without losses: no model has a limit then.
+/// `None` without losses: no model has a limit then. Packets show for how long a sender waited for
+/// timeouts, and sent nothing.
 fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
+    let limit = steady_limit(view, flow)?;
+    if !view.is_of_packets() || model(view, flow) == Model::Timeouts {
+        return Some(limit);
+    }
+    let waited_s = flow.tcp.timeouts.unwrap_or(0) as f64 * rto_s(flow.tcp)?;
+    positive(limit * (1.0 - waited_s / view.record.seconds).max(0.0))
+}
+
+/// RFC 6298 with Linux's minimum of 200 ms (`TCP_RTO_MIN`).
+fn rto_s(tcp: &TcpSender) -> Option<f64> {
+    Some(rtt_s(tcp)? + (4.0 * f64::from(tcp.rtt_var_us) / 1e6).max(0.2))
+}
+
+fn steady_limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     let tcp = flow.tcp;
     let rtt = rtt_s(tcp)?;
     let p = event_share(view, flow)?;
@@ -131,11 +147,7 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
             let window = tcp.cwnd_mean_bytes.unwrap_or(tcp.cwnd_bytes);
             positive(window as f64 * 8.0 / rtt)
         }
-        Model::Timeouts => {
-            // RFC 6298 with Linux's minimum of 200 ms (TCP_RTO_MIN).
-            let rto = rtt + (4.0 * f64::from(tcp.rtt_var_us) / 1e6).max(0.2);
-            Some(pftk_bps(mss, rtt, p, rto))
-        }
+        Model::Timeouts => Some(pftk_bps(mss, rtt, p, rto_s(tcp)?)),
         Model::Cubic => Some(cubic_bps(mss, rtt, p).max(reno_bps(mss, rtt, p))),
         Model::Reno => Some(reno_bps(mss, rtt, p)),
     }
@@ -158,15 +170,25 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let spurious = spurious.filter(|n| *n > 0.0);
     say.extend(spurious.map(|n| format!("{n} spurious retransmissions (DSACK) are no losses")));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
-    Signs::new(
+    let signs = Signs::new(
         loss > 0.0
             && !queue
             && network.is_none_or(|share| share >= USUAL_STATE)
             && window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED),
         say,
-    )
+    )?;
+    let of_packets = if view.is_of_packets() {
+        PACKETS_TOLERANCE
+    } else {
+        0.0
+    };
+    Some(signs.within(of_packets))
 }
 
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     congestion_control(view)
 }
+
+/// What packets show in flight is the most of each round, with what was lost in it: the windows over the
+/// round trip are more than the rate by up to a third.
+const PACKETS_TOLERANCE: f64 = 0.4;

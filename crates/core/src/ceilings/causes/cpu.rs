@@ -332,13 +332,16 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     reader.has_work() && reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
 }
 
-/// Bytes wait for the reader as a rule, or its window is closed.
+/// A segment of each flow waits for the reader as a rule, or its window is closed. A reader that
+/// leaves less takes all that comes, however late it gets a CPU.
 fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let unread = unread.filter(|_| !receivers.is_empty())?;
+    let segment = view.mean(|tcp| positive(tcp.mss_bytes.into()));
     let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
-    Some(unread > 0 || closed)
+    let late = unread as f64 >= segment.unwrap_or(1.0) * receivers.len() as f64;
+    Some(late || closed)
 }
 
 /// Share of the time that one core of the receiver's host was in soft interrupts, where that is as

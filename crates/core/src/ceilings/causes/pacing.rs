@@ -4,7 +4,7 @@ use super::super::signals::positive;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, USUAL_STATE, WINDOW_USED};
 use super::super::view::View;
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +42,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
     let now = view.sum(|flow| flow.tcp.pacing_rate_bps.map(|rate| rate as f64))?;
     let window_use = view.window_use();
-    let mut say = vec![format!("pacing at {} of at most {}", bps(now), bps(most))];
+    let mut say = Vec::from_iter(policer::of_paced(view));
+    say.push(format!("pacing at {} of at most {}", bps(now), bps(most)));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
     // Where the rate is the pace, nothing else allows a tenth more, though the congestion window be
     // full.
@@ -54,9 +55,14 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// The socket's own limit is left out.
-fn remedy(_: &View<'_>, _: f64) -> Option<Remedy> {
-    Some(Remedy::without(RunOption::Pacing))
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    if policer::of_paced(view).is_some() {
+        return None;
+    }
+    Some(Remedy::without(RunOption::Pacing).because(UNLESS))
 }
 
+/// A run that is paced at a policer's rate shows nothing of it.
+const UNLESS: &str = "unless it spares a policer's losses";
 /// Ethernet's header: what a qdisc counts beside the IP packet.
 const FRAME_HEADER_BYTES: f64 = 14.0;

@@ -192,7 +192,9 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let found = plateau && bbr && (view.loss_is_noise() || view.holds_queue());
     let found = found && network && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
-    let stands = inflation.is_queue(QUEUE_INFLATION) && !is_wait_for_cpu(view, inflation);
+    let stands = inflation.is_queue(QUEUE_INFLATION)
+        && view.queues_a_segment()
+        && !is_wait_for_cpu(view, inflation);
     Signs::new(
         stands || short || found || view.is_shaped(),
         queue_sentences(view, inflation),

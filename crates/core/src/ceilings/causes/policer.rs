@@ -1,6 +1,7 @@
 //! A token bucket that drops what comes too fast and queues nothing.
 
 use super::super::remedy::rate;
+use super::super::signals::positive;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
@@ -70,9 +71,10 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     let windows = view
         .mean(|tcp| tcp.loss_window_variation)
         .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));
+    let paced = nothing_more(view);
     Signs::new(
         pattern && network && variation <= STEADY,
-        say.into_iter().chain(trains).chain(windows),
+        paced.into_iter().chain(say).chain(trains).chain(windows),
     )
 }
 
@@ -114,11 +116,39 @@ fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
     (is_policed && view.ignores_loss() && view.keeps_its_pace()).then_some((lost, link_bps))
 }
 
-/// Sending at the policed rate brings the same without the losses.
+/// Sending at the policed rate brings the same without the losses. A run that does so already has
+/// no remedy at this host.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    if nothing_more(view).is_some() {
+        return None;
+    }
     let each = view.throughput_bps / view.flow_count() as f64;
-    Some(Remedy::option(RunOption::Pacing, rate(each).typed()))
+    let lost = view.loss().filter(|loss| *loss > 0.0);
+    let reason = match lost {
+        Some(lost) => format!("no faster: fewer losses, {} \u{2192} 0", percent(lost)),
+        None => "no faster: without the losses of the first seconds".to_owned(),
+    };
+    Some(Remedy::option(RunOption::Pacing, rate(each).typed()).because(reason))
 }
 
+/// In words, where the flows are paced at the measured rate.
+fn nothing_more(view: &View<'_>) -> Option<String> {
+    let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
+    (most <= PACED_AT * view.throughput_bps).then(|| {
+        format!(
+            "it is paced at {}, a policer's rate: nothing at this host brings more",
+            bps(most)
+        )
+    })
+}
+
+/// The same, where the losses of a paced run are a policer's.
+pub(super) fn of_paced(view: &View<'_>) -> Option<String> {
+    let is_policed = signs(view).is_some_and(|signs| signs.hold);
+    is_policed.then(|| nothing_more(view)).flatten()
+}
+
+/// A pace no further above the measured rate is the policer's: it counts frames, too.
+const PACED_AT: f64 = 1.1;
 /// A train's rate over the run's: a bucket let it pass.
 const TRAIN_FASTER: f64 = 2.0;

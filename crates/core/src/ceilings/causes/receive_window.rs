@@ -7,9 +7,9 @@ use super::super::remedy::{
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    EXACT_TOLERANCE, HELD_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION,
-    USUAL_STATE, WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL, WINDOW_HELD, WINDOW_SEEN,
-    WINDOW_USED,
+    ALWAYS_TOLERANCE, EXACT_TOLERANCE, HELD_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION,
+    SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL,
+    WINDOW_HELD, WINDOW_SEEN, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
@@ -158,8 +158,14 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     say.extend(
         full.map(|full| format!("the window was full in {} of the readings", percent(full))),
     );
-    let always = share >= WINDOW_HELD || full.is_some_and(|full| full >= WINDOW_HELD);
-    let tolerance = if always { HELD_TOLERANCE } else { 0.0 };
+    let always = share.max(full.unwrap_or(0.0)) >= WINDOW_HELD;
+    let tolerance = if always {
+        ALWAYS_TOLERANCE
+    } else if view.ignores_loss() {
+        HELD_TOLERANCE
+    } else {
+        0.0
+    };
     let signs = Signs::new(is_held(view)? && !queue, say)?;
     Some(signs.within(tolerance))
 }

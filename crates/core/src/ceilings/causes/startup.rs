@@ -24,7 +24,12 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         // The last round ends where it arrives, half a round trip after it was sent, or where that is
         // acknowledged.
         let until = if view.counts_acknowledged() { 0.0 } else { 0.5 };
-        let paced = if is_bbr(flow.tcp) { BBR_ROUNDS } else { 0.0 };
+        let paced = match &flow.tcp.congestion {
+            Some(_) if is_bbr(flow.tcp) => BBR_ROUNDS,
+            Some(_) => 0.0,
+            // Of packets: whether a clock spread these few frames nothing tells.
+            None => BBR_ROUNDS / 2.0,
+        };
         let rounds = waits + paced - until;
         let seconds = slow_start(view, flow)?.seconds + rounds * shortest_rtt_s(flow)?;
         positive(flow.bytes as f64 * 8.0 / seconds)
@@ -70,10 +75,12 @@ fn has_left(tcp: &TcpSender) -> bool {
     }
 }
 
-/// What BBR reached in the last round of slow start, it has not had for most of the time.
+/// What BBR reached in the last round of slow start, it has not had for most of the time; and until it
+/// leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it never has
+/// what it paces at, however often anybody looked.
 fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
     let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
-    !is_bbr(flow.tcp) || mean >= KEPT * rate
+    !is_bbr(flow.tcp) || (mean >= KEPT * rate && view.keeps_its_pace())
 }
 
 /// Without the queue that a growing window makes in the end.

@@ -175,8 +175,11 @@ fn a_reader_with_little_to_read_keeps_up_however_long_it_waits_for_a_cpu() {
     let mut scene = full(contended(0.01, 0.25), contended(0.1, 0.51));
     scene.throughput_bps = 17e6;
     scene.is(Cause::CpuReceive);
-    scene.window.unread_bytes = Some(0);
-    assert_ne!(scene.explain().verdict.cause, Cause::CpuReceive);
+    // Less than a segment.
+    for unread in [0, 600] {
+        scene.window.unread_bytes = Some(unread);
+        assert_ne!(scene.explain().verdict.cause, Cause::CpuReceive, "{unread}");
+    }
     scene.window.unread_bytes = Some(1448);
     scene.receiver = contended(0.013, 0.51);
     assert_ne!(scene.explain().verdict.cause, Cause::CpuReceive);

@@ -265,6 +265,21 @@ fn small_segments() -> Scene {
     scene
 }
 
+/// Two CPUs that take packets by turns reorder them.
+#[test]
+fn retransmissions_that_were_spurious_are_no_losses_by_chance() {
+    let mut scene = small_segments();
+    let flow = scene.flow();
+    (flow.retransmitted_segments, flow.dsack_duplicates) = (2876, Some(2829));
+    (flow.rtt_mean_us, flow.loss_window_variation) = (2000, Some(0.5));
+    let counters = [("TcpRetransSegs", 2876), ("TcpExtTCPSackRecovery", 2800)];
+    scene.sender.counters = counters.map(|(name, n)| (name.to_owned(), n)).into();
+    let are_random = |scene: &Scene| crate::ceilings::views(&scene.record())[0].losses_are_random();
+    assert!(!are_random(&scene));
+    scene.flow().dsack_duplicates = Some(0);
+    assert!(are_random(&scene));
+}
+
 #[test]
 fn full_segments_cost_a_packet_each_and_their_bytes() {
     let found = small_segments().is(Cause::SegmentSize).verdict;
@@ -276,6 +291,12 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
         (0.5 * packets..packets).contains(&bps),
         "{bps} of {packets}"
     );
+    // BBR's timers send few at once, full ones too.
+    let mut paced = small_segments();
+    paced.flow().congestion = Some("bbr".to_owned());
+    let found = paced.is(Cause::SegmentSize).verdict;
+    let (_, of_bbr) = predicted(&found).expect("something is predicted");
+    assert!((0.6 * bps..0.8 * bps).contains(&of_bbr), "{of_bbr}");
     // The link is the limit before, with the larger share that full segments have of it.
     promises(
         &behind_link(&small_segments(), 500e6),

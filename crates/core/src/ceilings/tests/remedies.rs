@@ -23,7 +23,37 @@ fn a_pacing_rate_is_left_out() {
     let found = verdict(&scene, Cause::Pacing);
     assert_eq!(
         found.command(),
-        "linerate stream mauchly  # without --pacing"
+        "linerate stream mauchly  # without --pacing, unless it spares a policer's losses"
+    );
+}
+
+#[test]
+fn pacing_at_a_policer_brings_fewer_losses_and_no_rate_and_is_said_once() {
+    let mut scene = policed();
+    let found = verdict(&scene, Cause::Policer);
+    let loss = found
+        .command()
+        .split_once("  # ")
+        .map(|(_, words)| words.to_owned());
+    let loss = loss.expect("what it brings");
+    assert!(
+        loss.starts_with("no faster: fewer losses, ") && loss.ends_with(" % → 0"),
+        "{loss}"
+    );
+    assert_eq!(found.predicted_bps, None);
+    // The same run as it was advised.
+    let rate = BitRate(scene.throughput_bps as u64);
+    scene.plan.options.pacing_bps = Some(rate);
+    scene.flow().max_pacing_rate_bps = Some(rate.0);
+    let paced = scene.explain().verdict;
+    assert!(
+        [Cause::Policer, Cause::Pacing].contains(&paced.cause),
+        "{paced:?}"
+    );
+    assert_eq!(paced.remedy, None);
+    assert!(
+        paced.evidence[0].ends_with("nothing at this host brings more"),
+        "{paced:?}"
     );
 }
 

@@ -19,13 +19,15 @@ impl<'a> Resolver<'a> {
             let is_real = path.host.is_some();
             let other = &setting.path;
             if is_real && (!other.lab.is_empty() || other.topology.is_some()) {
-                let hint = "a real path is as it is, and this level makes one of its own: the file runs on labs alone";
+                let hint = "a real path is as it is, and this level makes one of its own: the file \
+                    runs on labs alone";
                 return Fault::contradiction(setting.offset, "`lab` or `topology`", hint);
             }
             path = path.merged(other);
         }
         if let (Some(_), Some(at)) = (&path.host, path.server_cpu) {
-            let hint = "the endpoint of a real path has the CPUs that it has, and other clients: run it on a lab";
+            let hint = "the endpoint of a real path has the CPUs that it has, and other clients: \
+                run it on a lab";
             return Fault::contradiction(at.offset, "`server_cpu`", hint);
         }
         Ok(Place {

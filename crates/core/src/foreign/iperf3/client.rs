@@ -122,7 +122,8 @@ impl Client {
             Stage::Greeted => self.fail(ClientError::Unanswered),
             // What it does with a client that it does not know.
             Stage::Asked => self.fail(ClientError::Hangup(
-                " on the parameters: it may want a user and a password, which linerate does not send",
+                " on the parameters: it may want a user and a password, which linerate does not \
+                 send",
             )),
             _ => self.fail(ClientError::Hangup("")),
         }

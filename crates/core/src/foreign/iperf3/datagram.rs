@@ -115,14 +115,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_reads_as_it_was_written(sequence in 0u64.., sent_us in 0u64..4_000_000_000_000_000) {
+        fn a_header_reads_as_it_was_written(
+            sequence in 0u64.., sent_us in 0u64..4_000_000_000_000_000,
+        ) {
             let mut datagram = [0; 16];
             Layout::Wide.write(&mut datagram, sequence, sent_us * 1000);
             prop_assert_eq!(Layout::Wide.read(&datagram, 0), Some((sequence, sent_us * 1000)));
         }
 
         #[test]
-        fn numbers_of_32_bits_go_on_beyond_their_end(highest in 0u64..1 << 40, step in -1000i64..1000) {
+        fn numbers_of_32_bits_go_on_beyond_their_end(
+            highest in 0u64..1 << 40, step in -1000i64..1000,
+        ) {
             let sequence = highest.saturating_add_signed(step);
             let mut datagram = [0; 12];
             Layout::Narrow.write(&mut datagram, sequence, 0);

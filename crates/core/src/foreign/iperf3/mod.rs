@@ -43,7 +43,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use auth::{Credentials, NotAllowed, Users, UsersError, from_base64, token_text};
+pub use auth::{Credentials, NotAllowed, Users, UsersError, from_base64};
 pub use client::{Client, ClientError, ClientEvent};
 pub use code::ErrorCode;
 pub use datagram::{GREETING_BYTES, Greeting, Layout};

@@ -101,11 +101,6 @@ impl Block {
         f32::from_bits(self.word(index))
     }
 
-    /// Two payload words from `index` on as a floating-point number.
-    pub fn double(&self, index: usize) -> f64 {
-        f64::from_bits(u64::from(self.word(index)) << 32 | u64::from(self.word(index + 1)))
-    }
-
     /// The text in `length` bytes from payload word `index` on, up to its zero byte: printable
     /// ASCII, other bytes as `?`.
     pub fn text(&self, index: usize, length: usize) -> String {

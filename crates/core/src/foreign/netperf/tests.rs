@@ -493,7 +493,9 @@ fn classic_results_have_their_bytes_as_a_double() {
     };
     let message = Message::Classic(classic::Classic::TcpStream);
     let block = answer::results(message, Width::Narrow, &results);
-    assert_eq!((block.kind(), block.double(0)), (12, 12_345_678_901.0));
+    let bits = u64::from(block.word(0)) << 32 | u64::from(block.word(1));
+    let bytes = f64::from_bits(bits);
+    assert_eq!((block.kind(), bytes), (12, 12_345_678_901.0));
 }
 
 #[test]

@@ -88,7 +88,8 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         needed * 1.5
     };
     if most / 1.5 <= pressure as f64 {
-        let why = "half of the memory is in it already: more buffers than that take the memory of everything else";
+        let why = "half of the memory is in it already: more buffers than that take the memory of \
+            everything else";
         return fine(why).with(inputs);
     }
     let most = most.max(last as f64);

@@ -44,11 +44,15 @@ pub(in super::super) fn descriptors(q: &Question<'_>) -> Advice {
     if soft >= needed {
         return fine("one process can hold the connections").with(inputs);
     }
-    let why = if hard >= needed {
+    let how = if hard >= needed {
         "`ulimit -n` raises it in the shell that starts the program"
     } else {
-        "the hard limit is too low as well: LimitNOFILE= of the unit, limits.conf, or several processes"
+        "LimitNOFILE= of the unit or limits.conf raise it"
     };
+    let why = format!(
+        "a program of one process holds fewer than {soft}: {how}, or it is made of several \
+         processes, as linerate capacity is"
+    );
     change(needed.to_string(), why).with(inputs)
 }
 
@@ -76,7 +80,8 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
         return fine(format!("all ports that there are{more}")).with(inputs);
     }
     let why = format!(
-        "to one address and port, connect() becomes slow when half of the {size} ports are taken{more}"
+        "to one address and port, connect() becomes slow when half of the {size} ports are \
+         taken{more}"
     );
     change("1024 65535", why).with(inputs)
 }

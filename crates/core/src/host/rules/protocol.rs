@@ -22,7 +22,8 @@ pub(in super::super) fn scaling(q: &Question<'_>) -> Advice {
     match (q.now, limit) {
         ("0", None) => change("1", "no window is larger than 65535 bytes"),
         ("0", Some(limit)) => {
-            let why = "no window is larger than 65535 bytes: that over the round-trip time is the most a connection gets";
+            let why = "no window is larger than 65535 bytes: that over the round-trip time is the \
+                most a connection gets";
             change("1", why).with(vec![("most_bps", limit)])
         }
         _ => fine("windows may be larger than 64 KiB"),
@@ -35,7 +36,8 @@ pub(in super::super) fn probing(q: &Question<'_>) -> Advice {
     match q.now {
         "0" if is_long => change(
             "1",
-            "a path that swallows \"packet too big\" stalls connections for good; 1 probes only then",
+            "a path that swallows \"packet too big\" stalls connections for good; 1 probes only \
+             then",
         ),
         _ => fine("path MTU discovery is by ICMP, or helps itself"),
     }
@@ -95,7 +97,8 @@ pub(in super::super) fn discipline(q: &Question<'_>) -> Advice {
     match (better, &q.need.path) {
         (Some(name), Some(_)) if is_plain => change(
             name,
-            "one full queue for all flows delays each by what the others send; new devices get the other",
+            "one full queue for all flows delays each by what the others send; new devices get the \
+             other",
         ),
         (None, Some(_)) if is_plain => {
             fine("fq or fq_codel would keep flows apart; this kernel is not known to have them")

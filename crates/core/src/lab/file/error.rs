@@ -27,7 +27,8 @@ pub enum TopologyProblem {
     #[error("in the spec, {0}")]
     Spec(#[from] SpecError),
     /// Two links have addresses in common.
-    #[error("{}/{} overlaps with {}/{} of the link `{link}`", network.address, network.length, other.address, other.length)]
+    #[error("{}/{} overlaps with {}/{} of the link \
+        `{link}`", network.address, network.length, other.address, other.length)]
     Overlap {
         /// The network.
         network: Prefix,

@@ -170,7 +170,8 @@ fn refusal_of_key(key: &str) -> Option<&'static str> {
     };
     match key.strip_prefix("core.") {
         Some(name) if !OWN_CORE_KEYS.contains(&name) && !name.starts_with("xfrm_") => Some(
-            "of `net.core.` only somaxconn, optmem_max, txrehash, tstamp_allow_data and xfrm_* are per namespace",
+            "of `net.core.` only somaxconn, optmem_max, txrehash, tstamp_allow_data and xfrm_* are \
+             per namespace",
         ),
         _ => None,
     }

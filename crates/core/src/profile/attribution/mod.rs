@@ -172,7 +172,8 @@ mod tests {
                 Layer::Application,
             ),
             (
-                "handle_mm_fault exc_page_fault asm_exc_page_fault rep_movs_alternative _copy_to_iter",
+                "handle_mm_fault exc_page_fault asm_exc_page_fault rep_movs_alternative \
+                 _copy_to_iter",
                 Layer::Copy,
             ),
         ] {
@@ -210,7 +211,8 @@ mod tests {
     #[test]
     fn drivers_are_known_whatever_their_queue_is_called() {
         for frames in [
-            "mlx5e_poll_rx_cq [mlx5_core] mlx5e_napi_poll __napi_poll net_rx_action handle_softirqs",
+            "mlx5e_poll_rx_cq [mlx5_core] mlx5e_napi_poll __napi_poll net_rx_action \
+             handle_softirqs",
             "ice_clean_rx_irq ice_napi_poll __napi_poll net_rx_action",
             "ixgbe_xmit_frame_ring ixgbe_xmit_frame dev_hard_start_xmit",
             "iowrite16 vp_notify virtqueue_notify start_xmit dev_hard_start_xmit",

@@ -39,7 +39,8 @@ impl ProjectionError {
 /// A test whose CPU time the model has no terms for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "there is no model of MPTCP: what its own layer does to each segment is none of the terms, and no setting of the design \
+    "there is no model of MPTCP: what its own layer does to each segment is none of the terms, and \
+     no setting of the design \
      tells it apart; use --protocol tcp"
 )]
 pub struct NoModel;

@@ -327,13 +327,15 @@ impl Path<'_> {
         }
         if !self.tells_what_is_taken_away() && self.known.layers.is_none() {
             doubts.push(
-                "what it costs now is not known: no run of the design went without, and there is no profile"
+                "what it costs now is not known: no run of the design went without, and there is \
+                 no profile"
                     .to_owned(),
             );
         }
         if self.is_copy_free() {
             doubts.push(
-                "the runs without a copy took no less CPU time than those with one: what is done in its place costs as \
+                "the runs without a copy took no less CPU time than those with one: what is done \
+                 in its place costs as \
                  much here, and may cost more"
                     .to_owned(),
             );

@@ -1,6 +1,6 @@
 //! A session-reflector at a port of its own, for senders of STAMP (RFC 8762) and of TWAMP's light
-//! mode. It answers the peers of sessions and the networks that the owner names, and nobody else; an
-//! answer is as long as what it answers.
+//! mode. It answers the peers of sessions and the networks that the owner names, and nobody else;
+//! an answer is as long as what it answers.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

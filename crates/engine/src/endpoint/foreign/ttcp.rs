@@ -15,8 +15,7 @@ use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
-use linerate_core::units::{Family, Span};
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{Family, Span, format_rfc3339};
 use linerate_sys::poll::Poller;
 use linerate_sys::socket;
 

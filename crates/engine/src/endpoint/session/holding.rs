@@ -16,7 +16,8 @@ impl Session<'_> {
         let asked = request.connections;
         let free = self.context.shares.take(asked, owner).map_err(|others| {
             format!(
-                "other clients hold {others} of the {owner} connections that the endpoint allows, {asked} were asked for"
+                "other clients hold {others} of the {owner} connections that the endpoint allows, \
+                 {asked} were asked for"
             )
         });
         let share = match free.and_then(|share| place.begin_test().map(|()| share)) {

@@ -37,7 +37,7 @@ impl LabDirectory {
     pub fn status(&self, lab: &LabState) -> Result<LabStatus, DaemonError> {
         let answer = self
             .ask(lab, STATUS)
-            .and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+            .and_then(|text| LabStatus::parse(&text).map_err(io::Error::from));
         answer.map_err(|error| no_answer(lab, &error))
     }
 

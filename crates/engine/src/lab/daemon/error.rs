@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use linerate_sys::netns::{NamespaceError, UserNamespaceError};
 use thiserror::Error;
 
-use crate::category::Category;
+use crate::category::{Categorized, Category};
 use crate::lab::LabError;
 
 /// A lab in the background that could not be made, found, entered or ended.
@@ -39,7 +39,8 @@ pub enum DaemonError {
     },
     /// There is one of that name.
     #[error(
-        "a lab named {name} is up; `linerate lab down --name {name}` ends it, or give another --name"
+        "a lab named {name} is up; `linerate lab down --name {name}` ends it, or give another \
+         --name"
     )]
     IsUp {
         /// Its name.
@@ -118,9 +119,8 @@ impl From<LabError> for DaemonError {
     }
 }
 
-impl DaemonError {
-    /// Which exit status it deserves.
-    pub fn category(&self) -> Category {
+impl Categorized for DaemonError {
+    fn category(&self) -> Category {
         match self {
             Self::Name { .. } | Self::NotUp { .. } | Self::NoHost { .. } => Category::Usage,
             Self::Holder { category, .. } => *category,

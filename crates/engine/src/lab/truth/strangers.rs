@@ -209,8 +209,8 @@ impl Site<'_> {
         })
     }
 
-    /// Nobody else's, so that nobody else's threads count for it; sshd lets in those alone who have an
-    /// account.
+    /// Nobody else's, so that nobody else's threads count for it; sshd lets in those alone who have
+    /// an account.
     fn user(&self) -> u32 {
         if let Some(Program::Ssh | Program::Scp) = self.scenario.around.program {
             return 0;
@@ -315,7 +315,7 @@ fn document(output: &Output) -> Result<ConnectionsDocument, TruthError> {
     if !output.status.success() {
         return Err(TruthError::Watcher(said.trim().to_owned()));
     }
-    let parsed = serde_json::from_slice(&output.stdout);
+    let parsed = ConnectionsDocument::parse(&output.stdout);
     parsed.map_err(|error| TruthError::Watcher(error.to_string()))
 }
 

@@ -4,7 +4,7 @@
 //! than CPUs that costs more than the message: here one call tells of all on which something has
 //! come, and the thread sleeps only where that is none.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::ops::Range;
 use std::thread;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use linerate_core::plan::{ExchangeTest, Protocol, Test, Traffic};
 use linerate_core::units::End;
 use linerate_sys::poll::{Interest, Poller};
+use linerate_sys::socket;
 
 use super::pipeline::{Pipeline, Step};
 use super::tag::SLICE;
@@ -204,7 +205,7 @@ impl<'a> Responder<'a> {
     fn flush(&mut self) -> io::Result<bool> {
         while self.unsent > 0 {
             let length = self.unsent.min(self.responses.len() as u64) as usize;
-            match self.socket.write(&self.responses[..length]) {
+            match socket::send(self.socket, &self.responses[..length]) {
                 Ok(n) => self.unsent -= n as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -238,7 +239,7 @@ impl Member for Responder<'_> {
                 return Ok(false);
             }
             self.quickack.renew(self.socket);
-            match self.socket.read(&mut self.requests) {
+            match socket::receive(self.socket, &mut self.requests) {
                 Ok(0) => return Ok(true),
                 Ok(n) => {
                     self.took(n as u64);

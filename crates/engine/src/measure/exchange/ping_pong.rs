@@ -4,6 +4,7 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 
 use linerate_core::plan::ExchangeTest;
+use linerate_sys::socket;
 
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
@@ -56,7 +57,7 @@ pub(super) fn udp(
         tag.write(sequence, &mut request);
         super::udp::send(socket, &request)?;
         loop {
-            match socket.recv(&mut response) {
+            match socket::receive(socket, &mut response) {
                 Ok(n) if n as u64 == test.response_bytes && tag.is(sequence, &response) => {
                     let now = now_ns();
                     patience.learn(now - start_ns);

@@ -1,9 +1,10 @@
 //! The endpoint's side of `rr`: so many bytes back for so many received.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::{TcpStream, UdpSocket};
 
 use linerate_core::plan::ExchangeTest;
+use linerate_sys::socket;
 
 use super::stamp;
 use super::tag::{SLICE, Tag};
@@ -41,7 +42,7 @@ pub(crate) fn respond(
 
 fn respond_tcp(
     test: &ExchangeTest,
-    mut socket: &TcpStream,
+    socket: &TcpStream,
     counters: &Counters,
     stop: &Stop,
     quickack: QuickAck,
@@ -58,7 +59,7 @@ fn respond_tcp(
     let (mut bytes, mut answered, mut partial) = (0, 0, 0);
     while !stop.is_requested() {
         quickack.renew(socket);
-        let n = match socket.read(&mut requests) {
+        let n = match socket::receive(socket, &mut requests) {
             Ok(0) => break,
             Ok(n) => n as u64,
             Err(error) if is_passing(&error) => continue,
@@ -103,7 +104,7 @@ fn respond_udp(
     let mut response = vec![0x5a; test.response_bytes as usize];
     let mut answered = 0;
     while !shared.stop.is_requested() {
-        match socket.recv(&mut request) {
+        match socket::receive(socket, &mut request) {
             Ok(0) if is_unmarked => break,
             // A late handshake of the flow's own beginning is no request.
             Ok(n) if n as u64 != test.request_bytes => {}

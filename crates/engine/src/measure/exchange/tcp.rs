@@ -1,12 +1,13 @@
 //! Requests in flight on a TCP connection: the responses come in order.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
 use linerate_sys::poll::{self, Interest};
+use linerate_sys::socket;
 
 use super::pipeline::Requests;
 use super::tally::Tally;
@@ -71,7 +72,7 @@ impl Requests for TcpRequests<'_> {
     fn flush(&mut self) -> io::Result<()> {
         while self.unsent > 0 {
             let length = self.unsent.min(self.payload.len() as u64) as usize;
-            match self.socket.write(&self.payload[..length]) {
+            match socket::send(self.socket, &self.payload[..length]) {
                 Ok(n) => self.unsent -= n as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -83,7 +84,7 @@ impl Requests for TcpRequests<'_> {
 
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
         self.quickack.renew(self.socket);
-        let n = match self.socket.read(&mut self.buffer) {
+        let n = match socket::receive(self.socket, &mut self.buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => n,
             Err(error)

@@ -19,7 +19,7 @@ use crate::clock::{now_ns, since_1970_ns};
 /// Sends a datagram. What an earlier one brought back as an ICMP error is not this one's.
 pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
     loop {
-        match socket.send(datagram) {
+        match socket::send(socket, datagram) {
             Ok(_) => return Ok(()),
             Err(error)
                 if matches!(
@@ -90,8 +90,8 @@ impl<'a> UdpRequests<'a> {
             stamp: test.stamp.then_some((flow as u16 + 1, 0)),
             patience: Patience::default(),
             request: vec![0x5a; test.request_bytes as usize],
-            // One byte more, so that a longer datagram is not taken for a response. Of one of STAMP's only
-            // the front has a meaning.
+            // One byte more, so that a longer datagram is not taken for a response. Of one of
+            // STAMP's only the front has a meaning.
             response: vec![0; test.response_bytes as usize + 1],
             slots: (0..slots)
                 .map(|slot| Slot {
@@ -108,7 +108,7 @@ impl<'a> UdpRequests<'a> {
     /// A datagram into `response`: its length, and of STAMP's how it arrived.
     fn take(&mut self) -> io::Result<(usize, Option<Arrival>)> {
         if self.stamp.is_none() {
-            return Ok((self.socket.recv(&mut self.response)?, None));
+            return Ok((socket::receive(self.socket, &mut self.response)?, None));
         }
         let arrival = socket::receive_from(self.socket, &mut self.response)?;
         Ok((arrival.length, Some(arrival)))

@@ -27,8 +27,8 @@ pub(crate) struct Beside {
 }
 
 impl Half {
-    /// The first bytes of all flows leave from one thread, one flow after the other, before a worker
-    /// has a CPU: each worker would keep it for as long as the scheduler lets it.
+    /// The first bytes of all flows leave from one thread, one flow after the other, before a
+    /// worker has a CPU: each worker would keep it for as long as the scheduler lets it.
     pub(super) fn begin_on_time(&self) -> io::Result<()> {
         thread::scope(|scope| {
             let starter = thread::Builder::new().name("start".into());

@@ -42,7 +42,12 @@ impl Run<'_> {
         let (server, test) = (self.server, &self.adapted.test);
         let target = &server.target;
         let attempt = || -> io::Result<_> {
-            let socket = socket::tcp_socket(server.peer, target.source, Mptcp::Off)?;
+            let socket = socket::tcp_socket_from(
+                server.peer,
+                target.source,
+                test.options.source_port_of(id),
+                Mptcp::Off,
+            )?;
             prepare(&socket, target)?;
             let sends = sends(End::Client, flow_direction(test, id));
             options::apply_tcp(&socket, &test.options, End::Client, sends)
@@ -62,7 +67,9 @@ impl Run<'_> {
     fn greet(&mut self, id: u32) -> Result<FlowSocket, MeasureError> {
         let peer = self.server.peer;
         let test = &self.adapted.test;
-        let socket = udp_socket(&self.server.target, peer).map_err(MeasureError::connect(peer))?;
+        let port = test.options.source_port_of(id);
+        let socket =
+            udp_socket(&self.server.target, peer, port).map_err(MeasureError::connect(peer))?;
         let sends = sends(End::Client, flow_direction(test, id));
         options::apply_udp(&socket, &test.options, sends)?;
         socket

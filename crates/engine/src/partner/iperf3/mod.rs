@@ -12,7 +12,6 @@ use linerate_core::foreign::iperf3::{
 };
 use linerate_core::plan::{Direction, Extent, Protocol, Test};
 use linerate_core::session::message::{HalfReport, Refusal, RefusalReason};
-use linerate_sys::clock::format_rfc3339;
 
 use self::test::{Adapted, adapt};
 use super::{Ended, Found, live};
@@ -27,7 +26,7 @@ use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
-use linerate_core::units::End;
+use linerate_core::units::{End, format_rfc3339};
 
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);

@@ -84,7 +84,7 @@ impl Connection {
     ) -> Result<FlowSocket, MeasureError> {
         let peer = self.data();
         if test.protocol == Protocol::Udp {
-            let socket = udp_socket(target, peer).map_err(MeasureError::connect(peer))?;
+            let socket = udp_socket(target, peer, 0).map_err(MeasureError::connect(peer))?;
             let sends = sends(End::Client, flow_direction(test, id));
             options::apply_udp(&socket, &own_options(test, id), sends)?;
             return Ok(FlowSocket::Udp(socket));

@@ -11,8 +11,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::foreign::netperf::{PORT, Results};
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::DEFAULT_PORT;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{DEFAULT_PORT, format_rfc3339};
 
 use self::connection::Connection;
 use self::test::{Adapted, adapt};

@@ -41,7 +41,8 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
         adapted.test.warm_up = Span(std::time::Duration::ZERO);
         adapted.caveats.push(Caveat::new(
             CaveatKind::SettingNotTaken,
-            "a netserver has no warm-up: what it received counts from the first byte, slow start included",
+            "a netserver has no warm-up: what it received counts from the first byte, slow start \
+             included",
             "measure for longer, or run `linerate serve` on that host",
         ));
     }
@@ -83,6 +84,7 @@ fn lacks(test: &Test) -> Result<(), String> {
     let options = &test.options;
     let always = [
         (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
+        (options.source_port.is_some(), "--source-port"),
         (options.quickack.is_some(), "the treatment quickack"),
         (options.busy_poll_us.is_some(), "the treatment busy_poll"),
     ];

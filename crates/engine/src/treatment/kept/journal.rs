@@ -148,7 +148,7 @@ fn read(directory: &Directory) -> Result<Vec<Kept>, TreatError> {
     // set yet.
     let lines = text
         .lines()
-        .filter_map(|line| serde_json::from_str::<Kept>(line).ok());
+        .filter_map(|line| serde_json::from_slice::<Kept>(line.as_bytes()).ok());
     // A reboot has undone what no file sets again.
     let is_there = |entry: &Kept| entry.persisted || entry.place.is_of_this_boot();
     Ok(lines.filter(is_there).collect())

@@ -9,6 +9,7 @@ use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
 use super::{Applied, Journals, TreatError, apply_and_kill, on_pair, or_skip, plan};
+use crate::category::Categorized;
 use crate::qos::{self, Mode, QosError, QosOptions, Standing};
 use crate::treatment::leftovers::undo_leftovers_in;
 
@@ -21,7 +22,8 @@ pub(super) fn read(name: &str) -> Result<String, String> {
         _ => return Err("there is none".to_owned()),
     };
     Ok(format!(
-        "[filter.all]\nprotocol = \"tcp\"\npolicy = \"p\"\n\n[policy.p]\n{handling}\n\n[adapter.\"*\"]\nrate = \
+        "[filter.all]\nprotocol = \"tcp\"\npolicy = \
+         \"p\"\n\n[policy.p]\n{handling}\n\n[adapter.\"*\"]\nrate = \
          \"100mbit\"\npolicies = [\"p\"]\n"
     ))
 }

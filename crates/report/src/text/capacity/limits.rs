@@ -90,6 +90,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
         .left("of", |row| short(row.end))
         .right("value", |row| amount(row, row.value))
         .right("in use", |row| row.used.map(|used| amount(row, used)))
+        .spare(1, 1)
         .right("would\nstop at", |row| row.would_stop_at.map(count))
         .left("formula", |row| row.formula.clone());
     page.gap();

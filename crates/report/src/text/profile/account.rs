@@ -22,8 +22,10 @@ pub(super) fn write(page: &mut Page, document: &ProfileDocument) {
     page.words(FOOT);
 }
 
-const FOOT: &str = "CPU time by the kernel's account, seconds. It has no layers in the kernel and no intervals: user mode counts as the \
-    application, the rest as unattributed. Soft interrupts are those of the whole host, whoever they were for. Between two hosts they \
+const FOOT: &str = "CPU time by the kernel's account, seconds. It has no layers in the kernel and \
+    no intervals: user mode counts as the \
+    application, the rest as unattributed. Soft interrupts are those of the whole host, whoever \
+    they were for. Between two hosts they \
     are added to the end's; on one host what ran in a thread is in its system time.";
 
 /// Name, and what both ends spent there, seconds: user and system.

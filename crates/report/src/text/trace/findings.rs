@@ -30,7 +30,8 @@ fn narrowing(narrowing: &Narrowing) -> String {
         format!("{place} {bytes} fit, as it says")
     } else {
         format!(
-            "{place} {bytes} fit and NO message says so: a black hole, where TCP stalls unless it probes by itself"
+            "{place} {bytes} fit and NO message says so: a black hole, where TCP stalls unless it \
+             probes by itself"
         )
     }
 }

@@ -47,7 +47,8 @@ fn line(flow: &FlowHalf) -> String {
         let expected = udp.expected.unwrap_or(udp.received);
         let _ = write!(
             line,
-            ", {} of {expected} datagrams lost, {} of them by this socket, {} late, {} twice, jitter {:.0} us",
+            ", {} of {expected} datagrams lost, {} of them by this socket, {} late, {} twice, \
+             jitter {:.0} us",
             expected.saturating_sub(udp.received),
             udp.socket_drops.unwrap_or(0),
             udp.reordered,

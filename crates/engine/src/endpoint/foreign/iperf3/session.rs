@@ -12,8 +12,7 @@ use linerate_core::foreign::{Encounter, Excess, Role, Tool};
 use linerate_core::plan::{Direction, Extent, MAX_SECONDS, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::{Family, Span};
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{Family, Span, format_rfc3339};
 
 use super::calls::Call;
 use super::output;
@@ -171,7 +170,10 @@ impl Session {
                         self.flush(&mut socket);
                         self.begin();
                     }
-                    ServerEvent::End => self.end(),
+                    ServerEvent::End => {
+                        self.leave_port();
+                        self.end();
+                    }
                     ServerEvent::Results(results) => self.record(Some(&results)),
                     ServerEvent::Closed(error) => reason = error.map(|error| error.to_string()),
                 }
@@ -197,6 +199,14 @@ impl Session {
             }
         }
         self.leave(socket, reason);
+    }
+
+    /// A server of one test is followed by the next one as soon as its client is gone.
+    fn leave_port(&self) {
+        let context = self.guest.context();
+        if context.one_off {
+            context.listeners.leave_ports();
+        }
     }
 
     fn last_words(&mut self) -> Option<String> {

@@ -11,8 +11,7 @@ use linerate_core::foreign::{self, Encounter, Tool};
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
-use linerate_core::units::Family;
-use linerate_sys::clock::format_rfc3339;
+use linerate_core::units::{Family, format_rfc3339};
 
 use super::super::Guest;
 use super::cpu::CpuWatch;

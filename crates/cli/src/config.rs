@@ -1,0 +1,276 @@
+//! What a user always wants: `~/.config/linerate.toml`, or where `XDG_CONFIG_HOME` says.
+//!
+//! Its keys become words of the command line before that is read, so an option that is typed wins.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context, anyhow};
+use clap::ArgMatches;
+use linerate_core::toml_reader::{self, FileError, ReadProblem, Section, string};
+use linerate_core::units::EndpointName;
+
+use crate::failure::Failure;
+use crate::files;
+
+/// Longest file, bytes.
+const MAX_FILE: u64 = 64 << 10;
+const KEYS: &str = "host key-file save colours";
+/// The commands whose runs `save` keeps.
+const RUNS: [&str; 9] = [
+    "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile", "trace",
+];
+
+/// Whether pages have colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Colours {
+    /// On a terminal that knows them, without `NO_COLOR`.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Colours {
+    const WORDS: [(&'static str, Self); 3] = [
+        ("auto", Self::Auto),
+        ("always", Self::Always),
+        ("never", Self::Never),
+    ];
+}
+
+/// What the file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Config {
+    host: Option<String>,
+    key_file: Option<PathBuf>,
+    save: bool,
+    colours: Colours,
+}
+
+static COLOURS: OnceLock<Colours> = OnceLock::new();
+
+/// What the file says of colours, once it was read.
+pub(crate) fn colours() -> Colours {
+    COLOURS.get().copied().unwrap_or_default()
+}
+
+/// The file's place and what is in force.
+///
+/// # Errors
+/// It is wrong, or has no place.
+pub(crate) fn text() -> Result<String, Failure> {
+    let Some(place) = place() else {
+        return Err(Failure::usage(anyhow!(
+            "neither XDG_CONFIG_HOME nor HOME says where linerate.toml is"
+        )));
+    };
+    let is_there = place.exists();
+    let note = if is_there { "" } else { " (not there)" };
+    let config = Config::load()?;
+    Ok(format!("# {}{note}\n{}", place.display(), config.toml()))
+}
+
+impl Config {
+    /// What the user's file says; nothing where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong: with its line and column.
+    pub(crate) fn load() -> Result<Self, Failure> {
+        let Some(place) = place() else {
+            return Ok(Self::default());
+        };
+        let read = || {
+            let text = match files::read_text(&place, MAX_FILE) {
+                Ok(text) => text,
+                Err(error) if is_missing(&error) || is_hidden(&place) => return Ok(Self::default()),
+                Err(error) => return Err(error),
+            };
+            let directory = place.parent().unwrap_or(Path::new("/"));
+            Self::parse(&text, directory).with_context(|| place.display().to_string())
+        };
+        let config: Self = read().map_err(Failure::usage)?;
+        // The first file that was read stays in force: there is one.
+        let _ = COLOURS.set(config.colours);
+        Ok(config)
+    }
+
+    /// The file's text; what it names lies in that directory.
+    ///
+    /// # Errors
+    /// Something in it is wrong.
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, FileError<ReadProblem>> {
+        let read = || {
+            let table = toml_reader::parse(text)?;
+            let root = Section::new("linerate.toml", 0, table.get_ref(), KEYS)?;
+            let host = root.string("host")?;
+            if let Some(host) = host.filter(|host| host.value.parse::<EndpointName>().is_err()) {
+                let hint = "write host, host:port or [v6]:port";
+                return toml_reader::Fault::malformed(host, "endpoint", hint);
+            }
+            let colours = match root.value("colours") {
+                None => Colours::default(),
+                Some(value) => {
+                    let word = string("colours", value)?;
+                    let mut words = Colours::WORDS.iter();
+                    let Some((_, colours)) = words.find(|(name, _)| *name == word.value) else {
+                        let hint = "it is auto, always or never";
+                        return toml_reader::Fault::malformed(word, "choice of colours", hint);
+                    };
+                    *colours
+                }
+            };
+            let key_file = root.string("key-file")?;
+            Ok(Self {
+                host: host.map(|host| host.value.to_owned()),
+                key_file: key_file.map(|key| whole_path(key.value, directory)),
+                save: root.boolean("save")?.unwrap_or(false),
+                colours,
+            })
+        };
+        read().map_err(|fault: toml_reader::Fault<ReadProblem>| fault.located(text))
+    }
+
+    /// The command line with what the file adds to it; `read` is what it was read as, if nothing
+    /// but HOST was missing.
+    pub(crate) fn added_to(&self, given: &[OsString], read: Option<&ArgMatches>) -> Vec<OsString> {
+        let mut words = given.to_vec();
+        let command = read.and_then(ArgMatches::subcommand);
+        let name = given.get(1).and_then(|name| name.to_str()).unwrap_or("");
+        let is_run = RUNS.contains(&name);
+        // An option that the command has not is not given.
+        let has = |id: &str| {
+            command.is_some_and(|(_, matches)| matches.try_contains_id(id).unwrap_or(false))
+        };
+        let flag = |option: &str| given.iter().any(|word| word == option);
+        if !is_run || flag("--treatments") || flag("--list") {
+            return words;
+        }
+        let typed = command.and_then(|(_, matches)| typed(matches, "host"));
+        let is_own = typed.is_none() || typed == self.host;
+        if self.save && !flag("--save") {
+            words.push("--save".into());
+        }
+        if let (Some(host), false, true) = (&self.host, has("lab"), is_own) {
+            if typed.is_none() {
+                words.insert(2, host.into());
+            }
+            if let (Some(key), false, false) = (&self.key_file, has("key_file"), name == "trace") {
+                words.extend(["--key-file".into(), key.into()]);
+            }
+        }
+        words
+    }
+
+    /// As the file has it; what is not in force stands behind `#`.
+    fn toml(&self) -> String {
+        let quoted = |text: Option<String>, example: &str| match text {
+            Some(text) => ("", toml_text(&text)),
+            None => ("# ", toml_text(example)),
+        };
+        let key_file = self.key_file.as_ref();
+        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let (host, key_file) = (
+            quoted(self.host.clone(), "pit"),
+            quoted(key_file.map(|key| key.display().to_string()), "pit.key"),
+        );
+        format!(
+            "{}host = {}  # where no HOST is typed\n\
+             {}key-file = {}  # its key\n\
+             save = {}  # every run is kept: linerate history\n\
+             colours = {}  # auto, always or never\n",
+            host.0,
+            host.1,
+            key_file.0,
+            key_file.1,
+            self.save,
+            toml_text(colours.map_or("auto", |(word, _)| word))
+        )
+    }
+}
+
+/// A TOML string.
+fn toml_text(text: &str) -> String {
+    // JSON's strings are TOML's.
+    serde_json::Value::from(text).to_string()
+}
+
+fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
+    let mut raw = matches.try_get_raw(id).ok().flatten()?;
+    raw.next().map(|word| word.to_string_lossy().into_owned())
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+}
+
+/// In a directory of another user: `sudo -u nobody` keeps the HOME of who called it.
+fn is_hidden(place: &Path) -> bool {
+    let found = place.metadata();
+    found.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// XDG Base Directory Specification: a path that is not absolute is none.
+fn place() -> Option<PathBuf> {
+    let absolute = |name| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let home = || Some(absolute("HOME")?.join(".config"));
+    Some(
+        absolute("XDG_CONFIG_HOME")
+            .or_else(home)?
+            .join("linerate.toml"),
+    )
+}
+
+/// Beside the file, unless it says where; `~/` is the user's directory.
+fn whole_path(text: &str, directory: &Path) -> PathBuf {
+    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => directory.join(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("/etc/x")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_line_and_column() {
+        for (text, words) in [
+            ("save = 1", "line 1, column 8: `save` is"),
+            ("\nhost = 5", "line 2, column 8: `host` is"),
+            (
+                "hots = \"pit\"",
+                "line 1, column 1: linerate.toml has no key `hots`",
+            ),
+            (
+                "colours = \"pink\"",
+                "line 1, column 11: `pink` is no choice of colours",
+            ),
+            ("host = \"a b\"", "line 1, column 8: `a b` is no endpoint"),
+            ("save", "line 1, column"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.starts_with(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same() {
+        let text = "host = \"pit:5202\"\nkey-file = \"k\"\nsave = true\ncolours = \"never\"";
+        let config = read(text).unwrap();
+        assert_eq!(config.key_file.as_deref(), Some(Path::new("/etc/x/k")));
+        assert_eq!(read(&config.toml()).unwrap(), config);
+        let nothing = Config::default();
+        assert_eq!(read(&nothing.toml()).unwrap(), nothing);
+    }
+}

@@ -1,0 +1,567 @@
+//! The coordinator: what the schedule decides is offered to the agents, and what they report is saved.
+//!
+//! It keeps nothing but the history. One that begins anew takes back what was offered before it, and
+//! offers nothing before what an earlier one has asked for is over; a report of an earlier one's task is
+//! saved as any other, once.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, ensure};
+use linerate_core::monitor::MonitoredWork;
+use linerate_core::plan::{Direction, Test};
+use linerate_core::units::Nanos;
+use linerate_engine::Stop;
+use linerate_history::{Filter, History, HistoryError, Since};
+use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
+use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
+use linerate_mesh::{Assignment, Input, Mesh, MeshTest, Missed, Schedule, Why};
+use linerate_report::document;
+
+use crate::failure::Failure;
+use crate::keep::{self, CARRIED};
+use crate::monitor::{now, rfc3339};
+use crate::{output, plan};
+
+/// How long one wait for a report lasts.
+const WAIT: Duration = Duration::from_millis(200);
+/// How often it is looked who is there.
+const LOOK: Duration = Duration::from_secs(1);
+/// A report that comes so long after its task was to be over is of no use to the schedule.
+const LATE: Duration = Duration::from_secs(10);
+/// `--once` ends when nothing was offered or reported for so long: longer than until a pair that failed
+/// is tried again.
+const IDLE: Duration = Duration::from_secs(40);
+
+/// A mesh at work.
+pub(super) struct Coordinator<'a> {
+    mesh: Mesh,
+    schedule: Schedule,
+    bus: &'a dyn Bus,
+    history: History,
+    quiet: bool,
+    begun: Instant,
+    /// On the host's clock, which may be set meanwhile.
+    begun_at: Nanos,
+    looked: Option<Instant>,
+    /// Where the endpoints are of the sites that are there.
+    present: HashMap<usize, String>,
+    /// What was offered and has not ended, by its task.
+    open: HashMap<String, Open>,
+    once: Once,
+    is_lost: bool,
+}
+
+/// A task that was offered.
+struct Open {
+    assignment: Assignment,
+    until: Instant,
+}
+
+/// What `--once` waits for.
+struct Once {
+    wanted: usize,
+    /// A test and a pair, the lower index first: measured, or given up.
+    settled: HashSet<(usize, [usize; 2])>,
+    given_up: usize,
+    /// Since when nothing has happened.
+    idle: Instant,
+}
+
+impl<'a> Coordinator<'a> {
+    /// Opens the history and prepares the bus, which `is_shared` with other processes.
+    ///
+    /// # Errors
+    /// The history or the bus cannot be had.
+    pub(super) fn new(
+        mesh: Mesh,
+        bus: &'a dyn Bus,
+        history: &Path,
+        is_shared: bool,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        let history = keep::open(Some(history))?;
+        let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
+        let prepared = bus.prepare(&names).and_then(|()| bus.clear());
+        prepared.map_err(Failure::failed)?;
+        let begun_at = Nanos(now() * 1_000_000_000);
+        let longest = mesh.tests.iter().map(MeshTest::lasts_at_most).max();
+        let settles = if is_shared {
+            longest.unwrap_or_default()
+        } else {
+            Nanos::from_millis(500)
+        };
+        let mut schedule = Schedule::new(&mesh, begun_at + settles);
+        let mut once = Once::new(&mesh);
+        remember(&mesh, &history, &mut schedule, &mut once).map_err(Failure::failed)?;
+        Ok(Self {
+            schedule,
+            once,
+            mesh,
+            bus,
+            history,
+            quiet,
+            begun: Instant::now(),
+            begun_at,
+            looked: None,
+            present: HashMap::new(),
+            open: HashMap::new(),
+            is_lost: false,
+        })
+    }
+
+    /// Runs until somebody asks to stop; with `once` until all is measured.
+    ///
+    /// # Errors
+    /// With `once`: a pair was not measured.
+    pub(super) fn run(&mut self, stop: &Stop, once: bool) -> Result<(), Failure> {
+        while !stop.is_requested() {
+            if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                self.look();
+                self.open.retain(|_, open| Instant::now() < open.until);
+                self.looked = Some(Instant::now());
+            }
+            if !self.is_lost {
+                self.offer();
+            }
+            self.gather(WAIT);
+            if once && self.once.is_over(self.open.is_empty()) {
+                return self.once.verdict();
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// On a clock that nobody sets.
+    fn now(&self) -> Nanos {
+        let since = self.begun.elapsed().as_nanos();
+        self.begun_at + Nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    /// Who has come, and who is gone.
+    fn look(&mut self) {
+        let Some(seen) = self.reached(self.bus.present()) else {
+            return;
+        };
+        let mut there: HashMap<usize, String> = HashMap::new();
+        for seen in seen.into_iter().filter(|seen| seen.age < GONE_AFTER) {
+            let Ok(presence) = decode::<Presence>(&seen.body) else {
+                continue;
+            };
+            if let Some(site) = self
+                .mesh
+                .site(&seen.site)
+                .filter(|_| presence.site == seen.site)
+            {
+                let host = self.mesh.sites[site].host.as_ref();
+                let address = presence.address.or_else(|| Some(host?.to_string()));
+                there.insert(site, address.unwrap_or_default());
+            }
+        }
+        let now = self.now();
+        for site in self.present.keys().filter(|site| !there.contains_key(site)) {
+            self.schedule.handle_input(now, Input::Left { site: *site });
+        }
+        for (site, address) in there
+            .iter()
+            .filter(|(site, _)| !self.present.contains_key(site))
+        {
+            let (site, reachable) = (*site, !address.is_empty());
+            self.schedule
+                .handle_input(now, Input::Joined { site, reachable });
+        }
+        self.say_change(&there);
+        self.present = there;
+    }
+
+    fn say_change(&self, there: &HashMap<usize, String>) {
+        let names = |from: &HashMap<usize, String>, without: &HashMap<usize, String>| {
+            let mut sites: Vec<usize> = from.keys().copied().collect();
+            sites.retain(|site| !without.contains_key(site));
+            sites.sort_unstable();
+            let names = sites
+                .iter()
+                .map(|site| self.mesh.sites[*site].name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let (come, gone) = (names(there, &self.present), names(&self.present, there));
+        let (count, all) = (there.len(), self.mesh.sites.len());
+        if !come.is_empty() && !self.quiet {
+            output::note(&format!("{count} of {all} sites are there: {come} came"));
+        }
+        if !gone.is_empty() {
+            output::note(&format!("{count} of {all} sites are there: {gone} left"));
+        }
+    }
+
+    /// What the bus says; the first time that it says nothing is told.
+    fn reached<T>(&mut self, said: Result<T, BusError>) -> Option<T> {
+        match said {
+            Ok(said) => {
+                self.is_lost = false;
+                Some(said)
+            }
+            Err(error) => {
+                if !self.is_lost {
+                    output::note(&format!("{error}; tried again until it is back"));
+                }
+                self.is_lost = true;
+                None
+            }
+        }
+    }
+
+    /// What the schedule wants now, to those who are to run it.
+    fn offer(&mut self) {
+        self.schedule.handle_timeout(self.now());
+        while let Some(missed) = self.schedule.poll_event() {
+            self.missed(&missed);
+        }
+        while let Some(assignment) = self.schedule.poll_transmit() {
+            let task = self.task(&assignment);
+            let key = format!("{}.task", task.id);
+            let offered = self.bus.offer(task.runner(), &key, &encode(&task));
+            let lease = Duration::from_secs(task.lease_s.into());
+            // One that was perhaps not offered may have been: its sites are free when it is over.
+            let until = Instant::now() + OFFER_LIFE + lease + LATE;
+            self.open.insert(task.id, Open { assignment, until });
+            self.once.idle = Instant::now();
+            if self.reached(offered).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A pair that was not measured.
+    fn missed(&mut self, missed: &Missed) {
+        let [one, other] = [missed.pair.0, missed.pair.1].map(|site| &self.mesh.sites[site].name);
+        let why = match missed.why {
+            Why::Away(site) => format!("{} was away", self.mesh.sites[site].name),
+            Why::Spent(site) => {
+                format!(
+                    "{} has carried what it may in a day",
+                    self.mesh.sites[site].name
+                )
+            }
+            Why::Unreachable => "neither can be reached".to_owned(),
+            Why::Failed => "it failed".to_owned(),
+            Why::Refused => "an owner does not allow it".to_owned(),
+            Why::NoTime => "other tests had their sites or links".to_owned(),
+        };
+        let test = &self.mesh.tests[missed.test].name;
+        output::note(&format!(
+            "{test} of {one} and {other}: missed in this cycle: {why}"
+        ));
+        self.once
+            .missed(missed.test, [missed.pair.0, missed.pair.1]);
+    }
+
+    fn task(&self, assignment: &Assignment) -> Task {
+        let test = &self.mesh.tests[assignment.test];
+        let mut work = test_of(&test.work)
+            .expect("looked at before the start")
+            .clone();
+        let name = |site: usize| self.mesh.sites[site].name.clone();
+        let reached = if assignment.turned {
+            work.direction = turned(work.direction);
+            assignment.from
+        } else {
+            assignment.to
+        };
+        let address = self.present.get(&reached).cloned();
+        Task {
+            id: format!("{:08x}{:08x}", plan::fresh_seed(), plan::fresh_seed()),
+            test: test.name.clone(),
+            from: name(assignment.from),
+            to: name(assignment.to),
+            address: address.unwrap_or_default(),
+            turned: assignment.turned,
+            work: Test {
+                seed: plan::fresh_seed(),
+                ..work
+            },
+            lease_s: test.lasts_at_most().0.div_ceil(1_000_000_000) as u32,
+        }
+    }
+
+    /// Takes a report, if one comes within that time.
+    fn gather(&mut self, wait: Duration) {
+        let collected = self.bus.collect(wait);
+        match self.reached(collected) {
+            Some(Some(delivery)) => {
+                if self.take(&delivery) {
+                    // Else it comes again, and is known then.
+                    let _ = self.bus.acknowledge(&delivery);
+                }
+            }
+            Some(None) => {}
+            None => std::thread::sleep(wait),
+        }
+    }
+
+    /// Whether it is done with.
+    fn take(&mut self, delivery: &Delivery) -> bool {
+        let site = &delivery.site;
+        let report: Report = match decode(&delivery.body) {
+            Ok(report) => report,
+            Err(error) => {
+                output::note(&format!("{site}: a report was dropped: {error}"));
+                return true;
+            }
+        };
+        let ends = [&report.from, &report.to].map(|name| self.mesh.site(name));
+        let [Some(from), Some(to)] = ends else {
+            output::note(&format!(
+                "{site}: a report of sites that are not in the file was dropped"
+            ));
+            return true;
+        };
+        if report.runner() != site {
+            let runner = report.runner();
+            output::note(&format!(
+                "{site}: a report in the name of {runner} was dropped"
+            ));
+            return true;
+        }
+        let said = format!("{} {} to {}", report.test, report.from, report.to);
+        let mut bytes = None;
+        match &report.outcome {
+            Outcome::Started => {}
+            Outcome::Finished { document } => match self.save(&report, [from, to], document) {
+                Ok(saved) => {
+                    if let Some((run, answer)) = &saved.line
+                        && !self.quiet
+                    {
+                        let at = rfc3339(now());
+                        // Who reads the lines may go: the runs are saved.
+                        let _ = output::print(&format!("{at} {said}: {answer} (run {run})\n"));
+                    }
+                    bytes = Some(saved.bytes);
+                }
+                Err(Unsaved::NotWhole(why)) => output::note(&format!("{said}: {why:#}")),
+                Err(Unsaved::NotNow(why)) => {
+                    output::note(&format!("{said}: not saved, tried again: {why}"));
+                    return false;
+                }
+            },
+            Outcome::Failed { why } => output::note(&format!("{said}: {why}")),
+            Outcome::Refused { why } => output::note(&format!("{said}: refused: {why}")),
+        }
+        self.note(&report, [from, to], bytes);
+        true
+    }
+
+    /// Tells the schedule what came of a task that is its own.
+    fn note(&mut self, report: &Report, ends: [usize; 2], bytes: Option<u64>) {
+        let now = self.now();
+        let Some(open) = self.open.get(&report.id) else {
+            return;
+        };
+        let assignment = open.assignment;
+        if [assignment.from, assignment.to] != ends || assignment.turned != report.turned {
+            return;
+        }
+        self.once.idle = Instant::now();
+        let task = assignment.id;
+        let input = match (&report.outcome, bytes) {
+            (Outcome::Started, _) => {
+                return self.schedule.handle_input(now, Input::Started(task));
+            }
+            (_, Some(bytes)) => Input::Finished { task, bytes },
+            (outcome, None) => Input::Failed {
+                task,
+                why: match outcome {
+                    Outcome::Refused { .. } => linerate_mesh::Failure::Refused,
+                    _ => linerate_mesh::Failure::Tried,
+                },
+            },
+        };
+        self.open.remove(&report.id);
+        if bytes.is_some() {
+            self.once.measured(assignment.test, ends);
+        }
+        self.schedule.handle_input(now, input);
+    }
+
+    /// Saves a document once, however often it is reported.
+    fn save(
+        &mut self,
+        report: &Report,
+        [from, to]: [usize; 2],
+        text: &str,
+    ) -> Result<Saved, Unsaved> {
+        let read = || {
+            let document = document::read(text.as_bytes())?;
+            ensure!(
+                document.records().is_some(),
+                "its document is none of a run"
+            );
+            ensure!(
+                document.why_partial().is_none(),
+                "its document is not whole"
+            );
+            anyhow::Ok(document)
+        };
+        let document = read().map_err(Unsaved::NotWhole)?;
+        let records = document.records().unwrap_or_default();
+        let bytes = records.iter().map(|record| record.bytes()).sum();
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let own = [pair(RUN, &report.id), pair("from", &report.from)];
+        let known = Filter {
+            labels: own.to_vec(),
+            most: Some(1),
+            ..Filter::default()
+        };
+        let known = self.history.list(&known).map_err(Unsaved::NotNow)?;
+        if !known.is_empty() {
+            return Ok(Saved { bytes, line: None });
+        }
+        let mut labels = Vec::new();
+        for (end, site) in [("from", from), ("to", to)] {
+            let of_site = self.mesh.sites[site].labels.iter();
+            labels.extend(of_site.map(|(key, value)| (format!("{end}_{key}"), value.clone())));
+        }
+        labels.extend(own);
+        labels.push(pair("to", &report.to));
+        labels.push(pair("test", &report.test));
+        labels.push(pair("path", &format!("{}:{}", report.from, report.to)));
+        let saved = keep::save(&mut self.history, &*document, &labels, Some(bytes));
+        let run = saved.map_err(Unsaved::NotNow)?;
+        Ok(Saved {
+            bytes,
+            line: Some((run, document.answer())),
+        })
+    }
+
+    /// Nothing is offered any more; what runs may come to its end, and is saved.
+    fn end(&mut self) {
+        let _ = self.bus.clear();
+        let until = Instant::now() + BEAT;
+        while !self.open.is_empty() && Instant::now() < until {
+            self.gather(WAIT);
+        }
+    }
+}
+
+/// A document that is in the history.
+struct Saved {
+    /// What the run has carried.
+    bytes: u64,
+    /// Its number and its answer, unless it was there before.
+    line: Option<(i64, String)>,
+}
+
+/// Why one is not.
+enum Unsaved {
+    /// It never will be.
+    NotWhole(anyhow::Error),
+    /// The history cannot be written now.
+    NotNow(HistoryError),
+}
+
+impl Once {
+    fn new(mesh: &Mesh) -> Self {
+        let pairs = |count: usize| count * (count - 1) / 2;
+        Self {
+            wanted: mesh.tests.iter().map(|test| pairs(test.sites.len())).sum(),
+            settled: HashSet::new(),
+            given_up: 0,
+            idle: Instant::now(),
+        }
+    }
+
+    fn measured(&mut self, test: usize, mut pair: [usize; 2]) {
+        pair.sort_unstable();
+        self.settled.insert((test, pair));
+    }
+
+    fn missed(&mut self, test: usize, pair: [usize; 2]) {
+        self.idle = Instant::now();
+        self.given_up += usize::from(self.settled.insert((test, pair)));
+    }
+
+    fn is_over(&self, nothing_runs: bool) -> bool {
+        self.settled.len() >= self.wanted || (nothing_runs && self.idle.elapsed() >= IDLE)
+    }
+
+    fn verdict(&self) -> Result<(), Failure> {
+        let missing = self.given_up + self.wanted.saturating_sub(self.settled.len());
+        let wanted = self.wanted;
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(Failure::failed(anyhow!(
+            "{missing} of {wanted} pairs were not measured"
+        )))
+    }
+}
+
+/// What the history has of this mesh: what was measured in this cycle is not measured again, and what
+/// was carried today counts.
+fn remember(
+    mesh: &Mesh,
+    history: &History,
+    schedule: &mut Schedule,
+    once: &mut Once,
+) -> Result<(), HistoryError> {
+    let longest = mesh
+        .tests
+        .iter()
+        .map(|test| test.every_s)
+        .max()
+        .unwrap_or(0);
+    for (number, test) in mesh.tests.iter().enumerate() {
+        let runs = Filter {
+            labels: vec![("test".to_owned(), test.name.clone())],
+            since: Some(Since::Ago(longest.max(86_400))),
+            ..Filter::default()
+        };
+        for run in history.series(&runs, Some(CARRIED))? {
+            let labels = history.labels(run.run)?;
+            let site = |end: &str| mesh.site(labels.get(end)?);
+            if let (Some(from), Some(to)) = (site("from"), site("to")) {
+                let began = Nanos(run.at_s * 1_000_000_000);
+                schedule.remember(number, (from, to), began, run.value as u64);
+                if test.every_s > 0 && began >= schedule.progress()[number].began {
+                    once.measured(number, [from, to]);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same as the other end sees it.
+fn turned(direction: Direction) -> Direction {
+    match direction {
+        Direction::Up => Direction::Down,
+        Direction::Down => Direction::Up,
+        Direction::Both => Direction::Both,
+    }
+}
+
+/// Whether a mesh can run all tests of its file.
+///
+/// # Errors
+/// The first that it cannot.
+pub(super) fn check(mesh: &Mesh) -> Result<(), Failure> {
+    match mesh.tests.iter().find(|test| test_of(&test.work).is_none()) {
+        None => Ok(()),
+        Some(test) => Err(Failure::usage(anyhow!(
+            "test {}: a mesh runs stream, rr and crr; load and check are for a monitor",
+            test.name
+        ))),
+    }
+}
+
+/// The label that tells the task of a run.
+pub(super) const RUN: &str = "run";
+
+fn test_of(work: &MonitoredWork) -> Option<&Test> {
+    match work {
+        MonitoredWork::Test(test) => Some(test),
+        MonitoredWork::Load(_) | MonitoredWork::Check(_) => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! `mesh up`: the coordinator; without a bus with all agents in this process.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use linerate_core::lab::Topology;
+use linerate_core::units::DEFAULT_PORT;
+use linerate_engine::mesh::{Agent, AgentOptions, LocalBus};
+use linerate_engine::{Lab, LabError, LabOptions, prepare_for_lab};
+use linerate_mesh::bus::Bus;
+use linerate_mesh::{Mesh, OwnerLimits, Site};
+
+use super::coordinator::{self, Coordinator};
+use super::{bus, join};
+use crate::args::MeshUpArgs;
+use crate::failure::Failure;
+use crate::site::traces;
+use crate::{files, keep, output, plan, run};
+
+/// Largest file of a topology, bytes.
+const MAX_TOPOLOGY: u64 = 1 << 20;
+
+/// Coordinates until a signal ends it, or with `--once` until all is measured.
+///
+/// # Errors
+/// A file is wrong, the bus or the history cannot be had, or this host allows no lab.
+pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
+    let mesh = super::read(&args.file)?;
+    coordinator::check(&mesh)?;
+    // While this process has one thread.
+    let lab = args
+        .lab
+        .as_deref()
+        .map(|file| lab(file, &mesh))
+        .transpose()?;
+    let place = keep::place(args.db.as_deref()).map_err(Failure::usage)?;
+    let stop = run::signals()?;
+    let is_shared = args.bus.is_some();
+    let coordinate = |mesh, bus: &dyn Bus| {
+        let mut coordinator = Coordinator::new(mesh, bus, &place, is_shared, args.quiet)?;
+        coordinator.run(&stop, args.once)
+    };
+    match &args.bus {
+        Some(url) => coordinate(mesh, &*bus::connect(url, &args.server, None)?),
+        None => {
+            let bus: Arc<dyn Bus> = Arc::new(LocalBus::default());
+            // Dropped after the coordinator: then none of them runs a test any more.
+            let _agents = agents(&mesh, &bus, lab.as_ref(), &place)?;
+            coordinate(mesh, &*bus)
+        }
+    }
+}
+
+/// The lab of a file, whose hosts the sites are.
+fn lab(file: &Path, mesh: &Mesh) -> Result<Lab, Failure> {
+    let named = || format!("--lab {}", file.display());
+    let read = || {
+        let text = String::from_utf8(files::read_of("--lab", file, MAX_TOPOLOGY)?)?;
+        let topology = Topology::from_toml(&text).with_context(named)?;
+        for site in &mesh.sites {
+            topology
+                .node(&site.name)
+                .with_context(|| format!("{}: it has no host called {}", named(), site.name))?;
+        }
+        anyhow::Ok(topology)
+    };
+    let topology = read().map_err(Failure::usage)?;
+    let links = topology
+        .links
+        .iter()
+        .flat_map(|link| [&link.up, &link.down]);
+    let options = LabOptions {
+        seed: plan::fresh_seed(),
+        traces: traces(links, file.parent().unwrap_or(Path::new("")))?,
+    };
+    let failure = |error: LabError| Failure::from(error).at(named());
+    prepare_for_lab().map_err(failure)?;
+    Lab::build(topology, &options).map_err(failure)
+}
+
+/// An agent for each site, in the lab or on this host.
+fn agents(
+    mesh: &Mesh,
+    bus: &Arc<dyn Bus>,
+    lab: Option<&Lab>,
+    history: &Path,
+) -> Result<Vec<Agent>, Failure> {
+    let key = linerate_engine::mesh::new_key()?;
+    let places = mesh.sites.iter().map(|site| place(site, lab));
+    let places: Vec<_> = places.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let mut agents = Vec::new();
+    for (site, (bind, port)) in mesh.sites.iter().zip(places) {
+        let options = AgentOptions {
+            site: site.name.clone(),
+            address: None,
+            bind: Some(bind),
+            port,
+            key: Some(key.clone()),
+            limits: OwnerLimits::default(),
+            unsent: unsent(history, &site.name),
+        };
+        let namespace = lab.and_then(|lab| lab.namespace(&site.name));
+        let agent = Agent::start(options, bus.clone(), namespace, Arc::new(output::note));
+        agents.push(agent.map_err(join::failure)?);
+    }
+    Ok(agents)
+}
+
+/// Where the endpoint of a site listens.
+fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
+    if let Some(lab) = lab {
+        let address = lab.address(&site.name, None);
+        let address = address.with_context(|| format!("host {} has no address", site.name))?;
+        return Ok((address, DEFAULT_PORT));
+    }
+    let host = site.host.as_ref().with_context(|| {
+        format!(
+            "site {}: without --bus and --lab its `host` must be one of this host's addresses",
+            site.name
+        )
+    })?;
+    let found = (host.host.as_str(), host.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
+    let found: Option<SocketAddr> = found.with_context(|| host.to_string())?.next();
+    let address = found.with_context(|| format!("{host}: the host has no address"))?;
+    Ok((address.ip(), address.port()))
+}
+
+/// Beside the history: what was measured and not saved yet is of this mesh.
+fn unsent(history: &Path, site: &str) -> PathBuf {
+    let mut name = history.as_os_str().to_owned();
+    name.push(".unsent");
+    PathBuf::from(name).join(site)
+}

@@ -1,0 +1,40 @@
+//! JSON for somebody else's server: who hears of alarms, and who collects metrics.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use linerate_core::monitor::HttpUrl;
+
+/// What another host may take for each step.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sends it; the status of the answer.
+///
+/// # Errors
+/// Nobody answers there, or not by HTTP.
+pub(super) fn post(to: &HttpUrl, json: &str) -> anyhow::Result<u16> {
+    let (host, port) = &to.address;
+    let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
+    let address = addresses.next().context("the host has no address")?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{json}",
+        to.path,
+        to.authority,
+        json.len()
+    )?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status)?;
+    let status = String::from_utf8_lossy(&status);
+    let number = status
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.get(2..));
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| anyhow!("answered {status:?}, which is no HTTP"))
+}

@@ -1,0 +1,154 @@
+//! `check ssh://HOST`: an endpoint that is copied there, has a key of its own, and lives as long as
+//! the ssh connection that started it. Nothing of it is left.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, anyhow, ensure};
+use linerate_core::remedy::shell_word;
+use linerate_core::units::EndpointName;
+use linerate_core::wire::Key;
+use linerate_engine::Target;
+use serde_json::Value;
+
+use crate::args::PathOptions;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::target::look_up;
+
+/// The key's line, then the program; the endpoint ends with standard input.
+const SCRIPT: &str = r#"set -e
+[ "$(uname -sm)" = "$MACHINE" ] || { echo "it is $(uname -sm), and the program for $MACHINE" >&2; exit 1; }
+umask 077
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+trap 'exit 1' HUP INT TERM
+IFS= read -r key
+echo "$key" > "$directory/key"
+head -c "$BYTES" > "$directory/linerate"
+chmod 700 "$directory/linerate"
+"$directory/linerate" serve --port "$PORT" --key-file "$directory/key" --json-stream --quiet &
+endpoint=$!
+cat > /dev/null
+kill "$endpoint" 2>/dev/null || true
+wait "$endpoint" || true
+"#;
+
+/// The endpoint, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    ssh: Child,
+    /// Where it answers.
+    name: EndpointName,
+    /// What it answers to.
+    key: Key,
+}
+
+impl Remote {
+    /// Starts it at a port, or one that is free; `place` is what ssh takes, `ssh://USER@HOST:PORT`.
+    ///
+    /// # Errors
+    /// ssh is not there or does not get in, or the program does not run there.
+    pub(crate) fn start(place: &str, port: u16) -> anyhow::Result<Self> {
+        let host = host_name(place)?;
+        let (text, key) = fresh_key()?;
+        let program = std::fs::read("/proc/self/exe").context("this program")?;
+        let machine = format!("Linux {}", std::env::consts::ARCH);
+        let bytes = program.len();
+        let script = format!("MACHINE='{machine}' BYTES={bytes} PORT={port}\n{SCRIPT}");
+        let mut ssh = Command::new("ssh")
+            .args([
+                "-T",
+                "--",
+                place,
+                &format!("exec sh -c {}", shell_word(&script)),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("ssh")?;
+        let mut stdin = ssh.stdin.take().expect("it is piped");
+        // Where it does not get in nobody reads: what it says of that stands on stderr.
+        let sent = writeln!(stdin, "{text}").and_then(|()| stdin.write_all(&program));
+        ssh.stdin = Some(stdin);
+        let stdout = ssh.stdout.take().expect("it is piped");
+        let mut started = Self {
+            ssh,
+            name: EndpointName { host, port: None },
+            key,
+        };
+        let listens = sent.and_then(|()| port_of(BufReader::new(stdout)));
+        let failed = || format!("{place}: no endpoint could be started by ssh; it says why above");
+        started.name.port = Some(listens.with_context(failed)?);
+        Ok(started)
+    }
+}
+
+impl Remote {
+    /// The way to it.
+    ///
+    /// # Errors
+    /// As [`look_up`].
+    pub(crate) fn target(
+        &self,
+        path: &PathOptions,
+        progress: &mut Progress,
+    ) -> Result<Target, Failure> {
+        let path = PathOptions {
+            port: None,
+            key_file: None,
+            ..path.clone()
+        };
+        let target = look_up(self.name.clone(), &path, progress)?;
+        let key = Some(self.key.clone());
+        Ok(Target { key, ..target })
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // It tidies up when standard input ends, and ssh ends with it.
+        drop(self.ssh.stdin.take());
+        let _ = self.ssh.wait();
+    }
+}
+
+/// The port in the endpoint's first line. What else it says is read and dropped.
+fn port_of(mut events: BufReader<ChildStdout>) -> io::Result<u16> {
+    let mut line = String::new();
+    events.read_line(&mut line)?;
+    let event: Value = serde_json::from_str(&line).map_err(io::Error::from)?;
+    let address = event["addresses"][0].as_str().unwrap_or_default();
+    let port = address
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.parse().ok());
+    std::thread::spawn(move || io::copy(&mut events, &mut io::sink()));
+    port.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The host behind what ssh calls it: a name of its configuration may be no name of DNS.
+fn host_name(place: &str) -> anyhow::Result<String> {
+    let known = Command::new("ssh").args(["-G", "--", place]).output();
+    let known = known.context("ssh: is it installed?")?;
+    ensure!(
+        known.status.success(),
+        "{place}: {}",
+        String::from_utf8_lossy(&known.stderr).trim()
+    );
+    let text = String::from_utf8_lossy(&known.stdout);
+    let name = text.lines().find_map(|line| line.strip_prefix("hostname "));
+    let name = name.ok_or_else(|| anyhow!("{place}: ssh -G says no hostname"))?;
+    Ok(name.trim_matches(['[', ']']).to_owned())
+}
+
+/// A key for this one endpoint, as its file has it.
+fn fresh_key() -> anyhow::Result<(String, Key)> {
+    let mut bytes = [0; 32];
+    let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+    read.context("/dev/urandom")?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = Key::from_text(&text)?;
+    Ok((text, key))
+}

@@ -1,0 +1,116 @@
+//! One test at a time for each history, whoever starts it: two would share this host's way out.
+//! What runs is written in a file beside the history, for who wants to look on.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+/// A test that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Running {
+    pub(crate) test: String,
+    pub(crate) path: String,
+    /// When it began, seconds since 1970.
+    pub(crate) began_s: u64,
+    /// How long it takes, about.
+    pub(crate) seconds: u64,
+    /// The newest of it, in words.
+    pub(crate) now: String,
+}
+
+/// Held while a test runs; gone with the process.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    file: File,
+    running: Running,
+}
+
+impl Turn {
+    /// The turn of that test; `None` while another one runs.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn take(history: &Path, running: Running) -> anyhow::Result<Option<Self>> {
+        let path = place(history);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path);
+        let file = file.with_context(|| path.display().to_string())?;
+        for _ in 0..ATTEMPTS {
+            if file.try_lock().is_ok() {
+                let turn = Self { file, running };
+                turn.say("");
+                return Ok(Some(turn));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(None)
+    }
+
+    /// What is going on. Who looks on sees nothing if it cannot be written; the test goes on.
+    pub(crate) fn say(&self, now: &str) {
+        let running = Running {
+            now: now.to_owned(),
+            ..self.running.clone()
+        };
+        let line = serde_json::to_string(&running).unwrap_or_default() + "\n";
+        let written = self.file.write_all_at(line.as_bytes(), 0);
+        let _ = written.and_then(|()| self.file.set_len(line.len() as u64));
+    }
+}
+
+/// The test that runs with this history, if one does.
+pub(crate) fn running(history: &Path) -> Option<Running> {
+    let path = place(history);
+    // Who has the turn has the lock: what a process that was killed has left says nothing.
+    if File::open(&path).ok()?.try_lock_shared().is_ok() {
+        return None;
+    }
+    let text = fs::read_to_string(&path).ok()?;
+    serde_json::from_str(text.lines().next()?).ok()
+}
+
+fn place(history: &Path) -> PathBuf {
+    let mut name = history.as_os_str().to_owned();
+    name.push(".turn");
+    name.into()
+}
+
+/// Who looks whether a test runs has the lock for a moment.
+const ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_test_has_the_turn_and_others_see_what_it_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let history = directory.path().join("h.db");
+        let test = Running {
+            test: "bulk".to_owned(),
+            path: "pit".to_owned(),
+            began_s: 7,
+            seconds: 5,
+            now: String::new(),
+        };
+        assert_eq!(running(&history), None);
+        let turn = Turn::take(&history, test.clone()).unwrap().unwrap();
+        assert!(Turn::take(&history, test.clone()).unwrap().is_none());
+        turn.say("94.1 Mbit/s and a long line");
+        turn.say("94 Mbit/s");
+        let seen = running(&history).unwrap();
+        assert_eq!((seen.now.as_str(), seen.began_s), ("94 Mbit/s", 7));
+        drop(turn);
+        assert_eq!(running(&history), None);
+        assert!(Turn::take(&history, test).unwrap().is_some());
+    }
+}

@@ -1,0 +1,491 @@
+//! `web`: the history as pages for a browser, and tests that are started there.
+//!
+//! Only tests of a monitor's file can be started, one at a time with those of the monitor. Who asks
+//! is on this host, or knows the token.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use linerate_core::foreign::iperf3::from_base64;
+use linerate_core::monitor::{Monitor, Schedule, Task};
+use linerate_core::stats::{changes, median, new_change};
+use linerate_history::{Filter, History, Point, Run};
+use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
+use linerate_report::text::{SavedRun, SeriesChange};
+use linerate_web::{Answer, Ask, is_same_secret};
+
+use crate::args::WebArgs;
+use crate::failure::Failure;
+use crate::history::{beside, stored};
+use crate::turn::{self, Turn};
+use crate::{files, keep, monitor, output, run};
+
+/// Serves pages until a signal ends it.
+///
+/// # Errors
+/// The file or the history cannot be read, or the address cannot be had.
+pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
+    let file = args.token_file.as_deref();
+    let password = file.map(|file| files::read_passphrase("--token-file", file));
+    let password = password.transpose()?;
+    if password.is_none() && !args.listen.ip().is_loopback() {
+        return Err(Failure::usage(anyhow!(
+            "--listen {}: whoever can connect there could read all runs and start tests: give \
+             --token-file",
+            args.listen
+        )));
+    }
+    let monitor = args.file.as_deref().map(monitor::read).transpose()?;
+    let place = keep::place(args.db.as_deref()).map_err(Failure::usage)?;
+    keep::open(Some(&place))?;
+    let stop = run::signals()?;
+    let token = fresh_token().map_err(Failure::unsupported)?;
+    let site = Arc::new(Site {
+        tasks: monitor
+            .iter()
+            .flat_map(|it| Schedule::new(it).tasks().collect::<Vec<_>>())
+            .collect(),
+        monitor,
+        place,
+        password,
+        token,
+        last: Mutex::default(),
+    });
+    let bound = linerate_web::serve_forms(args.listen, move |ask| site.answer(ask));
+    let bound: SocketAddr = bound
+        .with_context(|| format!("--listen {}", args.listen))
+        .map_err(Failure::failed)?;
+    output::note(&format!("pages at http://{bound}/"));
+    while !stop.is_requested() {
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// What no other page can know: a form with it was made by this process.
+fn fresh_token() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.context("/dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct Site {
+    monitor: Option<Monitor>,
+    tasks: Vec<Task>,
+    place: PathBuf,
+    /// Who reads pages must know it.
+    password: Option<String>,
+    /// Forms have it: what another site has a browser send has not.
+    token: String,
+    /// What came of the last test that was started here.
+    last: Mutex<Option<Ended>>,
+}
+
+/// A page, or why there is none: with its status.
+type Page = Result<Answer, (u16, String)>;
+
+impl Site {
+    fn answer(self: &Arc<Self>, ask: &Ask) -> Answer {
+        if !self.lets_in(ask) {
+            return if self.password.is_some() {
+                Answer::who_asks()
+            } else {
+                Answer::plain(403, "ask for it as localhost or by its address\n")
+            };
+        }
+        let page = match (ask.is_form, ask.path.as_str()) {
+            (true, "/start") => self.start(ask),
+            (true, _) => Err((405, "nothing is sent there".to_owned())),
+            (_, "/") => self.overview(),
+            (_, "/series") => self.series(ask),
+            (_, "/run") => self.run(ask),
+            (_, "/compare") => self.compare(ask),
+            (_, "/running") => {
+                let page = html::running(self.running().as_ref(), self.last().as_ref());
+                Ok(Answer::page(200, page))
+            }
+            (_, "/live") => {
+                let part = html::live(self.running().as_ref(), self.last().as_ref());
+                Ok(Answer::page(200, part))
+            }
+            (_, "/live.js") => Ok(Answer::script(html::LIVE)),
+            (_, "/favicon.ico") => Ok(Answer::plain(204, "")),
+            _ => Err((404, "There is no such page.".to_owned())),
+        };
+        page.unwrap_or_else(|(status, why)| {
+            Answer::page(status, html::notice("No such thing", &why))
+        })
+    }
+
+    /// With a password only who knows it. Else who is on this host, and not a page of elsewhere
+    /// whose name was made to lead here (DNS rebinding).
+    fn lets_in(&self, ask: &Ask) -> bool {
+        let Some(password) = &self.password else {
+            return is_of_this_host(&ask.host);
+        };
+        let given = ask
+            .authorization
+            .strip_prefix("Basic ")
+            .and_then(from_base64);
+        let given = given.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let given = given.as_deref().and_then(|it| it.split_once(':'));
+        given.is_some_and(|(_, given)| is_same_secret(given, password))
+    }
+
+    fn history(&self) -> Result<History, (u16, String)> {
+        keep::open(Some(&self.place)).map_err(|failure| (500, failure.chain()))
+    }
+
+    fn last(&self) -> Option<Ended> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn running(&self) -> Option<Running> {
+        let running = turn::running(&self.place)?;
+        Some(Running {
+            test: format!("{} to {}", running.test, running.path),
+            elapsed_s: monitor::now().saturating_sub(running.began_s),
+            seconds: running.seconds,
+            now: running.now,
+        })
+    }
+
+    fn overview(&self) -> Page {
+        let history = self.history()?;
+        let mut all = Vec::new();
+        for (series, runs) in history.all_series().map_err(unreadable)? {
+            all.push(overview(&history, series, runs).map_err(broken)?);
+        }
+        for task in &self.tasks {
+            let Some(monitor) = &self.monitor else {
+                continue;
+            };
+            let (test, path) = monitor::parts(monitor, *task);
+            let series = format!("{} to {}", test.name, path.name);
+            match all.iter_mut().find(|one| one.series == series) {
+                Some(one) => one.starts = true,
+                None => all.push(Overview {
+                    path: path.name.clone(),
+                    test: test.name.clone(),
+                    series,
+                    runs: 0,
+                    last: None,
+                    values: Vec::new(),
+                    metric: String::new(),
+                    changed: None,
+                    starts: true,
+                }),
+            }
+        }
+        all.sort_by(|one, other| (&one.path, &one.test).cmp(&(&other.path, &other.test)));
+        let page = html::overview(&all, self.running().is_some(), &self.token);
+        Ok(Answer::page(200, page))
+    }
+
+    fn series(&self, ask: &Ask) -> Page {
+        let history = self.history()?;
+        let name = ask.value("name").unwrap_or_default();
+        let of_series = Filter {
+            series: Some(name.to_owned()),
+            ..Filter::default()
+        };
+        let skip = ask
+            .value("skip")
+            .and_then(|skip| skip.parse().ok())
+            .unwrap_or(0);
+        let screenful = Filter {
+            most: Some(SCREENFUL),
+            skip,
+            ..of_series.clone()
+        };
+        let listed = history.list(&screenful).map_err(unreadable)?;
+        let newest = listed
+            .first()
+            .ok_or((404, "No run of that name was saved.".to_owned()))?;
+        let figures = history.figures(newest.id).map_err(unreadable)?;
+        let metrics: Vec<String> = figures.into_iter().map(|(name, _)| name).collect();
+        let points = history
+            .series(&of_series, ask.value("metric"))
+            .map_err(unreadable)?;
+        let points = of_one_figure(points);
+        let exact = points.len().div_ceil(SEARCHED).max(1);
+        let changes = changes_of(&history, &points, exact).map_err(broken)?;
+        let runs: Vec<PastRun> = points.iter().map(past).collect();
+        let page = html::time_line(&TimeLine {
+            series: name,
+            metric: points.last().map_or("", |point| &point.metric),
+            metrics: &metrics,
+            runs: &runs,
+            changes: &changes,
+            exact,
+            listed: &listed.iter().map(saved).collect::<Vec<_>>(),
+            newer: (skip > 0).then(|| skip.saturating_sub(SCREENFUL)),
+            older: (listed.len() == SCREENFUL as usize).then(|| skip.saturating_add(SCREENFUL)),
+        });
+        Ok(Answer::page(200, page))
+    }
+
+    fn run(&self, ask: &Ask) -> Page {
+        let history = self.history()?;
+        let id = number(ask, "id")?;
+        let mut document = stored(&history, id).map_err(|failure| (404, failure.chain()))?;
+        let only = Filter {
+            id: Some(id),
+            ..Filter::default()
+        };
+        let run = history.list(&only).map_err(unreadable)?.pop();
+        let series = run.map(|run| run.series).unwrap_or_default();
+        let before = history.before(id).map_err(unreadable)?;
+        Ok(Answer::page(
+            200,
+            html::run(id, &series, before, &mut *document),
+        ))
+    }
+
+    fn compare(&self, ask: &Ask) -> Page {
+        let history = self.history()?;
+        let numbers = [number(ask, "a")?, number(ask, "b")?];
+        let read = |id| stored(&history, id).map_err(|failure| (404, failure.chain()));
+        let [mut a, mut b] = [read(numbers[0])?, read(numbers[1])?];
+        let (was, is) = (a.observed(), b.observed());
+        if let Some(differs) = was.differs_from(is.options()) {
+            let [a, b] = numbers;
+            return Err((
+                409,
+                format!("Runs {a} and {b} are of different tests: {differs}"),
+            ));
+        }
+        let page = html::beside(numbers, &was.until(&is), [&mut *a, &mut *b]);
+        Ok(Answer::page(200, page))
+    }
+
+    /// Starts a test of the monitor's file, unless one runs.
+    fn start(self: &Arc<Self>, ask: &Ask) -> Page {
+        if !ask
+            .value("token")
+            .is_some_and(|token| is_same_secret(token, &self.token))
+        {
+            return Err((
+                403,
+                "This form was not made by this server: go back and load it anew.".to_owned(),
+            ));
+        }
+        let is_asked = |monitor: &Monitor, task: Task| {
+            let (test, path) = monitor::parts(monitor, task);
+            ask.value("test") == Some(&test.name) && ask.value("path") == Some(&path.name)
+        };
+        let monitor = self.monitor.as_ref();
+        let found = monitor.and_then(|monitor| {
+            let mut tasks = self.tasks.iter();
+            let number = tasks.position(|task| is_asked(monitor, *task))?;
+            Some((monitor, number))
+        });
+        let (monitor, number) =
+            found.ok_or((404, "The file has no such test of that path.".to_owned()))?;
+        let task = self.tasks[number];
+        self.has_room(monitor, number)?;
+        let turn = monitor::turn(&self.place, monitor, task);
+        let turn = turn.map_err(|failure| (500, failure.chain()))?;
+        let turn = turn.ok_or((
+            409,
+            "Another test is running: two would disturb each other.".to_owned(),
+        ))?;
+        let site = self.clone();
+        thread::spawn(move || site.measure(task, turn));
+        Ok(Answer::go_on_at("/running"))
+    }
+
+    /// Who starts a test need not wait for its hour, but the budgets are everybody's.
+    fn has_room(&self, monitor: &Monitor, number: usize) -> Result<(), (u16, String)> {
+        let history = self.history()?;
+        let schedule = monitor::remembered(monitor, &history).map_err(unreadable)?;
+        let now = monitor::now();
+        let why = match schedule.within_budgets(number, now) {
+            Some(at) if at <= now => return Ok(()),
+            Some(at) => format!("has room for this test again at {}", monitor::rfc3339(at)),
+            None => "has no room for a run of this test".to_owned(),
+        };
+        Err((409, format!("The budget of bytes per day {why}.")))
+    }
+
+    /// Runs the test and saves it, which its turn lasts.
+    fn measure(&self, task: Task, turn: Arc<Turn>) {
+        let Some(monitor) = &self.monitor else { return };
+        let done = || {
+            let done = monitor::measure(monitor, task, Some(turn.clone()))?;
+            if let Some(why) = done.document.why_partial() {
+                return Err(Failure::failed(anyhow!("ended before its time: {why}")));
+            }
+            let mut history = keep::open(Some(&self.place))?;
+            let labels = monitor::labels(monitor, task);
+            let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
+            Ok((id.map_err(Failure::failed)?, done.document.answer()))
+        };
+        let ended = match done() {
+            Ok((id, says)) => Ended {
+                run: Some(id),
+                says,
+            },
+            Err(failure) => Ended {
+                run: None,
+                says: failure.chain(),
+            },
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+    }
+}
+
+/// `localhost:9478`, `127.0.0.1`, `[::1]:9478`
+fn is_of_this_host(host: &str) -> bool {
+    let name = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.split(']').next());
+    let name = name.or_else(|| host.split(':').next()).unwrap_or_default();
+    name == "localhost"
+        || name
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Runs that a page lists.
+const SCREENFUL: u32 = 50;
+/// Values among which changes are searched; more runs are looked at in groups.
+const SEARCHED: usize = 300;
+/// Newest figures of a series in the overview.
+const NEWEST: u32 = 200;
+const SHOWN: usize = 50;
+/// As `history changes`: the same answer each time it is asked.
+const SEED: u64 = 1;
+
+fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {
+    let newest = Filter {
+        series: Some(series.clone()),
+        most: Some(NEWEST),
+        ..Filter::default()
+    };
+    let last = Filter {
+        most: Some(1),
+        ..newest.clone()
+    };
+    let last = history.list(&last)?.pop().context("a series has a run")?;
+    let labels = history.labels(last.id)?;
+    let (path, test) = match (labels.get("path"), labels.get("test")) {
+        (Some(path), Some(test)) => (path.clone(), test.clone()),
+        _ => (
+            last.path.clone(),
+            format!("{} {}", last.workload, last.detail),
+        ),
+    };
+    let points = of_one_figure(history.series(&newest, None)?);
+    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    let found = if values.is_empty() {
+        None
+    } else {
+        new_change(&values)?
+    };
+    let changed =
+        found.map(|found| change(history, &points, found.at, [found.before, found.after]));
+    Ok(Overview {
+        path,
+        test: test.trim_end().to_owned(),
+        series,
+        runs,
+        last: Some((last.id, last.started_at, last.answer)),
+        metric: points
+            .last()
+            .map(|point| point.metric.clone())
+            .unwrap_or_default(),
+        values: values[values.len().saturating_sub(SHOWN)..].to_vec(),
+        changed: changed.transpose()?,
+        starts: false,
+    })
+}
+
+/// Those of the figure that the newest run has.
+fn of_one_figure(mut points: Vec<Point>) -> Vec<Point> {
+    if let Some(metric) = points.last().map(|point| point.metric.clone()) {
+        points.retain(|point| point.metric == metric && point.value.is_finite());
+    }
+    points
+}
+
+/// Where the figure has changed: before which point, and how. Points are looked at by the medians
+/// of `exact` of them.
+fn changes_of(
+    history: &History,
+    points: &[Point],
+    exact: usize,
+) -> anyhow::Result<Vec<(usize, SeriesChange)>> {
+    let middle = |group: &[Point]| {
+        let values: Vec<f64> = group.iter().map(|point| point.value).collect();
+        median(&values)
+    };
+    let values: Vec<f64> = points.chunks(exact).map(middle).collect();
+    if values.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = changes(&values, SEED)?.into_iter().map(|found| {
+        let at = found.at * exact;
+        Ok((
+            at,
+            change(history, points, at, [found.before, found.after])?,
+        ))
+    });
+    found.collect()
+}
+
+fn change(
+    history: &History,
+    points: &[Point],
+    at: usize,
+    figures: [f64; 2],
+) -> anyhow::Result<SeriesChange> {
+    let first = &points[at];
+    Ok(SeriesChange {
+        id: first.run,
+        started_at: monitor::rfc3339(first.at_s),
+        figures,
+        beside: beside(history, points[at - 1].run, first.run)?,
+    })
+}
+
+fn past(point: &Point) -> PastRun {
+    PastRun {
+        at_s: point.at_s,
+        value: point.value,
+        cause: point.cause.clone(),
+    }
+}
+
+fn saved(run: &Run) -> SavedRun<'_> {
+    SavedRun {
+        id: run.id,
+        started_at: &run.started_at,
+        workload: &run.workload,
+        labels: &run.labels,
+        answer: &run.answer,
+    }
+}
+
+fn number(ask: &Ask, name: &str) -> Result<i64, (u16, String)> {
+    let given = ask.value(name).and_then(|value| value.parse().ok());
+    given.ok_or_else(|| (404, format!("{name} is to be the number of a run.")))
+}
+
+fn unreadable(error: linerate_history::HistoryError) -> (u16, String) {
+    (500, error.to_string())
+}
+
+fn broken(error: anyhow::Error) -> (u16, String) {
+    (500, format!("{error:#}"))
+}

@@ -1,0 +1,146 @@
+//! What every bus of a mesh must do: the one inside of a process, and that on NATS.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use linerate_engine::mesh::LocalBus;
+use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, Delivery, OFFER_LIFE};
+use linerate_testkit::eventually;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(8);
+
+fn body(delivery: Option<Delivery>) -> Option<String> {
+    delivery.map(|it| String::from_utf8(it.body).unwrap())
+}
+
+/// All laws on one bus, one after the other: none has a pair of its own to wait for.
+pub(crate) fn keeps_its_word(bus: &dyn Bus) {
+    bus.prepare(&["a.1", "b"]).unwrap();
+    who_is_there_is_seen_until_it_leaves(bus);
+    a_task_is_taken_by_its_site_and_comes_again_until_it_is_acknowledged(bus);
+    a_report_comes_once_however_often_it_is_published(bus);
+    what_nobody_takes_is_gone(bus);
+}
+
+fn who_is_there_is_seen_until_it_leaves(bus: &dyn Bus) {
+    let seen = || {
+        let seen = bus.present().unwrap().into_iter();
+        seen.map(|it| (it.site, String::from_utf8(it.body).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    bus.announce("a.1", b"one").unwrap();
+    bus.announce("b", b"two").unwrap();
+    bus.announce("a.1", b"three").unwrap();
+    eventually("both are seen", || {
+        let seen = seen();
+        seen.get("a.1").is_some_and(|it| it == "three") && seen.contains_key("b")
+    });
+    bus.withdraw("b").unwrap();
+    eventually("one has left", || !seen().contains_key("b"));
+}
+
+fn a_task_is_taken_by_its_site_and_comes_again_until_it_is_acknowledged(bus: &dyn Bus) {
+    bus.offer("a.1", "t1", b"first").unwrap();
+    bus.offer("a.1", "t1", b"first").unwrap();
+    let taken = bus.take("a.1", LONG).unwrap().unwrap();
+    assert_eq!((taken.site.as_str(), &*taken.body), ("a.1", &b"first"[..]));
+    assert_eq!(body(bus.take("b", SHORT).unwrap()), None);
+    assert_eq!(body(bus.take("a.1", SHORT).unwrap()), None);
+    let since = Instant::now();
+    let again = bus
+        .take("a.1", LONG)
+        .unwrap()
+        .expect("it was not acknowledged");
+    assert!(since.elapsed() < ACKNOWLEDGED_WITHIN + LONG);
+    bus.acknowledge(&again).unwrap();
+    assert_eq!(
+        body(bus.take("a.1", ACKNOWLEDGED_WITHIN + SHORT).unwrap()),
+        None
+    );
+}
+
+fn a_report_comes_once_however_often_it_is_published(bus: &dyn Bus) {
+    for _ in 0..3 {
+        bus.publish("b", "r1.ended", b"done").unwrap();
+    }
+    bus.publish("a.1", "r2.ended", b"too").unwrap();
+    let mut came = Vec::new();
+    for _ in 0..2 {
+        let report = bus.collect(LONG).unwrap().unwrap();
+        bus.acknowledge(&report).unwrap();
+        came.push((report.site.clone(), body(Some(report)).unwrap()));
+    }
+    let pair = |site: &str, body: &str| (site.to_owned(), body.to_owned());
+    assert_eq!(came, [pair("b", "done"), pair("a.1", "too")]);
+    assert_eq!(body(bus.collect(SHORT).unwrap()), None);
+}
+
+fn what_nobody_takes_is_gone(bus: &dyn Bus) {
+    bus.offer("b", "t2", b"cleared").unwrap();
+    bus.clear().unwrap();
+    assert_eq!(body(bus.take("b", SHORT).unwrap()), None);
+    bus.offer("b", "t3", b"too old").unwrap();
+    std::thread::sleep(OFFER_LIFE + SHORT);
+    assert_eq!(body(bus.take("b", SHORT).unwrap()), None);
+}
+
+#[test]
+fn the_bus_of_one_process_keeps_its_word() {
+    keeps_its_word(&LocalBus::default());
+}
+
+#[cfg(feature = "nats")]
+mod nats {
+    use std::sync::Arc;
+
+    use linerate_web::nats::{NatsBus, NatsOptions};
+
+    use super::*;
+    use crate::nats_server::Server;
+
+    fn options(server: &Server) -> NatsOptions {
+        NatsOptions {
+            servers: server.url(),
+            ..NatsOptions::default()
+        }
+    }
+
+    #[test]
+    fn a_server_of_nats_keeps_its_word() {
+        let Some(server) = Server::start("") else {
+            return;
+        };
+        let bus = NatsBus::connect(&options(&server), Arc::new(|_| {})).unwrap();
+        keeps_its_word(&bus);
+    }
+
+    #[test]
+    fn what_a_server_has_taken_outlives_its_death_and_calls_end_meanwhile() {
+        let Some(mut server) = Server::start("") else {
+            return;
+        };
+        let bus = NatsBus::connect(&options(&server), Arc::new(|_| {})).unwrap();
+        bus.prepare(&["a"]).unwrap();
+        bus.publish("a", "r1.ended", b"done").unwrap();
+        server.kill();
+        assert!(bus.publish("a", "r2.ended", b"lost").is_err());
+        server.start_again();
+        eventually("it takes reports again", || {
+            bus.publish("a", "r2.ended", b"sent again").is_ok()
+        });
+        let mut came = Vec::new();
+        eventually("both come", || {
+            if let Ok(Some(report)) = bus.collect(SHORT) {
+                bus.acknowledge(&report).unwrap();
+                came.push(body(Some(report)).unwrap());
+            }
+            came.len() == 2
+        });
+        assert!(came.contains(&"done".to_owned()), "{came:?}");
+    }
+}

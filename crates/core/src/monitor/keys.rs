@@ -1,0 +1,192 @@
+//! Keys that the files of a monitor and of a mesh both have.
+
+use std::collections::HashSet;
+
+use crate::toml_reader::{self, At, ReadProblem, Section, text};
+use crate::units::{BitRate, ByteCount, Percent, Span};
+
+type Fault = toml_reader::Fault<ReadProblem>;
+
+/// When nothing runs: from one second of the day to another, in UTC; over midnight if the end is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuietHours {
+    /// The first second.
+    pub from_s: u64,
+    /// The first second after.
+    pub to_s: u64,
+}
+
+impl QuietHours {
+    /// The end of this part of a day, if a run from `at` on would be in it.
+    pub fn ends_after(&self, at: u64, takes_s: u64) -> Option<u64> {
+        let lasts = (self.to_s + DAY_S - self.from_s) % DAY_S;
+        let into = (at % DAY_S + DAY_S - self.from_s) % DAY_S;
+        if into < lasts {
+            return Some(at + lasts - into);
+        }
+        let left = DAY_S - into;
+        (takes_s > left).then_some(at + left + lasts)
+    }
+}
+
+/// `name`. Names go into labels and commands of others: words alone.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn name(section: &Section<'_>) -> Result<String, Fault> {
+    let at = section.required("name", "what it is called")?;
+    if !is_name(at.value) {
+        return Fault::malformed(at, "name", "write 1 to 64 letters, digits, -, _ and .");
+    }
+    Ok(at.value.to_owned())
+}
+
+/// Whether a text can be a name: 1 to 64 letters, digits, `-`, `_` and `.`.
+pub fn is_name(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=64).contains(&text.len()) && text.chars().all(is_word)
+}
+
+/// `labels`: what is saved with each run; `taken` are those that linerate gives itself.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn labels(section: &Section<'_>, taken: &[&str]) -> Result<Vec<(String, String)>, Fault> {
+    let mut labels = Vec::new();
+    for (key, value) in section.entries("labels")? {
+        let value = text(key.value, value)?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_first = |c: char| c.is_ascii_alphabetic();
+        if !key.value.chars().all(is_word)
+            || !key.value.starts_with(is_first)
+            || key.value.len() > 64
+        {
+            return Fault::malformed(key, "label", "write letters, digits and _, a letter first");
+        }
+        if taken.contains(&key.value) {
+            return Fault::malformed(key, "label of yours", "linerate gives that one itself");
+        }
+        if value.value.is_empty() || value.value.len() > 200 {
+            let at = At {
+                offset: value.offset,
+                value: value.value.as_str(),
+            };
+            return Fault::malformed(at, "label's value", "write 1 to 200 bytes");
+        }
+        labels.push((key.value.to_owned(), value.value));
+    }
+    Ok(labels)
+}
+
+/// `bytes-per-day`
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
+    let Some(at) = section.string("bytes-per-day")? else {
+        return Ok(None);
+    };
+    match at.value.parse::<ByteCount>() {
+        Ok(bytes) if bytes.0 > 0 => Ok(Some(bytes.0)),
+        _ => Fault::malformed(at, "number of bytes", "write \"500MB\" or \"10GB\""),
+    }
+}
+
+/// `rate`, `share` and `bytes-per-day`: what a link carries, and what tests may carry over it in any 24
+/// hours.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn link(section: &Section<'_>) -> Result<(Option<BitRate>, Option<u64>), Fault> {
+    let rate = match section.string("rate")? {
+        None => None,
+        Some(at) => match at.value.parse::<BitRate>() {
+            Ok(rate) if rate.0 > 0 => Some(rate),
+            _ => return Fault::malformed(at, "rate", "write what the link carries: \"100mbit\""),
+        },
+    };
+    let budgets = [bytes(section)?, share(section, rate)?];
+    Ok((rate, budgets.into_iter().flatten().min()))
+}
+
+/// A share of a link is so many bytes a day.
+fn share(section: &Section<'_>, rate: Option<BitRate>) -> Result<Option<u64>, Fault> {
+    let Some(at) = section.string("share")? else {
+        return Ok(None);
+    };
+    let Some(rate) = rate else {
+        return Err(section.missing("rate", "what the link carries, for `share`"));
+    };
+    match at.value.parse::<Percent>() {
+        Ok(share) if share.0 > 0.0 && share.0 <= 100.0 => Ok(Some(
+            (rate.0 as f64 / 8.0 * share.0 / 100.0 * DAY_S as f64) as u64,
+        )),
+        _ => Fault::malformed(at, "share", "write \"1%\", above 0 % and at most 100 %"),
+    }
+}
+
+/// That no two have one name.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn check_names<'a>(
+    what: &'static str,
+    sections: &[Section<'_>],
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let mut known = HashSet::new();
+    for (section, name) in sections.iter().zip(names) {
+        if !known.insert(name) {
+            return Fault::repeated(section.offset, what, name);
+        }
+    }
+    Ok(())
+}
+
+/// A span of whole seconds, at most 30 days.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn whole_seconds(
+    at: At<&str>,
+    what: &'static str,
+    least: u64,
+    hint: &'static str,
+) -> Result<u64, Fault> {
+    match at.value.parse::<Span>() {
+        Ok(span)
+            if span.0.subsec_nanos() == 0 && (least..=30 * DAY_S).contains(&span.0.as_secs()) =>
+        {
+            Ok(span.0.as_secs())
+        }
+        _ => Fault::malformed(at, what, hint),
+    }
+}
+
+/// `quiet`: hours of the day in which nothing runs.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn quiet(root: &Section<'_>) -> Result<Vec<QuietHours>, Fault> {
+    let hint = "write \"22:00-06:00\", UTC";
+    let mut quiet = Vec::new();
+    for at in root.strings("quiet")?.unwrap_or_default() {
+        let hours = at.value.split_once('-');
+        let hours = hours.and_then(|(from, to)| Some((second_of_day(from)?, second_of_day(to)?)));
+        match hours {
+            Some((from_s, to_s)) if from_s != to_s => quiet.push(QuietHours { from_s, to_s }),
+            _ => return Fault::malformed(at, "part of a day", hint),
+        }
+    }
+    Ok(quiet)
+}
+
+fn second_of_day(text: &str) -> Option<u64> {
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() == 2);
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours < 24 && minutes < 60).then_some(3600 * hours + 60 * minutes)
+}
+
+/// Seconds of a day.
+pub const DAY_S: u64 = 86_400;

@@ -1,0 +1,52 @@
+//! The slot: how long who has it may be silent, and what is believed of it.
+
+use super::*;
+use crate::session::IDLE_TIMEOUT;
+use crate::session::operation::{MAX_LEASE_S, Slot, SlotState};
+
+fn asked(seconds: f64, answer: SlotState) -> Pair {
+    let mut pair = Pair::new(None, None, 100);
+    pair.client_event();
+    pair.client.ask(pair.now, Slot { seconds });
+    let request = Request::Slot(Slot { seconds });
+    assert_eq!(pair.server_event(), Some(ServerEvent::Request(request)));
+    pair.server.reply(pair.now, Reply::Slot(answer));
+    pair
+}
+
+#[test]
+fn who_has_the_slot_may_be_silent_for_as_long_and_who_waits_may_not() {
+    for (answer, rests) in [
+        (SlotState::Leased(100.0), Duration::from_secs(100)),
+        (SlotState::Busy(100.0), Duration::ZERO),
+    ] {
+        let mut pair = asked(100.0, answer);
+        let told = pair.client_event();
+        assert_eq!(told, Some(ClientEvent::Reply(Reply::Slot(answer))));
+        let until = pair.now + IDLE_TIMEOUT + rests;
+        assert_eq!(pair.server.poll_timeout(), Some(until));
+        pair.advance(IDLE_TIMEOUT + rests);
+        assert!(pair.server.is_closed());
+    }
+}
+
+#[test]
+fn a_lease_without_an_end_is_neither_given_nor_believed() {
+    for seconds in [0.0, -1.0, MAX_LEASE_S + 1.0] {
+        let mut pair = Pair::new(None, None, 100);
+        pair.client_event();
+        pair.client.ask(pair.now, Slot { seconds });
+        assert_eq!(pair.server_event(), None);
+        let refused = pair.client_event();
+        let Some(ClientEvent::Refused(refusal)) = refused else {
+            panic!("{seconds}: {refused:?}");
+        };
+        assert!(refusal.message.contains("900 s at most"), "{refusal:?}");
+        pair.run_one_test();
+    }
+    for answer in [SlotState::Leased(1e9), SlotState::Busy(-1.0)] {
+        let mut pair = asked(1.0, answer);
+        let told = pair.client_event();
+        assert!(matches!(told, Some(ClientEvent::Failed(_))), "{told:?}");
+    }
+}

@@ -1,0 +1,72 @@
+//! A task as a run of this host's.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use linerate_core::plan::{Plan, Repeats};
+use linerate_core::record::Status;
+use linerate_core::units::{DEFAULT_PORT, EndpointName};
+use linerate_core::wire::Key;
+use linerate_mesh::message::{Outcome, Task};
+
+use crate::client::Client;
+use crate::stop::Stop;
+use crate::target::Target;
+
+/// Runs it; a run that did not come to its end is a failure.
+///
+/// With what it has carried, where that is known.
+pub(super) fn run(
+    task: &Task,
+    addresses: Vec<SocketAddr>,
+    key: Option<Key>,
+    stop: Stop,
+) -> (Outcome, Option<u64>) {
+    match record(task, addresses, key, stop) {
+        Ok((document, bytes)) => (Outcome::Finished { document }, Some(bytes)),
+        Err(why) => (Outcome::Failed { why }, None),
+    }
+}
+
+fn record(
+    task: &Task,
+    addresses: Vec<SocketAddr>,
+    key: Option<Key>,
+    stop: Stop,
+) -> Result<(String, u64), String> {
+    let first = *addresses.first().ok_or("the host has no address")?;
+    let target = Target {
+        addresses,
+        key,
+        ..Target::at(&task.address, first)
+    };
+    let plan = Plan {
+        tests: vec![task.work.clone()],
+        repeats: Repeats::Times(1),
+    };
+    let client = Client::connect(target, stop);
+    let mut client = client.map_err(|error| error.to_string())?;
+    let campaign = client
+        .run_plan(&plan, &mut ())
+        .map_err(|error| error.to_string())?;
+    if let Some(error) = campaign.error {
+        return Err(error.to_string());
+    }
+    let record = campaign
+        .rows
+        .into_iter()
+        .next()
+        .ok_or("it left no record")?;
+    if record.status != Status::Complete {
+        return Err("it ended before its time".to_owned());
+    }
+    let document = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+    Ok((document, record.bytes()))
+}
+
+/// Where the endpoint is.
+pub(super) fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
+    let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
+    let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
+    let found = found.map_err(|error| format!("{}: {error}", name.host))?;
+    Ok(found.collect())
+}

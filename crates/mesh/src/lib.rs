@@ -1,0 +1,63 @@
+#![forbid(unsafe_code)]
+//! Tests between all pairs of many sites: when which, what an owner allows, what came of them.
+//!
+//! Nothing here touches a socket, a file, a thread or a clock: the time, the seed and the texts are
+//! arguments. A [`Mesh`] is read from a file, a [`Schedule`] says which pair is tested when.
+//!
+//! ```
+//! use linerate_core::units::Nanos;
+//! use linerate_mesh::{Input, Mesh, Schedule};
+//!
+//! let file = r#"
+//! [[site]]
+//! name = "oslo"
+//! host = "192.0.2.1"
+//! [[site]]
+//! name = "rome"
+//! host = "192.0.2.2"
+//! [[test]]
+//! name = "bulk"
+//! workload = { command = "stream", time = "10s" }
+//! "#;
+//! let mesh = Mesh::from_toml(file, 7)?;
+//! let begin = Nanos::from_millis(1_800_000_000_000);
+//! let mut schedule = Schedule::new(&mesh, begin);
+//! for site in 0..2 {
+//!     schedule.handle_input(begin, Input::Joined { site, reachable: true });
+//! }
+//! let assignment = schedule.poll_transmit().expect("both are there");
+//! assert_eq!(mesh.tests[assignment.test].name, "bulk");
+//! assert!(schedule.poll_transmit().is_none(), "a site is in one bandwidth test at a time");
+//! schedule.handle_input(begin, Input::Finished { task: assignment.id, bytes: 1 << 30 });
+//! # Ok::<(), linerate_mesh::MeshError>(())
+//! ```
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`bus`] | what carries the messages: a trait |
+//! | `limits` | what the owner of a site allows its agent, whatever a coordinator asks |
+//! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains the bad pairs |
+//! | [`message`] | what agents and the coordinator say to each other |
+//! | `plan` | the file of a mesh: sites, groups, tests, budgets |
+//! | `schedule` | which pair is tested when: a state machine in virtual time |
+//! | `simulate` | a mesh in virtual time: what its schedule comes to |
+
+pub mod bus;
+mod limits;
+mod matrix;
+pub mod message;
+mod plan;
+mod schedule;
+mod simulate;
+
+pub use limits::{Asked, OwnerLimits, OwnerRefusal, Target, most_bytes};
+pub use matrix::{
+    CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, PairResult, Suspect,
+    SuspectKind, SuspectMetric,
+};
+pub use plan::{
+    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,
+    MeshProblem, MeshTest, Site, TestKind,
+};
+pub use schedule::{Assignment, Failure, Input, Missed, Progress, Schedule, TaskId, Why};
+pub use simulate::{Simulated, Simulation, simulate};

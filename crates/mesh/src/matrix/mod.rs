@@ -1,0 +1,259 @@
+//! What came of the tests between all pairs: the last result of each, `linerate.matrix/1`.
+
+mod tomography;
+
+use std::collections::{BTreeMap, HashMap};
+
+use linerate_core::record::Cause;
+use linerate_core::stats::median;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
+
+use crate::plan::Mesh;
+use tomography::suspects;
+pub use tomography::{Suspect, SuspectKind, SuspectMetric};
+
+/// The value of the document's key `schema`.
+pub const MATRIX_SCHEMA: &str = "linerate.matrix/1";
+
+/// One result, as it was saved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PairResult<'a> {
+    /// Name of the site that the data came from.
+    pub from: &'a str,
+    /// Name of the site that it went to.
+    pub to: &'a str,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: &'a str,
+    /// What the receiver counted, bits per second.
+    pub throughput_bps: Option<f64>,
+    /// Lost or retransmitted of what was sent, per cent.
+    pub loss_percent: Option<f64>,
+    /// Round trip, µs.
+    pub rtt_us: Option<f64>,
+    /// The verdict.
+    pub cause: Option<Cause>,
+    /// How sure that is.
+    pub confidence: Option<f64>,
+}
+
+/// The last result of each pair of sites, what the sites come to, and which of them explain the bad pairs.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MatrixDocument {
+    /// [`MATRIX_SCHEMA`].
+    pub schema: String,
+    /// Up to when results count, RFC 3339.
+    pub until: String,
+    /// Name of the test.
+    pub test: String,
+    /// All sites, in the order of the mesh's file.
+    pub sites: Vec<MatrixSite>,
+    /// The last result of each ordered pair that has one.
+    pub cells: Vec<MatrixCell>,
+    /// Ordered pairs that have none.
+    pub missing_pairs: u64,
+    /// How many pairs each cause holds back, the most first.
+    pub causes: Vec<CauseCount>,
+    /// The sites, directions of sites and groups that explain bad pairs, the surest first. None is named
+    /// by chance with a probability above 5 % for each metric.
+    pub suspects: Vec<Suspect>,
+}
+
+/// A site of the matrix.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MatrixSite {
+    /// Its name.
+    pub name: String,
+    /// What it shares with others.
+    pub groups: Vec<String>,
+    /// Median of what it sends to the others, bits per second.
+    pub median_out_bps: Option<f64>,
+    /// Median of what it receives from them, bits per second.
+    pub median_in_bps: Option<f64>,
+    /// Median round trip to and from the others, µs.
+    pub median_rtt_us: Option<f64>,
+}
+
+/// The last result of an ordered pair.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MatrixCell {
+    /// Place in `sites` that the data came from, counted from 0.
+    pub from: u32,
+    /// Place in `sites` that it went to.
+    pub to: u32,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// What the receiver counted, bits per second.
+    pub throughput_bps: Option<f64>,
+    /// Lost or retransmitted of what was sent, per cent.
+    pub loss_percent: Option<f64>,
+    /// Round trip, µs.
+    pub rtt_us: Option<f64>,
+    /// What holds it back.
+    pub cause: Option<Cause>,
+    /// How sure that is.
+    pub confidence: Option<f64>,
+}
+
+/// How many pairs a cause holds back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CauseCount {
+    /// The cause.
+    pub cause: Cause,
+    /// Ordered pairs.
+    pub pairs: u64,
+}
+
+impl MatrixDocument {
+    /// The matrix of one test of a mesh, from results in any order; those of other sites, and those that
+    /// are older than another of their pair, do not count.
+    pub fn new<'a>(
+        mesh: &Mesh,
+        test: usize,
+        until: &str,
+        results: impl IntoIterator<Item = PairResult<'a>>,
+    ) -> Self {
+        let names = mesh.sites.iter().enumerate();
+        let places: HashMap<&str, usize> = names.map(|(at, site)| (&*site.name, at)).collect();
+        let mut last: BTreeMap<(usize, usize), PairResult<'a>> = BTreeMap::new();
+        for result in results {
+            let (Some(from), Some(to)) = (places.get(result.from), places.get(result.to)) else {
+                continue;
+            };
+            let is_older = |known: &PairResult<'_>| known.started_at > result.started_at;
+            if from != to && !last.get(&(*from, *to)).is_some_and(is_older) {
+                last.insert((*from, *to), result);
+            }
+        }
+        let cells: Vec<MatrixCell> = last.into_iter().map(MatrixCell::from).collect();
+        let sites = mesh.tests[test].sites.len() as u64;
+        let mut document = Self {
+            schema: MATRIX_SCHEMA.to_owned(),
+            until: until.to_owned(),
+            test: mesh.tests[test].name.clone(),
+            sites: (0..mesh.sites.len())
+                .map(|at| MatrixSite::new(mesh, at, &cells))
+                .collect(),
+            missing_pairs: (sites * (sites - 1)).saturating_sub(cells.len() as u64),
+            causes: causes(&cells),
+            suspects: Vec::new(),
+            cells,
+        };
+        document.suspects = suspects(&document);
+        document
+    }
+
+    /// Computes anew which sites and groups explain the bad pairs.
+    pub fn explain(&mut self) {
+        self.suspects = suspects(self);
+    }
+
+    /// The cells with a throughput, the slowest first.
+    pub fn slowest(&self) -> Vec<&MatrixCell> {
+        let mut cells: Vec<&MatrixCell> = self.cells.iter().collect();
+        cells.retain(|cell| cell.throughput_bps.is_some());
+        let rate = |cell: &&MatrixCell| cell.throughput_bps.unwrap_or(0.0);
+        cells.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        cells
+    }
+
+    /// The name of a site by its place.
+    pub fn name(&self, site: u32) -> &str {
+        self.sites.get(site as usize).map_or("?", |it| &it.name)
+    }
+}
+
+impl From<((usize, usize), PairResult<'_>)> for MatrixCell {
+    fn from(((from, to), result): ((usize, usize), PairResult<'_>)) -> Self {
+        Self {
+            from: from as u32,
+            to: to as u32,
+            started_at: result.started_at.to_owned(),
+            throughput_bps: result.throughput_bps,
+            loss_percent: result.loss_percent,
+            rtt_us: result.rtt_us,
+            cause: result.cause,
+            confidence: result.confidence,
+        }
+    }
+}
+
+impl MatrixSite {
+    fn new(mesh: &Mesh, at: usize, cells: &[MatrixCell]) -> Self {
+        let site = &mesh.sites[at];
+        let median_of = |of: &dyn Fn(&MatrixCell) -> Option<f64>| {
+            let values: Vec<f64> = cells.iter().filter_map(of).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let is = |place: u32| place as usize == at;
+        Self {
+            name: site.name.clone(),
+            groups: site
+                .groups
+                .iter()
+                .map(|it| mesh.groups[*it].name.clone())
+                .collect(),
+            median_out_bps: median_of(&|cell| cell.throughput_bps.filter(|_| is(cell.from))),
+            median_in_bps: median_of(&|cell| cell.throughput_bps.filter(|_| is(cell.to))),
+            median_rtt_us: median_of(&|cell| cell.rtt_us.filter(|_| is(cell.from) || is(cell.to))),
+        }
+    }
+}
+
+fn causes(cells: &[MatrixCell]) -> Vec<CauseCount> {
+    let mut counts: Vec<CauseCount> = Vec::new();
+    for cause in cells.iter().filter_map(|cell| cell.cause) {
+        match counts.iter_mut().find(|count| count.cause == cause) {
+            Some(count) => count.pairs += 1,
+            None => counts.push(CauseCount { cause, pairs: 1 }),
+        }
+    }
+    counts.sort_by_key(|count| std::cmp::Reverse(count.pairs));
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_result_of_each_pair_counts_and_what_is_missing_is_said() {
+        let site = |name| format!("[[site]]\nname = \"{name}\"\nhost = \"192.0.2.1\"\n");
+        let sites: String = ["a", "b", "c"].map(site).concat();
+        let test = "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
+        let mesh = Mesh::from_toml(&format!("{sites}{test}"), 7).unwrap();
+        let result = |from, to, started_at, rate| PairResult {
+            from,
+            to,
+            started_at,
+            throughput_bps: Some(rate),
+            loss_percent: None,
+            rtt_us: Some(100.0),
+            cause: Some(Cause::PathRate),
+            confidence: None,
+        };
+        let results = [
+            result("a", "b", "2026-11-24T01:00:00Z", 2e6),
+            result("a", "b", "2026-11-24T00:00:00Z", 1e6),
+            result("a", "c", "2026-11-24T00:00:00Z", 4e6),
+            result("b", "x", "2026-11-24T00:00:00Z", 4e6),
+            result("a", "a", "2026-11-24T00:00:00Z", 4e6),
+        ];
+        let matrix = MatrixDocument::new(&mesh, 0, "2026-11-24T02:00:00Z", results);
+        assert_eq!(matrix.cells.len(), 2);
+        assert_eq!(matrix.missing_pairs, 4);
+        assert_eq!(matrix.sites[0].median_out_bps, Some(3e6));
+        assert_eq!(matrix.sites[0].median_in_bps, None);
+        assert_eq!(matrix.causes[0].pairs, 2);
+        let slowest = matrix.slowest();
+        assert_eq!(
+            (matrix.name(slowest[0].from), slowest[0].throughput_bps),
+            ("a", Some(2e6))
+        );
+        assert!(matrix.suspects.is_empty());
+    }
+}

@@ -1,0 +1,346 @@
+//! The file of a mesh. The format is at [`Mesh::from_toml`].
+
+use std::collections::{HashMap, HashSet};
+
+use linerate_core::monitor::keys::{
+    DAY_S, bytes, check_names, is_name, labels, link, name, whole_seconds,
+};
+use linerate_core::monitor::{MonitorProblem, work};
+use linerate_core::toml_reader::{self, At, FileError, Section};
+use linerate_core::units::{ByteCount, Percent};
+
+use super::{
+    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshTest,
+    Site, TestKind,
+};
+
+/// What is wrong with a mesh's file: the same as with a monitor's.
+pub type MeshProblem = MonitorProblem;
+/// A text that is no mesh, and where.
+pub type MeshError = FileError<MeshProblem>;
+
+type Fault = toml_reader::Fault<MeshProblem>;
+
+impl Mesh {
+    /// Reads a mesh from the text of a file; `seed` is of what its tests draw.
+    ///
+    /// | table | key | value |
+    /// |---|---|---|
+    /// | the file | `bytes-per-day` | what all bandwidth tests may carry in any 24 hours: `"1TB"` |
+    /// | | `keep` | how long results are kept: `"90d"`; default for ever |
+    /// | `[[site]]` | `name` | required |
+    /// | | `host` | how the others reach its endpoint: `host:port`; without it they do not |
+    /// | | `labels` | saved with each result: `{ region = "north" }` |
+    /// | | `groups` | what it shares with others: `["uplink-7"]` |
+    /// | | `can` | the commands that it runs: `["stream", "rr"]`; default all |
+    /// | | `rate`, `share` | what its link carries, and how much of that the tests may take: `"1%"` |
+    /// | | `bytes-per-day` | what bandwidth tests of this site may carry in any 24 hours |
+    /// | | `share-of-time` | how much of the time it may be in bandwidth tests: `"10%"` |
+    /// | `[[group]]` | `name` | a name of `groups`; a group without a table is one of `ways = "both"` |
+    /// | | `ways` | `both`: one test at a time; `each`: one into it beside one out of it |
+    /// | `[[test]]` | `name` | required |
+    /// | | `workload` | `command`: `check`, `stream`, `rr`, `crr` or `load`, and its long options |
+    /// | | `every` | from cycle to cycle: `"24h"`; default: one after the other |
+    /// | | `sites` | names of sites and groups; default all |
+    /// | | `priority` | 1 to 10; of 2 it has twice the time of one of 1, where both could run |
+    /// | | `at-once` | of `rr`: tests at once at a site, 1 to 64; default 8 |
+    ///
+    /// A test of `rr` is a latency test, all others are bandwidth tests.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn from_toml(text: &str, seed: u64) -> Result<Self, MeshError> {
+        read(text, seed).map_err(|fault| fault.located(text))
+    }
+}
+
+fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
+    let table = toml_reader::parse_at_most(text, MAX_BYTES)?;
+    let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
+    let sections = root.sections("site", "[[site]]", SITE_KEYS)?;
+    if !(2..=MAX_SITES).contains(&sections.len()) {
+        let what = format!("{} sites", sections.len());
+        return Fault::contradiction(root.offset, what, "a mesh has 2 to 3000 tables [[site]]");
+    }
+    let (mut groups, stated) = groups(&root)?;
+    let sites = sections.iter().map(|section| site(section, &mut groups));
+    let sites = sites.collect::<Result<Vec<_>, _>>()?;
+    check_names("sites", &sections, sites.iter().map(|it| it.name.as_str()))?;
+    check_groups(&sites, &groups.list, &sections, &stated)?;
+    let mesh = Mesh {
+        bytes_per_day: bytes(&root)?,
+        keep_s: keep(&root)?,
+        tests: tests(&root, &sites, &groups, seed)?,
+        groups: groups.list,
+        sites,
+    };
+    check_budgets(&mesh, &root)?;
+    Ok(mesh)
+}
+
+fn keep(root: &Section<'_>) -> Result<Option<u64>, Fault> {
+    let Some(at) = root.string("keep")? else {
+        return Ok(None);
+    };
+    let days = at.value.strip_suffix('d').map(str::parse::<u64>);
+    match days {
+        Some(Ok(days)) if (1..=MAX_DAYS).contains(&days) => Ok(Some(days * DAY_S)),
+        _ => Fault::malformed(at, "time to keep", "write \"1d\" to \"3650d\""),
+    }
+}
+
+/// Groups, and where each is.
+#[derive(Default)]
+struct Groups {
+    list: Vec<Group>,
+    places: HashMap<String, usize>,
+}
+
+impl Groups {
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.list.push(Group {
+            name: name.to_owned(),
+            each_way: false,
+        });
+        self.places.insert(name.to_owned(), self.list.len() - 1);
+        self.list.len() - 1
+    }
+}
+
+/// The groups that have a table, and the bytes at which these are.
+fn groups(root: &Section<'_>) -> Result<(Groups, Vec<usize>), Fault> {
+    let sections = root.sections("group", "[[group]]", GROUP_KEYS)?;
+    let mut groups = Groups::default();
+    for section in &sections {
+        let name = name(section)?;
+        if groups.places.contains_key(&name) {
+            return Fault::repeated(section.offset, "groups", &name);
+        }
+        let place = groups.place(&name);
+        groups.list[place].each_way = match section.string("ways")? {
+            None => false,
+            Some(at) => match at.value {
+                "both" => false,
+                "each" => true,
+                _ => return Fault::malformed(at, "number of ways", "write \"both\" or \"each\""),
+            },
+        };
+    }
+    let offsets = sections.iter().map(|section| section.offset).collect();
+    Ok((groups, offsets))
+}
+
+fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
+    let name = name(section)?;
+    let host = match section.string("host")? {
+        None => None,
+        Some(at) => match at.value.parse() {
+            Ok(host) => Some(host),
+            Err(_) => return Fault::malformed(at, "host", "write host, host:port or [v6]:port"),
+        },
+    };
+    let mut own = Vec::new();
+    for at in section.strings("groups")?.unwrap_or_default() {
+        if !is_name(at.value) {
+            let hint = "write 1 to 64 letters, digits, -, _ and .";
+            return Fault::malformed(at, "name of a group", hint);
+        }
+        let group = groups.place(at.value);
+        if own.contains(&group) || own.len() == MAX_GROUPS_OF_SITE || group >= MAX_GROUPS {
+            return Fault::malformed(at, "group more", "a site has 8 groups at most, each once");
+        }
+        own.push(group);
+    }
+    let (rate, bytes_per_day) = link(section)?;
+    Ok(Site {
+        name,
+        host,
+        labels: labels(section, &OWN_LABELS)?,
+        groups: own,
+        can: commands(section)?,
+        rate,
+        bytes_per_day,
+        share_of_time: share_of_time(section)?,
+    })
+}
+
+pub(crate) fn commands(section: &Section<'_>) -> Result<Vec<String>, Fault> {
+    let named = |at: &At<&str>| {
+        if COMMANDS.contains(&at.value) {
+            Ok(at.value.to_owned())
+        } else {
+            Fault::malformed(*at, "command", "write check, stream, rr, crr or load")
+        }
+    };
+    match section.strings("can")? {
+        None => Ok(Vec::new()),
+        Some(names) => names.iter().map(named).collect(),
+    }
+}
+
+fn share_of_time(section: &Section<'_>) -> Result<f64, Fault> {
+    let Some(at) = section.string("share-of-time")? else {
+        return Ok(1.0);
+    };
+    match at.value.parse::<Percent>() {
+        Ok(share) if share.0 >= 0.01 && share.0 <= 100.0 => Ok(share.0 / 100.0),
+        _ => Fault::malformed(at, "share of time", "write \"0.01%\" to \"100%\""),
+    }
+}
+
+/// A name stands for one thing, and a table of a group for one that a site has.
+fn check_groups(
+    sites: &[Site],
+    groups: &[Group],
+    sections: &[Section<'_>],
+    stated: &[usize],
+) -> Result<(), Fault> {
+    let names: HashSet<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+    for (site, section) in sites.iter().zip(sections) {
+        if names.contains(site.name.as_str()) {
+            let what = format!("`{}` is a site and a group", site.name);
+            return Fault::contradiction(section.offset, what, "give one of them another name");
+        }
+    }
+    let used: HashSet<usize> = sites
+        .iter()
+        .flat_map(|site| &site.groups)
+        .copied()
+        .collect();
+    for (group, offset) in stated.iter().enumerate() {
+        if !used.contains(&group) {
+            let what = format!("no site has the group `{}`", groups[group].name);
+            return Fault::contradiction(*offset, what, "name it in `groups` of its sites");
+        }
+    }
+    Ok(())
+}
+
+fn tests(
+    root: &Section<'_>,
+    sites: &[Site],
+    groups: &Groups,
+    seed: u64,
+) -> Result<Vec<MeshTest>, Fault> {
+    let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
+    if !(1..=MAX_TESTS).contains(&sections.len()) {
+        let what = format!("{} tests", sections.len());
+        return Fault::contradiction(root.offset, what, "a mesh has 1 to 16 tables [[test]]");
+    }
+    let places = sites.iter().enumerate();
+    let places = places
+        .map(|(place, site)| (site.name.as_str(), place))
+        .collect();
+    let test = |section| test(section, sites, &places, groups, seed);
+    let tests = sections.iter().map(test).collect::<Result<Vec<_>, _>>()?;
+    check_names("tests", &sections, tests.iter().map(|it| it.name.as_str()))?;
+    Ok(tests)
+}
+
+fn test(
+    section: &Section<'_>,
+    sites: &[Site],
+    places: &HashMap<&str, usize>,
+    groups: &Groups,
+    seed: u64,
+) -> Result<MeshTest, Fault> {
+    let name = name(section)?;
+    let work = work(section, seed)?;
+    let entries = section.entries("workload")?;
+    let command = entries.iter().find(|(key, _)| key.value == "command");
+    let (_, command) = command.expect("the workload was read");
+    let command = toml_reader::string("command", command)?.value.to_owned();
+    let mut chosen: Vec<usize> = (0..sites.len()).collect();
+    if let Some(names) = section.strings("sites")? {
+        chosen.clear();
+        for at in names {
+            match (places.get(at.value), groups.places.get(at.value)) {
+                (Some(place), _) => chosen.push(*place),
+                (None, Some(group)) => {
+                    chosen.extend((0..sites.len()).filter(|it| sites[*it].groups.contains(group)));
+                }
+                (None, None) => {
+                    return Fault::malformed(at, "site or group", "each site has a table [[site]]");
+                }
+            }
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+    }
+    let can = |site: &usize| sites[*site].can.is_empty() || sites[*site].can.contains(&command);
+    chosen.retain(can);
+    if chosen.len() < 2 {
+        let what = format!("`{name}` is for {} of the sites", chosen.len());
+        return Fault::contradiction(section.offset, what, "it needs two that run its command");
+    }
+    let every = section.string("every")?;
+    let every =
+        every.map(|at| whole_seconds(at, "time between cycles", 1, "write \"1s\" to \"720h\""));
+    let priority = section.number("priority", 1..=10)?;
+    Ok(MeshTest {
+        name,
+        kind: kind(section, &command)?,
+        work,
+        command,
+        sites: chosen,
+        every_s: every.transpose()?.unwrap_or(0),
+        priority: priority.map_or(1, |at| at.value),
+    })
+}
+
+fn kind(section: &Section<'_>, command: &str) -> Result<TestKind, Fault> {
+    let at_once = section.number("at-once", 1..=64)?;
+    match (command, at_once) {
+        ("rr", at_once) => Ok(TestKind::Latency {
+            at_once: at_once.map_or(DEFAULT_AT_ONCE, |at| at.value),
+        }),
+        (_, None) => Ok(TestKind::Bandwidth),
+        (_, Some(at)) => {
+            let what = format!("`at-once` with `{command}`");
+            Fault::contradiction(at.offset, what, "a site is in one bandwidth test at a time")
+        }
+    }
+}
+
+/// A pair that can never be measured is a mistake, and said today.
+fn check_budgets(mesh: &Mesh, root: &Section<'_>) -> Result<(), Fault> {
+    let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
+    for (test, section) in mesh.tests.iter().zip(sections) {
+        for own in test.sites.iter().map(|site| &mesh.sites[*site]) {
+            let budget = [own.bytes_per_day, mesh.bytes_per_day];
+            let budget = budget.into_iter().flatten().min();
+            let most = test.work.most_bytes(own.rate);
+            if let (Some(most), Some(budget)) = (most, budget)
+                && test.kind == TestKind::Bandwidth
+                && most > budget
+            {
+                let what = format!(
+                    "one run of `{}` at `{}` may carry {}, and a day's budget is {}",
+                    test.name,
+                    own.name,
+                    ByteCount(most),
+                    ByteCount(budget)
+                );
+                return Fault::contradiction(section.offset, what, "give a shorter test or more");
+            }
+        }
+    }
+    Ok(())
+}
+
+const KEYS: &str = "bytes-per-day keep site group test";
+const SITE_KEYS: &str = "name host labels groups can rate share bytes-per-day share-of-time";
+const GROUP_KEYS: &str = "name ways";
+const TEST_KEYS: &str = "name workload every sites priority at-once";
+const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
+/// What a result is saved with besides the labels of its sites.
+const OWN_LABELS: [&str; 8] = [
+    "test", "path", "from", "to", "mesh", "figure", "cause", "instance",
+];
+/// Days that results are kept at most.
+const MAX_DAYS: u64 = 3650;
+/// 3,000 sites, each in 2 KiB.
+const MAX_BYTES: usize = 8 << 20;

@@ -1,0 +1,310 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::simulate::{Simulated, Simulation, simulate};
+
+fn mesh(sites: usize, group: usize, tests: &str) -> Mesh {
+    let site = |number: usize| {
+        let group = number.checked_div(group);
+        let group = group.map(|group| format!("groups = [\"up{group}\"]\n"));
+        let group = group.unwrap_or_default();
+        format!("[[site]]\nname = \"s{number}\"\nhost = \"192.0.2.1\"\n{group}")
+    };
+    let sites: String = (0..sites).map(site).collect();
+    Mesh::from_toml(&format!("{sites}{tests}"), 7).unwrap()
+}
+
+const BULK: &str =
+    "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\", time = \"10s\" }\n";
+const DELAY: &str = "[[test]]\nname = \"delay\"\nworkload = { command = \"rr\", time = \"1s\" }\n";
+const HOW: Simulation = Simulation {
+    seed: 7,
+    slowest: 1.3,
+    away: 0.0,
+    fails: 0.0,
+    seconds: 30 * 86_400,
+};
+const BEGIN: Nanos = Nanos::from_millis(1_800_000_000_000);
+
+fn simulated(sites: usize, group: usize, how: Simulation) -> Simulated {
+    let (mut results, _) = simulate(&mesh(sites, group, BULK), how);
+    let result = results.remove(0);
+    assert_eq!((result.clashes, result.forgotten), (0, 0), "{result:?}");
+    result
+}
+
+#[test]
+fn all_pairs_are_measured_with_few_slots_lost() {
+    for (sites, group) in [(3, 0), (10, 0), (50, 0), (300, 0), (50, 5)] {
+        let result = simulated(sites, group, HOW);
+        assert_eq!(
+            (result.measured, result.missed),
+            (result.pairs, 0),
+            "{sites}: {result:?}"
+        );
+        // Nobody knows beforehand which test takes how long: a slot is as long as the longest.
+        assert!(
+            result.slots <= 1.05 * result.bound_slots as f64,
+            "{sites}: {result:?}"
+        );
+        let (fewest, most) = result.runs_of_site;
+        assert!(most <= fewest + 2, "{sites}: {result:?}");
+        assert!(result.messages < 3.5, "{result:?}");
+    }
+}
+
+#[test]
+fn sites_that_come_and_go_stall_nobody() {
+    for (sites, group) in [(50, 0), (50, 5), (300, 0)] {
+        let result = simulated(sites, group, Simulation { away: 0.01, ..HOW });
+        assert_eq!(result.measured, result.pairs, "{result:?}");
+        assert!(result.missed * 20 <= result.done, "{sites}: {result:?}");
+        // Who was never away has used its slots, whatever it waits for at the ends of cycles.
+        let used = result.runs_of_site.1 * result.bound_slots / (sites as u64 - 1);
+        assert!(
+            result.slots <= 1.1 * used as f64 + 2.0,
+            "{sites}: {result:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pair_costs_less_than_a_byte() {
+    let schedule = Schedule::new(&mesh(3000, 0, BULK), BEGIN);
+    let pairs = 3000 * 2999 / 2;
+    assert!(schedule.pair_bytes() < pairs, "{}", schedule.pair_bytes());
+}
+
+/// All sites are there, and the first assignments given.
+fn begun(mesh: &Mesh) -> Schedule {
+    let mut schedule = Schedule::new(mesh, BEGIN);
+    for site in 0..mesh.sites.len() {
+        schedule.handle_input(
+            Nanos::ZERO,
+            Input::Joined {
+                site,
+                reachable: true,
+            },
+        );
+    }
+    schedule.handle_timeout(BEGIN);
+    schedule
+}
+
+fn later(seconds: u64) -> Nanos {
+    BEGIN + Nanos::from_millis(seconds * 1000)
+}
+
+#[test]
+fn a_test_that_is_heard_of_no_more_is_over_after_its_deadline_and_tried_again() {
+    let mut schedule = begun(&mesh(2, 0, BULK));
+    let first = schedule.poll_transmit().unwrap();
+    assert_eq!((first.attempt, schedule.poll_transmit()), (1, None));
+    schedule.handle_timeout(first.deadline);
+    assert_eq!(schedule.poll_transmit(), None, "clocks differ");
+    schedule.handle_timeout(first.deadline + GRACE);
+    assert_eq!(
+        schedule.poll_transmit(),
+        None,
+        "a pause before it is tried again"
+    );
+    schedule.handle_timeout(first.deadline + GRACE + RETRY_AFTER);
+    let second = schedule.poll_transmit().unwrap();
+    assert_eq!(second.attempt, 2);
+    // What comes late of the first one changes nothing.
+    let late = Input::Finished {
+        task: first.id,
+        bytes: 1,
+    };
+    schedule.handle_input(second.not_before, late);
+    assert_eq!(schedule.poll_transmit(), None);
+    assert_eq!(schedule.progress()[0].running, 1);
+}
+
+#[test]
+fn who_is_refused_is_named_and_asked_in_the_next_cycle_only() {
+    let mut schedule = begun(&mesh(
+        3,
+        0,
+        &BULK.replace("[[test]]", "[[test]]\nevery = \"1h\""),
+    ));
+    let first = schedule.poll_transmit().unwrap();
+    let why = Failure::Refused;
+    schedule.handle_input(
+        later(1),
+        Input::Failed {
+            task: first.id,
+            why,
+        },
+    );
+    let missed = schedule.poll_event().unwrap();
+    assert_eq!((missed.why, missed.cycle), (Why::Refused, first.cycle));
+    let mut pairs = Vec::new();
+    let mut now = later(1);
+    while let Some(next) = schedule.poll_transmit() {
+        pairs.push((next.from.min(next.to), next.from.max(next.to)));
+        now = now + Nanos::from_millis(10_000);
+        schedule.handle_input(
+            now,
+            Input::Finished {
+                task: next.id,
+                bytes: 1,
+            },
+        );
+    }
+    assert_eq!(pairs.len(), 2);
+    assert!(!pairs.contains(&missed.pair));
+    let next_hour = Nanos((BEGIN.0 / HOUR.0 + 1) * HOUR.0);
+    while let Some(at) = schedule.poll_timeout().filter(|at| *at < next_hour) {
+        schedule.handle_timeout(at);
+        assert_eq!(schedule.poll_transmit(), None);
+    }
+    assert_eq!(schedule.poll_timeout(), Some(next_hour));
+}
+
+#[test]
+fn a_site_that_cannot_be_reached_runs_the_client() {
+    let mut schedule = Schedule::new(&mesh(2, 0, BULK), BEGIN);
+    for (site, reachable) in [(0, true), (1, false)] {
+        schedule.handle_input(Nanos::ZERO, Input::Joined { site, reachable });
+    }
+    let mut turned = Vec::new();
+    let mut now = BEGIN;
+    for _ in 0..4 {
+        schedule.handle_timeout(now);
+        let next = schedule.poll_transmit().unwrap();
+        assert_eq!(next.turned, next.to == 1);
+        turned.push(next.turned);
+        now = now + Nanos::from_millis(12_000);
+        schedule.handle_input(
+            now,
+            Input::Finished {
+                task: next.id,
+                bytes: 1,
+            },
+        );
+    }
+    turned.sort_unstable();
+    assert_eq!(turned, [false, false, true, true], "each direction in turn");
+}
+
+#[test]
+fn what_was_saved_before_is_not_measured_again() {
+    let tests = BULK.replace("[[test]]", "[[test]]\nevery = \"1h\"");
+    let mesh = mesh(3, 0, &tests);
+    let mut schedule = Schedule::new(&mesh, BEGIN);
+    schedule.remember(0, (0, 1), BEGIN, 1);
+    schedule.remember(0, (2, 1), BEGIN - HOUR, 1);
+    for site in 0..3 {
+        schedule.handle_input(
+            BEGIN,
+            Input::Joined {
+                site,
+                reachable: true,
+            },
+        );
+    }
+    schedule.handle_timeout(BEGIN);
+    let first = schedule.poll_transmit().unwrap();
+    assert_ne!((first.from.min(first.to), first.from.max(first.to)), (0, 1));
+    schedule.handle_input(
+        later(12),
+        Input::Finished {
+            task: first.id,
+            bytes: 1,
+        },
+    );
+    let second = schedule.poll_transmit().unwrap();
+    schedule.handle_input(
+        later(24),
+        Input::Finished {
+            task: second.id,
+            bytes: 1,
+        },
+    );
+    assert_eq!(schedule.poll_transmit(), None);
+}
+
+#[test]
+fn of_two_tests_the_more_important_has_more_of_the_time_and_the_other_some() {
+    let two = format!("{BULK}priority = 4\n{}", BULK.replace("bulk", "more"));
+    let how = Simulation {
+        seconds: 4000,
+        ..HOW
+    };
+    let (results, _) = simulate(&mesh(20, 0, &two), how);
+    let done: Vec<u64> = results.iter().map(|it| it.done).collect();
+    assert!(done[0] > 2 * done[1] && done[1] >= 190, "{done:?}");
+    assert!(
+        results
+            .iter()
+            .all(|it| it.clashes == 0 && it.forgotten == 0)
+    );
+}
+
+#[test]
+fn latency_tests_run_beside_bandwidth_tests() {
+    let how = Simulation {
+        seconds: 4000,
+        ..HOW
+    };
+    let (results, _) = simulate(&mesh(20, 4, &format!("{BULK}{DELAY}")), how);
+    assert_eq!(results[1].measured, 190);
+    assert!(results[1].took_s.unwrap() < 60.0, "{results:?}");
+    assert!(
+        results
+            .iter()
+            .all(|it| it.clashes == 0 && it.forgotten == 0)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn no_two_bandwidth_tests_meet_and_every_pair_is_measured_or_named(
+        sites in 2_usize..24,
+        group in 0_usize..6,
+        away in 0.0..0.3_f64,
+        fails in 0.0..0.3_f64,
+        seed in any::<u64>(),
+        both in any::<bool>(),
+    ) {
+        let tests = if both { format!("{BULK}{DELAY}") } else { BULK.to_owned() };
+        let how = Simulation { seed, away, fails, seconds: 6 * 3600, ..HOW };
+        let (results, _) = simulate(&mesh(sites, group, &tests), how);
+        for result in results {
+            prop_assert_eq!((result.clashes, result.forgotten), (0, 0), "{:?}", result);
+            prop_assert!(result.runs_of_site.0 > 0, "nobody starves: {:?}", result);
+        }
+    }
+
+    #[test]
+    fn budgets_and_shares_of_time_hold(budget in 1_u64..20, share in 5_u32..100) {
+        let text = format!(
+            "[[site]]\nname = \"a\"\nhost = \"h\"\nrate = \"8mbit\"\nbytes-per-day = \"{}MB\"\n\
+             share-of-time = \"{share}%\"\n[[site]]\nname = \"b\"\nhost = \"h\"\n{BULK}",
+            budget * 12
+        );
+        let mesh = Mesh::from_toml(&text, 7).unwrap();
+        let mut schedule = begun(&mesh);
+        let (mut now, mut runs) = (BEGIN, Vec::new());
+        while now < later(86_400) {
+            while let Some(next) = schedule.poll_transmit() {
+                runs.push(now);
+                let done = now + Nanos::from_millis(12_000);
+                schedule.handle_input(done, Input::Finished { task: next.id, bytes: 12_000_000 });
+                now = done;
+            }
+            match schedule.poll_timeout() {
+                Some(at) => now = at.max(now),
+                None => break,
+            }
+            schedule.handle_timeout(now);
+        }
+        prop_assert!(!runs.is_empty() && runs.len() as u64 <= budget, "{} {budget}", runs.len());
+        for pair in runs.windows(2) {
+            let least = 12_000_000_000 * 100 / u64::from(share);
+            prop_assert!((pair[1] - pair[0]).0 + 1_000 >= least);
+        }
+    }
+}

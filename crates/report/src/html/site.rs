@@ -1,0 +1,357 @@
+//! The pages of `linerate web`: what the history has, and the test that runs.
+//!
+//! They load nothing from elsewhere. One of them has a script, which only reads itself anew.
+
+use std::fmt::Write;
+
+use super::{BROAD, HALF, article, figure, head};
+use linerate_core::record::Baseline;
+
+use crate::Document;
+use crate::charts::{self, PastRun};
+use crate::style::{Form, Style};
+use crate::svg::{escaped, spark};
+use crate::text::{self, SavedRun, SeriesChange, begun, series_change};
+
+/// A test of a path as the overview has it.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    /// Where to.
+    pub path: String,
+    /// What is run.
+    pub test: String,
+    /// What its runs are found by.
+    pub series: String,
+    /// How many were saved.
+    pub runs: i64,
+    /// The newest: its number, when it began, and what came of it.
+    pub last: Option<(i64, String, String)>,
+    /// The newest figures, the oldest of them first.
+    pub values: Vec<f64>,
+    /// What they are of.
+    pub metric: String,
+    /// What the last runs make plain.
+    pub changed: Option<SeriesChange>,
+    /// It can be started from here.
+    pub starts: bool,
+}
+
+/// The runs of a series over time.
+#[derive(Debug, Clone)]
+pub struct TimeLine<'a> {
+    /// What they are found by, and called.
+    pub series: &'a str,
+    /// The figure that is shown.
+    pub metric: &'a str,
+    /// Those that could be.
+    pub metrics: &'a [String],
+    /// All of them, the oldest first.
+    pub runs: &'a [PastRun],
+    /// Where they have changed: before which of them, and how.
+    pub changes: &'a [(usize, SeriesChange)],
+    /// To how many runs that is exact.
+    pub exact: usize,
+    /// A screenful of them, the newest first.
+    pub listed: &'a [SavedRun<'a>],
+    /// How many are skipped on the page of newer ones.
+    pub newer: Option<u32>,
+    /// How many are skipped on the page of older ones.
+    pub older: Option<u32>,
+}
+
+/// The test that runs.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// `bulk to pit`
+    pub test: String,
+    /// Since it began.
+    pub elapsed_s: u64,
+    /// How long it takes, about.
+    pub seconds: u64,
+    /// The newest of it, in words.
+    pub now: String,
+}
+
+/// A page with what is in it, as HTML.
+fn page(title: &str, body: &str, more: &str) -> String {
+    let head = head(&escaped(title), more);
+    format!(
+        "{head}<nav class=\"site\"><a href=\"/\">Paths</a> <a href=\"/running\">Running</a></nav>\n\
+         {body}</main></body></html>\n"
+    )
+}
+
+/// A page that says something.
+pub fn notice(title: &str, words: &str) -> String {
+    let body = format!("<h1>{}</h1><p>{}</p>\n", escaped(title), escaped(words));
+    page(title, &body, "")
+}
+
+/// Each path with its tests; the token goes with what is started.
+pub fn overview(all: &[Overview], is_running: bool, token: &str) -> String {
+    let mut body = "<h1>Paths</h1>\n".to_owned();
+    if is_running {
+        body.push_str("<p class=\"doubt\">A test is <a href=\"/running\">running</a>.</p>\n");
+    }
+    if all.is_empty() {
+        body.push_str("<p>No run was saved yet: measuring commands take --save.</p>\n");
+    }
+    for of_path in all.chunk_by(|one, other| one.path == other.path) {
+        let path = escaped(&of_path[0].path);
+        let _ = writeln!(
+            body,
+            "<section class=\"ends\"><h2>{path}</h2><table class=\"stack\"><thead><tr><th>Test</th>\
+             <th>Status</th><th>Newest figures</th><th>Last run</th></tr></thead><tbody>"
+        );
+        of_path.iter().for_each(|one| line(&mut body, one, token));
+        body.push_str("</tbody></table></section>\n");
+    }
+    page("Paths", &body, "")
+}
+
+fn line(body: &mut String, one: &Overview, token: &str) {
+    let test = escaped(&one.test);
+    let named = if one.last.is_some() {
+        format!(
+            "<a href=\"{}\">{test}</a>",
+            link("/series", "name", &one.series)
+        )
+    } else {
+        test
+    };
+    let start = if one.starts {
+        let value = |text: &str| escaped(text);
+        format!(
+            "<form method=\"post\" action=\"/start\"><input type=\"hidden\" name=\"token\" value=\"{}\">\
+             <input type=\"hidden\" name=\"test\" value=\"{}\"><input type=\"hidden\" name=\"path\" value=\"{}\">\
+             <button>Run now</button></form>",
+            value(token),
+            value(&one.test),
+            value(&one.path)
+        )
+    } else {
+        String::new()
+    };
+    let status = match &one.changed {
+        Some(change) => format!(
+            "<span class=\"changed\">changed</span> {}",
+            escaped(&series_change(&one.metric, change))
+        ),
+        None if one.values.len() < FEW => "too few runs to tell a change".to_owned(),
+        None => "steady".to_owned(),
+    };
+    let says = format!(
+        "{} newest of {} runs, {}",
+        one.values.len(),
+        one.runs,
+        one.metric
+    );
+    let picture = if one.values.len() > 1 {
+        spark(&one.values, &says)
+    } else {
+        String::new()
+    };
+    let last = one
+        .last
+        .as_ref()
+        .map_or_else(String::new, |(id, at, answer)| {
+            format!(
+                "<a href=\"/run?id={id}\">{}</a><br>{}",
+                escaped(&begun(at)),
+                escaped(answer)
+            )
+        });
+    let _ = writeln!(
+        body,
+        "<tr><th>{named}{start}</th><td class=\"words\">{status}</td><td>{picture}</td><td>{last}</td></tr>"
+    );
+}
+
+/// Fewer runs tell no change from chance.
+const FEW: usize = 10;
+
+/// A series over time: its chart, its changes, its runs to be looked at and compared.
+pub fn time_line(line: &TimeLine<'_>) -> String {
+    let name = escaped(line.series);
+    let mut body = format!("<h1>{name}</h1>\n");
+    metrics(&mut body, line);
+    let changes = line.changes.iter();
+    let medians: Vec<(usize, [f64; 2])> = changes.map(|(run, it)| (*run, it.figures)).collect();
+    if let Some(chart) = charts::time_line(line.metric, line.runs, &medians) {
+        figure(&mut body, &chart, BROAD);
+    }
+    body.push_str("<section class=\"ends\"><h2>Changes</h2>\n");
+    for (_, change) in line.changes {
+        let says = escaped(&series_change(line.metric, change));
+        let _ = writeln!(
+            body,
+            "<p class=\"point\"><a href=\"/run?id={}\">{says}</a></p>",
+            change.id
+        );
+    }
+    let why = "What else is another since then need not be why.";
+    let words = match (line.changes.is_empty(), line.exact) {
+        (true, _) => "None is plain.".to_owned(),
+        (false, 1) => why.to_owned(),
+        (false, exact) => format!("Exact to {exact} runs. {why}"),
+    };
+    let _ = writeln!(body, "<p>{words}</p></section>");
+    runs(&mut body, line);
+    page(line.series, &body, "")
+}
+
+/// Which figure is shown.
+fn metrics(body: &mut String, line: &TimeLine<'_>) {
+    if line.metrics.len() < 2 {
+        return;
+    }
+    let option = |metric: &String| {
+        let chosen = if metric == line.metric {
+            " selected"
+        } else {
+            ""
+        };
+        format!("<option{chosen}>{}</option>", escaped(metric))
+    };
+    let options: String = line.metrics.iter().map(option).collect();
+    let _ = writeln!(
+        body,
+        "<form><input type=\"hidden\" name=\"name\" value=\"{}\"><label>Figure \
+         <select name=\"metric\">{options}</select></label> <button>Show</button></form>",
+        escaped(line.series)
+    );
+}
+
+/// A line for each run, two of which can be chosen.
+fn runs(body: &mut String, line: &TimeLine<'_>) {
+    body.push_str(
+        "<form action=\"/compare\"><section class=\"ends\"><h2>Runs</h2><table class=\"stack\"><thead><tr>\
+         <th>A</th><th>B</th><th>Run</th><th>Labels</th><th>What came of it</th></tr></thead><tbody>\n",
+    );
+    for (place, run) in line.listed.iter().enumerate() {
+        let radio = |name: &str, chosen: usize| {
+            let is_chosen = if place == chosen { " checked" } else { "" };
+            let (id, shown) = (run.id, name.to_uppercase());
+            format!(
+                "<label class=\"pick\"><input type=\"radio\" name=\"{name}\" value=\"{id}\" \
+                 aria-label=\"run {id} as {shown}\"{is_chosen}>\
+                 <span class=\"narrow\">{shown}</span></label>"
+            )
+        };
+        let _ = writeln!(
+            body,
+            "<tr><td>{}</td><td>{}</td><td><a href=\"/run?id={}\">{} · {}</a></td>\
+             <td class=\"words\">{}</td><td>{}</td></tr>",
+            radio("a", 1),
+            radio("b", 0),
+            run.id,
+            run.id,
+            escaped(&begun(run.started_at)),
+            escaped(run.labels),
+            escaped(run.answer)
+        );
+    }
+    body.push_str("</tbody></table>\n<p><button>Compare A with B</button>");
+    let at = link("/series", "name", line.series);
+    for (name, skip) in [("newer", line.newer), ("older", line.older)] {
+        if let Some(skip) = skip {
+            let _ = write!(body, " <a href=\"{at}&amp;skip={skip}\">{name}</a>");
+        }
+    }
+    body.push_str("</p></section></form>\n");
+}
+
+/// A run's report; what is concluded is expected to be fresh. `before` is the run before it in its series.
+pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Document) -> String {
+    let title = format!("Run {id}");
+    let mut body = format!(
+        "<p>{title} of <a href=\"{}\">{}</a>",
+        link("/series", "name", series),
+        escaped(series)
+    );
+    if let Some(before) = before {
+        let _ = write!(
+            body,
+            " · <a href=\"/compare?a={before}&amp;b={id}\">beside run {before}</a>"
+        );
+    }
+    body.push_str("</p>\n");
+    article(&mut body, 0, document, BROAD);
+    page(&title, &body, "")
+}
+
+/// Two runs side by side, with what has changed from the first to the second.
+pub fn beside(numbers: [i64; 2], changes: &Baseline, documents: [&mut dyn Document; 2]) -> String {
+    let [a, b] = numbers;
+    let title = format!("Run {b} beside run {a}");
+    let style = Style {
+        form: Form::Html,
+        ..Style::default()
+    };
+    let changes = text::changes(&title, changes, style);
+    let mut body = format!("<section>{changes}</section>\n<div class=\"two\">\n");
+    for (id, document) in numbers.into_iter().zip(documents) {
+        let _ = writeln!(body, "<div><p><a href=\"/run?id={id}\">Run {id}</a></p>");
+        article(&mut body, id as usize, document, HALF);
+        body.push_str("</div>\n");
+    }
+    body.push_str("</div>\n");
+    page(&title, &body, "")
+}
+
+/// What came of a test.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The run that was saved.
+    pub run: Option<i64>,
+    /// In words.
+    pub says: String,
+}
+
+/// What the page of the test that runs reads itself anew by.
+pub const LIVE: &str = include_str!("live.js");
+
+/// The test that runs. Without a script the page is read anew by itself.
+pub fn running(running: Option<&Running>, last: Option<&Ended>) -> String {
+    let more = "<script src=\"/live.js\" defer></script>\n\
+                <noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n";
+    let body = format!(
+        "<h1>Running</h1>\n<div id=\"live\" aria-live=\"polite\">{}</div>\n",
+        live(running, last)
+    );
+    page("Running", &body, if running.is_some() { more } else { "" })
+}
+
+/// The part of that page that changes.
+pub fn live(running: Option<&Running>, last: Option<&Ended>) -> String {
+    let Some(running) = running else {
+        let last = last.map_or_else(String::new, |last| match last.run {
+            Some(id) => format!(
+                "<p><a href=\"/run?id={id}\">{}</a></p>",
+                escaped(&last.says)
+            ),
+            None => format!("<p class=\"doubt\">{}</p>", escaped(&last.says)),
+        });
+        return format!("<p>No test is running.</p>{last}");
+    };
+    let (elapsed, all) = (running.elapsed_s, running.seconds);
+    format!(
+        "<p class=\"strong\">{}</p><p><progress max=\"{all}\" value=\"{}\"></progress> {elapsed} of about {all} s</p>\
+         <p>{}</p>",
+        escaped(&running.test),
+        elapsed.min(all),
+        escaped(&running.now)
+    )
+}
+
+/// An address with a value of any text in it.
+fn link(path: &str, key: &str, value: &str) -> String {
+    let code = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
+            char::from(byte).to_string()
+        }
+        other => format!("%{other:02X}"),
+    };
+    let value: String = value.bytes().map(code).collect();
+    format!("{path}?{key}={value}")
+}

@@ -1,0 +1,197 @@
+//! What was measured between all sites.
+
+use linerate_core::record::Observed;
+use linerate_core::stats::median;
+use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
+
+use super::Style;
+use super::number::{UNKNOWN, digits, micros, percent, plural, rate};
+use super::page::Page;
+use super::table::Table;
+use crate::charts;
+use crate::document::{Document, Rate};
+use crate::svg::Chart;
+
+impl Document for MatrixDocument {
+    /// Which sites explain the bad pairs, what holds them back; a few sites as a matrix, of many the worst
+    /// pairs and a line each.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.heading(&headline(self));
+        for suspect in &self.suspects {
+            page.point(&accused(suspect));
+        }
+        let causes = self.causes.iter();
+        let causes = causes.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
+        page.facts("held by", &causes.collect::<Vec<_>>());
+        if self.missing_pairs > 0 {
+            page.doubt(&format!(
+                "{} not measured",
+                plural(self.missing_pairs, "pair")
+            ));
+        }
+        page.gap();
+        if self.sites.len() <= FEW_SITES {
+            page.plain(&format!("{}, rows send, columns receive", unit(self).1));
+            page.table(&grid(self));
+        } else {
+            page.table(&pairs(
+                self,
+                if style.details {
+                    usize::MAX
+                } else {
+                    WORST_PAIRS
+                },
+            ));
+        }
+        if self.sites.len() > FEW_SITES || style.details {
+            page.gap();
+            page.table(&sites(
+                self,
+                if style.details {
+                    usize::MAX
+                } else {
+                    WORST_SITES
+                },
+            ));
+        }
+        page.finish()
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        charts::matrix(self)
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::figures_of(&self.until, [("throughput_bps", middle(self))])
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        Some(vec![("throughput", middle(self))])
+    }
+
+    fn annotate(&mut self) {
+        self.explain();
+    }
+}
+
+fn middle(document: &MatrixDocument) -> Option<f64> {
+    let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
+    let rates: Vec<f64> = rates.collect();
+    (!rates.is_empty()).then(|| median(&rates))
+}
+
+/// `bulk between 10 sites: 90 pairs, median 94.1 Mbit/s, the slowest oslo to rome, 9.41 Mbit/s`
+fn headline(document: &MatrixDocument) -> String {
+    let sites = plural(document.sites.len() as u64, "site");
+    let measured = plural(document.cells.len() as u64, "pair");
+    let mut line = format!("{} between {sites}: {measured}", document.test);
+    if let Some(middle) = middle(document) {
+        line.push_str(&format!(", median {}", rate(middle)));
+    }
+    if let Some(cell) = document.slowest().first() {
+        let least = rate(cell.throughput_bps.unwrap_or(0.0));
+        let (from, to) = (document.name(cell.from), document.name(cell.to));
+        line.push_str(&format!(", the slowest {from} to {to}, {least}"));
+    }
+    line
+}
+
+/// `what s3 sends: 9 pairs have 0.51 of the throughput of the others (p below 0.0001)`
+fn accused(suspect: &Suspect) -> String {
+    let Suspect { name, ratio, .. } = suspect;
+    let what = match suspect.kind {
+        SuspectKind::Site => format!("site {name}"),
+        SuspectKind::SiteOut => format!("what {name} sends"),
+        SuspectKind::SiteIn => format!("what {name} receives"),
+        SuspectKind::Group => format!("group {name}"),
+    };
+    let figure = match suspect.metric {
+        SuspectMetric::Throughput => "throughput",
+        SuspectMetric::Loss => "loss",
+    };
+    let (pairs, ratio) = (plural(suspect.pairs, "pair"), digits(*ratio));
+    let p_value = match suspect.p_value {
+        p_value if p_value < 0.000_1 => "below 0.0001".to_owned(),
+        p_value => digits(p_value),
+    };
+    format!("{what}: {ratio} times the {figure} of the others, {pairs} (p {p_value})")
+}
+
+/// One unit for all, and its name.
+fn unit(document: &MatrixDocument) -> (f64, &'static str) {
+    match middle(document) {
+        Some(bps) if bps >= 1e9 => (1e9, "Gbit/s"),
+        Some(bps) if bps < 1e6 => (1e3, "kbit/s"),
+        _ => (1e6, "Mbit/s"),
+    }
+}
+
+fn grid(document: &MatrixDocument) -> Table<usize> {
+    let (one, _) = unit(document);
+    let name = |site: usize| {
+        document.sites[site]
+            .name
+            .chars()
+            .take(LETTERS)
+            .collect::<String>()
+    };
+    let rate_of = |from: usize, to: usize| {
+        let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
+        document.cells.iter().find(is)?.throughput_bps
+    };
+    let table = Table::of(0..document.sites.len());
+    let table = table.left("", |from| format!("{} {}", from + 1, name(*from)));
+    (0..document.sites.len()).fold(table, |table, to| {
+        table.right((to + 1).to_string(), move |from| match rate_of(*from, to) {
+            Some(bps) => digits(bps / one),
+            None if *from == to => String::new(),
+            None => UNKNOWN.to_owned(),
+        })
+    })
+}
+
+fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
+    let slowest = document.slowest().into_iter().take(most);
+    Table::of(slowest)
+        .left("slowest pairs\nfrom", |cell| {
+            document.name(cell.from).to_owned()
+        })
+        .left("to", |cell| document.name(cell.to).to_owned())
+        .right("bit/s", |cell| cell.throughput_bps.map(rate))
+        .right("loss", |cell| cell.loss_percent.map(percent))
+        .right("RTT", |cell| cell.rtt_us.map(micros))
+        .left("bottleneck", |cell| {
+            cell.cause.map(|cause| cause.words().to_owned())
+        })
+}
+
+fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
+    let mut order: Vec<usize> = (0..document.sites.len()).collect();
+    let worse = |at: &usize| {
+        let site = &document.sites[*at];
+        let both = [site.median_out_bps, site.median_in_bps];
+        both.into_iter().flatten().fold(f64::INFINITY, f64::min)
+    };
+    order.sort_by(|a, b| worse(a).total_cmp(&worse(b)));
+    order.truncate(most);
+    let of = |at: &usize| &document.sites[*at];
+    Table::of(order)
+        .left("slowest sites", move |at| of(at).name.clone())
+        .right("sends", move |at| of(at).median_out_bps.map(rate))
+        .right("receives", move |at| of(at).median_in_bps.map(rate))
+        .right("RTT", move |at| of(at).median_rtt_us.map(micros))
+        .left("groups", move |at| match of(at).groups.join(", ") {
+            none if none.is_empty() => None,
+            groups => Some(groups),
+        })
+}
+
+/// As many sites are a matrix in 80 columns.
+const FEW_SITES: usize = 12;
+/// Letters of a name beside a matrix.
+const LETTERS: usize = 10;
+/// Pairs that are shown of many.
+const WORST_PAIRS: usize = 8;
+/// Sites that are shown of many.
+const WORST_SITES: usize = 6;

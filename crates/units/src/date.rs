@@ -1,0 +1,68 @@
+//! Days of the calendar, and moments.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the
+/// leap day comes last.
+pub fn civil_date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let months_since_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * months_since_march + 2) / 5 + 1;
+    let month = (months_since_march + 2) % 12 + 1;
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A moment as RFC 3339 writes it, in UTC with microseconds: `2026-11-21T09:29:14.000123Z`. Moments
+/// before 1970 are written as its first.
+pub fn format_rfc3339(moment: SystemTime) -> String {
+    let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = since_epoch.as_secs();
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let microsecond = since_epoch.subsec_micros();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_rfc3339() {
+        let at = |seconds, micros: u32| {
+            format_rfc3339(UNIX_EPOCH + Duration::new(seconds, micros * 1000))
+        };
+        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(at(951_782_399, 999_999), "2000-02-28T23:59:59.999999Z");
+        assert_eq!(at(951_782_400, 1), "2000-02-29T00:00:00.000001Z");
+        assert_eq!(at(1_709_251_199, 0), "2024-02-29T23:59:59.000000Z");
+        assert_eq!(at(1_795_253_354, 0), "2026-11-21T09:29:14.000000Z");
+        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000000Z");
+        assert_eq!(
+            format_rfc3339(UNIX_EPOCH - Duration::from_secs(1)),
+            at(0, 0)
+        );
+    }
+
+    #[test]
+    fn each_day_follows_the_one_before() {
+        assert_eq!(civil_date(0), (1970, 1, 1));
+        assert_eq!(civil_date(19_782), (2024, 2, 29));
+        let mut previous = civil_date(0);
+        for day in 1..146_097 {
+            let date = civil_date(day);
+            let is_next_day = date == (previous.0, previous.1, previous.2 + 1);
+            let begins_a_month = date.2 == 1 && previous.2 >= 28;
+            assert!(is_next_day || begins_a_month, "{previous:?} {date:?}");
+            previous = date;
+        }
+        assert_eq!(previous, (2369, 12, 31));
+    }
+}

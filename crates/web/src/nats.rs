@@ -1,0 +1,485 @@
+//! A mesh's bus on NATS JetStream: a key-value bucket for who is there, a work queue with a subject for
+//! each site, and a stream of reports.
+//!
+//! The server is what remembers: agents and the coordinator may come and go, and it may itself. Calls
+//! block; the runtime has a thread of its own, which reconnects by itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
+use async_nats::jetstream::{Context, Message, kv};
+use async_nats::{ConnectOptions, Event, ServerAddr};
+use futures_util::StreamExt;
+use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
+use linerate_mesh::message::MAX_MESSAGE;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// The streams, the bucket and the first word of subjects.
+const WORK: &str = "linerate_work";
+const REPORTS: &str = "linerate_reports";
+const SITES: &str = "linerate_sites";
+/// The consumer of the reports.
+const COORDINATOR: &str = "coordinator";
+/// What one answer of the server may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts to look on.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Reports that may wait for the coordinator; then agents keep theirs.
+const MAX_REPORTS: i64 = 100_000;
+/// Tasks that may wait for one site.
+const MAX_TASKS: i64 = 64;
+/// A report that is published again within this time is the same one.
+const DUPLICATES: Duration = Duration::from_secs(600);
+/// Reports that are taken at once.
+const BATCH: usize = 32;
+/// Deliveries whose acknowledgement may still come.
+const MAX_OPEN: usize = 1024;
+
+/// Where the server is, and who asks.
+#[derive(Debug, Clone, Default)]
+pub struct NatsOptions {
+    /// `nats://host:port` or `tls://host:port`, several with commas.
+    pub servers: String,
+    /// What the file of the user's credentials, or of an NKey's seed, says.
+    pub credentials: Option<String>,
+    /// Certificates that a server's may be signed by, beside the host's own.
+    pub ca: Option<PathBuf>,
+    /// Whose answers go to a subject that nobody else may listen to; none: the coordinator.
+    pub site: Option<String>,
+}
+
+/// A connection to the server.
+pub struct NatsBus {
+    runtime: Runtime,
+    context: Context,
+    consumers: Mutex<BTreeMap<String, PullConsumer>>,
+    collected: Mutex<VecDeque<Delivery>>,
+    open: Mutex<Open>,
+    seen: Arc<Mutex<Entries>>,
+}
+
+/// What each site's entry is, and since when.
+type Entries = BTreeMap<String, (Vec<u8>, Instant)>;
+
+/// Deliveries that were not acknowledged yet.
+#[derive(Default)]
+struct Open {
+    last: u64,
+    messages: BTreeMap<u64, Message>,
+}
+
+impl NatsBus {
+    /// Connects; `say` is told when the connection is lost and when it is back.
+    ///
+    /// # Errors
+    /// No server answers there, or it does not let this user in.
+    pub fn connect(
+        options: &NatsOptions,
+        say: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Self, BusError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("nats")
+            .enable_all()
+            .build()
+            .map_err(cannot("has no thread"))?;
+        let servers = servers(&options.servers)?;
+        let connecting = connect_options(options, say)?.connect(servers);
+        let client = runtime.block_on(async { timeout(2 * PATIENCE, connecting).await });
+        let what = "cannot be reached";
+        let client = client.map_err(cannot(what))?.map_err(cannot(what))?;
+        let context = runtime.block_on(async { async_nats::jetstream::new(client) });
+        Ok(Self {
+            runtime,
+            context,
+            consumers: Mutex::default(),
+            collected: Mutex::default(),
+            open: Mutex::default(),
+            seen: Arc::default(),
+        })
+    }
+
+    /// What comes of it within the server's time.
+    fn wait<T, E: Display>(
+        &self,
+        what: &str,
+        more: Duration,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, BusError> {
+        let work = async { timeout(PATIENCE + more, work).await };
+        let done = self.runtime.block_on(work);
+        let cannot = cannot(what);
+        done.map_err(|_| BusError(format!("{what}: no answer")))?
+            .map_err(cannot)
+    }
+
+    fn send(&self, subject: String, message: PublishMessage) -> Result<(), BusError> {
+        self.wait("does not take it", Duration::ZERO, async {
+            let sent = self.context.send_publish(subject, message).await?;
+            sent.into_future().await
+        })?;
+        Ok(())
+    }
+
+    /// The consumer of that name, which the coordinator has made.
+    async fn consumer(&self, stream: &str, name: &str) -> Result<PullConsumer, String> {
+        if let Some(consumer) = lock(&self.consumers).get(name) {
+            return Ok(consumer.clone());
+        }
+        let found = self.context.get_consumer_from_stream(name, stream);
+        let consumer: PullConsumer = found.await.map_err(|error| error.to_string())?;
+        lock(&self.consumers).insert(name.to_owned(), consumer.clone());
+        Ok(consumer)
+    }
+
+    /// Up to `most` messages; waits for the first one so long.
+    fn fetch(
+        &self,
+        [stream, consumer]: [&str; 2],
+        most: usize,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, BusError> {
+        let fetched = self.wait("gives nothing", wait, async {
+            let consumer = self.consumer(stream, consumer).await?;
+            let first = consumer.batch().max_messages(1).expires(wait).messages();
+            let mut messages = Vec::new();
+            drain(first.await, &mut messages).await?;
+            // A batch is waited for until it is full: what else is there comes in one of its own.
+            if most > 1 && !messages.is_empty() {
+                let more = consumer.fetch().max_messages(most - 1).messages();
+                drain(more.await, &mut messages).await?;
+            }
+            Ok::<_, String>(messages)
+        });
+        if fetched.is_err() {
+            // A server that has lost its state, or a coordinator that has begun anew, has other ones.
+            lock(&self.consumers).remove(consumer);
+        }
+        Ok(fetched?.into_iter().map(|it| self.delivery(it)).collect())
+    }
+
+    fn delivery(&self, message: Message) -> Delivery {
+        let mut open = lock(&self.open);
+        open.last += 1;
+        let receipt = open.last;
+        let delivery = Delivery {
+            site: name(message.subject.rsplit('.').next().unwrap_or_default()),
+            body: message.payload.to_vec(),
+            receipt,
+        };
+        open.messages.insert(receipt, message);
+        if open.messages.len() > MAX_OPEN {
+            open.messages.pop_first();
+        }
+        delivery
+    }
+
+    /// Looks on at who is there, for as long as the connection lives.
+    fn watch(&self, bucket: kv::Store) {
+        let seen = self.seen.clone();
+        self.runtime.spawn(async move {
+            loop {
+                if let Ok(mut entries) = bucket.watch_with_history(">").await {
+                    while let Some(Ok(entry)) = entries.next().await {
+                        let mut seen = lock(&seen);
+                        if entry.operation == kv::Operation::Put {
+                            seen.insert(name(&entry.key), (entry.value.to_vec(), Instant::now()));
+                        } else {
+                            seen.remove(&name(&entry.key));
+                        }
+                    }
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+}
+
+impl Bus for NatsBus {
+    fn announce(&self, site: &str, presence: &[u8]) -> Result<(), BusError> {
+        let message = PublishMessage::build().payload(presence.to_vec().into());
+        self.send(format!("$KV.{SITES}.{}", token(site)), message)
+    }
+
+    fn withdraw(&self, site: &str) -> Result<(), BusError> {
+        let message = PublishMessage::build().header("KV-Operation", "DEL");
+        self.send(format!("$KV.{SITES}.{}", token(site)), message)
+    }
+
+    fn take(&self, site: &str, wait: Duration) -> Result<Option<Delivery>, BusError> {
+        Ok(self.fetch([WORK, &token(site)], 1, wait)?.pop())
+    }
+
+    fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError> {
+        let message = PublishMessage::build().payload(report.to_vec().into());
+        self.send(
+            format!("linerate.report.{}", token(site)),
+            message.message_id(key),
+        )
+    }
+
+    fn acknowledge(&self, delivery: &Delivery) -> Result<(), BusError> {
+        let Some(message) = lock(&self.open).messages.remove(&delivery.receipt) else {
+            return Err(BusError("does not wait for it any more".to_owned()));
+        };
+        self.wait("does not let it go", Duration::ZERO, message.double_ack())
+    }
+
+    fn prepare(&self, sites: &[&str]) -> Result<(), BusError> {
+        self.wait("has no room for sites", Duration::ZERO, async {
+            self.context.create_or_update_stream(bucket()).await
+        })?;
+        let bucket = self.wait("shows no sites", Duration::ZERO, async {
+            self.context.get_key_value(SITES).await
+        })?;
+        self.wait("has no room for work", Duration::ZERO, async {
+            self.context.create_or_update_stream(work()).await
+        })?;
+        self.wait("has no room for reports", Duration::ZERO, async {
+            self.context.create_or_update_stream(reports()).await
+        })?;
+        let of_sites = sites.iter().map(|site| {
+            let site = token(site);
+            let subject = format!("linerate.work.{site}");
+            (WORK, site, subject)
+        });
+        let own = (
+            REPORTS,
+            COORDINATOR.to_owned(),
+            "linerate.report.*".to_owned(),
+        );
+        for (stream, name, subject) in of_sites.chain([own]) {
+            self.wait("makes no consumer", Duration::ZERO, async {
+                let config = consumer(&name, subject);
+                self.context.create_consumer_on_stream(config, stream).await
+            })?;
+        }
+        self.watch(bucket);
+        Ok(())
+    }
+
+    fn offer(&self, site: &str, key: &str, task: &[u8]) -> Result<(), BusError> {
+        let message = PublishMessage::build().payload(task.to_vec().into());
+        self.send(
+            format!("linerate.work.{}", token(site)),
+            message.message_id(key),
+        )
+    }
+
+    fn clear(&self) -> Result<(), BusError> {
+        self.wait("does not clear its work", Duration::ZERO, async {
+            let stream = self.context.get_stream_no_info(WORK).await;
+            let stream = stream.map_err(|error| error.to_string())?;
+            let purged = stream.purge().await;
+            purged.map_err(|error| error.to_string())
+        })?;
+        Ok(())
+    }
+
+    fn collect(&self, wait: Duration) -> Result<Option<Delivery>, BusError> {
+        let first = lock(&self.collected).pop_front();
+        if first.is_some() {
+            return Ok(first);
+        }
+        let more = self.fetch([REPORTS, COORDINATOR], BATCH, wait)?;
+        let mut collected = lock(&self.collected);
+        collected.extend(more);
+        Ok(collected.pop_front())
+    }
+
+    fn present(&self) -> Result<Vec<Seen>, BusError> {
+        let seen = lock(&self.seen);
+        let seen = seen.iter().map(|(site, (body, at))| Seen {
+            site: site.clone(),
+            body: body.clone(),
+            age: at.elapsed(),
+        });
+        Ok(seen.collect())
+    }
+}
+
+impl std::fmt::Debug for NatsBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NatsBus")
+    }
+}
+
+/// All messages of a batch.
+async fn drain<E: Display>(
+    batch: Result<pull::Batch, E>,
+    messages: &mut Vec<Message>,
+) -> Result<(), String> {
+    let mut batch = batch.map_err(|error| error.to_string())?;
+    while let Some(message) = batch.next().await {
+        messages.push(message.map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+/// As the client's own call makes a bucket, which asks the server for more than that of 2.9 says.
+fn bucket() -> stream::Config {
+    stream::Config {
+        name: format!("KV_{SITES}"),
+        subjects: vec![format!("$KV.{SITES}.>")],
+        max_messages_per_subject: 1,
+        max_age: Duration::from_secs(60),
+        max_message_size: MAX_MESSAGE as i32,
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        ..stream::Config::default()
+    }
+}
+
+fn work() -> stream::Config {
+    stream::Config {
+        name: WORK.to_owned(),
+        subjects: vec!["linerate.work.*".to_owned()],
+        retention: RetentionPolicy::WorkQueue,
+        max_age: OFFER_LIFE,
+        duplicate_window: OFFER_LIFE,
+        max_messages_per_subject: MAX_TASKS,
+        max_message_size: MAX_MESSAGE as i32,
+        ..stream::Config::default()
+    }
+}
+
+fn reports() -> stream::Config {
+    stream::Config {
+        name: REPORTS.to_owned(),
+        subjects: vec!["linerate.report.*".to_owned()],
+        retention: RetentionPolicy::WorkQueue,
+        duplicate_window: DUPLICATES,
+        max_messages: MAX_REPORTS,
+        discard: DiscardPolicy::New,
+        max_message_size: MAX_MESSAGE as i32 + 4096,
+        ..stream::Config::default()
+    }
+}
+
+fn consumer(name: &str, filter_subject: String) -> pull::Config {
+    pull::Config {
+        durable_name: Some(name.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACKNOWLEDGED_WITHIN,
+        filter_subject,
+        ..pull::Config::default()
+    }
+}
+
+fn servers(list: &str) -> Result<Vec<ServerAddr>, BusError> {
+    let server = |text: &str| text.trim().parse().map_err(cannot("has no such address"));
+    list.split(',').map(server).collect()
+}
+
+fn connect_options(
+    options: &NatsOptions,
+    say: Arc<dyn Fn(&str) + Send + Sync>,
+) -> Result<ConnectOptions, BusError> {
+    let is_lost = AtomicBool::new(false);
+    let mut connect = ConnectOptions::new()
+        .name("linerate")
+        .connection_timeout(PATIENCE)
+        .request_timeout(Some(PATIENCE))
+        .event_callback(move |event| {
+            match event {
+                Event::Disconnected => {
+                    is_lost.store(true, Ordering::Relaxed);
+                    say("the bus is lost; tried again until it is back");
+                }
+                Event::Connected if is_lost.load(Ordering::Relaxed) => say("the bus is back"),
+                Event::ServerError(error) => say(&format!("the bus: {error}")),
+                _ => {}
+            }
+            async {}
+        });
+    if let Some(text) = &options.credentials {
+        connect = if text.contains("BEGIN NATS USER JWT") {
+            connect
+                .credentials(text)
+                .map_err(cannot("takes no such credentials"))?
+        } else {
+            connect.nkey(text.trim().to_owned())
+        };
+    }
+    if let Some(ca) = &options.ca {
+        connect = connect.add_root_certificates(ca.clone());
+    }
+    Ok(match &options.site {
+        Some(site) => connect.custom_inbox_prefix(format!("_INBOX_{}", token(site))),
+        None => connect,
+    })
+}
+
+/// What a user of the server may do: the subjects that it publishes to, and those that it listens to.
+/// `site` is an agent's; without one it is the coordinator.
+pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
+    let Some(site) = site else {
+        let publish = [
+            "$JS.API.>",
+            "$JS.ACK.>",
+            "$KV.linerate_sites.>",
+            "linerate.work.*",
+        ];
+        return [
+            publish.map(str::to_owned).to_vec(),
+            vec!["_INBOX.>".to_owned()],
+        ];
+    };
+    let site = token(site);
+    let publish = [
+        format!("$KV.{SITES}.{site}"),
+        format!("linerate.report.{site}"),
+        format!("$JS.API.CONSUMER.INFO.{WORK}.{site}"),
+        format!("$JS.API.CONSUMER.MSG.NEXT.{WORK}.{site}"),
+        format!("$JS.ACK.{WORK}.{site}.>"),
+    ];
+    [publish.to_vec(), vec![format!("_INBOX_{site}.>")]]
+}
+
+/// A new NKey of a user: its seed, which is secret, and its public key.
+///
+/// # Errors
+/// This host has no random numbers.
+pub fn new_key() -> io::Result<[String; 2]> {
+    let key = nkeys::KeyPair::new_user();
+    let seed = key.seed().map_err(io::Error::other)?;
+    Ok([seed, key.public_key()])
+}
+
+/// The public key of a seed; `None` if it is no user's.
+pub fn public_key(seed: &str) -> Option<String> {
+    let key = nkeys::KeyPair::from_seed(seed.trim()).ok()?;
+    let public = key.public_key();
+    public.starts_with('U').then_some(public)
+}
+
+/// A site's name as a part of a subject, where a dot would begin the next part.
+fn token(site: &str) -> String {
+    site.replace('.', "=2E")
+}
+
+/// The name of a [`token`].
+fn name(token: &str) -> String {
+    token.replace("=2E", ".")
+}
+
+fn cannot<E: Display>(what: &str) -> impl Fn(E) -> BusError {
+    let what = what.to_owned();
+    move |error| BusError(format!("{what}: {error}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
