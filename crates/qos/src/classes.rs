@@ -1,12 +1,13 @@
 //! Reservations, limits and priorities as classes of HTB.
 //!
-//! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
-//! priority has a class, those inside others below theirs, and what no policy takes has the default
-//! class. What nobody reserves is shared alike by the default class and those of policies without a
-//! reservation: with next to nothing for sure such a class would starve beside a greedy one. What
-//! nobody uses is lent to the others, those of the lowest number of priority first, up to their
-//! limits. Reservations never add up to more than the link: HTB would send more than it carries,
-//! and the queue would move to where no policy orders it.
+//! The root class has the rate of the link. Below it, each policy that reserves, limits or has a
+//! priority has a class, which is below its parent's if the policy is nested. Packets that no
+//! policy takes go to the default class. Rate that nobody reserves is shared equally by the default
+//! class and the policies without a reservation: a class with almost no guaranteed rate would
+//! starve beside a greedy one. Rate that nobody uses is lent to other classes, those with the
+//! lowest priority number first, up to their limits. Reservations never add up to more than the
+//! link: HTB would send more than it carries, and the queue would move to where no policy orders
+//! it.
 
 use linerate_core::units::BitRate;
 
@@ -16,13 +17,13 @@ use crate::rules::Slot;
 /// The classes of one adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassPlan {
-    /// What the link carries.
+    /// Rate of the link.
     pub rate: BitRate,
     /// The classes: the root's, then one for each policy that has one, then the default.
     pub classes: Vec<Class>,
-    /// `major << 16 | minor` of each policy of the file; `None` without a class.
+    /// The class of each policy of the file, `major << 16 | minor`; `None` without a class.
     pub of_policy: Vec<Option<u32>>,
-    /// Of what no policy takes.
+    /// The class of packets that no policy takes.
     pub default: u32,
 }
 
@@ -33,13 +34,13 @@ pub struct Class {
     pub id: u32,
     /// The class above it; `None` for the root's.
     pub parent: Option<u32>,
-    /// What it has for sure, bits per second.
+    /// Guaranteed rate, bits per second.
     pub rate: BitRate,
-    /// What it never exceeds.
+    /// Maximum rate.
     pub ceil: BitRate,
-    /// 0 (offered first) to 7.
+    /// Order in which unused rate is offered: 0 (first) to 7.
     pub priority: u8,
-    /// Whether its rate is what its policy reserves.
+    /// Whether its policy reserves the rate.
     pub reserves: bool,
 }
 
@@ -163,22 +164,22 @@ impl ClassError {
     }
 }
 
-/// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in
-/// ASCII, by which what is ours is known.
+/// Major number of the queueing discipline's handle and of its classes: `4c51:` in `tc`, LQ in
+/// ASCII. It identifies what linerate has made.
 pub const MAJOR: u16 = 0x4c51;
 
-/// Below it a frame of 1,500 bytes takes more than a second and a half.
+/// Below this rate, a frame of 1,500 bytes takes more than a second and a half.
 pub const MIN_RATE: BitRate = BitRate(8_000);
 
-/// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 %
+/// Minimum rate of the default class: 80 kbit/s, as HP-UX IPQoS kept for its default flow, or 1 %
 /// of slower links.
 pub fn least_default(rate: BitRate) -> BitRate {
     BitRate((rate.0 / 100).clamp(MIN_RATE.0, 80_000))
 }
 
-/// The bytes of the largest offloaded frame that is not to hold up an important one: what the link
-/// carries in a millisecond, and never less than one frame of `mtu` bytes with its headers; `None`
-/// if any frame is short enough.
+/// Maximum bytes of an offloaded frame, so that none delays an important packet: what the link
+/// carries in a millisecond, but at least a frame of `mtu` bytes with its headers; `None` if all
+/// frames are short enough.
 pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
     let in_time = rate.bytes_per_second() / 1000;
     let least = u64::from(mtu) + FRAME_HEADERS;
@@ -188,9 +189,9 @@ pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
 }
 
 impl ClassPlan {
-    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for
-    /// one. Their numbers come from `slots` of the file's policies, and so stay over a change of
-    /// the file.
+    /// The classes of `adapter`, whose driver reports `speed`; `None` if no policy of it needs one.
+    /// Their numbers come from the `slots` of the file's policies, and so stay the same when the
+    /// file changes.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -233,8 +234,8 @@ impl ClassPlan {
         Ok(Some(plan))
     }
 
-    /// The classes of the policies inside `parent`, whose class is `above`, each before those
-    /// inside it. What is left of that class's rate.
+    /// Adds the classes of the policies inside `parent`, whose class is `above`, each before those
+    /// inside it. Returns what is left of that class's rate.
     fn put_inside(
         &mut self,
         file: &PolicyFile,
@@ -284,9 +285,9 @@ impl ClassPlan {
     }
 }
 
-/// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left;
-/// the default class, if it is among them, has the rest. What is reserved in all, if that is too
-/// much.
+/// Distributes the rate that is left among the classes without a reservation, which have
+/// [`MIN_RATE`] so far; the default class, if it is among them, gets the rest. The error is the sum
+/// of what is reserved, if that is too much.
 fn share_out(
     classes: &mut [Class],
     rate: BitRate,
@@ -309,7 +310,7 @@ fn share_out(
 }
 
 impl ClassPlan {
-    /// Gives the class of a policy another number.
+    /// Changes the number of a policy's class.
     pub fn renumber(&mut self, policy: usize, id: u32) {
         let old = self.of_policy[policy].replace(id);
         for class in &mut self.classes {
@@ -324,7 +325,7 @@ impl ClassPlan {
 }
 
 impl Share {
-    /// As a rate on a link that carries `rate`, rounded down.
+    /// The share as a rate on a link of `rate`, rounded down.
     pub fn of(self, rate: BitRate) -> BitRate {
         match self {
             Self::Rate(share) => share,
@@ -395,20 +396,20 @@ fn id(minor: u16) -> u32 {
     u32::from(MAJOR) << 16 | u32::from(minor)
 }
 
-/// Each class has two numbers, this bit apart: where one must be made anew it gets the other, and
-/// packets go to it from one step to the next.
+/// Each class has two possible numbers, which differ in this bit. A class that must be made anew
+/// gets the other one, and packets go to it from one step to the next.
 pub const OTHER_NUMBER: u16 = 0x8000;
 
 const ROOT: u16 = 1;
 const DEFAULT: u16 = 2;
-/// Of the policy in slot 0.
+/// Minor number of the policy in slot 0.
 const FIRST: u16 = 0x10;
-/// The priority of the default class and of policies that name none: they share what is left alike.
+/// Priority of the default class and of policies that name none: they share what is left equally.
 const LAST: u8 = 7;
-/// Ethernet, two VLAN tags, and what the kernel takes off for TCP's headers (`MAX_TCP_HEADER`,
+/// Ethernet, two VLAN tags, and what the kernel allows for TCP's headers (`MAX_TCP_HEADER`,
 /// include/net/tcp.h).
 const FRAME_HEADERS: u64 = 22 + 320;
-/// Of IPv4, and what devices offer as they come (`GSO_LEGACY_MAX_SIZE`).
+/// Largest packet of IPv4, and the default of devices (`GSO_LEGACY_MAX_SIZE`).
 const MAX_FRAME: u32 = 65_536;
 
 #[cfg(test)]

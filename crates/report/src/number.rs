@@ -6,7 +6,7 @@
 /// Keeps a number and its unit together.
 pub(crate) const NBSP: char = '\u{a0}';
 
-/// In place of a figure that is not known.
+/// Shown in place of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "-";
 
 /// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`,
@@ -53,7 +53,7 @@ pub(crate) fn plural(number: u64, what: &str) -> String {
     }
 }
 
-/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
+/// A range such as `3.10 – 20.0 Mbit/s`: a unit that both ends share is written once.
 pub(crate) fn span(low: &str, high: &str, to: &str) -> String {
     match (low.split_once(NBSP), high.split_once(NBSP)) {
         (Some((number, unit)), Some((_, same))) if same == unit => format!("{number} {to} {high}"),
@@ -61,14 +61,14 @@ pub(crate) fn span(low: &str, high: &str, to: &str) -> String {
     }
 }
 
-/// `[#####---------------]`, of a share (0–1).
+/// A progress bar such as `[#####---------------]`, for a share from 0 to 1.
 pub(crate) fn bar(share: f64) -> String {
     const WIDTH: usize = 20;
     let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
     format!("[{}{}]", "#".repeat(full), "-".repeat(WIDTH - full))
 }
 
-/// Bits per second.
+/// A rate in bits per second.
 pub(crate) fn rate(bps: f64) -> String {
     const UNITS: [(f64, &str); 5] = [
         (1e12, "Tbit/s"),
@@ -80,13 +80,13 @@ pub(crate) fn rate(bps: f64) -> String {
     scaled(bps, &UNITS)
 }
 
-/// A time in µs.
+/// A time, given in µs.
 pub(crate) fn micros(us: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
     scaled(us, &UNITS)
 }
 
-/// A time in seconds.
+/// A time, given in seconds.
 pub(crate) fn seconds(s: f64) -> String {
     if s == 0.0 {
         return with_unit(s, "s");
@@ -94,7 +94,7 @@ pub(crate) fn seconds(s: f64) -> String {
     micros(s * 1e6)
 }
 
-/// An amount of bytes; below 1024 it is exact.
+/// An amount of bytes; exact below 1024.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [(f64, &str); 4] = [
         (1_099_511_627_776.0, "TiB"),
@@ -108,7 +108,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, &UNITS)
 }
 
-/// A size that someone chose: `128 KiB`, `1448 B`, every byte of it.
+/// A size that somebody chose, exact to the byte: `128 KiB`, `1448 B`.
 pub(crate) fn chosen_bytes(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) {
         format!("{}{NBSP}MiB", bytes >> 20)
@@ -119,12 +119,12 @@ pub(crate) fn chosen_bytes(bytes: u64) -> String {
     }
 }
 
-/// A size that identifies something, such as an MSS: every byte of it.
+/// A size that identifies something, such as an MSS, exact to the byte.
 pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
     format!("{}{NBSP}B", bytes.into())
 }
 
-/// A share in percent.
+/// A percentage.
 pub(crate) fn percent(percent: f64) -> String {
     with_unit(percent, "%")
 }
@@ -134,9 +134,10 @@ pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     format!("{}{NBSP}{unit}", digits(value))
 }
 
-/// In the largest unit that leaves at least 1 after rounding, else in the smallest.
+/// Writes a value in the largest unit in which it is at least 1 after rounding, or else in the
+/// smallest.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // Rounded by the same digits that are printed, or 999.7 Mbit/s would become 1,000 Mbit/s.
+    // Rounded to the digits that are printed; otherwise 999.7 Mbit/s would become 1,000 Mbit/s.
     let rounded =
         (value.abs() / 10_f64.powi(exponent(value) - 2)).round() * 10_f64.powi(exponent(value) - 2);
     let &(scale, unit) = units
@@ -146,7 +147,7 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     with_unit(value / scale, unit)
 }
 
-/// Decimal exponent after rounding to three digits; 0 for zero and what is not finite.
+/// Decimal exponent after rounding to three digits; 0 for zero and for values that are not finite.
 fn exponent(value: f64) -> i32 {
     format!("{value:.2e}")
         .rsplit_once('e')

@@ -1,4 +1,4 @@
-//! What each cause would let through, with the measured rate as a line: the lowest bar that the
+//! Chart of the ceiling of each cause, with the measured rate as a line: the lowest bar that the
 //! line reaches is the bottleneck.
 
 use linerate_core::ceilings::{Ceiling, Verdict};
@@ -6,7 +6,7 @@ use linerate_core::ceilings::{Ceiling, Verdict};
 use crate::number::{percent, rate};
 use crate::svg::{Bar, Bars, Body, Chart, Fill, Unit};
 
-/// The lowest ceiling of each cause.
+/// Bars of the lowest ceiling of each cause.
 pub(super) fn ceilings(
     name: &str,
     title: String,
@@ -23,13 +23,13 @@ pub(super) fn ceilings(
         expected.filter(|bps| *bps < FAR * measured && (bps / measured - 1.0).abs() > 0.02);
     let mut levels = vec![(measured, format!("measured {}", rate(measured)))];
     levels.extend(expected.map(|bps| (bps, format!("expected {}", rate(bps)))));
-    // What matters is near the line; the rest goes beyond the edge.
+    // What matters is near the measured rate; longer bars are cut off.
     let end = nearest
         .min(FAR * measured)
         .max(measured)
         .max(expected.unwrap_or(0.0))
         * 1.25;
-    // What is derived from the measured rate tells something only where it is near.
+    // A ceiling that is derived from the measured rate says something only if it is near.
     let tells = |ceiling: &&&Ceiling| {
         ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
     };
@@ -76,7 +76,7 @@ fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
     }
 }
 
-/// The first of each cause: they are sorted.
+/// The first ceiling of each cause; ceilings are sorted by their limit.
 fn lowest(ceilings: &[Ceiling]) -> Vec<&Ceiling> {
     let mut lowest: Vec<&Ceiling> = Vec::new();
     for ceiling in ceilings {
@@ -88,5 +88,5 @@ fn lowest(ceilings: &[Ceiling]) -> Vec<&Ceiling> {
     lowest
 }
 
-/// So many times the measured rate is no longer near.
+/// A ceiling above this multiple of the measured rate is far away.
 const FAR: f64 = 8.0;

@@ -1,4 +1,4 @@
-//! What went on through a run, on one time axis.
+//! Chart of runs over time, with one time axis.
 
 use linerate_core::record::Interval;
 
@@ -9,14 +9,14 @@ use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
 pub(super) struct Course<'a> {
     pub(super) name: String,
     pub(super) intervals: Vec<&'a Interval>,
-    /// When it began on the common axis, s.
+    /// Start of the run on the common time axis, s.
     pub(super) begin_s: f64,
 }
 
-/// A figure of an interval, how it is called and drawn.
+/// A panel: its title, unit and mark, and how to find the figure of an interval.
 type Shown = (&'static str, Unit, Mark, fn(&Interval) -> Option<f64>);
 
-/// The panels, the most asked for first.
+/// The panels, the most important first.
 const SHOWN: [Shown; 6] = [
     ("Goodput", Unit::Rate, Mark::Line, |interval| {
         (interval.bytes > 0 || interval.transactions.is_none()).then_some(interval.throughput_bps)
@@ -38,8 +38,8 @@ const SHOWN: [Shown; 6] = [
     }),
 ];
 
-/// The courses over time; nothing where there are not even two intervals. `levels` are rates to
-/// hold the goodput against.
+/// The runs over time; `None` if no run has two intervals. `levels` are rates that are drawn as
+/// lines in the first panel.
 pub(super) fn over_time(
     name: &str,
     courses: &[Course<'_>],

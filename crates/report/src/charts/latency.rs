@@ -1,16 +1,16 @@
-//! How many round trips took no longer than how long: idle beside loaded.
+//! Chart of the distribution of round-trip times, idle and loaded.
 
 use linerate_core::stats::{LatencyBuckets, LatencySummary};
 
 use crate::number::micros;
 use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
 
-/// Round trips of one kind.
+/// Round-trip times of one kind.
 pub(super) struct Trips<'a> {
     pub(super) name: String,
     pub(super) summary: &'a LatencySummary,
     pub(super) buckets: Option<&'a LatencyBuckets>,
-    /// Without a load.
+    /// Whether they were measured without load.
     pub(super) idle: bool,
     pub(super) colour: usize,
 }
@@ -27,7 +27,7 @@ impl<'a> Trips<'a> {
     }
 }
 
-/// Shares of the round trips by their time.
+/// The share of round trips that took no longer than a time.
 pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
     let series = all.iter().map(|trips| {
         let mark = if trips.idle { Mark::Dashed } else { Mark::Line };
@@ -74,10 +74,10 @@ pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
     Some(Chart::new(name, "Latency", says, Body::Plot(plot)))
 }
 
-/// The longest over the shortest time, from which on powers of ten are as far from each other.
+/// The axis is logarithmic if the longest time is more than this multiple of the shortest.
 const WIDE: f64 = 20.0;
 
-/// As far as there are samples beyond them.
+/// The quantiles for which there are enough samples.
 fn quantiles(all: &LatencySummary) -> Vec<[f64; 2]> {
     let known = [
         (all.min, 0.0, 1),
@@ -93,7 +93,7 @@ fn quantiles(all: &LatencySummary) -> Vec<[f64; 2]> {
     known.map(|(us, share, _)| [us, share]).collect()
 }
 
-/// Steps: a bucket says nothing of where in it its samples are.
+/// Points of a step function: where in a bucket its samples lie is not known.
 fn shares(buckets: &LatencyBuckets) -> Vec<[f64; 2]> {
     let total: u64 = buckets.0.iter().map(|(_, count)| count).sum();
     let mut so_far = 0;

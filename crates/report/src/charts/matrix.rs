@@ -7,7 +7,8 @@ use linerate_mesh::MatrixDocument;
 use crate::number::{plural, rate};
 use crate::svg::{Body, Chart, escaped};
 
-/// What each site sends to each other one: the darker, the faster. None for more sites than can be seen.
+/// Heat map of the rate from each site to each other: darker is faster. Empty for more sites than a
+/// picture can show.
 pub(crate) fn matrix(document: &MatrixDocument) -> Vec<Chart> {
     let sites = document.sites.len();
     let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
@@ -73,9 +74,9 @@ fn drawn(document: &MatrixDocument, most: f64) -> String {
     svg
 }
 
-/// Pixels of a cell.
+/// Width and height of a cell, pixels.
 const CELL: f64 = 18.0;
-/// More sites have no picture.
+/// With more sites there is no picture.
 const MOST_SITES: usize = 60;
-/// Letters of a site's name at its row.
+/// A site's name is cut to this many characters.
 const MOST_LETTERS: usize = 16;

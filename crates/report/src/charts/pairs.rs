@@ -1,4 +1,4 @@
-//! The pairs of a comparison: both figures of each, and the changes beside the effect.
+//! Charts of a comparison: both figures of each pair, and their change with the effect.
 
 use linerate_core::compare::{ComparedMetric, ComparedPair, Comparison};
 

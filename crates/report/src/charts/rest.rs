@@ -12,7 +12,7 @@ use crate::svg::{
     Bar, Bars, Body, Chart, Fill, Mark, Panel, Plot, Series, Unit, flame_picture, layer_name,
 };
 
-/// Each hop's least round trip; the step that adds most stands out.
+/// Each hop's smallest round-trip time; the step that adds most is emphasised.
 pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     let delays = &trace.delay;
     let largest = delays.largest.and_then(|step| delays.steps.get(step));
@@ -21,7 +21,7 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     for hop in &delays.hops {
         let added = (hop.path_us - before).max(0.0);
         let document = trace.hops.iter().find(|of| of.ttl == hop.ttl);
-        // An older document does not tell from where on the step is seen.
+        // Older documents do not have `seen_from_ttl`.
         let is_largest = largest.is_some_and(|step| match step.seen_from_ttl {
             0 => step.to_ttl == hop.ttl,
             first => first == hop.ttl,
@@ -78,10 +78,10 @@ fn router(hop: &HopDocument) -> String {
     }
 }
 
-/// Letters of a router's name in a picture.
+/// A router's name is cut to this many characters.
 const MAX_NAME: usize = 28;
 
-/// Latency by the number of connections held, and how they were opened.
+/// Latency by the number of connections held, and how they were opened over time.
 pub(crate) fn capacity(document: &CapacityDocument) -> Vec<Chart> {
     let latency = latency_by_number(&document.latency);
     latency.into_iter().chain(opened(document)).collect()
@@ -199,7 +199,7 @@ fn layers(end: &str, of: &EndLayers) -> Option<Chart> {
     ))
 }
 
-/// Each column of the table, with the report's figure beside ours.
+/// A chart for each column of the table, with the report's figures as diamonds.
 pub(crate) fn experiment(document: &ExperimentDocument) -> Vec<Chart> {
     let table = &document.table;
     let columns = table.columns.iter().enumerate().take(MAX_COLUMNS);
@@ -263,5 +263,5 @@ fn figure(row: &DocumentRow, column: usize) -> Option<Bar> {
     })
 }
 
-/// Columns of an experiment that are drawn; the table has all.
+/// Columns of an experiment that have a chart; the table has all.
 const MAX_COLUMNS: usize = 8;

@@ -1,4 +1,4 @@
-//! Of runs: rates, round trips, ceilings.
+//! Charts of runs: rates, round trips and ceilings.
 
 use linerate_core::ceilings::Cause;
 use linerate_core::connection::ConnectionsDocument;
@@ -142,8 +142,8 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
     charts
 }
 
-/// Each run over the size, or over its number where all have one; the median of each size as a
-/// line.
+/// A chart of each run over its size, or over its number if all have the same size; the median of
+/// each size as a line.
 pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     let Some(first) = sweep.rows.first() else {
         return Vec::new();
@@ -202,7 +202,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     charts
 }
 
-/// Of each size of a sweep, which has one run where it has no figure.
+/// The median of each size of a sweep. A size without a figure has one run.
 fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let mut medians: Vec<[f64; 2]> = match sweep.figures.as_slice() {
         figures if is_sweep && !figures.is_empty() => figures
@@ -216,7 +216,7 @@ fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
     medians
 }
 
-/// Figures that a description repeats at most.
+/// Maximum number of figures in a description.
 const MAX_SAID: usize = 40;
 
 pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
@@ -247,7 +247,7 @@ pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
     charts
 }
 
-/// Of the largest connection.
+/// Charts of the largest connection.
 pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     let Some(first) = document.connections.first() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The runs of a test over the days.
+//! Chart of a test's runs over days.
 
 use super::unit_of;
 use crate::number::plural;
@@ -7,17 +7,17 @@ use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
 /// A run of a series.
 #[derive(Debug, Clone)]
 pub struct PastRun {
-    /// When it began, seconds since 1970.
+    /// Start of the run, seconds since 1970.
     pub at_s: u64,
-    /// Its figure.
+    /// The run's figure.
     pub value: f64,
-    /// What held it back.
+    /// The run's bottleneck.
     pub cause: Option<String>,
 }
 
-/// A dot for each run in the colour of its bottleneck, with the median from change to change as a line;
-/// nothing for runs of a single moment. A change has the first run after it, and the medians before and
-/// after.
+/// A dot for each run in the colour of its bottleneck, and the median between changes as a line;
+/// `None` if all runs began at the same moment. A change has the index of the first run after it,
+/// and the medians before and after.
 pub(crate) fn time_line(
     metric: &str,
     runs: &[PastRun],
@@ -36,7 +36,7 @@ pub(crate) fn time_line(
             || "no bottleneck named".to_owned(),
             |it| it.replace('_', " "),
         );
-        // The second colour is the line's.
+        // The second colour is that of the line.
         let colour = if colour == 0 { 0 } else { colour + 1 };
         Series::new(
             name,

@@ -1,4 +1,4 @@
-//! Draws panels below each other over one x axis.
+//! Draws panels one below the other over a common x axis.
 
 use std::fmt::Write;
 
@@ -10,17 +10,17 @@ use super::scale::Scale;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const LINE: f64 = 18.0;
-/// Between a panel's title and its top.
+/// Distance from a panel's title to its top.
 const HEAD: f64 = 11.0;
 const FIRST: f64 = 180.0;
 const FURTHER: f64 = 96.0;
 const GAP: f64 = 14.0;
 const FOOT: f64 = 40.0;
-/// Of a letter of 12 px, about.
+/// Approximate width of a letter of 12 px.
 pub(super) const LETTER: f64 = 6.6;
 
 impl Plot {
-    /// The drawing, and its height.
+    /// Draws the plot and returns its height.
     pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
         let points = self.panels.iter().flat_map(|panel| &panel.series);
         let xs = points.flat_map(|series| series.points.iter().map(|point| point[0]));
@@ -66,7 +66,7 @@ impl Plot {
     }
 }
 
-/// `Goodput, Mbit/s`
+/// Title of an axis, such as `Goodput, Mbit/s`.
 fn named(what: &str, unit: &str) -> String {
     if unit.is_empty() {
         return escaped(what);
@@ -83,7 +83,7 @@ impl Panel {
         )
     }
 
-    /// What y is and, where there are several, the names of the series; where the panel begins.
+    /// Draws the title of y and, for several series, the legend; returns the top of the panel.
     fn head(&self, svg: &mut String, top: f64, width: f64) -> f64 {
         let title = named(self.y, self.unit().1);
         let mut y = top + LINE - 4.0;
@@ -168,7 +168,7 @@ impl Series {
         format!("s{}{dash}", self.colour % COLOURS)
     }
 
-    /// Its mark in the legend.
+    /// Draws the series' mark in the legend.
     fn key(&self, svg: &mut String, x: f64, y: f64) {
         let class = self.class();
         let _ = match self.mark {
@@ -203,7 +203,7 @@ impl Series {
                 }
                 let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", self.class());
             }
-            // One element, however many there are: lines without length, whose ends are round.
+            // One path for all points, however many: lines of zero length with round ends.
             Mark::Points => {
                 let many = if self.points.len() > MANY {
                     " many"
@@ -229,7 +229,7 @@ impl Series {
     }
 }
 
-/// A line of values without axes, from 0 up, in so many pixels; `says` is for who cannot see it.
+/// A line of values without axes. `says` describes it for readers who cannot see it.
 pub(crate) fn spark(values: &[f64], says: &str) -> String {
     const PIXELS: [f64; 2] = [120.0, 28.0];
     let [width, height] = PIXELS;
@@ -254,7 +254,7 @@ pub(crate) fn spark(values: &[f64], says: &str) -> String {
     )
 }
 
-/// More points than these are drawn smaller.
+/// With more points than these, dots are smaller.
 const MANY: usize = 2000;
-/// Colours that a series can have; see the style of [`super::STYLE`].
+/// Number of colours that a series can have; see [`super::STYLE`].
 const COLOURS: usize = 6;

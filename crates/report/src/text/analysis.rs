@@ -1,4 +1,4 @@
-//! What figures that were measured elsewhere can say.
+//! The page of an analysis of figures that were measured elsewhere.
 
 use linerate_core::analyze::{
     Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings, Setting, Source,
@@ -96,7 +96,7 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
     }
 }
 
-/// What is compared. Two levels are named here, and in no row then.
+/// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
     let by = if analysis.by.is_empty() {
         String::new()
@@ -120,7 +120,7 @@ fn heading(analysis: &Analysis, name: &str) -> String {
     )
 }
 
-/// Without a factor: the figure of each group.
+/// The figure of each group, for an analysis without a factor.
 fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
     let rows = groups
         .iter()
@@ -141,7 +141,7 @@ fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
         .right("at %", |(_, level)| {
             Some(format!("{:.0}", 100.0 * median(level)?.coverage))
         })
-        // A mean between modes is as little a figure as a median.
+        // Where runs have several modes, the mean says as little as the median.
         .right("mean", |(group, level)| {
             level.median.map(|_| writer(&group.metric)(level.mean))
         })
@@ -200,7 +200,7 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         })
 }
 
-/// What so many runs show: each sentence once, with the groups that it is about.
+/// Writes each conclusion once, with the groups that it holds for.
 fn says(page: &mut Page, groups: &[&Group]) {
     let mut sentences: Vec<(&str, Vec<String>)> = Vec::new();
     let mut contrasts = 0;
@@ -223,7 +223,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
     let is_long = sentences.len() > MAX_SENTENCES;
     page.gap();
     for (sentence, about) in sentences {
-        // In a long table the sentences of single rows repeat its figures.
+        // In a long table, the conclusion on a single row only repeats its figures.
         if is_long && about.len() == 1 {
             continue;
         }
@@ -334,7 +334,7 @@ fn words(settings: &[Setting]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// A figure of a metric: rates with their unit, others as the table has them.
+/// How a figure of a metric is written: rates with their unit, others as digits.
 fn writer(metric: &str) -> fn(f64) -> String {
     if metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
         rate
@@ -343,7 +343,7 @@ fn writer(metric: &str) -> fn(f64) -> String {
     }
 }
 
-/// With a sign, also where it is positive.
+/// A value with its sign, also if it is positive.
 fn signed(value: f64, write: fn(f64) -> String) -> String {
     let text = write(value.abs());
     match value {
@@ -357,11 +357,11 @@ fn signed_percent(percent: f64) -> String {
     signed(percent, digits)
 }
 
-/// Groups and rows that a terminal shows; the document has all.
+/// Maximum number of groups and rows on a page; the document has all.
 const MAX_GROUPS: usize = 100;
-/// Groups that a sentence names.
+/// Maximum number of groups that a sentence names.
 const MAX_NAMED: usize = 4;
-/// With more, the sentences of single rows are left to the document.
+/// With more conclusions, those on single rows are left to the document.
 const MAX_SENTENCES: usize = 14;
-/// Columns of the verdicts beside the claims.
+/// Width of the column of verdicts.
 const VERDICTS: usize = 14;

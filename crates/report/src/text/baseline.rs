@@ -1,4 +1,4 @@
-//! A document beside an earlier one.
+//! The comparison of a document with an earlier one.
 
 use linerate_core::record::{Baseline, Cause, Change, Significance};
 
@@ -7,7 +7,7 @@ use super::number::NBSP;
 use super::page::Page;
 use super::table::Table;
 
-/// What has changed since an earlier document, if one was set beside it.
+/// Writes what has changed since the baseline, if there is one.
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let Some(baseline) = baseline else { return };
     page.gap();
@@ -47,7 +47,7 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     }
 }
 
-/// Better, worse or noise: a sentence for each that there is among what the test is run for.
+/// A sentence for each judgement (better, worse, noise) among the headline figures.
 fn judgements(baseline: &Baseline) -> Vec<String> {
     let mut sentences: Vec<(&str, Vec<String>, &str)> = Vec::new();
     for change in baseline.changes.iter().filter(|change| change.headline) {
@@ -64,7 +64,7 @@ fn judgements(baseline: &Baseline) -> Vec<String> {
     sentences.into_iter().map(written).collect()
 }
 
-/// What it is, and how that is known.
+/// The judgement of a change, and the reason for it.
 fn judgement(change: &Change) -> (&'static str, &'static str) {
     const SURE: &str = "of single runs: 6 each time make it sure (--repeat 6)";
     match (change.significance(), change.has_intervals()) {
@@ -81,7 +81,7 @@ fn judgement(change: &Change) -> (&'static str, &'static str) {
     }
 }
 
-/// A change with its sign: of an effect in points.
+/// A change with its sign; the change of an effect is in percentage points.
 fn by(change: &Change) -> String {
     let words = signed(change.change_percent);
     if is_effect(&change.metric) {

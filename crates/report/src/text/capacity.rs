@@ -1,4 +1,4 @@
-//! How many connections two ends held, what they cost, what stopped them and what would.
+//! The page of a capacity test: how many connections were held, their cost, and their limits.
 
 mod limits;
 
@@ -20,7 +20,7 @@ use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for CapacityDocument {
-    /// What was held, what stopped it or would; then what it cost, and the limits.
+    /// What was held, and what stopped it or would stop it; then the costs and the limits.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -166,7 +166,7 @@ fn pools(page: &mut Page, document: &CapacityDocument) {
     }
 }
 
-/// What was not opened, and what did not stay, by cause.
+/// Writes the causes of connections that were not opened or were lost.
 fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
     let lists = [("not opened", &pool.failures), ("lost", &pool.losses)];
     for (what, list) in lists {
@@ -183,7 +183,7 @@ fn failure(failure: &Failure) -> String {
     format!("{} {}", count(*n), FailureCause::words(*cause))
 }
 
-/// Every latency that was measured.
+/// Writes every latency that was measured.
 fn times(page: &mut Page, document: &CapacityDocument) {
     let mut rows: Vec<(String, &LatencySummary)> = Vec::new();
     for (name, pool) in [("TCP", &document.tcp), ("UDP", &document.udp)] {
@@ -216,7 +216,7 @@ fn times(page: &mut Page, document: &CapacityDocument) {
     );
 }
 
-/// The median beside the most idle ones against that beside the fewest.
+/// The median latency beside the most idle connections, compared with that beside the fewest.
 fn beside(document: &CapacityDocument) -> Vec<String> {
     let (Some(first), Some(last)) = (document.latency.first(), document.latency.last()) else {
         return Vec::new();
@@ -234,7 +234,7 @@ fn beside(document: &CapacityDocument) -> Vec<String> {
     )]
 }
 
-/// Where it took several processes: a program of one may not hold as many.
+/// The number of processes, if a single one could not hold as many connections.
 fn held_by(document: &CapacityDocument) -> Vec<String> {
     let half = &document.client;
     let Some(each) = half.limits.descriptors_each.filter(|_| half.workers > 1) else {
@@ -299,7 +299,7 @@ fn cpu(document: &CapacityDocument) -> Vec<String> {
     ends(document).map(figures).collect()
 }
 
-/// Before, at the height and after, so that what is left behind is seen.
+/// Memory before, at the height and after, so that leaks are visible.
 fn course(
     document: &CapacityDocument,
     figure: impl Fn(&MemoryReading) -> Option<u64>,

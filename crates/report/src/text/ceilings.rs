@@ -1,4 +1,4 @@
-//! What each cause would let through, the verdict, its remedy, the caveats.
+//! Ceilings, verdict, remedy and caveats of a run.
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
@@ -8,7 +8,7 @@ use super::number::{NBSP, bar, percent, plural, rate, span};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 
-/// The lowest `most` ceilings with the measured rate as a share of each.
+/// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
 pub(super) fn ceilings(
     page: &mut Page,
     ceilings: &[Ceiling],
@@ -43,10 +43,9 @@ pub(super) fn ceilings(
     }
 }
 
-/// The verdict of a direction in a sentence with its evidence, then the remedy as a command of its
-/// own.
+/// Writes the verdict of a direction as a sentence, its evidence, and the remedy as a command.
 ///
-/// `direction` is named where there are several. Before the details one sentence of the evidence is
+/// `direction` is given where there are several. Without details, one sentence of evidence is
 /// enough.
 pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) {
     let Some(verdict) = &leg.verdict else { return };
@@ -72,8 +71,8 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
     runner_up(page, verdict);
 }
 
-/// What it would be otherwise, and the run that tells: with the details, and where nothing else is
-/// said.
+/// Writes the second most likely cause, and the run that would tell both apart: with the details,
+/// and where the bottleneck is unexplained.
 fn runner_up(page: &mut Page, verdict: &Verdict) {
     let is_unexplained = verdict.cause == Cause::Unexplained;
     let Some(next) = &verdict.runner_up else {
@@ -92,8 +91,8 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
     page.command(&next.tell_apart.command);
 }
 
-/// The lowest ceiling of each of the first `most` causes as a bar. One that is derived from the
-/// measured rate is left out, unless it is the verdict's.
+/// Draws the lowest ceiling of each of the first `most` causes as a bar. A ceiling that is derived
+/// from the measured rate is left out, unless it is the verdict's.
 pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
     if page.has_pictures() {
         return;
@@ -133,12 +132,12 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
         return format!("{subject}: none. The sender kept to the rate that was asked for.");
     }
     let sure = verdict.confidence.map_or_else(String::new, |share| {
-        // Neither is ever certain.
+        // Neither 0 nor 100 % is ever certain.
         format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
     });
     let cause = format!("{}{sure}", verdict.cause.words());
     match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
-        // One that is derived from the measured rate is always reached.
+        // A ceiling that is derived from the measured rate is always reached.
         (Some(share), Some(ceiling)) if ceiling.independent => format!(
             "{subject}: {cause}, at {} of its ceiling of {}.",
             percent(100.0 * share),
@@ -148,7 +147,7 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     }
 }
 
-/// The ceiling that the verdict's share is of, among those of its cause.
+/// The ceiling that the verdict's share refers to, among those of its cause.
 fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> {
     let limit_bps = leg.throughput_bps? / verdict.share_of_ceiling?;
     let off = |ceiling: &Ceiling| (ceiling.limit_bps / limit_bps).ln().abs();
@@ -177,8 +176,8 @@ fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
     format!("Remedy ({}):", facts.join("; "))
 }
 
-/// Doubts, each with its way out on a line of its own. Before the details only those that change
-/// how the figures are to be read, and how many others there are.
+/// Writes caveats, each with its remedy on a line of its own. Without details, only those that
+/// change how the figures are to be read, and the number of the others.
 pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
     let mut all: Vec<&Caveat> = Vec::new();
     for caveat in caveats {
@@ -216,10 +215,10 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
     }
 }
 
-/// Caveats that a page opens with.
+/// Maximum number of caveats without details.
 const MAX_CAVEATS: usize = 2;
 
-/// The other kinds say where figures are from.
+/// Whether a caveat changes how figures are to be read; the other kinds say where figures are from.
 fn changes_the_reading(kind: CaveatKind) -> bool {
     !matches!(
         kind,

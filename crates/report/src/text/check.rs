@@ -1,4 +1,4 @@
-//! The main job on one screen.
+//! The page of `linerate check`.
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
@@ -24,15 +24,14 @@ use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Check {
-    /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then
-    /// the path, its hosts and the evidence. Before the details as many ceilings as leave it on a
-    /// screen.
+    /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,
+    /// the hosts and the evidence. Without details, as many ceilings as fit on a screen.
     fn text(&self, style: Style) -> String {
         let mut pages = (0..=LOWEST).rev().map(|most| page(self, style, most));
         let is_screen = style.form == Form::Plain && !style.details;
         let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
         let found = pages.find(fits);
-        // At last without the empty lines.
+        // As a last resort, without empty lines.
         found.unwrap_or_else(|| page(self, style, 0).replace("\n\n", "\n"))
     }
 
@@ -74,7 +73,7 @@ impl Document for Check {
     }
 }
 
-/// The page, with at most so many ceilings of each direction before the details.
+/// The page, with at most `most` ceilings for each direction if there are no details.
 fn page(check: &Check, style: Style, most: usize) -> String {
     let mut page = Page::new(style);
     let directions = [
@@ -110,7 +109,7 @@ fn page(check: &Check, style: Style, most: usize) -> String {
     page.finish()
 }
 
-/// The demonstration is over: what was wrong with its path.
+/// Writes what was wrong with the demonstration's path, now that it is over.
 fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
     let measured = if fault.direction == Direction::Down {
         &check.down
@@ -130,7 +129,7 @@ fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
     ));
 }
 
-/// What the path is like without a load.
+/// Writes what the path is like without load.
 fn in_short(page: &mut Page, check: &Check) {
     let path = &check.path;
     let mut facts = Vec::new();
@@ -158,13 +157,13 @@ fn in_short(page: &mut Page, check: &Check) {
     }));
     page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
     if check.hidden_fault.is_none() {
-        // Of the demonstration it would tell the fault before it is found.
+        // In a demonstration this would give the fault away.
         emulated(page, &check.environment);
     }
 }
 
-/// The MSS that the MTU carries, where that of the path is smaller. TCP keeps a segment to half of
-/// a 64 KiB window, and a device may round: a few bytes are no sign.
+/// The MSS that the MTU allows, if the path's is smaller. TCP limits a segment to half of a 64 KiB
+/// window, and a device may round: a few bytes are no sign of a fault.
 fn larger_mss(path: &PathFacts) -> Option<u32> {
     let expected = path.mss_expected_bytes?;
     let least = expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW);
@@ -198,8 +197,8 @@ fn headline(check: &Check) -> String {
     format!("{what}{sides}{quick}{stopped}")
 }
 
-/// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is
-/// added.
+/// Writes the hops with their smallest RTT, the end of the path if it is not the endpoint, and
+/// where delay is added.
 fn route(page: &mut Page, check: &Check) {
     let Some(route) = &check.route else { return };
     let hop = |hop: &HopDocument| {
@@ -267,7 +266,7 @@ fn sizes(path: &PathFacts) -> Vec<String> {
     facts
 }
 
-/// Less than any tunnel's or option's header.
+/// Less than the header of any tunnel or option.
 const FEW_BYTES: u32 = 4;
 /// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`,
 /// net/ipv4/tcp.h).
@@ -370,7 +369,7 @@ fn latency(page: &mut Page, check: &Check) {
     page.facts("median is", &grown);
 }
 
-/// By direction where it is known, else the larger of both.
+/// Latency under load by direction where it is known, else the larger of both.
 fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
     let by = &check.loaded_latency_by_direction_us;
     let parts = [("loaded up", by.get("up")), ("loaded down", by.get("down"))];
@@ -440,7 +439,8 @@ fn queue(queue: &Queue) -> String {
     )
 }
 
-/// What the round trips per minute are made of, where its own flows' packets wait, what helps.
+/// Writes what the round trips per minute consist of, where packets of the loaded flows wait, and
+/// what helps.
 fn responsiveness_table(page: &mut Page, check: &Check) {
     let rows: Vec<_> = check.responsiveness.iter().rev().collect();
     if rows.is_empty() {
@@ -475,10 +475,10 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
     }
 }
 
-/// Growth of the latency under load that is told, times the idle one.
+/// Smallest growth of latency under load that is mentioned, as a multiple of the idle latency.
 const NOTICEABLE: f64 = 1.1;
 
-/// What a direction reached, why it is as fast as it is, and what would make it faster.
+/// Writes the rate of a direction, the reason for it, and what would make it faster.
 fn explanation(
     page: &mut Page,
     direction: Direction,
@@ -504,7 +504,7 @@ fn explanation(
         bars(page, leg, most);
     }
     verdict(page, Some(direction), leg);
-    // The demonstration's hosts are gone, with the settings that were its fault.
+    // The demonstration's hosts, whose settings were its fault, no longer exist.
     let has_remedy = leg
         .verdict
         .as_ref()
@@ -514,7 +514,7 @@ fn explanation(
     }
 }
 
-/// The host, or the path that is to be emulated again, as words of a shell.
+/// The host, or the specification of the emulated path, as words of a shell.
 fn target(check: &Check) -> String {
     match &check.environment.lab {
         Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
@@ -522,7 +522,8 @@ fn target(check: &Check) -> String {
     }
 }
 
-/// The same transfer before and after, as often as an interval of the median needs.
+/// Writes commands for the same test before and after the remedy, with as many runs as an interval
+/// of the median needs.
 fn proof(page: &mut Page, direction: &str, target: &str) {
     page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
@@ -543,7 +544,7 @@ fn one_sided(page: &mut Page, host: &str) {
     page.command("linerate serve");
 }
 
-/// Ceilings shown for each direction.
+/// Maximum number of ceilings for each direction.
 const LOWEST: usize = 3;
 /// Lines of a terminal.
 const SCREEN: usize = 24;

@@ -1,4 +1,4 @@
-//! Two treatments side by side.
+//! The page of a comparison of two treatments.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,7 @@ use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Comparison {
-    /// A comparison as a screen: the answer, what was compared, both treatments side by side, what
-    /// to keep in mind.
+    /// The answer, what was compared, both treatments side by side, and the caveats.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -53,7 +52,7 @@ impl Document for Comparison {
         if let Some(would) = &self.would_decide {
             page.words(&would_decide(self, would));
         }
-        // Of those that are not decided the table says all.
+        // The table says all there is to say of metrics that are not decided.
         let decided = |metric: &&ComparedMetric| {
             let found = &metric.conclusion;
             style.details || found.different || found.equivalent
@@ -97,8 +96,8 @@ impl Document for Comparison {
     }
 }
 
-/// A pair that has just ended, as a line without newline or colour: its figures of the metric that
-/// decides, what there is so far, and after how many pairs an answer is to be expected.
+/// A pair that has just ended, as a line without newline or colour: its figures of the deciding
+/// metric, the effect so far, and the number of pairs after which an answer is expected.
 pub fn pair_line(standing: &Standing<'_>) -> String {
     let path = standing.metric.as_str();
     let write = writer(path);
@@ -131,7 +130,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
     printable(&line).replace(NBSP, " ")
 }
 
-/// `13–17 pairs, 2 min`: when an answer is expected, and how long until then at most.
+/// The expected number of pairs, and the longest time until then: `13–17 pairs, 2 min`.
 fn outlook(standing: &Standing<'_>) -> String {
     let left = duration(standing.left_s()[1]);
     match standing.expected_pairs {
@@ -190,7 +189,7 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     }
 }
 
-/// What takes more pairs, longer runs or a smaller question.
+/// Says what would decide an undecided comparison: more pairs, longer runs or a wider margin.
 fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
     let plan = &comparison.plan;
     let time = |pairs: u32, longer: f64| {
@@ -242,7 +241,7 @@ fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
     format!("Undecided: pairs scatter by {scatter}. To decide it: {ways}.")
 }
 
-/// A margin that says something of a treatment, percent.
+/// Largest margin that still says something of a treatment, percent.
 const GREATEST_MARGIN: f64 = 20.0;
 
 /// `stream -P 4: 94.1 Mbit/s beside A, 93.9 Mbit/s beside B`
@@ -372,7 +371,7 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         .spare(1, 1)
 }
 
-/// The path of a figure over two rows where it is long, without the unit that the figures have.
+/// The name of a metric, split over two rows if it is long, without a unit that its figures have.
 fn short_name(path: &str) -> (String, String) {
     let bare = path.trim_end_matches("_us_per_kib");
     match bare.split_once('.') {
@@ -381,10 +380,10 @@ fn short_name(path: &str) -> (String, String) {
     }
 }
 
-/// What a table of 80 columns has room for.
+/// Longest name that fits into a table of 80 columns.
 const LONG_NAME: usize = 20;
 
-/// Of one figure; where there are several, they are told below the table.
+/// Median and interval of a figure; several figures are described below the table.
 fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
     match figure {
         Figure::One(one) => (
@@ -437,7 +436,7 @@ pub(super) fn signed(value: f64) -> String {
     format!("{sign}{}", change(value))
 }
 
-/// A change: three digits, and nothing below a hundredth of a percent.
+/// A change in percent: three digits, and at most two decimals.
 fn change(value: f64) -> String {
     match value.abs() {
         small if small < 9.995 => format!("{value:.2}{NBSP}%"),
@@ -445,12 +444,12 @@ fn change(value: f64) -> String {
     }
 }
 
-/// A figure that the user or the design chose, rounded to a hundredth.
+/// A percentage that the user or the design chose, rounded to a hundredth.
 fn plain(value: f64) -> String {
     format!("{}{NBSP}%", (100.0 * value).round() / 100.0)
 }
 
-/// How a figure of a record is written: its key names its unit.
+/// How to write a figure of a record, by the unit that its key names.
 pub(super) fn writer(path: &str) -> fn(f64) -> String {
     let last = path.rsplit('.').next().unwrap_or(path);
     let is_count = last == "count";

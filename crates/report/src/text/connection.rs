@@ -1,4 +1,4 @@
-//! A connection of any program, explained: the answer first.
+//! The page of one connection of any program, explained.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::evidence;
 use super::number::{bytes, micros, percent, plural, rate, seconds};
 use super::page::{Emphasis, Page};
 
-/// Connections that a page lists before the largest is explained.
+/// Connections that are listed above the explanation.
 const LISTED: usize = 6;
 
-/// The largest connection in full; several together and in a table before it.
+/// Explains the largest connection; several connections are summed up and listed before it.
 pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     let ends = telling_ends(&document.connections);
     let Some(largest) = ends.first() else {
@@ -32,7 +32,8 @@ pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     baseline(page, document.baseline.as_ref());
 }
 
-/// Of a connection with both ends on this host the end that tells more, in the document's order.
+/// Where both ends of a connection are on this host, the end that knows more; in the document's
+/// order.
 fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
     let places: BTreeMap<_, usize> = (all.iter().zip(0..))
         .map(|(one, at)| ((one.local.as_str(), one.remote.as_str()), at))
@@ -140,7 +141,7 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         Direction::Down => format!("receives {local} ← {remote}"),
         Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
     };
-    // A capture has connections from end to end.
+    // A capture always has connections that have ended.
     let watched = matches!(document.source, Source::Host { .. });
     let ended = match (connection.ended && watched, document.status) {
         (true, _) => ", IT ENDED MEANWHILE",

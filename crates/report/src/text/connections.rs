@@ -1,4 +1,5 @@
-//! Many connections: totals, then a line for each, the largest rate first; listening sockets.
+//! The page of many connections: totals, then a line for each, the largest rate first; or of
+//! listening sockets.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
-/// What connections are summed up by.
+/// What connections are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
     /// The bottleneck.
@@ -28,17 +29,17 @@ pub enum GroupBy {
     Peer,
 }
 
-/// A connection with its last rates, oldest first, bits per second.
+/// A connection with its recent rates, the oldest first, bits per second.
 #[derive(Debug)]
 pub struct ConnectionRow<'a> {
     /// The connection.
     pub connection: &'a Connection,
-    /// Its rates.
+    /// Its recent rates.
     pub recent_bps: Vec<f64>,
 }
 
 impl Document for ConnectionsDocument {
-    /// All of them in a table; of those that were asked to be explained the largest in full.
+    /// A table of all connections or, if an explanation was asked for, the largest one in full.
     fn text(&self, style: Style) -> String {
         if !self.explained {
             return table_page(self, style);
@@ -115,7 +116,7 @@ pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize) {
     page.table(&table(&rows, page.columns()));
 }
 
-/// How many, how many of them move data, how much, and what holds most of them back.
+/// The number of connections, how many are active, their rates, and the most frequent bottleneck.
 pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
@@ -177,7 +178,7 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .left("bottleneck", |row| bottleneck(row.connection))
 }
 
-/// What a filter looks in.
+/// The text that a filter of the screen is matched against.
 pub fn connection_words(connection: &Connection) -> String {
     let process = process(connection.process.as_ref()).unwrap_or_default();
     let (local, remote) = (&connection.local, &connection.remote);
@@ -188,7 +189,7 @@ pub fn connection_words(connection: &Connection) -> String {
     )
 }
 
-/// Sums by what connections have in common, the largest rate first.
+/// A table of sums over groups of connections, the largest rate first.
 pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style) -> String {
     let mut groups: BTreeMap<String, Vec<&Connection>> = BTreeMap::new();
     for connection in &document.connections {
@@ -287,7 +288,7 @@ fn is_idle(connection: &Connection) -> bool {
     connection.bytes_sent == 0 && connection.bytes_received == 0
 }
 
-/// In words; `idle` where nothing moved.
+/// The bottleneck in words; `idle` if nothing was transferred.
 pub(super) fn bottleneck(connection: &Connection) -> &'static str {
     match &connection.verdict {
         _ if is_idle(connection) => "idle",
@@ -302,7 +303,7 @@ fn process(process: Option<&Process>) -> Option<String> {
     process.map(|process| format!("{}/{}", process.name, process.pid))
 }
 
-/// Only where it is not the usual one.
+/// The state, unless it is the usual one.
 fn state(connection: &Connection) -> Option<String> {
     match connection.state {
         _ if connection.ended => Some("ended".to_owned()),
@@ -327,7 +328,7 @@ fn in_bps(connection: &Connection) -> f64 {
     of_time(connection, connection.bytes_received)
 }
 
-/// Of the sender the mean while it was watched, of a receiver the smallest that it knows.
+/// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
 fn rtt_us(connection: &Connection) -> Option<u32> {
     let tcp = connection.tcp.as_ref()?;
     let receiver = || {
@@ -349,13 +350,13 @@ fn cwnd_bytes(connection: &Connection) -> Option<u64> {
     Some(sender.cwnd_bytes).filter(|cwnd| *cwnd > 0)
 }
 
-/// `94.1M` of bits per second, below a head with the unit.
+/// A rate such as `94.1M`, for a column whose head has the unit.
 fn short_rate(bps: f64) -> Option<String> {
     if bps <= 0.0 {
         return None;
     }
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // As three digits are rounded.
+    // The threshold takes rounding to three digits into account.
     let prefix = prefixes.iter().find(|(scale, _)| bps >= scale * 0.9995);
     Some(prefix.map_or_else(
         || digits(bps.max(1.0)),
@@ -363,7 +364,7 @@ fn short_rate(bps: f64) -> Option<String> {
     ))
 }
 
-/// One character for each rate, its height a share of the largest.
+/// A character for each rate, its height relative to the largest.
 fn sparkline(rates: &[f64]) -> Option<String> {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = rates.iter().copied().fold(0.0, f64::max);
@@ -410,7 +411,7 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
     page.table(&table);
 }
 
-/// Rows of the answer: with title and caveats 24 lines.
+/// Rows without details: with the title and caveats they make 24 lines.
 pub const CONNECTION_ROWS: usize = 17;
-/// Columns of a terminal that has room for both addresses.
+/// Terminal width from which both addresses fit.
 const WIDE: usize = 110;

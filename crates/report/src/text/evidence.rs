@@ -1,10 +1,10 @@
-//! What the kernels say of a direction's flows, as facts for one line each.
+//! The kernels' evidence on the flows of a direction: the facts for one line each.
 
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
 use super::number::{bytes, count, exact_bytes, micros, percent, rate, with_unit};
 
-/// Why the host-wide service demand of an end means nothing, if it does not.
+/// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
     let meaningless = leg
         .ends()
@@ -18,7 +18,7 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
     }
 }
 
-/// What a direction reached besides its rate, in a line.
+/// The figures of a direction besides its rate, for one line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(tcp) = leg.tcp_sender() {
@@ -67,7 +67,7 @@ pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
     ))
 }
 
-/// What there is where nobody has read the sender's kernel.
+/// The evidence where the sender's kernel was not read.
 pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> Vec<String> {
     let mut facts: Vec<String> = retransmitted(tcp).into_iter().collect();
     let Some(receiver) = &tcp.receiver else {
@@ -82,7 +82,7 @@ pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> Vec<String> {
     facts
 }
 
-/// Segments retransmitted and why.
+/// Retransmitted segments, and why.
 pub(super) fn retransmissions(tcp: &TcpSender) -> Vec<String> {
     let again = tcp.retransmitted_segments;
     let share =
@@ -118,7 +118,7 @@ pub(super) fn retransmitted_percent(tcp: &TcpSender) -> Option<f64> {
     Some(share_percent(tcp.retransmitted_segments, sent))
 }
 
-/// Windows, buffers and what was in them.
+/// Windows, buffers, and the bytes in them.
 pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> Vec<String> {
     let mut facts = vec![
         format!("congestion {}", bytes(tcp.cwnd_bytes)),
@@ -170,8 +170,8 @@ pub(super) fn segments(tcp: &TcpSender) -> Vec<String> {
     facts
 }
 
-/// What the sender waited for, by the kernel's account. The send buffer is told only where it is
-/// not zero: with cubic it is zero whatever holds.
+/// What the sender waited for, according to its kernel. The send buffer is mentioned only if it is
+/// not zero: with cubic it is always zero.
 pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();
@@ -194,7 +194,7 @@ pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
     facts
 }
 
-/// The algorithm, its rates, the options in force.
+/// The congestion control, its rates, and the socket options.
 pub(super) fn control(tcp: &TcpSender) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(tcp.congestion.clone());
@@ -213,7 +213,7 @@ pub(super) fn control(tcp: &TcpSender) -> Vec<String> {
     facts
 }
 
-/// What was sent and what came.
+/// Datagrams that were sent and received.
 pub(super) fn datagrams(udp: &UdpEvidence) -> Vec<String> {
     let mut facts = vec![
         format!("{} sent", count(udp.sent)),
@@ -249,7 +249,7 @@ pub(super) fn losses(udp: &UdpEvidence) -> Vec<String> {
     facts
 }
 
-/// What came other than it was sent.
+/// Datagrams that arrived changed: duplicated, reordered, malformed, corrupted.
 pub(super) fn order(udp: &UdpEvidence) -> Vec<String> {
     let mut facts = vec![
         format!("{} duplicated", count(udp.duplicated)),
@@ -261,7 +261,7 @@ pub(super) fn order(udp: &UdpEvidence) -> Vec<String> {
     facts
 }
 
-/// Jitter of arrivals and gaps of departures.
+/// Jitter of arrivals, and gaps between departures.
 pub(super) fn timing(udp: &UdpEvidence) -> Vec<String> {
     let mut facts = vec![format!("jitter {}", micros(udp.jitter_us))];
     if let Some(gaps) = udp.gaps_us {
@@ -273,7 +273,7 @@ pub(super) fn timing(udp: &UdpEvidence) -> Vec<String> {
     facts
 }
 
-/// `part` of `whole` in percent; not a number where there is no whole.
+/// `part` of `whole` in percent; NaN if `whole` is 0.
 pub(super) fn share_percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole as f64
 }

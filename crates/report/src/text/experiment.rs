@@ -1,5 +1,4 @@
-//! An experiment in the report's own shape: its table with the report's figures beside ours, and
-//! its findings.
+//! The page of an experiment: the report's table with its figures beside ours, and its findings.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +69,7 @@ impl Document for ExperimentDocument {
             .collect()
     }
 
-    // Each run was made on a path of its own.
+    // Each run has a path of its own.
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         Vec::new()
     }
@@ -103,7 +102,7 @@ fn runs(document: &ExperimentDocument) -> String {
     words.join(", ")
 }
 
-/// The levels of the rows, then for each column ours, and the report's where it has any.
+/// The levels of the rows, then for each column our figure and, if there is one, the report's.
 fn table(table: &DocumentTable) -> Table<&DocumentRow> {
     let rows = || table.rows.iter();
     let mut shown = Table::of(rows());
@@ -155,8 +154,8 @@ fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
     })
 }
 
-/// The farther end of the interval, in percent of the median: whole ones from 1 % on. None of a
-/// single run.
+/// The farther end of the interval in percent of the median, without decimals from 1 % on; `None`
+/// for a single run.
 fn half_width_percent(interval: &MedianInterval) -> Option<String> {
     let percent = interval.half_width() / interval.median.abs() * 100.0;
     if interval.n < 2 || !percent.is_finite() {
@@ -177,7 +176,7 @@ fn scaled(value: f64, column: &DocumentColumn) -> String {
     }
 }
 
-/// How figures are written that are not one.
+/// Explains how figures with modes or a drift are written.
 fn legend(table: &DocumentTable) -> Option<String> {
     let figures = table.rows.iter().flat_map(|row| &row.figures);
     let ours: Vec<&Figure> = figures.filter_map(|figure| figure.ours.as_ref()).collect();
@@ -190,7 +189,7 @@ fn legend(table: &DocumentTable) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// What the ± of the table are.
+/// Explains the ± of the table.
 fn spread(table: &DocumentTable) -> Option<String> {
     let figures = table.rows.iter().flat_map(|row| &row.figures);
     let ours = figures.filter_map(|figure| figure.ours.as_ref());
@@ -255,8 +254,8 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
     }
 }
 
-/// What speaks for or against it: our figure, what is expected, and what the report's own figures
-/// say.
+/// The evidence on a finding: our figure, the accepted range, and what the report's own figures
+/// give.
 fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
@@ -286,7 +285,7 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     )
 }
 
-/// A ratio as it is; a figure as the table's column of it has it.
+/// A ratio as it is; another figure in the unit of its column.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
     let mut columns = table
         .columns

@@ -1,4 +1,4 @@
-//! What repeated runs amount to: on one line, or in a cell.
+//! Figures over repeated runs, for a line or for a cell.
 
 use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
 
@@ -41,8 +41,8 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// The figure with the median run's value as its point, so that it agrees with the ceilings, which
-/// are of that run. Of an even number of runs the median itself is of none.
+/// The figure with the median run's value as its median, so that it agrees with the ceilings, which
+/// are of that run. For an even number of runs, the median itself belongs to no run.
 pub(super) fn around(figure: &Figure, run: f64) -> Figure {
     match figure {
         Figure::One(one) if (one.low..=one.high).contains(&run) => Figure::One(MedianInterval {
@@ -66,6 +66,6 @@ pub(super) fn middle(figure: &Figure, write: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// Between modes, and between the ends of a drift.
+/// Separators between modes, and between the ends of a drift.
 pub(super) const MODES: &str = "\u{a0}/\u{a0}";
 pub(super) const DRIFT: &str = "\u{a0}→\u{a0}";

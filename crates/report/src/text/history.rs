@@ -1,4 +1,4 @@
-//! Runs that were saved.
+//! The pages of the history: saved runs, and changes of series.
 
 use linerate_core::record::Baseline;
 
@@ -9,26 +9,26 @@ use super::number::plural;
 use super::page::Page;
 use super::table::Table;
 
-/// A run that was saved, in words.
+/// A saved run, for a table.
 #[derive(Debug, Clone, Copy)]
 pub struct SavedRun<'a> {
-    /// Its number.
+    /// The run's number.
     pub id: i64,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started_at: &'a str,
-    /// What was run.
+    /// The workload.
     pub workload: &'a str,
-    /// `key=value key=value`
+    /// The labels: `key=value key=value`.
     pub labels: &'a str,
-    /// What came of it.
+    /// The run's answer.
     pub answer: &'a str,
 }
 
-/// A line for each.
+/// A table with a row for each run.
 pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let labels = |run: &&SavedRun| (!run.labels.is_empty()).then(|| run.labels.to_owned());
-    // A run is two lines at most: what it says more is on its page.
+    // A row has two lines at most; the run's page has all of its answer.
     let longest = runs
         .iter()
         .map(|run| run.labels.len() + run.workload.len())
@@ -49,7 +49,7 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     page.finish()
 }
 
-/// As many whole words as there is room for.
+/// As many whole words of `text` as fit into `room` characters.
 fn shortened(text: &str, room: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(room) else {
         return text.to_owned();
@@ -58,7 +58,7 @@ fn shortened(text: &str, room: usize) -> String {
     format!("{} …", text[..end].trim_end_matches([' ', ',', ';', ':']))
 }
 
-/// What has changed from one run to another.
+/// A page of the changes from one run to another.
 pub fn changes(title: &str, changes: &Baseline, style: Style) -> String {
     let mut page = Page::new(style);
     page.heading(title);
@@ -69,30 +69,30 @@ pub fn changes(title: &str, changes: &Baseline, style: Style) -> String {
 /// A series of saved runs of one test.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What was run, and where to.
+    /// The test and its path.
     pub test: String,
-    /// The figure's path.
+    /// Path of the figure in the document.
     pub metric: String,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Its changes, in their order.
+    /// The changes, in order of time.
     pub changes: Vec<SeriesChange>,
 }
 
-/// Where a series has changed.
+/// A change of a series.
 #[derive(Debug, Clone)]
 pub struct SeriesChange {
-    /// The first run after it.
+    /// Number of the first run after the change.
     pub id: i64,
-    /// When that began.
+    /// Start of that run.
     pub started_at: String,
     /// Medians before and after.
     pub figures: [f64; 2],
-    /// What else is another since: what it is, then and now.
+    /// Other properties that changed at the same time: the name, the old and the new value.
     pub beside: Vec<(&'static str, [String; 2])>,
 }
 
-/// Each series with its changes.
+/// A page of all series with their changes.
 pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
     let mut page = Page::new(style);
     for series in all {
@@ -133,7 +133,7 @@ pub fn series_change(metric: &str, change: &SeriesChange) -> String {
     words
 }
 
-/// `2026-11-23 09:00`: seconds tell nobody more.
+/// Date and minute of a start: `2026-11-23 09:00`.
 pub(crate) fn begun(started_at: &str) -> String {
     started_at.replacen('T', " ", 1).chars().take(16).collect()
 }

@@ -1,4 +1,4 @@
-//! A host's settings: those that are not right first, with the reason.
+//! The page of a host's settings: those that are not right first, with the reason.
 
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
@@ -13,8 +13,9 @@ use super::table::Table;
 use crate::document::Document;
 
 impl Document for HostDocument {
-    /// What is not right and why, the command that sets it, and how many others there are; with
-    /// `all`, these too. What was set or undone, or would be, where the document is of that.
+    /// The settings that are not right with reasons, the command that sets them, and the number of
+    /// other settings; with details, these too. In a document about changes: what was set or
+    /// undone, or would be.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let is_judged = self.changes.is_empty() && !self.dry_run;
@@ -58,7 +59,7 @@ fn answer(page: &mut Page, document: &HostDocument) {
     }
 }
 
-/// Whether the command sets it.
+/// Whether `host set` can set it.
 fn is_settable(setting: &SettingReport) -> bool {
     setting.is_to_be_changed() && setting.right.is_some()
 }
@@ -122,17 +123,17 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
 }
 
-/// Columns from which the settings and their reasons have room in one table.
+/// Terminal width from which the settings and their reasons fit into one table.
 const WIDE: usize = 110;
-/// So many have room for their reasons.
+/// Up to this many settings are shown with their reasons.
 const FEW: usize = 5;
 
-/// The change, and where there is room why.
+/// Writes the change and, if there is room, the reason.
 fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
     page.plain(&format!("  {}  {now} → {right}", setting.key));
-    // What no command sets says in its reason what does.
+    // The reason for a setting that no command sets says what does.
     if has_room || setting.place == Place::Process {
         page.paragraph(Emphasis::None, "", 4, &setting.why);
     }
@@ -172,7 +173,7 @@ fn detail(page: &mut Page, setting: &SettingReport) {
     }
 }
 
-/// Digits, without an exponent.
+/// Digits without an exponent.
 fn plain(value: f64) -> String {
     if value.fract() == 0.0 {
         format!("{value:.0}")

@@ -1,4 +1,4 @@
-//! Labs that are up.
+//! The page of running labs.
 
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
@@ -8,7 +8,7 @@ use super::page::Page;
 use crate::document::Document;
 
 impl Document for LabsDocument {
-    /// Hosts, routers and links of each lab, what the links did, and the processes in it.
+    /// Hosts, routers and links of each lab, the links' counters, and the processes in it.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         if self.labs.is_empty() {
@@ -75,7 +75,7 @@ fn counters(direction: &LabDirection) -> String {
     format!("delivered {delivered}; dropped {dropped}{lateness}")
 }
 
-/// A process in a lab: its command, number and host.
+/// A process in a lab: its command, process id and host.
 pub fn inhabitant(process: &Inhabitant) -> String {
     format!(
         "{} (process {}) in {}",

@@ -1,4 +1,4 @@
-//! A mix on one screen.
+//! The page of a load mix.
 
 use linerate_core::load::{
     CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
@@ -19,8 +19,8 @@ use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for LoadDocument {
-    /// What went through each way, what the round trips of each class became, what a call was
-    /// worth, and what holds the busiest stream back; then every member.
+    /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of
+    /// the busiest stream; then every member.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -251,7 +251,7 @@ fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
         .right("\nlost", |class| class.failed.map(count))
 }
 
-/// The verdict of the stream that carried most.
+/// Writes the verdict of the stream with the highest rate.
 fn bottleneck(page: &mut Page, document: &LoadDocument) {
     let Some((member, leg)) = document.busiest() else {
         return;
@@ -267,7 +267,7 @@ fn bottleneck(page: &mut Page, document: &LoadDocument) {
     verdict(page, Some(leg.direction), leg);
 }
 
-/// Every member: when it began, what it reached, what its kernels say.
+/// Writes every member: its start, its rate, and its kernels' evidence.
 fn members(page: &mut Page, document: &LoadDocument) {
     page.gap();
     let arrival = document.arrival_skew_us.map(micros);

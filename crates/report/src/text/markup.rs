@@ -1,5 +1,4 @@
-//! A page for what is no terminal: the same words as HTML or as Markdown. Every text is escaped
-//! here, so that no caller can forget it.
+//! Pages as HTML or as Markdown. Every text is escaped here, so that no caller can forget it.
 
 use std::fmt::Write;
 
@@ -10,7 +9,7 @@ use super::page::Emphasis;
 use super::table::Grid;
 use crate::svg::escaped;
 
-/// A paragraph. Its label is that of a list (`-`), of a doubt (`!`), or a word.
+/// Writes a paragraph. `label` is `-` for an item of a list, `!` for a doubt, or a word.
 pub(super) fn words(form: Form, page: &mut String, emphasis: Emphasis, label: &str, words: &str) {
     if emphasis == Emphasis::Command {
         return command(form, page, words);
@@ -48,12 +47,12 @@ pub(super) fn words(form: Form, page: &mut String, emphasis: Emphasis, label: &s
     };
 }
 
-/// Words of a shell, to be copied.
+/// Writes a shell command to be copied.
 pub(super) fn command(form: Form, page: &mut String, command: &str) {
     let lines: Vec<String> = command.lines().map(printable).collect();
     let command = lines.join("\n");
     let _ = if form == Form::Markdown {
-        // Longer than any within.
+        // Longer than any run of backquotes in the command.
         let fence = "`".repeat(3 + command.matches('`').count());
         writeln!(page, "{fence}sh\n{command}\n{fence}\n")
     } else {
@@ -66,7 +65,7 @@ pub(super) fn command(form: Form, page: &mut String, command: &str) {
     };
 }
 
-/// Heads and rows.
+/// Writes a table.
 pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
     let rows = grid.columns.first().map_or(0, |(_, _, cells)| cells.len());
     if rows == 0 {
@@ -113,7 +112,7 @@ pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
     page.push_str("</tbody></table></div>\n");
 }
 
-/// Text that means nothing in Markdown.
+/// Escapes text so that Markdown shows it as it is.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for (place, letter) in printable(text).chars().enumerate() {

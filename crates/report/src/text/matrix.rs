@@ -1,4 +1,4 @@
-//! What was measured between all sites.
+//! The page of a mesh: measurements between all sites.
 
 use linerate_core::record::Observed;
 use linerate_core::stats::median;
@@ -13,8 +13,8 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for MatrixDocument {
-    /// Which sites explain the bad pairs, what holds them back; a few sites as a matrix, of many the worst
-    /// pairs and a line each.
+    /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as
+    /// tables of the slowest pairs and sites.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -118,7 +118,7 @@ fn accused(suspect: &Suspect) -> String {
     format!("{what}: {ratio} times the {figure} of the others, {pairs} (p {p_value})")
 }
 
-/// One unit for all, and its name.
+/// The unit for all cells: its size and its name.
 fn unit(document: &MatrixDocument) -> (f64, &'static str) {
     match middle(document) {
         Some(bps) if bps >= 1e9 => (1e9, "Gbit/s"),
@@ -187,11 +187,11 @@ fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
         })
 }
 
-/// As many sites are a matrix in 80 columns.
+/// Most sites that fit as a matrix into 80 columns.
 const FEW_SITES: usize = 12;
-/// Letters of a name beside a matrix.
+/// Letters of a site's name beside a matrix.
 const LETTERS: usize = 10;
-/// Pairs that are shown of many.
+/// Slowest pairs that are shown without details.
 const WORST_PAIRS: usize = 8;
-/// Sites that are shown of many.
+/// Slowest sites that are shown without details.
 const WORST_SITES: usize = 6;

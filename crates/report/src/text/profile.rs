@@ -1,4 +1,4 @@
-//! Where the CPU time of a transfer went: the layers of both ends beside each other.
+//! The page of a profile: the layers of both ends side by side.
 
 mod account;
 
@@ -21,7 +21,7 @@ use crate::document::{Document, Rate};
 use crate::svg::{Chart, layer_name};
 
 impl Document for ProfileDocument {
-    /// The layers of both ends; with `by_function` the functions of each end below them.
+    /// The layers of both ends; with details, the functions of each end below them.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let reached = self.record.throughput_bps().map(rate);
@@ -91,7 +91,7 @@ fn most(document: &ProfileDocument) -> Option<String> {
     (!largest.is_empty()).then(|| format!("most of the CPU time: {}", largest.join(", ")))
 }
 
-/// How each end's time was counted, and its service demand.
+/// Writes how each end's time was counted, and its service demand.
 fn counted(page: &mut Page, document: &ProfileDocument) {
     for (label, end) in ends(document) {
         page.facts(label, &[how(end), samples(end)].concat());
@@ -109,14 +109,14 @@ fn counted(page: &mut Page, document: &ProfileDocument) {
     }
 }
 
-/// Folded stacks as other tools read them: the end, functions from the outermost to the innermost,
-/// and the samples, in one line each: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only what is the
-/// ends' own work.
+/// Folded stacks for flame graph tools, one line each: the end, the functions from the outermost to
+/// the innermost, and the samples: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only the ends' own
+/// work is included.
 pub fn folded(document: &ProfileDocument) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, _) in document.stacks(role) {
-            // What separates frames cannot stand in one.
+            // The separator cannot occur in a name.
             let names = path_from_root(stack).map(|name| printable(name).replace(';', ","));
             let line = names.fold(end.to_owned(), |line, name| format!("{line};{name}"));
             *lines.entry(line).or_default() += stack.count;
@@ -202,12 +202,12 @@ fn demand(end: &EndLayers) -> Vec<String> {
     vec![format!("service demand {whole}: {}", parts.join(" + "))]
 }
 
-/// Share of the end's time from which on a layer is named in the split of the service demand,
-/// percent.
+/// Smallest share of the end's time, percent, from which a layer is named in the split of the
+/// service demand.
 const NAMED_PERCENT: f64 = 1.0;
 
-/// A line for each layer that either end has, most of both first; then their sum, and what was
-/// idle.
+/// A row for each layer that occurs, the largest of both ends first; then the sum, and the idle
+/// time.
 fn layers(document: &ProfileDocument) -> Table<Row> {
     let ends = [document.sender.as_ref(), document.receiver.as_ref()];
     let mut rows: Vec<Row> = Layer::ALL
@@ -253,10 +253,10 @@ fn layers(document: &ProfileDocument) -> Table<Row> {
     table
 }
 
-/// A line of the table of layers.
+/// A row of the table of layers.
 enum Row {
     Layer(Layer),
-    /// All of them but the idle time.
+    /// The sum of all layers but the idle time.
     Sum,
 }
 
@@ -279,7 +279,7 @@ fn soft_interrupts(cost: &LayerCost) -> Option<String> {
     is_known.then(|| format!("{:.0}", cost.softirq_percent))
 }
 
-/// CPU time for each of `number`, nanoseconds.
+/// CPU time for each of `number` items, nanoseconds.
 fn per(end: &EndLayers, number: u64) -> Option<String> {
     (number > 0).then(|| digits(end.cpu_seconds * 1e9 / number as f64))
 }
@@ -288,7 +288,7 @@ fn of(end: &EndLayers, layer: Layer) -> Option<&LayerCost> {
     end.layers.iter().find(|cost| cost.layer == layer)
 }
 
-/// What a layer has of both ends, percent.
+/// A layer's share, summed over both ends, percent.
 fn weight(ends: &[Option<&EndLayers>], layer: Layer) -> f64 {
     let costs = ends.iter().flatten().filter_map(|end| of(end, layer));
     costs.map(|cost| cost.share_percent).sum()

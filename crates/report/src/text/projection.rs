@@ -1,4 +1,4 @@
-//! What CPU time costs, and what changes would bring.
+//! Models of what CPU time costs, and projections of what changes would bring.
 
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
@@ -11,8 +11,7 @@ use super::number::{NBSP, digits, percent, rate, span, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 
-/// The costs of each model, what changes would bring, those that were proved beside their
-/// measurement, the doubts, and changes of which nothing is said.
+/// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
 pub fn projections(
     models: &[CostModel],
     projections: &[Projection],
@@ -24,7 +23,7 @@ pub fn projections(
     page.finish()
 }
 
-/// [`projections`], as a part of a larger page.
+/// Writes [`projections`] as a part of a larger page.
 pub(super) fn write(
     page: &mut Page,
     models: &[CostModel],
@@ -128,7 +127,7 @@ fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)>
         })
 }
 
-/// In the first of several rows.
+/// `cell` in the first of several rows, empty in the others.
 fn of_first(row: usize, cell: &str) -> String {
     if row == 0 {
         cell.to_owned()

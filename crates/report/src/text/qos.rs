@@ -1,4 +1,4 @@
-//! Policies of this host: what is in force, what it counted, and which filter takes a packet.
+//! The pages of QoS policies: what is in force, what it counted, and which filter takes a packet.
 
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
@@ -14,8 +14,8 @@ use super::table::Table;
 use crate::document::Document;
 
 impl Document for QosDocument {
-    /// What is in force on each interface, or what is said of a file or a packet; without any of
-    /// these, what was changed.
+    /// The state of each interface, or the report on a file or a packet; else the notes on what was
+    /// changed.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         status(&mut page, self, style.details);
@@ -33,7 +33,7 @@ impl Document for QosDocument {
     }
 }
 
-/// Whether each interface filters, its adapter and policies; with `details` their filters.
+/// Writes each interface's state, adapter and policies; with `details`, the filters.
 fn status(page: &mut Page, document: &QosDocument, details: bool) {
     for adapter in &document.adapters {
         page.gap();
@@ -111,7 +111,7 @@ fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
         })
 }
 
-/// A row for each filter; what is of its policy stands in the first of them.
+/// A row for each filter; the cells of its policy are in the first of them.
 fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterReport)> {
     let rows = adapter.policies.iter().flat_map(|policy| {
         let filters = policy.filters.iter().enumerate();
@@ -152,7 +152,7 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         })
 }
 
-/// Its name, behind two blanks for each policy that it is inside of.
+/// The policy's name, behind two blanks for each policy around it.
 fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
     let named = |name: &String| adapter.policies.iter().find(|other| other.name == *name);
     let parent = |policy: &&PolicyReport| named(policy.parent.as_ref()?);
@@ -160,7 +160,7 @@ fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
     format!("{}{}", "  ".repeat(around.count()), policy.name)
 }
 
-/// What few policies have.
+/// Properties that few policies have.
 fn further(policy: &PolicyReport) -> Vec<String> {
     let priority = policy
         .priority
@@ -177,7 +177,7 @@ fn further(policy: &PolicyReport) -> Vec<String> {
     words.into_iter().flatten().collect()
 }
 
-/// What each policy and filter counted, interface by interface, and what the classes did.
+/// A page of the counters of policies, filters and classes, interface by interface.
 pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     let mut page = Page::new(style);
     for adapter in &document.adapters {
@@ -192,16 +192,16 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     page.finish()
 }
 
-/// Those that are not only around others.
+/// The policies with filters of their own; others only contain policies.
 fn with_packets(adapter: &AdapterReport) -> impl Iterator<Item = &PolicyReport> {
     let policies = adapter.policies.iter();
     policies.filter(|policy| !policy.filters.is_empty())
 }
 
-/// What is counted: its policy, its filter, whether the policy has a meter.
+/// A row of counters: the policy, the filter, and whether the policy has a meter.
 type Counted<'a> = (String, String, bool, &'a CounterReport);
 
-/// A row for each policy and each of its filters, on the way out and in.
+/// A row for each policy and each of its filters, for egress and for ingress.
 fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
     let mut rows: Vec<Counted> = Vec::new();
     for policy in with_packets(adapter) {
@@ -273,7 +273,7 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
     page.table(&table);
 }
 
-/// What each policy and filter counted between two documents, for a second.
+/// A page of what policies and filters counted between two documents, per second.
 pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: Style) -> String {
     let mut page = Page::new(style);
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
@@ -313,7 +313,7 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     page.finish()
 }
 
-/// A policy file that is right, and what is doubtful in it.
+/// Writes what a valid policy file contains, and its warnings.
 fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
     let words = format!(
@@ -343,7 +343,7 @@ fn file(page: &mut Page, file: &FileReport) {
     }
 }
 
-/// Which filter takes a packet, and why not those asked before it.
+/// Writes which filter takes a packet, and why those before it do not.
 fn explanation(page: &mut Page, explanation: &ExplanationReport) {
     page.plain(&format!(
         "{} on {}",

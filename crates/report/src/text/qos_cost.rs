@@ -1,5 +1,5 @@
-//! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what
-//! each treatment changes.
+//! The page of what a policy costs: for each kind of transfer, figures as in the white paper, and
+//! the effect of each treatment.
 
 use linerate_core::compare::MetricConclusion;
 use linerate_core::plan::{Protocol, Workload};
@@ -157,7 +157,7 @@ fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
-/// A figure, its heads, and what it is divided by.
+/// A metric, the heads of its columns, and its divisor.
 type Column = (&'static str, [&'static str; 3], f64);
 
 const THROUGHPUT: &str = "throughput_bps";
@@ -212,7 +212,7 @@ fn figure<'a>(row: &'a CostRow, metric: &str, treatment: Treatment) -> Option<&'
     found.map(|one| &one.figure)
 }
 
-/// What a transfer is for: bytes, or answers.
+/// The metric that a transfer is measured by: bytes, or answers.
 fn rate_of(row: &CostRow) -> &'static str {
     match row.workload {
         Workload::Stream => THROUGHPUT,
@@ -220,7 +220,7 @@ fn rate_of(row: &CostRow) -> &'static str {
     }
 }
 
-/// Answers are not told in bits.
+/// Whether a metric applies: exchanges are not measured in bits.
 fn is_told(row: &CostRow, metric: &str) -> bool {
     metric != THROUGHPUT || rate_of(row) == THROUGHPUT
 }
@@ -291,7 +291,7 @@ fn packet_interval(cost: &PacketCost) -> String {
     format!("({}{NBSP}to{NBSP}{})", signed(low), signed(high))
 }
 
-/// Too few blocks have none.
+/// The verdict; with too few blocks there is none.
 fn verdict(found: &MetricConclusion) -> String {
     match (found.different, found.equivalent) {
         (true, true) => "DIFFERENT, small".to_owned(),
@@ -300,7 +300,7 @@ fn verdict(found: &MetricConclusion) -> String {
     }
 }
 
-/// See [`linerate_core::compare`]: no test of signs has a verdict on fewer.
+/// See [`linerate_core::compare`]: with fewer pairs, a sign test has no verdict.
 const FEWEST_PAIRS: u32 = 6;
 
 fn direct(page: &mut Page, document: &QosCost) {
@@ -339,7 +339,7 @@ fn nanoseconds(figure: &MedianInterval) -> String {
     )
 }
 
-/// What a policy takes of the time that the fastest link has for each of its smallest frames.
+/// The policy's time as a share of the time between two smallest frames on the fastest link.
 fn share(cost: &DirectCost, frames_per_s: f64, document: &QosCost) -> Option<String> {
     let link = document
         .links

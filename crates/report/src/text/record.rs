@@ -1,4 +1,4 @@
-//! One run on one screen.
+//! The page of one run.
 
 use std::iter::repeat;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Record {
-    /// What was reached, what holds it back, what to do; then what both kernels say about it.
+    /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         answer(&mut page, self);
@@ -95,7 +95,7 @@ fn answer(page: &mut Page, record: &Record) {
     }
 }
 
-/// The latencies of requests, and those that were not answered.
+/// Writes the latencies of requests, and the requests without an answer.
 fn exchange_facts(page: &mut Page, record: &Record) {
     if let Some(all) = &record.latency_us {
         let known = [
@@ -190,7 +190,7 @@ fn slowest_and_fastest(flows: &[&FlowRecord]) -> Option<String> {
     (flows.len() > 1).then(|| format!("flows {}", span(&rate(low), &rate(high), "–")))
 }
 
-/// What both kernels say.
+/// Writes the evidence of both kernels.
 fn evidence_of(page: &mut Page, record: &Record) {
     let legs = &record.legs;
     page.gap();
@@ -214,12 +214,12 @@ fn evidence_of(page: &mut Page, record: &Record) {
     );
 }
 
-/// The path, where it was emulated.
+/// Writes the specification of an emulated path.
 pub(super) fn emulated(page: &mut Page, environment: &Environment) {
     let Some(lab) = &environment.lab else { return };
     let room = page.columns().saturating_sub(MARGIN);
     let mut lines = vec![String::new()];
-    // It has no blank to break at.
+    // The specification has no blank to break at.
     for entry in lab.spec.split_inclusive(',') {
         let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
@@ -290,8 +290,8 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
     format!("{what} {to}{client}")
 }
 
-/// `pit.example (198.18.0.2:5201)`, or an address with its port alone; `beside` stands in the
-/// brackets, too.
+/// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is
+/// added within the brackets.
 pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
     let address: Option<SocketAddr> = peer.parse().ok();
     let named: Option<IpAddr> = host.parse().ok();
@@ -323,7 +323,7 @@ pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Which way the payload goes, seen from the client.
+/// The direction of the payload, seen from the client.
 pub(super) fn towards(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up to",
@@ -332,7 +332,7 @@ pub(super) fn towards(direction: Direction) -> &'static str {
     }
 }
 
-/// How much was sent in what time, and by which plan.
+/// Amount and time of the run, and its plan.
 fn run_facts(record: &Record) -> Vec<String> {
     let time = seconds(record.seconds);
     let mut facts = vec![match record.bytes() {
@@ -354,7 +354,7 @@ fn run_facts(record: &Record) -> Vec<String> {
     facts
 }
 
-/// What was sent, in which pieces.
+/// What was sent, and in which pieces.
 fn plan_facts(record: &Record) -> Vec<String> {
     let mut facts = Vec::new();
     match &record.plan.traffic {
@@ -386,7 +386,7 @@ fn plan_facts(record: &Record) -> Vec<String> {
     facts
 }
 
-/// What both ends counted of one direction.
+/// Writes what both ends counted of one direction.
 fn direction(page: &mut Page, record: &Record, leg: &Leg) {
     page.facts("intervals", &interval_facts(record, leg));
     tcp(page, leg);
@@ -400,7 +400,7 @@ fn direction(page: &mut Page, record: &Record, leg: &Leg) {
     ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
 }
 
-/// The spread within the run.
+/// The spread of the intervals within the run.
 fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
     let mut intervals: Vec<_> = record.intervals_of(leg).collect();
     if intervals.len() < 2 || leg.throughput_bps.is_none() {
@@ -456,7 +456,7 @@ fn udp(page: &mut Page, leg: &Leg) {
     page.facts("timing", &evidence::timing(udp));
 }
 
-/// A row for each flow where there are several; of many, the slowest and the fastest.
+/// Writes a row for each flow if there are several; of many flows, the slowest and the fastest.
 fn flows(page: &mut Page, flows: &[&FlowRecord]) {
     if flows.len() < 2 {
         return;
@@ -503,10 +503,11 @@ fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
     flow.tcp.as_ref()?.sender()
 }
 
-/// Of more than twice as many flows, this many of the slowest and of the fastest are shown.
+/// If there are more than twice as many flows, this many of the slowest and of the fastest are
+/// shown.
 const MAX_FLOWS: usize = 8;
 
-/// What the run cost both ends.
+/// Writes the CPU time of both ends.
 fn ends(page: &mut Page, record: &Record, leg: &Leg) {
     let [first, second] = match record.workload {
         Workload::Stream => ["sender", "receiver"],
@@ -547,7 +548,7 @@ fn ends(page: &mut Page, record: &Record, leg: &Leg) {
     }
 }
 
-/// A row for each summary that there is.
+/// Writes a table of the latency summaries that are there.
 pub(super) fn latencies<'a>(
     page: &mut Page,
     rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
@@ -559,7 +560,7 @@ pub(super) fn latencies<'a>(
     if rows.is_empty() {
         return;
     }
-    // With fewer samples beyond it than one, a quantile is the maximum by another name.
+    // With fewer samples than this, a quantile would only repeat the maximum.
     let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
     page.gap();
     let table = Table::of(rows)

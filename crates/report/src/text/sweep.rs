@@ -19,8 +19,8 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Sweep {
-    /// The range of the rates, then one row for each run. Where sizes are repeated, one row for
-    /// each size: its median run, with the figure over its runs.
+    /// The range of the rates, then a row for each run. If sizes are repeated, a row for each size:
+    /// its median run, and the figure over its runs.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let runs = median_runs(&self.rows);
@@ -90,10 +90,10 @@ impl Document for Sweep {
     }
 }
 
-/// A run and, where its size is repeated, the figure over all of them.
+/// A run and, if its size is repeated, the figure over the repeats.
 type Row<'a> = (&'a Record, Option<&'a Figure>);
 
-/// One test that was repeated: its figure, and what holds its median run back.
+/// Writes a test that was repeated: its figure, and the bottleneck of its median run.
 fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
     let figure = figure(&around(runs, run.rank()), writer(run.workload));
     page.heading(&format!("{figure}: {}", traffic_and_peer(run)));
@@ -129,7 +129,7 @@ fn range(rows: &[Row]) -> String {
     ends.collect::<Vec<_>>().join(" to ")
 }
 
-/// The figure over the runs, or that of the one run.
+/// The figure over the runs, or that of a single run.
 fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> String {
     match runs {
         Some(runs) => middle(&around(runs, one), write),
@@ -137,7 +137,8 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
     }
 }
 
-/// `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`; nothing without a verdict.
+/// Bottlenecks with their counts: `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`;
+/// empty without a verdict.
 fn causes(runs: &[&Record], what: &str) -> String {
     let mut causes: Vec<(&'static str, usize)> = Vec::new();
     for cause in runs
@@ -188,8 +189,7 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     )
 }
 
-/// Of each size the run in the middle, the lower one of two; sizes in the order in which they came
-/// first.
+/// For each size the median run, the lower of two; sizes in the order of their first run.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
@@ -210,8 +210,8 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
         .collect()
 }
 
-/// The first caveat of each kind with the number of runs that have one; each run may word it
-/// otherwise.
+/// The first caveat of each kind, with the number of runs that have one: each run may word it
+/// differently.
 fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     let mut firsts: Vec<Caveat> = Vec::new();
     for caveat in rows.iter().flat_map(|row| &row.caveats) {
@@ -320,7 +320,7 @@ fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         .spare(1, 2)
 }
 
-/// Share of all CPUs at the sender or the receiver, where each has a kernel of its own.
+/// Share of all CPUs of the sender's or the receiver's host, if each has a kernel of its own.
 fn cpu(row: &Record, end: usize) -> Option<String> {
     let busy = ends(row)[end]?.host_cpu_percent?;
     (!row.environment.shared_kernel).then(|| digits(busy))
@@ -332,7 +332,7 @@ fn demand(row: &Record, end: usize) -> Option<String> {
     doubt_of(row).is_none().then(|| digits(host))
 }
 
-/// Service demand of the test's threads, where that of the hosts means nothing.
+/// Service demand of the test's threads, where that of the hosts is not meaningful.
 fn thread_demand(row: &Record, end: usize) -> Option<String> {
     let threads = ends(row)[end]?.service_demand_threads_us_per_kib?;
     doubt_of(row).map(|_| digits(threads))
@@ -342,7 +342,8 @@ fn doubt_of(row: &Record) -> Option<&'static str> {
     service_demand_doubt(row, row.legs.first()?)
 }
 
-/// The ends' columns are the client's and the endpoint's where both send: up comes first.
+/// The reports of both ends. If both send, these are the client's and the endpoint's: up comes
+/// first.
 fn ends(row: &Record) -> [Option<&EndReport>; 2] {
     let leg = row.legs.first();
     [
@@ -351,7 +352,7 @@ fn ends(row: &Record) -> [Option<&EndReport>; 2] {
     ]
 }
 
-/// Of the median over the runs.
+/// The interval of the median over the runs.
 fn interval(runs: Option<&Figure>, write: fn(f64) -> String) -> Option<String> {
     match runs? {
         Figure::One(one) => Some(format!("{}–{}", write(one.low), write(one.high))),
@@ -363,7 +364,7 @@ fn size_of(row: &Record) -> u64 {
     row.plan.traffic.message_bytes()
 }
 
-/// What the repeats of each size amount to.
+/// Writes the figure over the repeats of each size.
 fn figures(page: &mut Page, figures: &[SizeFigure]) {
     if figures.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The route to a host: what can be said of it, then a line for each hop.
+//! The page of a trace: what can be said of the route, then a line for each hop.
 
 mod findings;
 mod hops;
@@ -81,7 +81,8 @@ impl Document for TraceDocument {
     }
 }
 
-/// A watch as a screen: the figures of each hop with a sparkline, and the last changes of the path.
+/// A watch as a screen: the figures of each hop with a sparkline, and the latest changes of the
+/// path.
 pub fn watch(trace: &TraceDocument, style: Style) -> String {
     let mut page = Page::new(style);
     page.title(&headline(trace));
@@ -117,7 +118,7 @@ fn headline(trace: &TraceDocument) -> String {
     format!("trace to {target}: {kind} of {size}, {most} hops at most, {extent}")
 }
 
-/// Where packets are changed, a sentence each.
+/// Says where packets are changed, a sentence each.
 fn changed(trace: &TraceDocument) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut seen = (trace.dscp.octet() >> 2, trace.ecn);

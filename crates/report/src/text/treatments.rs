@@ -1,4 +1,4 @@
-//! The table of treatments.
+//! The page of the table of treatments.
 
 use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table};
 
@@ -56,5 +56,5 @@ fn detail(page: &mut Page, name: &str, text: &str) {
     page.paragraph(Emphasis::None, &format!("    {name}"), HANG, text);
 }
 
-/// Columns of the names and labels.
+/// Width of the names and labels.
 const HANG: usize = 20;

@@ -1,4 +1,4 @@
-//! How often verdicts were right, and what remedies brought.
+//! The page of the truth test: how often verdicts were right, and what remedies brought.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn tallies(
         .right("95 % interval", |(_, tally)| interval(tally))
 }
 
-/// By family, where there is more than the old one.
+/// Writes the score of each family, if there is more than the original one.
 fn families(page: &mut Page, score: &Score) {
     if score.families.keys().all(|name| name == OLD) {
         return;
@@ -105,7 +105,7 @@ fn families(page: &mut Page, score: &Score) {
     ));
 }
 
-/// Each reason once.
+/// Writes each reason for leaving trials out once, with their number.
 fn left_out(page: &mut Page, trials: &[Trial]) {
     let mut reasons: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for trial in trials {
@@ -177,7 +177,8 @@ fn not_right(page: &mut Page, trials: &[Trial]) {
     }
 }
 
-/// Remedies by cause, each that did not bring what it was to, and each that a lab cannot do.
+/// Writes the remedies by cause, those that missed their prediction, and those that a lab cannot
+/// apply.
 fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) {
     page.gap();
     page.words(&counts(score));
@@ -217,7 +218,7 @@ fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[U
     }
 }
 
-/// Every scenario is in one of these counts.
+/// Counts all scenarios by what became of their remedy.
 fn counts(score: &RemedyScore) -> String {
     let run = score.exact.trials + score.modelled.trials;
     let mut parts = vec![format!("{run} were run")];

@@ -1,4 +1,4 @@
-//! What stopped it, what comes next, and the table of all limits.
+//! What stopped a capacity test, what would come next, and the table of all limits.
 
 use linerate_core::capacity::{
     CapacityDocument, LimitEnd, LimitKind, LimitRow, SearchFound, StoppedBy,
@@ -9,7 +9,7 @@ use super::super::number::{bytes, count};
 use super::super::page::{Emphasis, Page};
 use super::super::table::Table;
 
-/// What ended it, or what would come first.
+/// Writes what ended the test, or the limit that would come first.
 pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
     page.gap();
     match (&document.stopped_by, &document.next_limit) {
@@ -19,7 +19,7 @@ pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
     }
 }
 
-/// What limits are counted in.
+/// The unit that limits are counted in.
 fn noun(document: &CapacityDocument) -> &'static str {
     if document.tcp.is_some() {
         "TCP connections"
@@ -70,7 +70,7 @@ fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
     }
 }
 
-/// Every limit, the one that comes first at the top.
+/// Writes a table of the limits, the lowest first.
 pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
     let bounds = || {
         document
@@ -103,7 +103,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
     }
 }
 
-/// Limits further away are in the document alone.
+/// Limits further away are only in the document.
 const MAX_ROWS: usize = 6;
 
 pub(super) fn search(page: &mut Page, document: &CapacityDocument) {

@@ -1,4 +1,4 @@
-//! What is found out besides the hops: what fits, the rates of links, all paths.
+//! Findings besides the hops: the path MTU, the rates of links, all paths.
 
 use linerate_core::trace::delay::LinkRate;
 use linerate_core::trace::{MtuOutcome, Narrowing, PathsDocument, RoutedPath};
@@ -74,7 +74,7 @@ pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
     }
 }
 
-/// The hops of a path at which the paths differ; all of them if there is one alone.
+/// Writes the hops at which the paths differ, or all hops if there is only one path.
 fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
     let flows = path.flows.len();
     let end = if path.is_whole {

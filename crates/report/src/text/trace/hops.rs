@@ -1,4 +1,4 @@
-//! The table of hops, with what is worth knowing of each.
+//! The table of hops, with remarks on each.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use super::super::number::plural;
 use super::super::page::Page;
 use super::super::table::Table;
 
-/// Further addresses of a hop that are named; others are counted.
+/// Further addresses of a hop that are named; the rest is counted.
 const MAX_OTHERS: usize = 3;
-/// Characters of a network's name; all of it is in the JSON document.
+/// A network's name is cut to this many characters; the JSON document has all of it.
 const MAX_OF_NAME: usize = 20;
 
 pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
@@ -29,10 +29,10 @@ pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
     page.table(&table.left(" ", |hop| marks_of(hop, trace)));
 }
 
-/// RTTs of more probes than this are in the JSON document alone.
+/// RTTs that are shown of a hop; further ones are only in the JSON document.
 const MAX_COLUMNS: u8 = 5;
 
-/// RTT of a probe of the first round. If that has no answer, one of a later round stands for it.
+/// RTT of a probe of the first round; if it has no answer, that of a later round.
 fn time(hop: &HopDocument, place: usize) -> String {
     let ms = |us: f64| format!("{:.2}", us / 1e3);
     let mut first = hop.probes.iter().filter(|probe| probe.attempt == 0);
@@ -69,7 +69,7 @@ pub(super) fn network(origin: &Origin) -> String {
     }
 }
 
-/// What is worth knowing of a hop besides its times.
+/// Remarks on a hop besides its times.
 fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     let mut marks: Vec<String> = Vec::new();
     marks.extend(fate(hop));

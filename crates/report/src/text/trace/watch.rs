@@ -1,4 +1,4 @@
-//! The rounds of a watch: the report's table, the screen's, and the changes of the path.
+//! Tables of the rounds of a watch, for the report and for the screen, and the changes of the path.
 
 use linerate_core::trace::{PathChange, WatchDocument, WatchRow};
 
@@ -6,7 +6,7 @@ use super::super::page::{Emphasis, Page};
 use super::super::table::Table;
 use super::hops::{named, network};
 
-/// Changes of the path that are shown, the newest.
+/// Changes of the path that are shown, the newest ones.
 const MAX_CHANGES: usize = 8;
 
 /// The columns of mtr's report.
@@ -51,8 +51,8 @@ fn ms(us: f64) -> String {
     format!("{:.2}", us / 1e3)
 }
 
-/// One character for each of the last probes: its height from the least to the largest of them, `?`
-/// for none.
+/// A character for each of the last probes, its height between the smallest and the largest RTT;
+/// `?` for a missing answer.
 fn sparkline(recent: &[Option<f64>]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const MAX_MARKS: usize = 20;
@@ -61,7 +61,7 @@ fn sparkline(recent: &[Option<f64>]) -> String {
     let least = known().fold(f64::INFINITY, f64::min);
     let span = known().fold(0.0, f64::max) - least;
     let bar = |us: f64| {
-        // Differences below a tenth of the RTT are no news.
+        // Differences below a tenth of the RTT are not significant.
         let height = (us - least) / span.max(least / 10.0).max(1.0);
         BARS[((height * 7.0).round() as usize).min(7)]
     };
