@@ -47,10 +47,56 @@ pub(crate) fn count(value: u64) -> String {
 
 /// `1 pair`, `12,437 pairs`.
 pub(crate) fn plural(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{} {what}s", count(number)),
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
+/// Joins the parts that are known.
+pub(crate) fn joined<P: Into<Option<String>>>(
+    parts: impl IntoIterator<Item = P>,
+    separator: &str,
+) -> String {
+    let parts = parts.into_iter().filter_map(Into::into);
+    parts.collect::<Vec<_>>().join(separator)
+}
+
+/// A value that may be missing, after its name: `MSS 1448 B`.
+pub(crate) fn named<T>(
+    name: &str,
+    value: Option<T>,
+    write: impl FnOnce(T) -> String,
+) -> Option<String> {
+    Some(format!("{name} {}", write(value?)))
+}
+
+/// A number of events before their name, `3 timeouts`; `None` if there was none.
+pub(crate) fn counted(number: impl Into<Option<u64>>, what: &str) -> Option<String> {
+    let number = number.into().filter(|number| *number > 0)?;
+    Some(format!("{} {what}", count(number)))
+}
+
+/// The least and the greatest of the values; infinite for none.
+pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let none = [f64::INFINITY, f64::NEG_INFINITY];
+    let values = values.into_iter();
+    values.fold(none, |[low, high], value| [low.min(value), high.max(value)])
+}
+
+/// A value with its sign; zero has none.
+pub(crate) fn signed(value: f64, write: impl FnOnce(f64) -> String) -> String {
+    let text = write(value.abs());
+    match value {
+        0.0 => text,
+        value if value < 0.0 => format!("-{text}"),
+        _ => format!("+{text}"),
     }
+}
+
+/// How sure a verdict is, after a comma. Neither 0 nor 100 % is ever certain.
+pub(crate) fn sure(confidence: Option<f64>) -> String {
+    confidence.map_or_else(String::new, |share| {
+        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
+    })
 }
 
 /// A range such as `3.10 – 20.0 Mbit/s`: a unit that both ends share is written once.
@@ -70,20 +116,31 @@ pub(crate) fn bar(share: f64) -> String {
 
 /// A rate in bits per second.
 pub(crate) fn rate(bps: f64) -> String {
-    const UNITS: [(f64, &str); 5] = [
-        (1e12, "Tbit/s"),
-        (1e9, "Gbit/s"),
-        (1e6, "Mbit/s"),
-        (1e3, "kbit/s"),
-        (1.0, "bit/s"),
-    ];
-    scaled(bps, &UNITS)
+    scaled(bps, &RATES)
 }
+
+/// A unit's scale and name, the largest first.
+pub(crate) type Scale = (f64, &'static str);
+
+pub(crate) const RATES: [Scale; 5] = [
+    (1e12, "Tbit/s"),
+    (1e9, "Gbit/s"),
+    (1e6, "Mbit/s"),
+    (1e3, "kbit/s"),
+    (1.0, "bit/s"),
+];
+pub(crate) const MICROS: [Scale; 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
+pub(crate) const BYTES: [Scale; 5] = [
+    (1_099_511_627_776.0, "TiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_048_576.0, "MiB"),
+    (1024.0, "KiB"),
+    (1.0, "B"),
+];
 
 /// A time, given in µs.
 pub(crate) fn micros(us: f64) -> String {
-    const UNITS: [(f64, &str); 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
-    scaled(us, &UNITS)
+    scaled(us, &MICROS)
 }
 
 /// A time, given in seconds.
@@ -96,16 +153,10 @@ pub(crate) fn seconds(s: f64) -> String {
 
 /// An amount of bytes; exact below 1024.
 pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [(f64, &str); 4] = [
-        (1_099_511_627_776.0, "TiB"),
-        (1_073_741_824.0, "GiB"),
-        (1_048_576.0, "MiB"),
-        (1024.0, "KiB"),
-    ];
     if bytes < 1024 {
         return exact_bytes(bytes);
     }
-    scaled(bytes as f64, &UNITS)
+    scaled(bytes as f64, &BYTES[..4])
 }
 
 /// A size that somebody chose, exact to the byte: `128 KiB`, `1448 B`.

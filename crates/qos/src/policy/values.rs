@@ -85,10 +85,7 @@ impl Number {
     pub(super) fn single<T: TryFrom<u32> + Copy>(&self, text: &str) -> Result<Range<T>> {
         let number = self.one(text).and_then(|number| T::try_from(number).ok());
         let number = number.ok_or_else(|| self.refused(text))?;
-        Ok(Range {
-            first: number,
-            last: number,
-        })
+        Ok(Range::single(number))
     }
 
     /// The word for a number, if there is one.
@@ -107,11 +104,8 @@ impl Number {
         let names = self.words.into_iter().flat_map(Words::names);
         let meant = suggestion(&text.to_ascii_lowercase(), names);
         let hint = meant.filter(|_| number(text).is_none());
-        PolicyProblem::value(
-            self.what,
-            text,
-            hint.unwrap_or_else(|| self.hint.to_owned()),
-        )
+        let hint = hint.unwrap_or_else(|| self.hint.to_owned());
+        PolicyProblem::value(self.what, text, hint)
     }
 }
 
@@ -129,10 +123,8 @@ pub(super) fn mark(text: &str) -> Result<MarkRange> {
     };
     let is_one = range.first == range.last;
     if range.last > mask || is_one && range.first & !mask != 0 {
-        let hint = format!(
-            "bits are set outside its mask: write {:#x}/{mask:#x}",
-            range.first & mask
-        );
+        let bits = range.first & mask;
+        let hint = format!("bits are set outside its mask: write {bits:#x}/{mask:#x}");
         return Err(PolicyProblem::value("mark", text, hint));
     }
     Ok(MarkRange { mask, range })
@@ -221,10 +213,8 @@ pub(super) const ANY_ICMP_TYPE: Number = Number::new(
 pub(super) fn icmp_types(conditions: &Conditions) -> &'static Number {
     let families = conditions.families();
     let is_possible = |protocol, family| conditions.allows(protocol) && families.contains(&family);
-    match (
-        is_possible(ICMP, Family::V4),
-        is_possible(ICMPV6, Family::V6),
-    ) {
+    let v4 = is_possible(ICMP, Family::V4);
+    match (v4, is_possible(ICMPV6, Family::V6)) {
         (true, false) => &ICMP_TYPE,
         (false, true) => &ICMPV6_TYPE,
         _ => &ANY_ICMP_TYPE,
@@ -291,9 +281,8 @@ where
     if let Some(number) = one(text) {
         return Ok(Some((number, number)));
     }
-    let mut splits = text
-        .match_indices('-')
-        .map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let splits = text.match_indices('-');
+    let mut splits = splits.map(|(at, _)| (&text[..at], &text[at + 1..]));
     match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
         Some((first, last)) if first > last => {
             let hint = format!("it begins above its end: write {last}-{first}");
@@ -324,18 +313,11 @@ pub(super) fn ports(
     if read.is_ok() || !is_service(text) {
         return Ok(vec![read?]);
     }
-    let protocols: Vec<_> = protocols
-        .iter()
-        .filter_map(|one| PROTOCOLS.name(*one))
-        .collect();
-    let found = names.ports(text, &protocols);
+    let protocols = protocols.iter().filter_map(|one| PROTOCOLS.name(*one));
+    let found = names.ports(text, &protocols.collect::<Vec<_>>());
     let found = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
     let ports = found.map_err(|why| PolicyProblem::name("service", text, why))?;
-    let single = |port| Range {
-        first: port,
-        last: port,
-    };
-    Ok(ports.into_iter().map(single).collect())
+    Ok(ports.into_iter().map(Range::single).collect())
 }
 
 /// RFC 6335, section 5.1, with the other marks that are found in `/etc/services`; one letter at
@@ -416,20 +398,15 @@ fn prefix(text: &str, address: &str, length: &str) -> Result<AddressRange> {
     let address: IpAddr = address.parse().map_err(|_| no_address(text))?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let is_plain = length.bytes().all(|byte| byte.is_ascii_digit());
-    let length = length
-        .parse()
-        .ok()
-        .filter(|length| is_plain && *length <= bits);
-    let Some(length) = length else {
+    let length = length.parse().ok();
+    let Some(length) = length.filter(|length| is_plain && *length <= bits) else {
         let hint = format!("its length is 0 to {bits}");
         return Err(PolicyProblem::value("prefix", text, hint));
     };
     let range = AddressRange::prefix(address, length);
     if range.first != address {
-        let hint = format!(
-            "bits are set behind its length: write {}/{length}",
-            range.first
-        );
+        let first = range.first;
+        let hint = format!("bits are set behind its length: write {first}/{length}");
         return Err(PolicyProblem::value("prefix", text, hint));
     }
     Ok(range)
@@ -501,13 +478,8 @@ impl AddressRange {
     pub fn prefix_length(&self) -> Option<u32> {
         let (first, last, bits) = match (self.first, self.last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
-                let shift = 128 - 32;
-                let first = u128::from(first.to_bits()) << shift;
-                (
-                    first,
-                    u128::from(last.to_bits()) << shift | (u128::MAX >> 32),
-                    32,
-                )
+                let [first, last] = [first, last].map(|one| u128::from(one.to_bits()) << 96);
+                (first, last | (u128::MAX >> 32), 32)
             }
             (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits(), 128),
             _ => return None,
@@ -529,10 +501,8 @@ pub(super) fn flags(text: &str) -> Result<FlagTest> {
     let mut test = FlagTest { mask: 0, value: 0 };
     for word in text.split(',').map(str::trim) {
         let name = word.strip_prefix('!').unwrap_or(word);
-        let flag = words::TCP_FLAGS
-            .number(name)
-            .and_then(|bit| u8::try_from(bit).ok());
-        let Some(flag) = flag else {
+        let flag = words::TCP_FLAGS.number(name);
+        let Some(flag) = flag.and_then(|bit| u8::try_from(bit).ok()) else {
             let hint = "they are fin, syn, rst, psh, ack, urg, ece and cwr, as in \"syn,!ack\"";
             return Err(PolicyProblem::value("TCP flag", word, hint));
         };
@@ -560,10 +530,7 @@ pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
     }
     let uid = names.uid(text);
     let uid = uid.map_err(|why| PolicyProblem::name("user", text, why))?;
-    Ok(Range {
-        first: uid,
-        last: uid,
-    })
+    Ok(Range::single(uid))
 }
 
 /// A path below the root of the control groups, as `/proc/PID/cgroup` has it.

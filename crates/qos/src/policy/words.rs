@@ -8,28 +8,23 @@ pub struct Words(&'static [(&'static str, u32)]);
 impl Words {
     /// The number of a name, in either case.
     pub fn number(&self, name: &str) -> Option<u32> {
-        let mut entries = self.0.iter();
-        entries
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, number)| *number)
+        let mut entries = self.entries();
+        let found = entries.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, number)| number)
     }
 
     /// The name of a number.
     pub fn name(&self, number: impl Into<u32>) -> Option<&'static str> {
         let number = number.into();
-        let mut entries = self.0.iter();
-        entries
-            .find(|(_, known)| *known == number)
-            .map(|(name, _)| *name)
+        let found = self.entries().find(|(_, known)| *known == number);
+        found.map(|(name, _)| name)
     }
 
     /// The name of a number, or its digits.
     pub fn written(&self, number: impl Into<u32>) -> String {
         let number = number.into();
-        match self.name(number) {
-            Some(name) => name.to_owned(),
-            None => number.to_string(),
-        }
+        let name = self.name(number);
+        name.map_or_else(|| number.to_string(), str::to_owned)
     }
 
     /// All names.

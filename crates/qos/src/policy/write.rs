@@ -48,11 +48,10 @@ impl PolicyFile {
 
     fn write_adapter(&self, text: &mut Text, adapter: &Adapter) {
         text.optional("rate", adapter.rate.map(|rate| quoted(&rate_text(rate))));
-        let names = adapter
-            .policies
-            .iter()
-            .map(|at| quoted(&self.policies[*at].name));
-        let names: Vec<_> = names.collect();
+        let policies = adapter.policies.iter();
+        let names: Vec<_> = policies
+            .map(|at| quoted(&self.policies[*at].name))
+            .collect();
         text.line("policies", format_args!("[{}]", names.join(", ")));
         text.flag("ingress", adapter.ingress);
     }
@@ -102,10 +101,9 @@ fn numbers<T: Copy + Into<u32>>(values: &[Range<T>], number: &Number) -> Vec<Str
     each(values, |range| {
         match (range.first.into(), range.last.into()) {
             (first, last) if first != last => format!("{first}-{last}"),
-            (single, _) => match number.word(single) {
-                Some(word) => word.to_owned(),
-                None => single.to_string(),
-            },
+            (single, _) => number
+                .word(single)
+                .map_or_else(|| single.to_string(), str::to_owned),
         }
     })
 }
@@ -160,11 +158,8 @@ fn meter(meter: &Meter) -> String {
     if meter.drop_red {
         keys.push(("drop_red", "true".to_owned()));
     }
-    let keys: Vec<_> = keys
-        .iter()
-        .map(|(key, value)| format!("{key} = {value}"))
-        .collect();
-    format!("{{ {} }}", keys.join(", "))
+    let keys = keys.iter().map(|(key, value)| format!("{key} = {value}"));
+    format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
 }
 
 /// The text so far.
@@ -234,10 +229,9 @@ fn address(range: &AddressRange) -> String {
 }
 
 fn macs(Range { first, last }: &Range<Mac>) -> String {
-    if first == last {
-        first.to_string()
-    } else {
-        format!("{first}-{last}")
+    match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
     }
 }
 
@@ -274,19 +268,19 @@ fn rate_text(rate: BitRate) -> String {
         (1_000_000, "mbit"),
         (1_000, "kbit"),
     ];
-    let whole = units
-        .iter()
-        .find(|(scale, _)| rate.0 != 0 && rate.0.is_multiple_of(*scale));
-    let (scale, unit) = whole.copied().unwrap_or((1, "bit"));
-    format!("{}{unit}", rate.0 / scale)
+    whole(rate.0, units, "bit")
+}
+
+/// Writes a number in the largest unit of which it is a multiple.
+fn whole(number: u64, units: [(u64, &str); 3], smallest: &str) -> String {
+    let mut units = units.into_iter();
+    let unit = units.find(|(scale, _)| number != 0 && number.is_multiple_of(*scale));
+    let (scale, unit) = unit.unwrap_or((1, smallest));
+    format!("{}{unit}", number / scale)
 }
 
 /// Exact, with the largest unit that divides it.
 fn burst(bytes: ByteCount) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let whole = units
-        .iter()
-        .find(|(scale, _)| bytes.0 != 0 && bytes.0.is_multiple_of(*scale));
-    let (scale, unit) = whole.copied().unwrap_or((1, "B"));
-    quoted(&format!("{}{unit}", bytes.0 / scale))
+    quoted(&whole(bytes.0, units, "B"))
 }

@@ -7,7 +7,10 @@ use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{NO_HALF, Slot, context};
 use super::generator::{COUNTERS, Generator, Layer};
 
-use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
+use Condition::{Above, Equal, NotEqual};
+use Operation::{Add, And, Or, ShiftLeft, ShiftRight, Xor};
+use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
+use Size::{Byte, Double, Half, Word};
 
 /// A number of an action: known when the program is written, or read from the action's record at
 /// `R8`.
@@ -99,7 +102,7 @@ impl Generator<'_> {
         if effect.drop_red != Asked::Never {
             let kept = self.code.label();
             self.take(R0, Slot::Colour);
-            self.code.branch_with(Condition::NotEqual, R0, 2, kept);
+            self.code.branch_with(NotEqual, R0, 2, kept);
             self.if_asked(effect.drop_red, dropped);
             self.code.bind(kept);
         }
@@ -127,7 +130,7 @@ impl Generator<'_> {
             Asked::Always(_) => self.code.jump(way),
             Asked::Unless(value, none) => {
                 self.number(R0, value);
-                self.code.branch32_with(Condition::NotEqual, R0, none, way);
+                self.code.branch32_with(NotEqual, R0, none, way);
             }
         }
     }
@@ -139,8 +142,7 @@ impl Generator<'_> {
             Asked::Always(value) => self.number(R0, value),
             Asked::Unless(value, none) => {
                 self.number(R0, value);
-                self.code
-                    .branch32_with(Condition::Equal, R0, none, otherwise);
+                self.code.branch32_with(Equal, R0, none, otherwise);
             }
         }
         true
@@ -158,15 +160,11 @@ impl Generator<'_> {
     /// it.
     fn count_in_slot(&mut self, effect: &Effect, dropped: bool) {
         let [none, several] = std::array::from_fn(|_| self.code.label());
-        let map = self.map(COUNTERS);
         self.put(Slot::Segments, R0);
-        self.code.map(R1, map);
-        self.address(R2, R10, Slot::Segments.offset());
-        self.code.call(Helper::MapLookup);
-        self.code.branch_with(Condition::Equal, R0, 0, none);
+        self.find(COUNTERS, Slot::Segments.offset(), none);
         // Packets on the wire: at least one.
         self.context(R1, context::SEGMENTS);
-        self.code.branch_with(Condition::NotEqual, R1, 0, several);
+        self.code.branch_with(NotEqual, R1, 0, several);
         self.code.set(R1, 1);
         self.code.bind(several);
         self.context(R2, context::WIRE_LENGTH);
@@ -179,9 +177,9 @@ impl Generator<'_> {
         if effect.meter.is_some() {
             let uncoloured = self.code.label();
             self.take(R2, Slot::Colour);
-            self.code.branch_with(Condition::Above, R2, 2, uncoloured);
-            self.code.operate_with(Operation::ShiftLeft, R2, 3);
-            self.code.operate(Operation::Add, R0, R2);
+            self.code.branch_with(Above, R2, 2, uncoloured);
+            self.code.operate_with(ShiftLeft, R2, 3);
+            self.code.operate(Add, R0, R2);
             self.add(R0, 32, R1);
             self.code.bind(uncoloured);
         }
@@ -190,9 +188,9 @@ impl Generator<'_> {
 
     /// Adds to 64 bits in memory.
     fn add(&mut self, base: Register, offset: i16, number: Register) {
-        self.code.load(Size::Double, R3, base, offset);
-        self.code.operate(Operation::Add, R3, number);
-        self.code.store(Size::Double, base, offset, R3);
+        self.code.load(Double, R3, base, offset);
+        self.code.operate(Add, R3, number);
+        self.code.store(Double, base, offset, R3);
     }
 
     /// Writes the code point of the packet's colour.
@@ -211,8 +209,7 @@ impl Generator<'_> {
             self.take(R1, Slot::Colour);
             for (colour, asked) in [(1, yellow), (2, red)] {
                 let other = self.code.label();
-                self.code
-                    .branch_with(Condition::NotEqual, R1, colour, other);
+                self.code.branch_with(NotEqual, R1, colour, other);
                 if self.asked(asked, unmarked) {
                     self.code.jump(written);
                 } else {
@@ -241,49 +238,49 @@ impl Generator<'_> {
         } else {
             (0, 0xff00)
         };
-        self.code.load(Size::Byte, R1, R7, 1);
+        self.code.load(Byte, R1, R7, 1);
         self.code.copy(R2, R1);
-        self.code.operate_with(Operation::And, R2, 3);
-        self.code.operate(Operation::Or, R2, R0);
-        self.code.branch(Condition::Equal, R1, R2, same);
-        self.code.load(Size::Half, R4, R7, 0);
+        self.code.operate_with(And, R2, 3);
+        self.code.operate(Or, R2, R0);
+        self.code.branch(Equal, R1, R2, same);
+        self.code.load(Half, R4, R7, 0);
         self.code.copy(R5, R2);
-        self.code.operate_with(Operation::ShiftLeft, R5, shift);
+        self.code.operate_with(ShiftLeft, R5, shift);
         self.code.copy(R3, R4);
-        self.code.operate_with(Operation::And, R3, rest);
-        self.code.operate(Operation::Or, R5, R3);
-        self.code.operate_with(Operation::Xor, R4, 0xffff);
-        self.code.load(Size::Half, R3, R7, 10);
-        self.code.operate_with(Operation::Xor, R3, 0xffff);
-        self.code.operate(Operation::Add, R3, R4);
-        self.code.operate(Operation::Add, R3, R5);
+        self.code.operate_with(And, R3, rest);
+        self.code.operate(Or, R5, R3);
+        self.code.operate_with(Xor, R4, 0xffff);
+        self.code.load(Half, R3, R7, 10);
+        self.code.operate_with(Xor, R3, 0xffff);
+        self.code.operate(Add, R3, R4);
+        self.code.operate(Add, R3, R5);
         for _ in 0..2 {
             self.code.copy(R4, R3);
-            self.code.operate_with(Operation::ShiftRight, R4, 16);
-            self.code.operate_with(Operation::And, R3, 0xffff);
-            self.code.operate(Operation::Add, R3, R4);
+            self.code.operate_with(ShiftRight, R4, 16);
+            self.code.operate_with(And, R3, 0xffff);
+            self.code.operate(Add, R3, R4);
         }
-        self.code.operate_with(Operation::Xor, R3, 0xffff);
-        self.code.store(Size::Half, R7, 10, R3);
-        self.code.store(Size::Byte, R7, 1, R2);
+        self.code.operate_with(Xor, R3, 0xffff);
+        self.code.store(Half, R7, 10, R3);
+        self.code.store(Byte, R7, 1, R2);
     }
 
     /// The code point of the octet in `R0`: the lower half of the first byte and the upper bits of
     /// the second.
     fn mark_v6(&mut self, same: Label) {
-        self.code.load(Size::Half, R1, R7, 0);
+        self.code.load(Half, R1, R7, 0);
         self.code.copy(R2, R1);
         self.code.swap(R2, 16);
-        self.code.operate_with(Operation::And, R2, 0xf03f);
-        self.code.operate_with(Operation::ShiftLeft, R0, 4);
-        self.code.operate(Operation::Or, R2, R0);
+        self.code.operate_with(And, R2, 0xf03f);
+        self.code.operate_with(ShiftLeft, R0, 4);
+        self.code.operate(Or, R2, R0);
         self.code.swap(R2, 16);
-        self.code.branch(Condition::Equal, R1, R2, same);
-        self.code.store(Size::Half, R7, 0, R2);
+        self.code.branch(Equal, R1, R2, same);
+        self.code.store(Half, R7, 0, R2);
         if self.target.ingress {
             // What a device has summed is over this header too.
-            self.code.operate_with(Operation::Xor, R1, 0xffff);
-            self.code.operate(Operation::Add, R2, R1);
+            self.code.operate_with(Xor, R1, 0xffff);
+            self.code.operate(Add, R2, R1);
             self.code.copy(R1, R6);
             self.code.call(Helper::ChecksumUpdate);
         }
@@ -296,15 +293,14 @@ impl Generator<'_> {
         if !self.asked(priority, same) {
             return;
         }
-        self.code.operate_with(Operation::ShiftLeft, R0, 13);
+        self.code.operate_with(ShiftLeft, R0, 13);
         self.code.copy(R7, R0);
         self.take(R1, Slot::Tci);
-        self.code
-            .branch_with(Condition::Equal, R1, NO_HALF as i32, untagged);
+        self.code.branch_with(Equal, R1, NO_HALF as i32, untagged);
         self.code.copy(R2, R1);
-        self.code.operate_with(Operation::And, R1, 0x1fff);
-        self.code.operate(Operation::Or, R7, R1);
-        self.code.branch(Condition::Equal, R7, R2, same);
+        self.code.operate_with(And, R1, 0x1fff);
+        self.code.operate(Or, R7, R1);
+        self.code.branch(Equal, R7, R2, same);
         self.code.copy(R1, R6);
         self.code.call(Helper::VlanPop);
         self.take(R2, Slot::Tpid);
@@ -321,7 +317,7 @@ impl Generator<'_> {
     fn classify(&mut self, class: Asked) {
         let none = self.code.label();
         if self.asked(class, none) {
-            self.code.store(Size::Word, R6, context::PRIORITY, R0);
+            self.code.store(Word, R6, context::PRIORITY, R0);
         }
         self.code.bind(none);
     }

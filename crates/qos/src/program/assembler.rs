@@ -241,16 +241,8 @@ impl Assembler {
         offset: i16,
         immediate: i32,
     ) -> &mut Item {
-        self.items.push(Item {
-            code,
-            destination,
-            source,
-            offset,
-            immediate,
-            second: None,
-            target: None,
-            map: None,
-        });
+        let item = Item::new(code, destination, source, offset, immediate);
+        self.items.push(item);
         self.items.last_mut().expect("one was pushed")
     }
 }
@@ -355,14 +347,8 @@ impl Assembler {
         (self.labels[near.0], self.labels[over.0]) = (Some(at + 2), Some(at + 3));
         self.items[at].target = Some(near);
         let jump = |target| Item {
-            code: JUMP,
-            destination: Register::R0,
-            source: 0,
-            offset: 0,
-            immediate: 0,
-            second: None,
             target,
-            map: None,
+            ..Item::new(JUMP, Register::R0, 0, 0, 0)
         };
         self.items
             .splice(at + 1..at + 1, [jump(Some(over)), jump(target)]);
@@ -402,6 +388,18 @@ impl Assembler {
 }
 
 impl Item {
+    fn new(code: u8, destination: Register, source: u8, offset: i16, immediate: i32) -> Self {
+        Self {
+            code,
+            destination,
+            source,
+            offset,
+            immediate,
+            second: None,
+            target: None,
+            map: None,
+        }
+    }
     /// `struct bpf_insn`.
     fn bytes(&self) -> [u8; 8] {
         let destination = self.destination as u8;

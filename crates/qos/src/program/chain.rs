@@ -4,10 +4,13 @@ use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule};
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_LENGTH, Slot, context, mac, wide};
+use super::frame::{Slot, context, mac, wide};
 use super::generator::{Generator, Layer};
 
+use Condition::{Above, Below, NotEqual};
+use Operation::{And, Or, ShiftRight, Sub};
 use Register::{R0, R1, R2, R6, R7, R9, R10};
+use Size::{Byte, Double, Half, Word};
 
 /// The most rules that are asked one after the other.
 const MAX_RULES: usize = 16;
@@ -21,46 +24,13 @@ pub(super) fn is_short(rules: &[Rule]) -> bool {
     rules.len() <= MAX_RULES && ranges <= MAX_RANGES
 }
 
-/// Whether a field is there for packets without an IP header too.
-pub(super) fn is_beside(field: Field) -> bool {
-    matches!(
-        field,
-        Field::Vlan
-            | Field::EtherType
-            | Field::Uid
-            | Field::Cgroup(_)
-            | Field::Incoming
-            | Field::Mark(_)
-            | Field::SourceMac
-            | Field::DestinationMac
-    )
-}
-
-/// The highest number that a field can have in the program.
-pub(super) fn highest(field: Field, family: Family) -> u128 {
-    match field {
-        Field::Source | Field::Destination if family == Family::V6 => u128::MAX,
-        Field::Source | Field::Destination | Field::Uid | Field::Incoming => u32::MAX.into(),
-        Field::Mark(mask) => mask.into(),
-        Field::Protocol | Field::IcmpType | Field::IcmpCode | Field::TcpFlags => 255,
-        Field::SourcePort | Field::DestinationPort | Field::EtherType => 65_535,
-        Field::Dscp => 63,
-        Field::Ecn => 3,
-        Field::FlowLabel => 0xf_ffff,
-        Field::Vlan => 0xfff,
-        Field::Length => u128::from(NO_LENGTH) - 1,
-        // Beyond all addresses is what frames without one have.
-        Field::Cgroup(_) | Field::SourceMac | Field::DestinationMac => u64::MAX.into(),
-    }
-}
-
 impl Generator<'_> {
     pub(super) fn ask_chain(&mut self, family: Family, layer: Layer) {
         self.load_groups(family);
         let rules = self.rules.family(family);
         for (number, rule) in rules.iter().enumerate() {
             let mut fields = rule.conditions.iter().map(|(field, _)| *field);
-            if layer == Layer::None && !fields.all(is_beside) {
+            if layer == Layer::None && !fields.all(Field::is_beside_ip) {
                 continue;
             }
             let next = self.code.label();
@@ -77,7 +47,7 @@ impl Generator<'_> {
     fn load_groups(&mut self, family: Family) {
         for (number, level) in self.group_levels(family).into_iter().enumerate() {
             self.group(level);
-            self.code.store(Size::Double, R10, wide(number), R0);
+            self.code.store(Double, R10, wide(number), R0);
         }
     }
 
@@ -122,8 +92,7 @@ impl Generator<'_> {
         }
         for number in 0..self.rules.family(family).len() {
             let other = self.code.label();
-            self.code
-                .branch_with(Condition::NotEqual, R9, number as i32, other);
+            self.code.branch_with(NotEqual, R9, number as i32, other);
             self.take_rule(family, layer, number);
             self.code.bind(other);
         }
@@ -132,8 +101,8 @@ impl Generator<'_> {
 
     /// To `otherwise` unless the field's value is in the set.
     fn condition(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
-        let highest = highest(field, family);
-        let ranges = Ranges::new([(0, highest)]).and_then(|all| ranges.intersection(&all));
+        let ranges =
+            Ranges::new([(0, field.max(family))]).and_then(|all| ranges.intersection(&all));
         let Some(ranges) = ranges else {
             self.code.jump(otherwise);
             return;
@@ -189,9 +158,8 @@ impl Generator<'_> {
     fn small(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
         if let Some((mask, value)) = masked(ranges).filter(|_| field == Field::TcpFlags) {
             self.value(field, family);
-            self.code.operate32_with(Operation::And, R0, mask as i32);
-            self.code
-                .branch32_with(Condition::NotEqual, R0, value, otherwise);
+            self.code.operate32_with(And, R0, mask as i32);
+            self.code.branch32_with(NotEqual, R0, value, otherwise);
             return;
         }
         self.each(ranges, otherwise, |code, (first, last), way| {
@@ -203,22 +171,21 @@ impl Generator<'_> {
     /// To `way` unless the number in `R0` is in a range; changes it.
     fn in_range(&mut self, first: u32, last: u32, way: Label) {
         if first == last {
-            self.code.branch32_with(Condition::NotEqual, R0, first, way);
+            self.code.branch32_with(NotEqual, R0, first, way);
             return;
         }
         if first > 0 {
-            self.code.operate32_with(Operation::Sub, R0, first as i32);
+            self.code.operate32_with(Sub, R0, first as i32);
         }
-        self.code
-            .branch32_with(Condition::Above, R0, last - first, way);
+        self.code.branch32_with(Above, R0, last - first, way);
     }
 
     fn double_in(&mut self, at: i16, (first, last): (u128, u128), way: Label) {
-        self.code.load(Size::Double, R0, R10, at);
+        self.code.load(Double, R0, R10, at);
         self.code.set(R1, first as u64);
-        self.code.branch(Condition::Below, R0, R1, way);
+        self.code.branch(Below, R0, R1, way);
         self.code.set(R1, last as u64);
-        self.code.branch(Condition::Above, R0, R1, way);
+        self.code.branch(Above, R0, R1, way);
     }
 
     fn address_v4(&mut self, field: Field, (first, last): (u128, u128), way: Label) {
@@ -234,18 +201,16 @@ impl Generator<'_> {
             return;
         }
         let offset = if field == Field::Source { 12 } else { 16 };
-        self.code.load(Size::Word, R0, R7, offset);
+        self.code.load(Word, R0, R7, offset);
         self.masked_word(first, !host_bits, way);
     }
 
     /// To `way` unless the word of network order in `R0` has these bits where the mask has any.
     fn masked_word(&mut self, bits: u32, mask: u32, way: Label) {
         if mask != u32::MAX {
-            self.code
-                .operate32_with(Operation::And, R0, mask.to_be() as i32);
+            self.code.operate32_with(And, R0, mask.to_be() as i32);
         }
-        self.code
-            .branch32_with(Condition::NotEqual, R0, bits.to_be(), way);
+        self.code.branch32_with(NotEqual, R0, bits.to_be(), way);
     }
 
     fn address_v6(&mut self, field: Field, (first, last): (u128, u128), way: Label) {
@@ -259,7 +224,7 @@ impl Generator<'_> {
         for word in 0..4 {
             let of = |number: u128| (number >> (96 - 32 * word)) as u32;
             if of(!host_bits) != 0 {
-                self.code.load(Size::Word, R0, R7, offset + 4 * word as i16);
+                self.code.load(Word, R0, R7, offset + 4 * word as i16);
                 self.masked_word(of(first), of(!host_bits), way);
             }
         }
@@ -271,22 +236,22 @@ impl Generator<'_> {
         let halves = |number: u128| [(number >> 64) as u64, number as u64];
         let ([first_high, first_low], [last_high, last_low]) = (halves(first), halves(last));
         self.half_v6(offset, first_high);
-        self.code.branch(Condition::Below, R0, R1, way);
-        self.code.branch(Condition::Above, R0, R1, above_first);
+        self.code.branch(Below, R0, R1, way);
+        self.code.branch(Above, R0, R1, above_first);
         self.half_v6(offset + 8, first_low);
-        self.code.branch(Condition::Below, R0, R1, way);
+        self.code.branch(Below, R0, R1, way);
         self.code.bind(above_first);
         self.half_v6(offset, last_high);
-        self.code.branch(Condition::Above, R0, R1, way);
-        self.code.branch(Condition::Below, R0, R1, below_last);
+        self.code.branch(Above, R0, R1, way);
+        self.code.branch(Below, R0, R1, below_last);
         self.half_v6(offset + 8, last_low);
-        self.code.branch(Condition::Above, R0, R1, way);
+        self.code.branch(Above, R0, R1, way);
         self.code.bind(below_last);
     }
 
     /// `R0` becomes half an address, `R1` what it is compared with.
     fn half_v6(&mut self, offset: i16, with: u64) {
-        self.code.load(Size::Double, R0, R7, offset);
+        self.code.load(Double, R0, R7, offset);
         self.code.swap(R0, 64);
         self.code.set(R1, with);
     }
@@ -297,7 +262,7 @@ impl Generator<'_> {
         match field {
             Field::Source => self.network_word(12),
             Field::Destination => self.network_word(16),
-            Field::Protocol if family == Family::V4 => self.code.load(Size::Byte, R0, R7, 9),
+            Field::Protocol if family == Family::V4 => self.code.load(Byte, R0, R7, 9),
             Field::Protocol => self.take(R0, Slot::Protocol),
             Field::SourcePort => self.take(R0, Slot::SourcePort),
             Field::DestinationPort => self.take(R0, Slot::DestinationPort),
@@ -308,7 +273,7 @@ impl Generator<'_> {
             Field::TcpFlags => self.take(R0, Slot::TcpFlags),
             Field::FlowLabel => {
                 self.network_word(0);
-                self.code.operate_with(Operation::And, R0, 0xf_ffff);
+                self.code.operate_with(And, R0, 0xf_ffff);
             }
             Field::Vlan => self.vlan(),
             Field::EtherType => self.take(R0, Slot::EtherType),
@@ -317,17 +282,17 @@ impl Generator<'_> {
             Field::Incoming => self.context(R0, context::INCOMING),
             Field::Mark(mask) => {
                 self.context(R0, context::MARK);
-                self.code.operate32_with(Operation::And, R0, mask as i32);
+                self.code.operate32_with(And, R0, mask as i32);
             }
             Field::SourceMac | Field::DestinationMac => {
-                self.code.load(Size::Double, R0, R10, mac(field));
+                self.code.load(Double, R0, R10, mac(field));
             }
             Field::Cgroup(_) => unreachable!("ids of control groups have 64 bits"),
         }
     }
 
     fn network_word(&mut self, offset: i16) {
-        self.code.load(Size::Word, R0, R7, offset);
+        self.code.load(Word, R0, R7, offset);
         self.code.swap(R0, 32);
     }
 
@@ -335,24 +300,24 @@ impl Generator<'_> {
     pub(super) fn dscp(&mut self, family: Family) {
         match family {
             Family::V4 => {
-                self.code.load(Size::Byte, R0, R7, 1);
-                self.code.operate_with(Operation::ShiftRight, R0, 2);
+                self.code.load(Byte, R0, R7, 1);
+                self.code.operate_with(ShiftRight, R0, 2);
             }
             _ => {
-                self.code.load(Size::Half, R0, R7, 0);
+                self.code.load(Half, R0, R7, 0);
                 self.code.swap(R0, 16);
-                self.code.operate_with(Operation::ShiftRight, R0, 6);
-                self.code.operate_with(Operation::And, R0, 0x3f);
+                self.code.operate_with(ShiftRight, R0, 6);
+                self.code.operate_with(And, R0, 0x3f);
             }
         }
     }
 
     fn ecn(&mut self, family: Family) {
-        self.code.load(Size::Byte, R0, R7, 1);
+        self.code.load(Byte, R0, R7, 1);
         if family == Family::V6 {
-            self.code.operate_with(Operation::ShiftRight, R0, 4);
+            self.code.operate_with(ShiftRight, R0, 4);
         }
-        self.code.operate_with(Operation::And, R0, 3);
+        self.code.operate_with(And, R0, 3);
     }
 
     /// The id, or 4096 without a tag: of the tag's 17th bit it is the 13th.
@@ -363,10 +328,10 @@ impl Generator<'_> {
         }
         self.take(R0, Slot::Tci);
         self.code.copy(R1, R0);
-        self.code.operate_with(Operation::ShiftRight, R1, 4);
-        self.code.operate_with(Operation::And, R1, 0x1000);
-        self.code.operate_with(Operation::And, R0, 0xfff);
-        self.code.operate(Operation::Or, R0, R1);
+        self.code.operate_with(ShiftRight, R1, 4);
+        self.code.operate_with(And, R1, 0x1000);
+        self.code.operate_with(And, R0, 0xfff);
+        self.code.operate(Or, R0, R1);
     }
 }
 

@@ -6,10 +6,14 @@ use crate::packet::LinkType;
 use crate::policy::{Family, Fragments};
 use crate::rules::{Field, Rule, RuleSet};
 
-use super::assembler::{Assembler, Condition, Label, Register, Size};
+use super::assembler::{Assembler, Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{Slot, context};
 use super::output::{Lifetime, MapKind, MapSpec, Program, Target};
 use super::tables::Tables;
+use Condition::{Above, Equal};
+use Operation::Add;
+use Register::{R0, R1, R2, R6, R7, R8, R10};
+use Size::Word;
 
 /// What of a packet can be looked at where rules are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,11 +112,9 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn program(mut self) -> Program {
-        self.code.copy(Register::R6, Register::R1);
-        if [Family::V4, Family::V6, Family::Other]
-            .iter()
-            .any(|family| !self.rules.family(*family).is_empty())
-        {
+        self.code.copy(R6, R1);
+        let has_rules = |family| !self.rules.family(family).is_empty();
+        if Family::ALL.into_iter().any(has_rules) {
             self.link_layer();
             self.code_of_actions();
         }
@@ -143,14 +145,13 @@ impl<'a> Generator<'a> {
         self.code.bind(done);
         self.observe_tag();
         let verdict = self.target.verdict as i64 as u64;
-        self.code.set(Register::R0, verdict);
+        self.code.set(R0, verdict);
         self.code.exit();
     }
 
     pub(super) fn set_priority(&mut self, class: u32) {
-        self.code.set(Register::R0, class.into());
-        self.code
-            .store(Size::Word, Register::R6, context::PRIORITY, Register::R0);
+        self.code.set(R0, class.into());
+        self.code.store(Word, R6, context::PRIORITY, R0);
     }
 
     pub(super) fn needs(&self, family: Family) -> Needs {
@@ -161,9 +162,9 @@ impl<'a> Generator<'a> {
 
     /// Whether rules of any family ask for a field.
     pub(super) fn asks_for(&self, field: Field) -> bool {
-        [Family::V4, Family::V6, Family::Other]
-            .iter()
-            .any(|family| self.needs(*family).has(field))
+        Family::ALL
+            .into_iter()
+            .any(|family| self.needs(family).has(field))
     }
 
     /// Whether the outermost VLAN tag matters.
@@ -173,19 +174,17 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn changes_tag(&self) -> bool {
-        self.rules
-            .actions
-            .iter()
-            .any(|action| action.vlan_priority.is_some())
+        let mut actions = self.rules.actions.iter();
+        actions.any(|action| action.vlan_priority.is_some())
     }
 
     /// Asks the rules of a family, and goes to what the first that holds does, or to `unmatched`.
     pub(super) fn ask(&mut self, family: Family, layer: Layer) {
         let needs = self.needs(family);
         if needs.has(Field::Uid) {
-            self.code.copy(Register::R1, Register::R6);
-            self.code.call(super::assembler::Helper::SocketUid);
-            self.put(Slot::Uid, Register::R0);
+            self.code.copy(R1, R6);
+            self.code.call(Helper::SocketUid);
+            self.put(Slot::Uid, R0);
         }
         if self.tables.has(family) {
             self.ask_tables(family, layer)
@@ -212,10 +211,7 @@ impl<'a> Generator<'a> {
 
     /// The actions that something jumps to.
     pub(super) fn asked_actions(&self) -> Vec<((Layer, usize), Label)> {
-        self.actions
-            .iter()
-            .map(|(of, label)| (*of, *label))
-            .collect()
+        self.actions.clone().into_iter().collect()
     }
 
     /// The number of a map; it is one of the program's from then on.
@@ -240,45 +236,50 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn put(&mut self, slot: Slot, value: Register) {
-        self.code
-            .store(Size::Word, Register::R10, slot.offset(), value);
+        self.code.store(Word, R10, slot.offset(), value);
     }
 
     pub(super) fn put_constant(&mut self, slot: Slot, value: u32) {
-        let (base, offset) = (Register::R10, slot.offset());
-        self.code
-            .store_constant(Size::Word, base, offset, value as i32);
+        let (base, offset) = (R10, slot.offset());
+        self.code.store_constant(Word, base, offset, value as i32);
     }
 
     pub(super) fn take(&mut self, to: Register, slot: Slot) {
-        self.code.load(Size::Word, to, Register::R10, slot.offset());
+        self.code.load(Word, to, R10, slot.offset());
     }
 
     pub(super) fn context(&mut self, to: Register, offset: i16) {
-        self.code.load(Size::Word, to, Register::R6, offset);
+        self.code.load(Word, to, R6, offset);
     }
 
     /// `R0` is `base` and `offset`.
+    /// Looks up the key at `key` of the frame in a map: R0 points to the value. Jumps to
+    /// `otherwise` if there is none.
+    pub(super) fn find(&mut self, map: &'static str, key: i16, otherwise: Label) {
+        let map = self.map(map);
+        self.code.map(R1, map);
+        self.address(R2, R10, key);
+        self.code.call(Helper::MapLookup);
+        self.code.branch_with(Equal, R0, 0, otherwise);
+    }
+
     pub(super) fn address(&mut self, to: Register, base: Register, offset: i16) {
         self.code.copy(to, base);
-        self.code
-            .operate_with(super::assembler::Operation::Add, to, offset.into());
+        self.code.operate_with(Add, to, offset.into());
     }
 
     /// To `otherwise`, if fewer than `bytes` of the packet are to be looked at from `R7` on. `R8`
     /// is their end.
     pub(super) fn within(&mut self, bytes: i16, otherwise: Label) {
-        self.address(Register::R0, Register::R7, bytes);
-        self.code
-            .branch(Condition::Above, Register::R0, Register::R8, otherwise);
+        self.address(R0, R7, bytes);
+        self.code.branch(Above, R0, R8, otherwise);
     }
 
     /// What a test reads: the rule that took the packet, counted from 1.
     pub(super) fn observe_rule(&mut self, rule: usize) {
         if self.observed {
-            self.code.set(Register::R0, rule as u64 + 1);
-            self.code
-                .store(Size::Word, Register::R6, context::CB[0], Register::R0);
+            self.code.set(R0, rule as u64 + 1);
+            self.code.store(Word, R6, context::CB[0], R0);
         }
     }
 
@@ -292,8 +293,8 @@ impl<'a> Generator<'a> {
             (context::VLAN_TCI, context::CB[3]),
             (context::VLAN_PROTOCOL, context::CB[4]),
         ] {
-            self.context(Register::R0, from);
-            self.code.store(Size::Word, Register::R6, to, Register::R0);
+            self.context(R0, from);
+            self.code.store(Word, R6, to, R0);
         }
     }
 }

@@ -8,7 +8,10 @@ use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{NO_HALF, NO_MAC, Slot, context, mac};
 use super::generator::{Generator, Layer};
 
+use Condition::{AtLeast, AtMost, Equal, NotEqual};
+use Operation::{Add, ShiftLeft, ShiftRight, Sub};
 use Register::{R0, R1, R2, R3, R6, R7, R8, R10};
+use Size::{Double, Half};
 
 /// Where frames of each family go on.
 struct Ways {
@@ -35,7 +38,7 @@ impl Generator<'_> {
         for field in MACS {
             if self.asks_for(field) {
                 self.code.set(R0, NO_MAC);
-                self.code.store(Size::Double, R10, mac(field), R0);
+                self.code.store(Double, R10, mac(field), R0);
             }
         }
         self.look();
@@ -75,7 +78,7 @@ impl Generator<'_> {
         self.put_constant(Slot::Tci, NO_HALF);
         self.put_constant(Slot::Tpid, 0);
         self.context(R0, context::VLAN_PRESENT);
-        self.code.branch_with(Condition::Equal, R0, 0, none);
+        self.code.branch_with(Equal, R0, 0, none);
         self.context(R0, context::VLAN_TCI);
         self.put(Slot::Tci, R0);
         self.context(R0, context::VLAN_PROTOCOL);
@@ -94,15 +97,14 @@ impl Generator<'_> {
         let enough = self.code.label();
         self.data();
         self.address(R0, R7, window);
-        self.code.branch(Condition::AtMost, R0, R8, enough);
+        self.code.branch(AtMost, R0, R8, enough);
         // A short packet, or one whose headers are in fragments of its buffer.
         self.context(R2, context::LENGTH);
         self.code.copy(R3, R8);
-        self.code.operate(Operation::Sub, R3, R7);
-        self.code.branch(Condition::AtLeast, R3, R2, enough);
+        self.code.operate(Sub, R3, R7);
+        self.code.branch(AtLeast, R3, R2, enough);
         let short = self.code.label();
-        self.code
-            .branch_with(Condition::AtMost, R2, window.into(), short);
+        self.code.branch_with(AtMost, R2, window.into(), short);
         self.code.set(R2, window as u64);
         self.code.bind(short);
         self.code.copy(R1, R6);
@@ -120,8 +122,8 @@ impl Generator<'_> {
         let cut = self.code.label();
         self.within(14, cut);
         self.macs();
-        self.code.load(Size::Half, R1, R7, 12);
-        self.code.operate_with(Operation::Add, R7, 14);
+        self.code.load(Half, R1, R7, 12);
+        self.code.operate_with(Add, R7, 14);
         let tagged = self.code.label();
         self.by_type(ways, Some(tagged));
         self.code.jump(ways.other);
@@ -143,13 +145,13 @@ impl Generator<'_> {
             if !self.asks_for(field) {
                 continue;
             }
-            self.code.load(Size::Double, R0, R7, at);
+            self.code.load(Double, R0, R7, at);
             self.code.swap(R0, 64);
             if let Some(bits) = front {
-                self.code.operate_with(Operation::ShiftLeft, R0, bits);
+                self.code.operate_with(ShiftLeft, R0, bits);
             }
-            self.code.operate_with(Operation::ShiftRight, R0, 16);
-            self.code.store(Size::Double, R10, mac(field), R0);
+            self.code.operate_with(ShiftRight, R0, 16);
+            self.code.store(Double, R10, mac(field), R0);
         }
     }
 
@@ -158,8 +160,7 @@ impl Generator<'_> {
         let families = [(ETHERTYPE_V4, ways.v4), (ETHERTYPE_V6, ways.v6)];
         let tags = [VLAN, SERVICE_VLAN].map(|number| tagged.map(|way| (number, way)));
         for (number, way) in families.into_iter().chain(tags.into_iter().flatten()) {
-            self.code
-                .branch_with(Condition::Equal, R1, number.to_be().into(), way);
+            self.code.branch_with(Equal, R1, number.to_be().into(), way);
         }
     }
 
@@ -169,16 +170,15 @@ impl Generator<'_> {
         if self.looks_at_tag() {
             let known = self.code.label();
             self.take(R0, Slot::Tci);
-            self.code
-                .branch_with(Condition::NotEqual, R0, NO_HALF as i32, known);
-            self.code.load(Size::Half, R0, R7, 0);
+            self.code.branch_with(NotEqual, R0, NO_HALF as i32, known);
+            self.code.load(Half, R0, R7, 0);
             self.code.swap(R0, 16);
             self.put(Slot::Tci, R0);
             self.put(Slot::Tpid, R1);
             self.code.bind(known);
         }
-        self.code.load(Size::Half, R1, R7, 2);
-        self.code.operate_with(Operation::Add, R7, 4);
+        self.code.load(Half, R1, R7, 2);
+        self.code.operate_with(Add, R7, 4);
         self.by_type(ways, again);
         self.code.jump(ways.other);
     }

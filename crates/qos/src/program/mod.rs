@@ -49,7 +49,7 @@ pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, Com
 }
 
 fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, CompileError> {
-    for family in [Family::V4, Family::V6, Family::Other] {
+    for family in Family::ALL {
         let rules = rules.family(family).len();
         if rules > MAX_RULES {
             let most = MAX_RULES;

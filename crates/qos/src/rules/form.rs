@@ -92,10 +92,8 @@ impl RuleSet {
 impl Rule {
     /// What it asks of a field, if it does.
     pub fn condition(&self, field: Field) -> Option<&Ranges> {
-        self.conditions
-            .iter()
-            .find(|(asked, _)| *asked == field)
-            .map(|(_, ranges)| ranges)
+        let found = self.conditions.iter().find(|(asked, _)| *asked == field);
+        found.map(|(_, ranges)| ranges)
     }
 }
 

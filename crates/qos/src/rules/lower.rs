@@ -94,11 +94,8 @@ impl RuleSet {
             fragments: file.fragments,
             default_class: bindings.default_class,
         };
-        let mut ordered: Vec<_> = chosen
-            .iter()
-            .map(|(_, filter)| *filter)
-            .enumerate()
-            .collect();
+        let filters = chosen.iter().map(|(_, filter)| *filter);
+        let mut ordered: Vec<_> = filters.enumerate().collect();
         ordered.sort_by_key(|(_, filter)| filter.priority);
         for (index, filter) in ordered {
             let action = policies.partition_point(|policy| *policy < filter.policy);
@@ -215,11 +212,8 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
     ask(Field::Vlan, !asked.vlan.is_empty(), numbers(&asked.vlan));
     let labels = &asked.flow_label;
     ask(Field::FlowLabel, !labels.is_empty(), numbers(labels));
-    ask(
-        Field::Length,
-        !asked.length.is_empty(),
-        numbers(&asked.length),
-    );
+    let lengths = &asked.length;
+    ask(Field::Length, !lengths.is_empty(), numbers(lengths));
     let macs = [
         (Field::SourceMac, &asked.source_mac),
         (Field::DestinationMac, &asked.destination_mac),
@@ -328,20 +322,16 @@ pub(crate) fn address_number(address: IpAddr) -> u128 {
 }
 
 fn numbers<T: Copy + Into<u128>>(list: &[Range<T>]) -> Option<Ranges> {
-    Ranges::new(
-        list.iter()
-            .map(|range| (range.first.into(), range.last.into())),
-    )
+    let ranges = list
+        .iter()
+        .map(|range| (range.first.into(), range.last.into()));
+    Ranges::new(ranges)
 }
 
 fn flags(tests: &[FlagTest]) -> Option<Ranges> {
-    let passes = |flags: u8| {
-        tests
-            .iter()
-            .any(|test| flags & test.mask == test.value)
-            .then_some((flags.into(), flags.into()))
-    };
-    Ranges::new((0..=u8::MAX).filter_map(passes))
+    let passes = |flags: &u8| tests.iter().any(|test| flags & test.mask == test.value);
+    let flags = (0..=u8::MAX).filter(passes);
+    Ranges::new(flags.map(|flags| (flags.into(), flags.into())))
 }
 
 fn single(number: u32) -> Ranges {

@@ -7,10 +7,8 @@ pub struct Ranges(Vec<(u128, u128)>);
 impl Ranges {
     /// The set of these ranges, sorted and joined; `None` if there is none.
     pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Option<Self> {
-        let mut ranges: Vec<_> = ranges
-            .into_iter()
-            .filter(|(first, last)| first <= last)
-            .collect();
+        let ranges = ranges.into_iter().filter(|(first, last)| first <= last);
+        let mut ranges: Vec<_> = ranges.collect();
         ranges.sort_unstable();
         let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -48,10 +46,9 @@ impl Ranges {
 
     /// Whether a number is in both.
     pub fn meets(&self, other: &Self) -> bool {
-        let (few, many) = if self.0.len() <= other.0.len() {
-            (self, other)
-        } else {
-            (other, self)
+        let (few, many) = match self.0.len() <= other.0.len() {
+            true => (self, other),
+            false => (other, self),
         };
         few.0.iter().any(|(first, last)| {
             let behind = many.0.partition_point(|(start, _)| start <= last);

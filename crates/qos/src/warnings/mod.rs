@@ -139,9 +139,8 @@ fn of_filters(
     // Stand-in slots of filters are their numbers in the file.
     let filter = |index: usize| &file.filters[rules.filters[index].1.0 as usize];
     let name = |index: usize| filter(index).name.clone();
-    let priorities: Vec<u32> = (0..rules.filters.len())
-        .map(|index| filter(index).priority)
-        .collect();
+    let filters = 0..rules.filters.len();
+    let priorities: Vec<u32> = filters.map(|index| filter(index).priority).collect();
     let found = shadow::search(&rules, &priorities);
     let several = file.adapters.len() > 1;
     let fates = found.fates.iter().enumerate();
@@ -160,19 +159,16 @@ fn of_filters(
         let place = filter(index).place;
         Some(Warning { place, doubt })
     }));
-    warnings.extend(
-        found
-            .ties
-            .iter()
-            .map(|(priority, (first, second))| Warning {
-                place: filter(*second).place,
-                doubt: Doubt::Tie {
-                    first: name(*first),
-                    second: name(*second),
-                    priority: *priority,
-                },
-            }),
-    );
+    for (priority, (first, second)) in found.ties {
+        let place = filter(second).place;
+        let (first, second) = (name(first), name(second));
+        let doubt = Doubt::Tie {
+            first,
+            second,
+            priority,
+        };
+        warnings.push(Warning { place, doubt });
+    }
     Ok(())
 }
 
@@ -283,25 +279,20 @@ fn write_hidden(
     if let Some(adapter) = adapter {
         write!(f, " on adapter `{adapter}`")?;
     }
-    let named: Vec<_> = by
-        .iter()
-        .take(MAX_NAMES)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let named = named.join(", ");
-    let more = by.len().saturating_sub(MAX_NAMES);
-    match (by.len(), more) {
-        (1, _) => write!(
+    let named = by.iter().take(MAX_NAMES).map(|name| format!("`{name}`"));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match by.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match by.len() {
+        1 => write!(
             f,
             ": {named}, which is asked before it, takes all its packets"
         ),
-        (_, 0) => write!(
-            f,
-            ": {named}, which are asked before it, take all its packets"
-        ),
         _ => write!(
             f,
-            ": {named} and {more} more, which are asked before it, take all its packets"
+            ": {named}{more}, which are asked before it, take all its packets"
         ),
     }
 }

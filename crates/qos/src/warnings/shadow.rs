@@ -39,7 +39,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut is_asked = vec![false; rules.filters.len()];
     let mut ties = BTreeMap::new();
     let mut work = MAX_WORK;
-    for family in [Family::V4, Family::V6, Family::Other] {
+    for family in Family::ALL {
         let boxes: Vec<_> = (rules.family(family).iter())
             .map(|rule| Asked::new(rule, family))
             .collect();
@@ -52,20 +52,17 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
             }
             let priority = priorities[filter];
             if !ties.contains_key(&priority) {
-                let tied = before
-                    .iter()
-                    .rev()
-                    .take_while(|other| priorities[other.rule.filter] == priority);
+                let is_tied = |other: &&Asked<'_>| priorities[other.rule.filter] == priority;
+                let tied = before.iter().rev().take_while(is_tied);
                 let other = tied.filter(|other| other.ties_with(asked)).last();
                 ties.extend(other.map(|other| (priority, (other.rule.filter, filter))));
             }
         }
     }
     let fates = covers.into_iter().zip(is_asked).enumerate();
+    let fates = fates.map(|(filter, (by, is_asked))| fate(filter, by, is_asked));
     Found {
-        fates: fates
-            .map(|(filter, (by, is_asked))| fate(filter, by, is_asked))
-            .collect(),
+        fates: fates.collect(),
         ties,
     }
 }
@@ -94,9 +91,8 @@ impl<'a> Asked<'a> {
     fn new(rule: &'a Rule, family: Family) -> Self {
         let has = implied(rule, family);
         let bits = |conditions: &[(Field, Ranges)]| {
-            conditions
-                .iter()
-                .fold(0, |bits, (field, _)| bits | bit(*field))
+            let fields = conditions.iter().map(|(field, _)| *field);
+            fields.fold(0, |bits, field| bits | bit(field))
         };
         Self {
             rule,
@@ -203,17 +199,12 @@ enum Relation {
 
 /// Whether the parts together have all of a field's set: else they cannot cover.
 fn is_spanned(field: Field, set: &Ranges, parts: &[&Asked<'_>]) -> bool {
-    let of_parts: Option<Vec<_>> = parts
-        .iter()
-        .map(|part| part.rule.condition(field))
-        .collect();
-    let Some(of_parts) = of_parts else {
+    let of_parts = parts.iter().map(|part| part.rule.condition(field));
+    let Some(of_parts) = of_parts.collect::<Option<Vec<_>>>() else {
         return true;
     };
-    let all = of_parts
-        .iter()
-        .flat_map(|ranges| ranges.as_slice().iter().copied());
-    Ranges::new(all).is_some_and(|all| all.covers(set))
+    let all = of_parts.iter().flat_map(|ranges| ranges.as_slice());
+    Ranges::new(all.copied()).is_some_and(|all| all.covers(set))
 }
 
 /// What is left of a box, as boxes apart from each other.
@@ -251,7 +242,11 @@ fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
     let mut has: BTreeMap<Field, Ranges> = rule.conditions.iter().cloned().collect();
     let asks = |fields: &[Field]| fields.iter().any(|field| rule.condition(*field).is_some());
     let mut fields = Vec::new();
-    if asks(&OF_IP) {
+    if rule
+        .conditions
+        .iter()
+        .any(|(field, _)| !field.is_beside_ip())
+    {
         fields.extend([Field::Source, Field::Destination, Field::Dscp, Field::Ecn]);
         fields.push(match family {
             Family::V6 => Field::FlowLabel,
@@ -272,23 +267,10 @@ fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
         has.extend(protocols.map(|protocols| (Field::Protocol, protocols)));
     }
     for field in fields {
-        has.entry(field).or_insert_with(|| whole(field, family));
+        let whole = || Ranges::new([(0, field.max(family))]).expect("0 is in it");
+        has.entry(field).or_insert_with(whole);
     }
     has.into_iter().collect()
-}
-
-/// All values of a field.
-fn whole(field: Field, family: Family) -> Ranges {
-    let last = match (field, family) {
-        (Field::Source | Field::Destination, Family::V6) => u128::MAX,
-        (Field::Source | Field::Destination, _) => u32::MAX.into(),
-        (Field::SourcePort | Field::DestinationPort, _) => u16::MAX.into(),
-        (Field::FlowLabel, _) => 0xf_ffff,
-        (Field::Dscp, _) => 63,
-        (Field::Ecn, _) => 3,
-        _ => u8::MAX.into(),
-    };
-    Ranges::new([(0, last)]).expect("0 is in it")
 }
 
 fn bit(field: Field) -> u64 {
@@ -321,22 +303,6 @@ const ALL: [Field; 18] = [
     Field::Incoming,
     Field::SourceMac,
     Field::DestinationMac,
-];
-
-/// Who asks for one of these has a whole IP header.
-const OF_IP: [Field; 12] = [
-    Field::Source,
-    Field::Destination,
-    Field::Protocol,
-    Field::SourcePort,
-    Field::DestinationPort,
-    Field::Dscp,
-    Field::Ecn,
-    Field::IcmpType,
-    Field::IcmpCode,
-    Field::TcpFlags,
-    Field::FlowLabel,
-    Field::Length,
 ];
 
 /// Pieces of one box that are kept while others are taken away.

@@ -23,17 +23,11 @@ pub(crate) fn matrix(document: &MatrixDocument) -> Vec<Chart> {
         format!("; the slowest is {from} to {to}, {least}")
     });
     let pairs = plural(slowest.len() as u64, "pair");
-    let says = format!(
-        "Rows send, columns receive: {pairs} up to {}{worst}.",
-        rate(most)
-    );
+    let most_of_all = rate(most);
+    let says = format!("Rows send, columns receive: {pairs} up to {most_of_all}{worst}.");
+    let title = format!("{} between the sites", document.test);
     let picture = Body::Picture(drawn(document, most));
-    vec![Chart::new(
-        "matrix",
-        format!("{} between the sites", document.test),
-        says,
-        picture,
-    )]
+    vec![Chart::new("matrix", title, says, picture)]
 }
 
 fn drawn(document: &MatrixDocument, most: f64) -> String {

@@ -24,13 +24,32 @@ mod series;
 pub(crate) use matrix::matrix;
 pub(crate) use pairs::comparison;
 pub(crate) use rest::{capacity, experiment, profile, trace};
-pub(crate) use runs::{answer, check, check_answer, connections, load, record, sweep};
+pub(crate) use runs::{
+    answer, check, check_answer, connections, load, record, single_figure, sweep,
+};
 pub use series::PastRun;
 pub(crate) use series::time_line;
 
+use linerate_core::ceilings::Ceiling;
 use linerate_core::stats::Figure;
 
-use crate::svg::Unit;
+use crate::svg::{Fill, Unit};
+
+/// The colour of a bar; the one that the page is about stands out.
+fn fill(is_accent: bool) -> Fill {
+    if is_accent { Fill::Accent } else { Fill::Plain }
+}
+
+/// The lowest ceiling of each cause, of those that `counts` accepts.
+pub(crate) fn lowest(ceilings: &[Ceiling], counts: impl Fn(&Ceiling) -> bool) -> Vec<&Ceiling> {
+    let mut lowest: Vec<&Ceiling> = Vec::new();
+    for ceiling in ceilings.iter().filter(|ceiling| counts(ceiling)) {
+        if lowest.iter().all(|known| known.cause != ceiling.cause) {
+            lowest.push(ceiling);
+        }
+    }
+    lowest
+}
 
 /// The unit of a metric, by its name.
 fn unit_of(metric: &str) -> Unit {

@@ -38,11 +38,8 @@ impl Bars {
         let longest = self.rows.iter().map(|row| row.label.chars().count()).max();
         let label = (longest.unwrap_or(0) as f64 * LETTER * BOLD + 14.0).min(WIDEST_LABEL);
         let left = if is_narrow { 4.0 } else { label };
-        let values = self
-            .rows
-            .iter()
-            .flat_map(Bar::values)
-            .chain(self.levels.iter().map(|l| l.0));
+        let levels = self.levels.iter().map(|(level, _)| *level);
+        let values = self.rows.iter().flat_map(Bar::values).chain(levels);
         let scale = Scale::new(values, false, [left, width - RIGHT - VALUE]);
         let mut scale = match self.end {
             Some(end) => Scale {
@@ -85,10 +82,8 @@ impl Bars {
 impl Bar {
     fn values(&self) -> impl Iterator<Item = f64> {
         let interval = self.interval.into_iter().flatten();
-        [self.from, self.value]
-            .into_iter()
-            .chain(interval)
-            .chain(self.beside)
+        let values = [self.from, self.value].into_iter();
+        values.chain(interval).chain(self.beside)
     }
 }
 
@@ -160,10 +155,8 @@ impl Rows {
                 middle - 6.0
             );
         }
-        let value = row
-            .note
-            .clone()
-            .unwrap_or_else(|| bars.unit.write(row.value));
+        let note = row.note.clone();
+        let value = note.unwrap_or_else(|| bars.unit.write(row.value));
         let room = 7.0 + value.chars().count() as f64 * LETTER;
         let (x, class) = if is_torn {
             (to - 14.0, "end on")

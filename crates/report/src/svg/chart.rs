@@ -1,6 +1,6 @@
 //! The content of a chart: figures and labels, before anything is drawn.
 
-use crate::number::{bytes, count, digits, micros, percent, rate};
+use crate::number::{BYTES, MICROS, RATES, Scale, bytes, count, digits, micros, percent, rate};
 
 /// A chart, drawn by [`Chart::svg`].
 #[derive(Debug, Clone)]
@@ -127,12 +127,53 @@ pub(crate) enum Fill {
 }
 
 impl Chart {
-    pub(crate) fn new(name: &str, title: impl Into<String>, says: String, body: Body) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        title: impl Into<String>,
+        says: String,
+        body: impl Into<Body>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             title: title.into(),
             says,
-            body,
+            body: body.into(),
+        }
+    }
+}
+
+impl From<Plot> for Body {
+    fn from(plot: Plot) -> Self {
+        Self::Plot(plot)
+    }
+}
+
+impl From<Bars> for Body {
+    fn from(bars: Bars) -> Self {
+        Self::Bars(bars)
+    }
+}
+
+impl Plot {
+    /// A plot whose x axis is linear.
+    pub(crate) fn new(x: &'static str, x_unit: Unit, panels: Vec<Panel>) -> Self {
+        Self {
+            x,
+            x_unit,
+            log: false,
+            panels,
+        }
+    }
+}
+
+impl Bars {
+    /// Bars without levels.
+    pub(crate) fn new(unit: Unit, rows: Vec<Bar>) -> Self {
+        Self {
+            unit,
+            rows,
+            levels: Vec::new(),
+            end: None,
         }
     }
 }
@@ -180,22 +221,11 @@ impl Series {
 impl Unit {
     /// The unit in which values up to `most` are written: its size and its name.
     pub(super) fn scale(self, most: f64) -> (f64, &'static str) {
-        let units: &[(f64, &'static str)] = match self {
-            Self::Rate => &[
-                (1e12, "Tbit/s"),
-                (1e9, "Gbit/s"),
-                (1e6, "Mbit/s"),
-                (1e3, "kbit/s"),
-                (1.0, "bit/s"),
-            ],
-            Self::Micros => &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")],
+        let units: &[Scale] = match self {
+            Self::Rate => &RATES,
+            Self::Micros => &MICROS,
             Self::Seconds => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
-            Self::Bytes => &[
-                (1_073_741_824.0, "GiB"),
-                (1_048_576.0, "MiB"),
-                (1024.0, "KiB"),
-                (1.0, "B"),
-            ],
+            Self::Bytes => &BYTES,
             Self::Percent => &[(1.0, "%")],
             Self::Count | Self::Moment => &[(1.0, "")],
         };

@@ -43,12 +43,12 @@ fn drawn(document: &ProfileDocument, buttons: &str, script: &str) -> String {
         escaped(&title(document)),
         height - 6,
     );
-    Canvas {
+    let mut canvas = Canvas {
         svg: &mut svg,
         all: root.samples,
         ground,
-    }
-    .frame(&root, "both ends", 0, 0);
+    };
+    canvas.frame(&root, "both ends", 0, 0);
     legend(&mut svg, &root, height);
     svg + script + "</svg>\n"
 }
@@ -102,11 +102,8 @@ impl Node {
 
     /// The layer with most samples; of two with as many, the first in their order.
     fn layer(&self) -> Layer {
-        let most = self
-            .layers
-            .iter()
-            .rev()
-            .max_by_key(|&(_, &samples)| samples);
+        let layers = self.layers.iter().rev();
+        let most = layers.max_by_key(|&(_, &samples)| samples);
         most.map_or(Layer::Unattributed, |(&layer, _)| layer)
     }
 }
@@ -194,9 +191,8 @@ fn label(name: &str, width: u64) -> Option<String> {
 
 /// Draws the layers that occur, each with its colour.
 fn legend(svg: &mut String, root: &Node, height: usize) {
-    let present = Layer::ALL
-        .iter()
-        .filter(|layer| root.layers.contains_key(layer));
+    let layers = Layer::ALL.iter();
+    let present = layers.filter(|layer| root.layers.contains_key(layer));
     for (at, &layer) in present.enumerate() {
         let x = MARGIN + at % PER_LINE * (WIDTH - 2 * MARGIN) / PER_LINE;
         let y = height - LEGEND + 14 + at / PER_LINE * 18;
@@ -225,11 +221,8 @@ fn fill(layer: Layer) -> String {
 /// Patterns of the hatched layers.
 fn hatches() -> String {
     let mut patterns = "<defs>".to_owned();
-    for (colour, _) in Layer::ALL
-        .map(colour)
-        .iter()
-        .filter(|(_, hatched)| *hatched)
-    {
+    let colours = Layer::ALL.map(colour).into_iter();
+    for (colour, _) in colours.filter(|(_, hatched)| *hatched) {
         let _ = write!(
             patterns,
             "<pattern id=\"h{}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" \

@@ -76,11 +76,8 @@ fn named(what: &str, unit: &str) -> String {
 
 impl Panel {
     fn unit(&self) -> (f64, &'static str) {
-        self.unit.scale(
-            self.values()
-                .filter(|value| value.is_finite())
-                .fold(0.0, f64::max),
-        )
+        let values = self.values().filter(|value| value.is_finite());
+        self.unit.scale(values.fold(0.0, f64::max))
     }
 
     /// Draws the title of y and, for several series, the legend; returns the top of the panel.
@@ -160,11 +157,8 @@ impl Panel {
 
 impl Series {
     fn class(&self) -> String {
-        let dash = if self.mark == Mark::Dashed {
-            " dash"
-        } else {
-            ""
-        };
+        let is_dashed = self.mark == Mark::Dashed;
+        let dash = if is_dashed { " dash" } else { "" };
         format!("s{}{dash}", self.colour % COLOURS)
     }
 
@@ -189,10 +183,8 @@ impl Series {
     }
 
     fn draw(&self, svg: &mut String, x: &Scale, y: &Scale) {
-        let places = self
-            .points
-            .iter()
-            .map(|point| (x.at(point[0]), y.at(point[1])));
+        let places = self.points.iter();
+        let places = places.map(|point| (x.at(point[0]), y.at(point[1])));
         match self.mark {
             Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
             Mark::Line | Mark::Dashed => {
@@ -205,11 +197,8 @@ impl Series {
             }
             // One path for all points, however many: lines of zero length with round ends.
             Mark::Points => {
-                let many = if self.points.len() > MANY {
-                    " many"
-                } else {
-                    ""
-                };
+                let are_many = self.points.len() > MANY;
+                let many = if are_many { " many" } else { "" };
                 let path: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
                 let _ = write!(
                     svg,
@@ -235,16 +224,9 @@ pub(crate) fn spark(values: &[f64], says: &str) -> String {
     let [width, height] = PIXELS;
     let points = (0..).zip(values).map(|(at, value)| [f64::from(at), *value]);
     let series = Series::new("", Mark::Line, 0, points);
-    let x = Scale::new(
-        series.points.iter().map(|at| at[0]),
-        false,
-        [2.0, width - 2.0],
-    );
-    let y = Scale::new(
-        series.points.iter().map(|at| at[1]),
-        false,
-        [height - 2.0, 2.0],
-    );
+    let of =
+        |axis: usize, pixels| Scale::new(series.points.iter().map(|at| at[axis]), false, pixels);
+    let (x, y) = (of(0, [2.0, width - 2.0]), of(1, [height - 2.0, 2.0]));
     let mut drawing = String::new();
     series.draw(&mut drawing, &x, &y);
     let says = escaped(says);

@@ -2,6 +2,8 @@
 
 use linerate_core::units::civil_date;
 
+use crate::number::ends;
+
 /// An axis: its range of values, and its range of pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
@@ -15,11 +17,7 @@ impl Scale {
     /// An axis over all finite `values`; a linear one includes 0.
     pub(super) fn new(values: impl Iterator<Item = f64>, log: bool, pixels: [f64; 2]) -> Self {
         let fits = |value: &f64| value.is_finite() && (!log || *value > 0.0);
-        let (mut low, mut high) = values
-            .filter(fits)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
+        let [mut low, mut high] = ends(values.filter(fits));
         if low > high {
             (low, high) = (1.0, 10.0);
         }
@@ -43,20 +41,11 @@ impl Scale {
 
     /// The axis limited to `values`, without a 0 that is not among them.
     pub(super) fn close(self, values: impl Iterator<Item = f64>) -> Self {
-        let ends = values
-            .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
-        if ends.0 < ends.1 {
-            Self {
-                low: ends.0,
-                high: ends.1,
-                ..self
-            }
-        } else {
-            self
+        let [low, high] = ends(values.filter(|value| value.is_finite()));
+        if low < high {
+            return Self { low, high, ..self };
         }
+        self
     }
 
     /// The axis extended to round values, so that nothing touches its edge.
@@ -87,12 +76,10 @@ impl Scale {
         let decimals = (-(step * 1.0001).log10().floor()).max(0.0) as usize;
         let first = (self.low / unit / step - 1e-6).ceil() as i64;
         let last = (self.high / unit / step + 1e-6).floor() as i64;
-        (first..=last.min(first.saturating_add(MAX_TICKS)))
-            .map(|number| {
-                let value = number as f64 * step;
-                (value * unit, format!("{value:.decimals$}"))
-            })
-            .collect()
+        let values =
+            (first..=last.min(first.saturating_add(MAX_TICKS))).map(|number| number as f64 * step);
+        let ticks = values.map(|value| (value * unit, format!("{value:.decimals$}")));
+        ticks.collect()
     }
 
     /// About `most` round moments, for an axis in seconds since 1970, UTC.

@@ -11,9 +11,9 @@ use super::table::Table;
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let Some(baseline) = baseline else { return };
     page.gap();
-    for sentence in judgements(baseline) {
-        page.heading(&sentence);
-    }
+    judgements(baseline)
+        .iter()
+        .for_each(|sentence| page.heading(sentence));
     page.words(&format!(
         "Baseline of {}, an observation: between runs of different times more may have changed.",
         baseline.started_at
@@ -22,10 +22,9 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let shown = |change: &&Change| details || !change.metric.contains("p99");
     let figure = |metric: &str, value: f64| {
         let (path, _) = metric.split_once('@').unwrap_or((metric, ""));
-        if is_effect(path) {
-            signed(value)
-        } else {
-            writer(path)(value)
+        match is_effect(path) {
+            true => signed(value),
+            false => writer(path)(value),
         }
     };
     let rows = baseline.changes.iter().filter(shown);
@@ -67,27 +66,25 @@ fn judgements(baseline: &Baseline) -> Vec<String> {
 /// The judgement of a change, and the reason for it.
 fn judgement(change: &Change) -> (&'static str, &'static str) {
     const SURE: &str = "of single runs: 6 each time make it sure (--repeat 6)";
-    match (change.significance(), change.has_intervals()) {
-        (Significance::Worse, true) => ("Worse than then", "the intervals lie apart"),
-        (Significance::Better, true) => ("Better than then", "the intervals lie apart"),
-        (Significance::WithinNoise, true) => ("Within noise", "the intervals overlap"),
-        (Significance::Worse, false) => ("Worse than then", SURE),
-        (Significance::Better, false) => ("Better than then", SURE),
-        (Significance::WithinNoise, false) => ("Within noise", "single runs differ by as much"),
-        (Significance::TooFewRuns, _) => (
-            "Not told from noise",
-            "too few runs: 6 each time tell (--repeat 6)",
-        ),
+    const TOO_FEW: &str = "too few runs: 6 each time tell (--repeat 6)";
+    let [apart, overlap] = match change.has_intervals() {
+        true => ["the intervals lie apart", "the intervals overlap"],
+        false => [SURE, "single runs differ by as much"],
+    };
+    match change.significance() {
+        Significance::Worse => ("Worse than then", apart),
+        Significance::Better => ("Better than then", apart),
+        Significance::WithinNoise => ("Within noise", overlap),
+        Significance::TooFewRuns => ("Not told from noise", TOO_FEW),
     }
 }
 
 /// A change with its sign; the change of an effect is in percentage points.
 fn by(change: &Change) -> String {
     let words = signed(change.change_percent);
-    if is_effect(&change.metric) {
-        words.replace('%', "points")
-    } else {
-        words
+    match is_effect(&change.metric) {
+        true => words.replace('%', "points"),
+        false => words,
     }
 }
 

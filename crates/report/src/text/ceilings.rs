@@ -4,9 +4,10 @@ use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Leg};
 
-use super::number::{NBSP, bar, percent, plural, rate, span};
-use super::page::{Emphasis, Page};
+use super::number::{bar, counted, joined, percent, plural, rate, span, sure};
+use super::page::Page;
 use super::table::Table;
+use crate::charts;
 
 /// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
 pub(super) fn ceilings(
@@ -30,16 +31,11 @@ pub(super) fn ceilings(
         .right("reached", reached)
         .left("formula", |ceiling| ceiling.formula.clone());
     page.table(&table);
-    let mut notes = Vec::new();
-    if shown.iter().any(|ceiling| !ceiling.independent) {
-        notes.push("* derived from the measured rate; cannot confirm".to_owned());
-    }
-    if shown.len() < ceilings.len() {
-        let left_out = ceilings.len() - shown.len();
-        notes.push(format!("{left_out} higher left out"));
-    }
-    if !notes.is_empty() {
-        page.paragraph(Emphasis::None, "", 2, &notes.join("; "));
+    let is_derived = shown.iter().any(|ceiling| !ceiling.independent);
+    let derived = is_derived.then(|| "* derived from the measured rate; cannot confirm".to_owned());
+    let others = counted((ceilings.len() - shown.len()) as u64, "higher left out");
+    if is_derived || others.is_some() {
+        page.indented(&joined([derived, others], "; "));
     }
 }
 
@@ -55,17 +51,13 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
         Some(Direction::Both) | None => "Bottleneck",
     };
     let sentence = verdict_sentence(subject, verdict, leg);
-    page.paragraph(Emphasis::Strong, "", 2, &sentence);
+    page.verdict(&sentence);
     let few = if direction.is_some() { 0 } else { 1 };
     let most = if page.has_details() { usize::MAX } else { few };
-    for evidence in verdict.evidence.iter().take(most) {
-        page.paragraph(Emphasis::None, "    -", 6, evidence);
-    }
+    page.evidence(verdict.evidence.iter().take(most));
     if let Some(remedy) = &verdict.remedy {
-        page.plain(&format!(
-            "  {}",
-            remedy_promise(verdict, leg.throughput_bps)
-        ));
+        let promise = remedy_promise(verdict, leg.throughput_bps);
+        page.plain(&format!("  {promise}"));
         page.command(&remedy.command);
     }
     runner_up(page, verdict);
@@ -98,13 +90,9 @@ pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
         return;
     }
     let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
-    let mut lowest: Vec<&Ceiling> = Vec::new();
-    for ceiling in &leg.ceilings {
-        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
-        if !is_known && (ceiling.independent || Some(ceiling.cause) == found) {
-            lowest.push(ceiling);
-        }
-    }
+    let mut lowest = charts::lowest(&leg.ceilings, |ceiling| {
+        ceiling.independent || Some(ceiling.cause) == found
+    });
     let verdicts = lowest.iter().position(|one| Some(one.cause) == found);
     if let Some(at) = verdicts.filter(|at| most > 0 && *at >= most) {
         lowest.swap(at, most - 1);
@@ -131,11 +119,7 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     if verdict.cause == Cause::AsAsked {
         return format!("{subject}: none. The sender kept to the rate that was asked for.");
     }
-    let sure = verdict.confidence.map_or_else(String::new, |share| {
-        // Neither 0 nor 100 % is ever certain.
-        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
-    });
-    let cause = format!("{}{sure}", verdict.cause.words());
+    let cause = format!("{}{}", verdict.cause.words(), sure(verdict.confidence));
     match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
         // A ceiling that is derived from the measured rate is always reached.
         (Some(share), Some(ceiling)) if ceiling.independent => format!(
@@ -151,29 +135,27 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
 fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> {
     let limit_bps = leg.throughput_bps? / verdict.share_of_ceiling?;
     let off = |ceiling: &Ceiling| (ceiling.limit_bps / limit_bps).ln().abs();
-    leg.ceilings
-        .iter()
-        .filter(|ceiling| ceiling.cause == verdict.cause)
-        .min_by(|a, b| off(a).total_cmp(&off(b)))
+    let ceilings = leg.ceilings.iter();
+    let ceilings = ceilings.filter(|ceiling| ceiling.cause == verdict.cause);
+    ceilings.min_by(|a, b| off(a).total_cmp(&off(b)))
 }
 
 fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
-    let now = measured_bps.map(rate);
-    let brings = verdict.predicted_bps.map(|bps| match now {
-        Some(now) => format!("expected: {}", span(&now, &rate(bps), "→")),
-        None => format!("expected: {}", rate(bps)),
+    let expected = verdict.predicted_bps.map(rate);
+    if let (Some(asked), Some(Cause::AsAsked)) = (&expected, verdict.next_cause) {
+        return format!("Remedy (expected: the {asked} asked for):");
+    }
+    let expected = expected.map(|then| match measured_bps.map(rate) {
+        Some(now) => format!("expected: {}", span(&now, &then, "→")),
+        None => format!("expected: {then}"),
     });
     let next = verdict
         .next_cause
         .map(|next| format!("next: {}", next.words()));
-    if let (Some(bps), Some(Cause::AsAsked)) = (verdict.predicted_bps, verdict.next_cause) {
-        return format!("Remedy (expected: the {} asked for):", rate(bps));
+    match joined([expected, next], "; ") {
+        none if none.is_empty() => "Remedy:".to_owned(),
+        facts => format!("Remedy ({facts}):"),
     }
-    let facts: Vec<String> = brings.into_iter().chain(next).collect();
-    if facts.is_empty() {
-        return "Remedy:".to_owned();
-    }
-    format!("Remedy ({}):", facts.join("; "))
 }
 
 /// Writes caveats, each with its remedy on a line of its own. Without details, only those that
@@ -188,28 +170,24 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
     if all.is_empty() {
         return;
     }
-    let shown: Vec<&Caveat> = if page.has_details() {
-        all.clone()
-    } else {
-        let matters = all.iter().filter(|caveat| changes_the_reading(caveat.kind));
-        matters.take(MAX_CAVEATS).copied().collect()
-    };
+    let number = all.len();
+    if !page.has_details() {
+        all.retain(|caveat| changes_the_reading(caveat.kind));
+        all.truncate(MAX_CAVEATS);
+    }
     page.gap();
-    for caveat in &shown {
+    for caveat in &all {
         page.doubt(&caveat.says());
         match &caveat.remedy {
             CaveatRemedy::Command(command) => page.command(command),
             CaveatRemedy::Words(words) if words.is_empty() => {}
-            CaveatRemedy::Words(words) => page.paragraph(Emphasis::None, "", 4, words),
+            CaveatRemedy::Words(words) => page.reason(words),
         }
     }
-    let others = (all.len() - shown.len()) as u64;
+    let others = (number - all.len()) as u64;
     if others > 0 {
-        let notes = if shown.is_empty() {
-            "note"
-        } else {
-            "more note"
-        };
+        let is_first = all.is_empty();
+        let notes = if is_first { "note" } else { "more note" };
         let place = page.place_of_evidence();
         page.plain(&format!("  {}: {place}", plural(others, notes)));
     }

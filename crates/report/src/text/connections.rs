@@ -11,7 +11,7 @@ use linerate_core::record::Cause;
 use super::Style;
 use super::ceilings::caveats;
 use super::connection::explained;
-use super::number::{bytes, count, digits, micros, plural, rate, seconds};
+use super::number::{bytes, count, digits, joined, micros, named, plural, rate, seconds};
 use super::page::Page;
 use super::table::Table;
 use crate::charts;
@@ -87,10 +87,9 @@ fn table_page(document: &ConnectionsDocument, style: Style) -> String {
 }
 
 fn lines(page: &mut Page, document: &ConnectionsDocument) {
-    let most = if page.has_details() {
-        usize::MAX
-    } else {
-        CONNECTION_ROWS
+    let most = match page.has_details() {
+        true => usize::MAX,
+        false => CONNECTION_ROWS,
     };
     list(page, &document.connections, most);
     let others = document.connections.get(most..).unwrap_or_default();
@@ -120,23 +119,20 @@ pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize) {
 pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
-        Source::Host {
-            namespace: Some(name),
-        } => format!(" in network namespace {name}"),
-        Source::Host { namespace: None } => String::new(),
-        Source::Capture { file, .. } => format!(" in {file}"),
+        Source::Host { namespace } => {
+            named(" in network namespace", namespace.as_ref(), String::clone)
+        }
+        Source::Capture { file, .. } => Some(format!(" in {file}")),
     };
+    let place = place.unwrap_or_default();
     let number = plural(all.len() as u64, "TCP connection");
     let group = Group::from_iter(all);
     if group.active == 0 {
         let time = seconds(document.seconds);
         return format!("{number}{place}, all idle for {time}");
     }
-    let cause = group
-        .most_frequent()
-        .map_or_else(String::new, |(cause, number)| {
-            format!("; most often {cause} ({number})")
-        });
+    let cause = group.most_frequent();
+    let cause = cause.map_or_else(String::new, |cause| format!("; most often {cause}"));
     let (out, into) = (rate(group.out_bps), rate(group.in_bps));
     let active = count(group.active);
     format!("{number}{place}, {active} active: {out} out, {into} in{cause}")
@@ -165,11 +161,9 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .spare(5, 1)
         .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
         .right("in\nbit/s", |row| short_rate(in_bps(row.connection)))
-        .right("RTT", |row| {
-            rtt_us(row.connection).map(|us| micros(us.into()))
-        })
+        .right("RTT", |row| rtt_us(row.connection))
         .spare(2, 1)
-        .right("retr", |row| retransmitted(row.connection).map(count))
+        .right("retr", |row| retransmitted(row.connection))
         .spare(4, 1)
         .right("cwnd", |row| cwnd_bytes(row.connection).map(bytes))
         .spare(6, 1)
@@ -182,43 +176,35 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
 pub fn connection_words(connection: &Connection) -> String {
     let process = process(connection.process.as_ref()).unwrap_or_default();
     let (local, remote) = (&connection.local, &connection.remote);
-    let state = connection.state.name();
-    format!(
-        "{local} {remote} {process} {state} {}",
-        bottleneck(connection)
-    )
+    let (state, bottleneck) = (connection.state.name(), bottleneck(connection));
+    format!("{local} {remote} {process} {state} {bottleneck}")
 }
 
 /// A table of sums over groups of connections, the largest rate first.
 pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style) -> String {
     let mut groups: BTreeMap<String, Vec<&Connection>> = BTreeMap::new();
     for connection in &document.connections {
-        groups
-            .entry(key(connection, by))
-            .or_default()
-            .push(connection);
+        let group = groups.entry(key(connection, by)).or_default();
+        group.push(connection);
     }
     let groups = groups.into_iter();
-    let mut groups: Vec<(String, Group)> = groups
-        .map(|(key, connections)| (key, Group::from_iter(connections)))
-        .collect();
+    let groups = groups.map(|(key, connections)| (key, Group::from_iter(connections)));
+    let mut groups: Vec<(String, Group)> = groups.collect();
     groups.sort_by(|(_, a), (_, b)| b.rate_bps().total_cmp(&a.rate_bps()));
     let head = match by {
         GroupBy::Cause => "bottleneck",
         GroupBy::Process => "process",
         GroupBy::Peer => "peer",
     };
-    let often = |(_, group): &&(String, Group)| {
-        let most = group.most_frequent().filter(|_| by != GroupBy::Cause);
-        most.map(|(cause, number)| format!("{cause} ({number})"))
-    };
+    let often =
+        |(_, group): &&(String, Group)| group.most_frequent().filter(|_| by != GroupBy::Cause);
     let table = Table::of(&groups)
         .left(head, |(key, _)| key.clone())
-        .right("connections", |(_, group)| count(group.all))
-        .right("active", |(_, group)| count(group.active))
+        .right("connections", |(_, group)| group.all)
+        .right("active", |(_, group)| group.active)
         .right("out\nbit/s", |(_, group)| short_rate(group.out_bps))
         .right("in\nbit/s", |(_, group)| short_rate(group.in_bps))
-        .right("retr", |(_, group)| count(group.retransmitted))
+        .right("retr", |(_, group)| group.retransmitted)
         .left("most often", often);
     let mut page = Page::new(style);
     page.title(&connections_headline(document));
@@ -236,10 +222,9 @@ fn key(connection: &Connection, by: GroupBy) -> String {
             process.map_or("not known".to_owned(), |process| process.name.clone())
         }
         GroupBy::Peer => {
-            let remote = connection.remote.rsplit_once(':');
-            remote
-                .map_or(connection.remote.as_str(), |(address, _)| address)
-                .to_owned()
+            let remote = &connection.remote;
+            let address = remote.rsplit_once(':').map(|(address, _)| address);
+            address.unwrap_or(remote).to_owned()
         }
     }
 }
@@ -278,9 +263,9 @@ impl Group {
         self.out_bps + self.in_bps
     }
 
-    fn most_frequent(&self) -> Option<(&'static str, u64)> {
+    fn most_frequent(&self) -> Option<String> {
         let causes = self.causes.iter().rev().max_by_key(|(_, number)| **number);
-        causes.map(|(cause, number)| (*cause, *number))
+        causes.map(|(cause, number)| format!("{cause} ({number})"))
     }
 }
 
@@ -313,11 +298,8 @@ fn state(connection: &Connection) -> Option<String> {
 }
 
 fn of_time(connection: &Connection, bytes: u64) -> f64 {
-    if connection.seconds > 0.0 {
-        bytes as f64 * 8.0 / connection.seconds
-    } else {
-        0.0
-    }
+    let bps = bytes as f64 * 8.0 / connection.seconds;
+    if connection.seconds > 0.0 { bps } else { 0.0 }
 }
 
 fn out_bps(connection: &Connection) -> f64 {
@@ -329,16 +311,16 @@ fn in_bps(connection: &Connection) -> f64 {
 }
 
 /// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
-fn rtt_us(connection: &Connection) -> Option<u32> {
+fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
-    let receiver = || {
-        tcp.receiver
-            .as_ref()
-            .and_then(|end| end.rtt_mean_us.or(end.rtt_min_us))
+    let rtt_us = match (tcp.sender(), &tcp.receiver) {
+        (Some(sender), _) => Some(sender.rtt_mean_us),
+        (None, receiver) => {
+            let receiver = receiver.as_ref()?;
+            receiver.rtt_mean_us.or(receiver.rtt_min_us)
+        }
     };
-    tcp.sender()
-        .map(|sender| sender.rtt_mean_us)
-        .or_else(receiver)
+    rtt_us.map(|us| micros(us.into()))
 }
 
 fn retransmitted(connection: &Connection) -> Option<u64> {
@@ -358,10 +340,10 @@ fn short_rate(bps: f64) -> Option<String> {
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     // The threshold takes rounding to three digits into account.
     let prefix = prefixes.iter().find(|(scale, _)| bps >= scale * 0.9995);
-    Some(prefix.map_or_else(
-        || digits(bps.max(1.0)),
-        |(scale, letter)| format!("{}{letter}", digits(bps / scale)),
-    ))
+    Some(match prefix {
+        Some((scale, letter)) => digits(bps / scale) + letter,
+        None => digits(bps.max(1.0)),
+    })
 }
 
 /// A character for each rate, its height relative to the largest.
@@ -378,32 +360,26 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
     let all = &document.listeners;
     let waiting: u64 = all.iter().map(|one| one.waiting).sum();
     let full = all.iter().filter(|one| one.waiting > one.limit).count() as u64;
-    let mut title = plural(all.len() as u64, "listening TCP socket");
-    title.push_str(&format!(
-        ", {} to be accepted",
-        plural(waiting, "connection")
-    ));
-    if full > 0 {
-        title.push_str(&format!(", {} full", plural(full, "queue")));
-    }
-    page.title(&title);
+    let sockets = plural(all.len() as u64, "listening TCP socket");
+    let waiting = format!("{} to be accepted", plural(waiting, "connection"));
+    let full = (full > 0).then(|| format!("{} full", plural(full, "queue")));
+    page.title(&joined([Some(sockets), Some(waiting), full], ", "));
     if let Some(totals) = document.listen_totals {
+        let all = [totals.overflows, totals.drops, totals.syn_cookies];
+        let [overflows, drops, cookies] = all.map(count);
         page.words(&format!(
-            "Since boot {} found an accept queue full, {} SYNs or connections were dropped, {} SYN \
-             cookies were sent.",
-            count(totals.overflows),
-            count(totals.drops),
-            count(totals.syn_cookies),
+            "Since boot {overflows} found an accept queue full, {drops} SYNs or connections were \
+             dropped, {cookies} SYN cookies were sent."
         ));
     }
     page.gap();
     let table = Table::of(all)
         .left("local", |one| one.local.clone())
         .left("process", |one: &&Listener| process(one.process.as_ref()))
-        .right("waiting", |one| count(one.waiting))
-        .right("limit", |one| count(one.limit))
-        .right("half-open", |one| count(one.half_open))
-        .right("dropped", |one| count(one.dropped))
+        .right("waiting", |one| one.waiting)
+        .right("limit", |one| one.limit)
+        .right("half-open", |one| one.half_open)
+        .right("dropped", |one| one.dropped)
         .left("limit set by", |one| match one.limit_by {
             LimitSource::Somaxconn => "net.core.somaxconn",
             LimitSource::Program => "the program",

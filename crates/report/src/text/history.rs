@@ -29,14 +29,9 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let labels = |run: &&SavedRun| (!run.labels.is_empty()).then(|| run.labels.to_owned());
     // A row has two lines at most; the run's page has all of its answer.
-    let longest = runs
-        .iter()
-        .map(|run| run.labels.len() + run.workload.len())
-        .max();
-    let room = style
-        .columns()
-        .saturating_sub(34 + longest.unwrap_or(0))
-        .max(24);
+    let others = runs.iter().map(|run| run.labels.len() + run.workload.len());
+    let others = 34 + others.max().unwrap_or(0);
+    let room = style.columns().saturating_sub(others).max(24);
     let answer = |run: &&SavedRun| shortened(run.answer, 2 * room);
     let table = Table::of(runs)
         .right("run", |run| run.id.to_string())
@@ -97,15 +92,13 @@ pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
     let mut page = Page::new(style);
     for series in all {
         page.gap();
+        let Series { test, metric, .. } = series;
         let runs = plural(series.runs as u64, "run");
         let found = match series.changes.len() {
             0 => "no change".to_owned(),
             some => plural(some as u64, "change"),
         };
-        page.heading(&format!(
-            "{}: {found} of {} in {runs}",
-            series.test, series.metric
-        ));
+        page.heading(&format!("{test}: {found} of {metric} in {runs}"));
         for change in &series.changes {
             page.point(&series_change(&series.metric, change));
         }
@@ -117,16 +110,11 @@ pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
 
 /// A change in a sentence.
 pub fn series_change(metric: &str, change: &SeriesChange) -> String {
+    let (begun, id) = (begun(&change.started_at), change.id);
     let [was, is] = change.figures;
-    let write = writer(metric);
     let by = signed(100.0 * (is / was - 1.0));
-    let mut words = format!(
-        "since {} (run {}): {by}, {} → {}",
-        begun(&change.started_at),
-        change.id,
-        write(was),
-        write(is)
-    );
+    let [was, is] = change.figures.map(writer(metric));
+    let mut words = format!("since {begun} (run {id}): {by}, {was} → {is}");
     for (what, [was, is]) in &change.beside {
         words.push_str(&format!("; {what} {was} → {is}"));
     }

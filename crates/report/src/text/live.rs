@@ -37,11 +37,8 @@ pub fn progress(progress: &Progress<'_>, style: Style) -> String {
             let bar = bar(progress.elapsed_s / planned);
             let time = format!("{:.1} of {}", progress.elapsed_s, seconds(planned));
             let with_bar = format!("{step}  {bar} {time}");
-            fitted(
-                &[with_bar, format!("{step}  {time}"), time],
-                &figures,
-                style,
-            )
+            let beginnings = [with_bar, format!("{step}  {time}"), time];
+            fitted(&beginnings, &figures, style)
         }
         _ => {
             let time = format!("{:.1}{NBSP}s", progress.elapsed_s);
@@ -88,12 +85,12 @@ fn figures(interval: &Interval) -> Vec<String> {
         Some(Direction::Down) => "  down",
         Some(Direction::Both) | None => "",
     };
-    let per_second = interval
-        .transactions
-        .filter(|_| interval.seconds > 0.0)
-        .map(|answered| count((answered as f64 / interval.seconds).round() as u64));
-    let reached = match per_second {
-        Some(answered) => format!("{direction}  {:>17}", format!("{answered}{NBSP}trans/s")),
+    let transactions = interval.transactions.filter(|_| interval.seconds > 0.0);
+    let reached = match transactions {
+        Some(answered) => {
+            let per_s = count((answered as f64 / interval.seconds).round() as u64);
+            format!("{direction}  {:>17}", format!("{per_s}{NBSP}trans/s"))
+        }
         None => format!("{direction}  {:>11}", rate(interval.throughput_bps)),
     };
     let others = [
@@ -102,10 +99,9 @@ fn figures(interval: &Interval) -> Vec<String> {
         ("retr", 4, interval.retransmitted_segments.map(count)),
         ("lost", 4, interval.lost.map(count)),
     ];
-    let others = others.into_iter().filter_map(|(label, width, text)| {
-        let text = text?;
-        Some(format!("  {label}{text:>width$}"))
-    });
+    let others = others
+        .into_iter()
+        .filter_map(|(label, width, text)| Some(format!("  {label}{:>width$}", text?)));
     [reached].into_iter().chain(others).collect()
 }
 

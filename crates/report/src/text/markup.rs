@@ -5,6 +5,7 @@ use std::fmt::Write;
 use linerate_core::units::printable;
 
 use super::Form;
+use super::number::joined;
 use super::page::Emphasis;
 use super::table::Grid;
 use crate::svg::escaped;
@@ -56,12 +57,8 @@ pub(super) fn command(form: Form, page: &mut String, command: &str) {
         let fence = "`".repeat(3 + command.matches('`').count());
         writeln!(page, "{fence}sh\n{command}\n{fence}\n")
     } else {
-        let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
-        writeln!(
-            page,
-            "<pre class=\"command\"><code>{}</code></pre>",
-            lines.join("\n")
-        )
+        let lines = joined(lines.iter().map(|line| escaped(line)), "\n");
+        writeln!(page, "<pre class=\"command\"><code>{lines}</code></pre>")
     };
 }
 
@@ -72,17 +69,11 @@ pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
         return;
     }
     let row = |of: &dyn Fn(usize) -> String| (0..grid.columns.len()).map(of).collect::<String>();
+    let is_right = |at: usize| grid.columns[at].1;
     let is_named = grid.columns.iter().any(|(head, _, _)| !head.is_empty());
     if form == Form::Markdown {
         let heads = row(&|at| format!(" {} |", plain(&grid.columns[at].0)));
-        let rule = row(&|at| {
-            if grid.columns[at].1 {
-                " ---: |"
-            } else {
-                " --- |"
-            }
-            .to_owned()
-        });
+        let rule = row(&|at| if is_right(at) { " ---: |" } else { " --- |" }.to_owned());
         let _ = writeln!(page, "|{heads}\n|{rule}");
         for number in 0..rows {
             let cells = row(&|at| format!(" {} |", plain(&grid.columns[at].2[number])));
@@ -91,12 +82,9 @@ pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
         page.push('\n');
         return;
     }
-    let class = |at: usize| {
-        if grid.columns[at].1 {
-            " class=\"right\""
-        } else {
-            ""
-        }
+    let class = |at: usize| match is_right(at) {
+        true => " class=\"right\"",
+        false => "",
     };
     page.push_str("<div class=\"wide\"><table>");
     if is_named {

@@ -4,7 +4,7 @@ use linerate_core::remedy::shell_word;
 use linerate_core::units::printable;
 
 use super::markup;
-use super::number::{NBSP, plural};
+use super::number::{NBSP, joined, plural};
 use super::table::Table;
 use super::{Form, Style};
 
@@ -65,23 +65,15 @@ impl Page {
     /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
     pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
         if self.style.form != Form::Plain {
-            return markup::words(
-                self.style.form,
-                &mut self.text,
-                emphasis,
-                first.trim(),
-                words,
-            );
+            let (form, label) = (self.style.form, first.trim());
+            return markup::words(form, &mut self.text, emphasis, label, words);
         }
         let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
         let words = printable(words).replace(" %", "\u{a0}%");
-        let mut lines = wrap(&words, room).into_iter();
-        self.line(
-            emphasis,
-            &format!("{first:<hang$}{}", lines.next().unwrap_or_default()),
-        );
-        for rest in lines {
-            self.line(emphasis, &format!("{:hang$}{rest}", ""));
+        let mut first = first;
+        for line in wrap(&words, room) {
+            self.line(emphasis, &format!("{first:<hang$}{line}"));
+            first = "";
         }
     }
 
@@ -158,9 +150,43 @@ impl Page {
     }
 
     /// Writes a label in the left margin, and facts beside it; nothing without facts.
-    pub(super) fn facts(&mut self, label: &str, facts: &[String]) {
+    pub(super) fn facts<F: Into<Option<String>>>(
+        &mut self,
+        label: &str,
+        facts: impl IntoIterator<Item = F>,
+    ) {
+        let facts = joined(facts, ", ");
         if !facts.is_empty() {
-            self.entry(label, &facts.join(", "));
+            self.entry(label, &facts);
+        }
+    }
+
+    /// Writes sentences below a heading.
+    pub(super) fn indented(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "", 2, words);
+    }
+
+    /// Writes a sentence below a heading that stands out.
+    pub(super) fn verdict(&mut self, words: &str) {
+        self.paragraph(Emphasis::Strong, "", 2, words);
+    }
+
+    /// Writes items of a list below a verdict.
+    pub(super) fn evidence<'a>(&mut self, items: impl IntoIterator<Item = &'a String>) {
+        for item in items {
+            self.paragraph(Emphasis::None, "    -", 6, item);
+        }
+    }
+
+    /// Writes sentences below a point.
+    pub(super) fn reason(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "", 4, words);
+    }
+
+    /// Writes the number of rows that are left out, if there are any.
+    pub(super) fn left_out(&mut self, number: usize, what: &str) {
+        if number > 0 {
+            self.point(&format!("{number} {what} more, with --json"));
         }
     }
 
@@ -194,14 +220,11 @@ impl Page {
             return markup::table(self.style.form, &mut self.text, &table.grid());
         }
         let layout = table.layout(self.style.columns());
-        layout
-            .heads()
+        let (heads, rows) = (layout.heads(), layout.rows());
+        heads
             .iter()
             .for_each(|line| self.line(Emphasis::Strong, line));
-        layout
-            .rows()
-            .iter()
-            .for_each(|line| self.line(Emphasis::None, line));
+        rows.iter().for_each(|line| self.line(Emphasis::None, line));
         if layout.left_out > 0 {
             let columns = plural(layout.left_out as u64, "column");
             self.plain(&format!(
@@ -290,7 +313,7 @@ mod tests {
     fn paragraphs_hang_and_keep_numbers_with_their_units() {
         let mut page = plain(40);
         let words = format!("smallest 29.0{NBSP}ms, mean 29.4{NBSP}ms, largest 312{NBSP}ms");
-        page.facts("rtt", &[words]);
+        page.facts("rtt", [words]);
         assert_eq!(
             page.finish(),
             "  rtt        smallest 29.0 ms, mean\n             29.4 ms, largest 312 ms\n"

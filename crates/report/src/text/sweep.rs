@@ -1,7 +1,7 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
 use linerate_core::plan::{Direction, Traffic, Workload};
-use linerate_core::record::{Caveat, EndReport, Observed, Record, SizeFigure, Status, Sweep};
+use linerate_core::record::{Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep};
 
 use linerate_core::stats::{Figure, LatencySummary};
 
@@ -10,7 +10,7 @@ use super::baseline::baseline;
 use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
 use super::figure::{around, figure, middle};
-use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
+use super::number::{NBSP, chosen_bytes, digits, joined, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
@@ -31,9 +31,8 @@ impl Document for Sweep {
         };
         let figure = |run: &Record| {
             let mut figures = self.figures.iter();
-            figures
-                .find(|one| one.message_bytes == size_of(run))
-                .map(|one| &one.figure)
+            let found = figures.find(|one| one.message_bytes == size_of(run));
+            found.map(|one| &one.figure)
         };
         let rows: Vec<Row> = runs.iter().map(|run| (*run, figure(run))).collect();
         match rows[..] {
@@ -57,10 +56,8 @@ impl Document for Sweep {
             figures(&mut page, &self.figures);
         }
         baseline(&mut page, self.baseline.as_ref());
-        caveats(
-            &mut page,
-            self.caveats.iter().chain(&row_caveats(&self.rows)),
-        );
+        let of_rows = row_caveats(&self.rows);
+        caveats(&mut page, self.caveats.iter().chain(&of_rows));
         page.finish()
     }
 
@@ -126,7 +123,7 @@ fn range(rows: &[Row]) -> String {
         let figure = over_runs(*runs, run.rank(), writer(run.workload));
         format!("{figure} at {}", chosen_bytes(size_of(run)))
     });
-    ends.collect::<Vec<_>>().join(" to ")
+    joined(ends, " to ")
 }
 
 /// The figure over the runs, or that of a single run.
@@ -140,25 +137,34 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
 /// Bottlenecks with their counts: `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`;
 /// empty without a verdict.
 fn causes(runs: &[&Record], what: &str) -> String {
-    let mut causes: Vec<(&'static str, usize)> = Vec::new();
-    for cause in runs
+    let all = runs.len();
+    let causes = runs
         .iter()
-        .filter_map(|run| Some(run.verdict()?.cause.words()))
-    {
-        match causes.iter_mut().find(|(known, _)| *known == cause) {
+        .filter_map(|run| Some(run.verdict()?.cause.words()));
+    let causes = frequencies(causes);
+    let named = match causes[..] {
+        [] => return String::new(),
+        [(cause, number)] if number == all => format!("{cause}, at all of them"),
+        _ => joined(
+            causes
+                .iter()
+                .map(|(cause, n)| format!("{cause} ({n} of {all})")),
+            ", ",
+        ),
+    };
+    format!("  {what}: {named}")
+}
+
+/// How often each name occurs, in the order of their first occurrence.
+pub(super) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut all: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match all.iter_mut().find(|(known, _)| *known == name) {
             Some((_, number)) => *number += 1,
-            None => causes.push((cause, 1)),
+            None => all.push((name, 1)),
         }
     }
-    let named: Vec<String> = match causes[..] {
-        [] => return String::new(),
-        [(cause, number)] if number == runs.len() => vec![format!("{cause}, at all of them")],
-        _ => causes
-            .iter()
-            .map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()))
-            .collect(),
-    };
-    format!("  {what}: {}", named.join(", "))
+    all
 }
 
 /// `, 2 of them STOPPED EARLY`
@@ -193,10 +199,8 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
-        let same = sizes
-            .iter_mut()
-            .find(|runs| runs[0].plan.traffic == row.plan.traffic);
-        match same {
+        let mut known = sizes.iter_mut();
+        match known.find(|runs| runs[0].plan.traffic == row.plan.traffic) {
             Some(runs) => runs.push(row),
             None => sizes.push(vec![row]),
         }
@@ -239,9 +243,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
     };
     let lost = |(row, _): &Row| {
         let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
-        udp.map(|udp| udp.lost)
-            .reduce(u64::saturating_add)
-            .map(count)
+        udp.map(|udp| udp.lost).reduce(u64::saturating_add)
     };
     let segment = |(row, _): &Row| {
         let tcp = row.legs.first()?.tcp_sender()?;
@@ -249,7 +251,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
     };
     Table::of(rows)
         .right("size\nB", |(row, _)| size_of(row).to_string())
-        .right("messages", |(row, _)| row.messages.map(count))
+        .right("messages", |(row, _)| row.messages)
         .spare(5, 1)
         .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(4, 1)
@@ -281,9 +283,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         .right("segment\nB", segment)
         .spare(3, 1)
         .right("lost", lost)
-        .left("bottleneck", |(row, _)| {
-            Some(row.verdict()?.cause.words().to_owned())
-        })
+        .left("bottleneck", |(row, _)| Some(row.verdict()?.cause.words()))
 }
 
 fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
@@ -295,11 +295,11 @@ fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         let latency = row.latency_us.as_ref()?;
         (latency.count >= at_least).then(|| digits(us(latency)))
     };
-    let some = |number: Option<u64>| number.filter(|&n| n > 0).map(count);
+    let some = |number: Option<u64>| number.filter(|&n| n > 0);
     Table::of(rows)
         .right("request\nB", |(row, _)| size_of(row).to_string())
         .right("response\nB", response)
-        .right("trans-\nactions", |(row, _)| row.transactions.map(count))
+        .right("trans-\nactions", |(row, _)| row.transactions)
         .spare(4, 1)
         .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(3, 1)
@@ -346,10 +346,8 @@ fn doubt_of(row: &Record) -> Option<&'static str> {
 /// first.
 fn ends(row: &Record) -> [Option<&EndReport>; 2] {
     let leg = row.legs.first();
-    [
-        leg.and_then(|leg| leg.sender.as_ref()),
-        leg.and_then(|leg| leg.receiver.as_ref()),
-    ]
+    let of = |end: fn(&Leg) -> &Option<EndReport>| leg.and_then(|leg| end(leg).as_ref());
+    [of(|leg| &leg.sender), of(|leg| &leg.receiver)]
 }
 
 /// The interval of the median over the runs.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use linerate_core::units::printable;
 
-use super::number::UNKNOWN;
+use super::number::{UNKNOWN, count};
 use super::page::wrap;
 
 /// Alignment of a column.
@@ -21,9 +21,15 @@ pub(super) trait Cell {
     fn text(self) -> Option<String>;
 }
 
-impl Cell for Option<String> {
+impl<C: Cell> Cell for Option<C> {
     fn text(self) -> Option<String> {
-        self
+        self?.text()
+    }
+}
+
+impl Cell for u64 {
+    fn text(self) -> Option<String> {
+        Some(count(self))
     }
 }
 
@@ -273,7 +279,7 @@ mod tests {
         Table::of([("window", 9, None), ("path", 1000, Some(formula))])
             .left("cause", |row| row.0)
             .right("limit", |row| row.1.to_string())
-            .right("not\nknown", |_| None)
+            .right("not\nknown", |_| None::<String>)
             .left("formula", |row| row.2.clone())
     }
 

@@ -50,11 +50,8 @@ impl<'a> Block<'a> {
     /// All names of all lines with `uses`.
     pub(super) fn uses(&self) -> Result<Vec<At<&'a str>>> {
         let mut names = Vec::new();
-        for attribute in self
-            .attributes
-            .iter()
-            .filter(|one| one.word.value == "uses")
-        {
+        let attributes = self.attributes.iter();
+        for attribute in attributes.filter(|one| one.word.value == "uses") {
             if attribute.values.is_empty() {
                 return Err(cut(attribute.word.offset, "a name"));
             }
@@ -76,9 +73,10 @@ impl<'a> Block<'a> {
 
     /// How many attributes it has beside those.
     pub(super) fn count_without(&self, words: &[&str]) -> usize {
-        let mut attributes = self.attributes.iter().collect::<Vec<_>>();
-        attributes.retain(|one| !words.contains(&one.word.value));
-        attributes.len()
+        let attributes = self.attributes.iter();
+        attributes
+            .filter(|one| !words.contains(&one.word.value))
+            .count()
     }
 }
 
@@ -122,10 +120,8 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
             "adapter" => Kind::Adapter,
             _ => {
                 let Some(block) = blocks.last_mut() else {
-                    return Err(syntax(
-                        *first,
-                        "`filter`, `policy` or `adapter` with a name",
-                    ));
+                    let expected = "`filter`, `policy` or `adapter` with a name";
+                    return Err(syntax(*first, expected));
                 };
                 block.attributes(&statement)?;
                 continue;

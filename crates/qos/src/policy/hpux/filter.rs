@@ -61,16 +61,14 @@ fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Nam
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
         *list = address_list(block, words, names)?;
         for word in words.iter().filter(|word| !word.is_empty()) {
-            let address = block
-                .value(word)?
-                .and_then(|at| at.value.parse::<IpAddr>().ok());
+            let address = block.value(word)?;
+            let address = address.and_then(|at| at.value.parse::<IpAddr>().ok());
             family = family.or(address.map(family_of));
         }
     }
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
-        let is_name = block
-            .value(words[0])?
-            .is_some_and(|at| at.value.parse::<IpAddr>().is_err());
+        let text = block.value(words[0])?;
+        let is_name = text.is_some_and(|at| at.value.parse::<IpAddr>().is_err());
         let Some(family) = family.filter(|_| is_name) else {
             continue;
         };
@@ -216,10 +214,8 @@ fn service_ports(
         // Which of both it is cannot be told where the filter's protocols were asked for alone.
         let none = || {
             let what = format!("`{}` is no service with the filter's protocols", at.value);
-            PolicyProblem::conflict(
-                what,
-                "name it otherwise, or write a filter for each protocol",
-            )
+            let hint = "name it otherwise, or write a filter for each protocol";
+            PolicyProblem::conflict(what, hint)
         };
         let refused = values::ports(service, &allowed, names).err();
         let refused = refused.filter(|_| conditions.protocol.is_empty());
@@ -230,14 +226,8 @@ fn service_ports(
         let hint = "write a filter for each, such as `domain/udp`";
         return Err(Fault::conflict(at.offset, what, hint));
     }
-    let single = |protocol| Range {
-        first: protocol,
-        last: protocol,
-    };
-    conditions.protocol = found
-        .iter()
-        .map(|(protocol, _)| single(*protocol))
-        .collect();
+    let protocols = found.iter().map(|(protocol, _)| Range::single(*protocol));
+    conditions.protocol = protocols.collect();
     Ok(ports.clone())
 }
 
@@ -279,10 +269,8 @@ impl check::Conflict {
         let mut what = self.what;
         let mut offset = block.name.offset;
         for (ours, theirs) in WORDS {
-            let spelling = theirs
-                .iter()
-                .find(|word| block.has(word))
-                .unwrap_or(&theirs[0]);
+            let spelling = theirs.iter().find(|word| block.has(word));
+            let spelling = spelling.unwrap_or(&theirs[0]);
             what = what.replace(&format!("`{ours}`"), &format!("`{spelling}`"));
             if self.key == *ours {
                 offset = block.offset(spelling);

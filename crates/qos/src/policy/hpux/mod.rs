@@ -99,20 +99,11 @@ impl<'a> Reader<'a, '_> {
         let name = check_name(block.name)?;
         let place = self.lines.place(block.name.offset);
         let policy = policy(block, name, place)?;
-        let what = (
-            "filter",
-            "a filter is defined before it is used, as `filter NAME`",
-        );
-        let uses = indices(&block.uses()?, what, &self.draft_index)?;
-        most(
-            "policies",
-            self.file.policies.len(),
-            MAX_POLICIES,
-            block.name,
-        )?;
-        let before = self
-            .policy_index
-            .insert(block.name.value, self.file.policies.len());
+        let hint = "a filter is defined before it is used, as `filter NAME`";
+        let uses = indices(&block.uses()?, ("filter", hint), &self.draft_index)?;
+        let number = self.file.policies.len();
+        most("policies", number, MAX_POLICIES, block.name)?;
+        let before = self.policy_index.insert(block.name.value, number);
         self.file.policies.push(policy);
         self.uses.push(uses);
         self.offsets.push(block.name.offset);
@@ -121,12 +112,9 @@ impl<'a> Reader<'a, '_> {
 
     fn adapter(&mut self, block: &Block<'a>) -> Result<()> {
         let name = located(block.name, values::interface(block.name.value))?.0;
-        let what = (
-            "policy",
-            "a policy is defined before it is used, as `policy NAME`",
-        );
+        let hint = "a policy is defined before it is used, as `policy NAME`";
         let names = block.uses()?;
-        let policies = indices(&names, what, &self.policy_index)?;
+        let policies = indices(&names, ("policy", hint), &self.policy_index)?;
         if policies.is_empty() {
             let what = format!("adapter `{name}` has no policy");
             let hint = "name policies behind `uses`";
@@ -139,25 +127,15 @@ impl<'a> Reader<'a, '_> {
                     continue;
                 };
                 let filter = self.drafts[*filter].name.value;
-                let what = format!(
-                    "filter `{filter}` is of the policies `{other}` and `{}`",
-                    at.value
-                );
+                let policy = at.value;
+                let what = format!("filter `{filter}` is of the policies `{other}` and `{policy}`");
                 let hint = "on one adapter a filter has one policy";
                 return Err(Fault::conflict(at.offset, what, hint));
             }
         }
-        most(
-            "adapters",
-            self.file.adapters.len(),
-            MAX_ADAPTERS,
-            block.name,
-        )?;
-        let before = self
-            .file
-            .adapters
-            .iter()
-            .position(|adapter| adapter.name == name);
+        let adapters = &self.file.adapters;
+        most("adapters", adapters.len(), MAX_ADAPTERS, block.name)?;
+        let before = adapters.iter().position(|adapter| adapter.name == name);
         self.file.adapters.push(Adapter {
             name,
             place: self.lines.place(block.name.offset),
@@ -180,11 +158,8 @@ impl<'a> Reader<'a, '_> {
                 users[*filter].push(policy);
             }
         }
-        let mut names: BTreeSet<String> = self
-            .drafts
-            .iter()
-            .map(|draft| draft.name.value.to_owned())
-            .collect();
+        let names = self.drafts.iter().map(|draft| draft.name.value.to_owned());
+        let mut names: BTreeSet<String> = names.collect();
         for (draft, policies) in self.drafts.iter().zip(users) {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
@@ -225,24 +200,20 @@ fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String 
 fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     let reserve = share(block, "res")?;
     let limit = share(block, "max")?;
-    let dscp = match block.value("dscp")? {
-        Some(at) => Some(located(at, values::dscp(&decimal(at.value)))?),
-        None => None,
-    };
-    let vlan_priority = match block.value("vpr")? {
-        Some(at) => {
-            Some(located(at, values::VLAN_PRIORITY.single::<u8>(&decimal(at.value)))?.first)
-        }
-        None => None,
-    };
+    let dscp = block.value("dscp")?;
+    let dscp = dscp.map(|at| located(at, values::dscp(&decimal(at.value))));
+    let vlan_priority = block.value("vpr")?.map(|at| {
+        let number = located(at, values::VLAN_PRIORITY.single(&decimal(at.value)))?;
+        Ok::<u8, Fault>(number.first)
+    });
+    let (dscp, vlan_priority) = (dscp.transpose()?, vlan_priority.transpose()?);
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
         let hint = "give `res` too, or leave `max` away";
         return Err(Fault::conflict(block.offset("max"), what, hint));
     }
-    let marks = ["dscp", "vpr", "max"]
-        .into_iter()
-        .find(|word| block.has(word));
+    let mut marks = ["dscp", "vpr", "max"].into_iter();
+    let marks = marks.find(|word| block.has(word));
     let drop = reserve.is_none() && (block.has("res") || marks.is_none());
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
@@ -282,9 +253,8 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
     };
     let digits = at.value.trim_end_matches(['%', 'k', 'K', 'm', 'M']);
     let number = decimal(digits).parse::<f64>().ok();
-    let is_plain = digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let mut bytes = digits.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_digit() || byte == b'.');
     let (Some(number), true) = (number, is_plain) else {
         let hint = "write 20%, 30m, 64k or a number of bit/s";
         return Err(Fault::value(at.offset, "share", at.value, hint));
@@ -296,10 +266,12 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
         "m" | "M" => 1e6,
         "" => 1.0,
         _ => {
-            return located(
-                at,
-                Err(PolicyProblem::value("share", at.value, "it has one unit")),
-            );
+            return Err(Fault::value(
+                at.offset,
+                "share",
+                at.value,
+                "it has one unit",
+            ));
         }
     };
     // Beyond 2⁵³ it is out of range anyway.
@@ -345,28 +317,21 @@ fn check_name(at: At<&str>) -> Result<String> {
 }
 
 fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<()> {
-    match before {
-        None => Ok(()),
-        Some(_) => {
-            let name = block.name.value.to_owned();
-            Err(Fault::new(
-                block.name.offset,
-                ReadProblem::Repeated { what, name },
-            ))
-        }
+    if before.is_none() {
+        return Ok(());
     }
+    let name = block.name.value.to_owned();
+    Err(Fault::new(
+        block.name.offset,
+        ReadProblem::Repeated { what, name },
+    ))
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
     if found < most {
-        Ok(())
-    } else {
-        let found = found + 1;
-        Err(Fault::new(
-            name.offset,
-            PolicyProblem::TooMany { what, found, most },
-        ))
+        return Ok(());
     }
+    Err(Fault::too_many(name.offset, what, found + 1, most))
 }
 
 /// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for

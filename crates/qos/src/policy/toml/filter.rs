@@ -113,14 +113,9 @@ fn alternatives<T>(
 }
 
 fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
-    let offset = section
-        .value(key)
-        .map_or(section.offset, |value| value.span().start);
-    Fault::conflict(
-        offset,
-        format!("`{key}` leaves nothing"),
-        "what stands behind `!` is taken from the rest",
-    )
+    let what = format!("`{key}` leaves nothing");
+    let hint = "what stands behind `!` is taken from the rest";
+    check::Conflict { key, what, hint }.at(section)
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(

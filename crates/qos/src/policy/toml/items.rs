@@ -18,11 +18,9 @@ pub(super) fn list<T>(
     };
     let values = match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => {
-            return Err(Fault::conflict(
-                value.span().start,
-                format!("`{key}` is an empty list"),
-                "leave the key away where every packet matches",
-            ));
+            let what = format!("`{key}` is an empty list");
+            let hint = "leave the key away where every packet matches";
+            return Err(Fault::conflict(value.span().start, what, hint));
         }
         DeValue::Array(values) => values.iter().collect(),
         _ => vec![value],
@@ -33,12 +31,8 @@ pub(super) fn list<T>(
         let read = each(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
         all.extend(read);
         if all.len() > MAX_ENTRIES {
-            let (found, most) = (all.len(), MAX_ENTRIES);
             let what = "entries of one key";
-            return Err(Fault::new(
-                item.offset,
-                PolicyProblem::TooMany { what, found, most },
-            ));
+            return Err(Fault::too_many(item.offset, what, all.len(), MAX_ENTRIES));
         }
     }
     Ok(all)
@@ -75,10 +69,8 @@ pub(super) fn one<T>(
         DeValue::String(_) | DeValue::Integer(_) => item(key, value)?,
         _ => return Err(wrong_type(key, value, "a text in quotes or a whole number").into()),
     };
-    let value = read(&item.value);
-    value
-        .map(Some)
-        .map_err(|problem| Fault::new(item.offset, problem))
+    let value = read(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
+    Ok(Some(value))
 }
 
 /// More alternatives than somebody writes, and as many as an exported list of addresses has.

@@ -6,7 +6,7 @@ mod items;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{self, At, Section};
+use linerate_core::toml_reader::{self, At, Section, Value};
 
 use ::toml::de::DeValue;
 
@@ -137,12 +137,10 @@ fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     let Some(policy) = policy.filter(|policy| file.holds(*policy)) else {
         return Ok(());
     };
+    let name = &file.policies[policy].name;
     let conflict = check::Conflict {
         key: "policy",
-        what: format!(
-            "policy `{}` has others inside, and no packets of its own",
-            file.policies[policy].name
-        ),
+        what: format!("policy `{name}` has others inside, and no packets of its own"),
         hint: "name one of those inside, or one more for the rest",
     };
     Err(conflict.at(section))
@@ -155,12 +153,10 @@ fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     for policy in policies {
         if let Some(parent) = policy.parent.filter(|parent| !of_adapter.contains(parent)) {
             let parent = &file.policies[parent].name;
+            let name = &policy.name;
             let conflict = check::Conflict {
                 key: "policies",
-                what: format!(
-                    "policy `{}` is inside `{parent}`, which is not there",
-                    policy.name
-                ),
+                what: format!("policy `{name}` is inside `{parent}`, which is not there"),
                 hint: "name it, too",
             };
             return Err(conflict.at(section));
@@ -178,10 +174,7 @@ fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let offset = (last.value("mark")).map_or(last.offset, |value| value.span().start);
-    Err(Fault::new(
-        offset,
-        PolicyProblem::TooMany { what, found, most },
-    ))
+    Err(Fault::too_many(offset, what, found, most))
 }
 
 /// The tables of one kind in the order of the file.
@@ -201,11 +194,7 @@ fn tables<'a>(
                 "policy" => "policies",
                 _ => "adapters",
             };
-            let found = tables.len();
-            Err(Fault::new(
-                name.offset,
-                PolicyProblem::TooMany { what, found, most },
-            ))
+            Err(Fault::too_many(name.offset, what, tables.len(), most))
         }
         (None, None) if key == "adapter" => {
             let hint = "name the interface on which the policies work";
@@ -221,10 +210,8 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
         let DeValue::Table(table) = value.get_ref() else {
             continue;
         };
-        let inner = table
-            .iter()
-            .find(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)));
-        if let Some((inner, _)) = inner {
+        let is_table = |value: &Value<'_>| matches!(value.get_ref(), DeValue::Table(_));
+        if let Some((inner, _)) = table.iter().find(|(_, value)| is_table(value)) {
             let dotted = format!("{}.{}", name.value, inner.get_ref());
             let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
             return Err(Fault::value(inner.span().start, "adapter", &dotted, hint));
@@ -250,12 +237,8 @@ fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
         "track" => Ok(Fragments::Track),
         other => {
             let hint = "write \"plain\" or \"track\"";
-            Err(Fault::value(
-                word.offset,
-                "treatment of fragments",
-                other,
-                hint,
-            ))
+            let what = "treatment of fragments";
+            Err(Fault::value(word.offset, what, other, hint))
         }
     }
 }
@@ -273,24 +256,20 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
     for (at, policy) in file.policies.iter().enumerate() {
         let (what, hint) = match (filtered[at] || file.holds(at), adapted[at]) {
             (true, true) => continue,
-            (false, _) => (
-                "filter",
-                "give one with its name as `policy`, or leave the policy away",
-            ),
+            (false, _) => ("filter", NO_FILTER),
             (true, false) => (
                 "adapter",
                 "name it in the `policies` of one, or leave it away",
             ),
         };
         let policy = policy.name.clone();
-        return Err(Fault::new(
-            offsets[at],
-            PolicyProblem::Unused { policy, what, hint },
-        ));
+        let problem = PolicyProblem::Unused { policy, what, hint };
+        return Err(Fault::new(offsets[at], problem));
     }
     Ok(())
 }
 
+const NO_FILTER: &str = "give one with its name as `policy`, or leave the policy away";
 const KEYS: &str = "filter policy adapter set fragments";
 
 /// 8,192 filters of 500 bytes.

@@ -20,7 +20,7 @@ use crate::rules::{Field, RuleSet};
 
 use super::CompileError;
 use super::action::Effect;
-use super::chain::{is_beside, is_short};
+use super::chain::is_short;
 use content::Content;
 
 /// The tables of families with many rules.
@@ -94,11 +94,8 @@ enum Key {
 impl Tables {
     /// The tables of the families that need any.
     pub(super) fn new(rules: &RuleSet) -> Result<Self, CompileError> {
-        let families = [Family::V4, Family::V6, Family::Other];
-        let many: Vec<_> = families
-            .into_iter()
-            .filter(|family| !is_short(rules.family(*family)))
-            .collect();
+        let mut many = Family::ALL.to_vec();
+        many.retain(|family| !is_short(rules.family(*family)));
         if many.is_empty() {
             return Ok(Self::default());
         }
@@ -121,8 +118,11 @@ impl Tables {
             }
             let rules_at = content.append(&entries);
             let dimensions = rows::dimensions(&mut content, of_family, family)?;
-            let any_beside = (of_family.iter())
-                .any(|rule| rule.conditions.iter().all(|(field, _)| is_beside(*field)));
+            let any_beside = (of_family.iter()).any(|rule| {
+                rule.conditions
+                    .iter()
+                    .all(|(field, _)| field.is_beside_ip())
+            });
             let of_family = FamilyTables {
                 dimensions,
                 rules: of_family.len(),

@@ -6,7 +6,6 @@ use crate::policy::Family;
 use crate::rules::{Field, Rule};
 
 use super::super::CompileError;
-use super::super::chain::highest;
 use super::content::Content;
 use super::{Dimension, Key, Lookup};
 
@@ -43,7 +42,7 @@ pub(super) fn dimensions(
                 Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark(_),
                 _,
             ) => search(content, &rows.steps, Key::Word),
-            _ => direct(content, &rows, highest(field, family) as u32),
+            _ => direct(content, &rows, field.max(family) as u32),
         };
         content.check()?;
         Ok(Dimension {
@@ -72,7 +71,7 @@ impl Rows {
         field: Field,
         family: Family,
     ) -> Result<Self, CompileError> {
-        let highest = highest(field, family);
+        let highest = field.max(family);
         let mut bits = vec![0u64; rules.len().div_ceil(64)];
         // Where the bit of a rule changes: at the first number of each range, and behind the last.
         let mut changes = Vec::new();

@@ -52,12 +52,8 @@ fn table(ends: &[Option<&EndLayers>; 2]) -> Table<Row> {
     rows.push(row("all of them".to_owned(), ends, |end| {
         Some(end.profile.threads)
     }));
-    let softirq = ends.map(|end| {
-        [
-            None,
-            end.and_then(|end| end.profile.softirq_seconds).map(digits),
-        ]
-    });
+    let softirq_s = |end: &EndLayers| end.profile.softirq_seconds.map(digits);
+    let softirq = ends.map(|end| [None, end.and_then(softirq_s)]);
     rows.push(("soft interrupts, of the host".to_owned(), softirq));
     Table::of(rows)
         .left("\nthread", |(name, _)| name.clone())
@@ -74,10 +70,8 @@ fn row(
 ) -> Row {
     let cells = ends.map(|end| {
         let spent = end.and_then(&of);
-        [
-            spent.map(|spent| digits(spent.user)),
-            spent.map(|spent| digits(spent.system)),
-        ]
+        let parts = spent.map(|spent| [spent.user, spent.system].map(|s| Some(digits(s))));
+        parts.unwrap_or_default()
     });
     (name, cells)
 }
