@@ -1,4 +1,4 @@
-//! What is done with a packet that a rule takes: counted, coloured, dropped or marked.
+//! What happens to a packet that a rule matches: it is counted, coloured, dropped or marked.
 
 use crate::policy::Family;
 use crate::rules::Action;
@@ -12,49 +12,48 @@ use Operation::{Add, And, Or, ShiftLeft, ShiftRight, Xor};
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
 use Size::{Byte, Double, Half, Word};
 
-/// A number of an action: known when the program is written, or read from the action's record at
-/// `R8`.
+/// A number of an action: a constant of the program, or read from the action's record at `R8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     Known(u64),
-    /// With as many bytes as `Size` says, at this offset.
+    /// In the record, of this size at this offset.
     Recorded(Size, i16),
 }
 
-/// Whether packets get something.
+/// Whether packets get a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Never,
     Always(Value),
-    /// Unless the number is this.
+    /// Unless the value equals this number.
     Unless(Value, u32),
 }
 
-/// What is done, by one action or by any of several.
+/// The effect of one action, or of any of several.
 #[derive(Debug, Clone)]
 pub(super) struct Effect {
-    /// Where the policy counts.
+    /// The policy's slot for counting.
     pub(super) slot: Value,
-    /// The octet of the code point by colour; odd for none.
+    /// The octet of the code point for each colour; an odd number for none.
     pub(super) dscp: [Asked; 3],
     pub(super) vlan_priority: Asked,
     pub(super) class: Asked,
-    /// Not 0 if the packets are dropped.
+    /// Non-zero if packets are dropped.
     pub(super) drop: Asked,
-    /// Not 0 if red packets are.
+    /// Non-zero if red packets are dropped.
     pub(super) drop_red: Asked,
     pub(super) meter: Option<super::meter::Metering>,
 }
 
-/// For no code point.
+/// Stands for no code point.
 pub(super) const NO_DSCP: u32 = 1;
-/// For no VLAN priority.
+/// Stands for no VLAN priority.
 pub(super) const NO_PRIORITY: u32 = 0xff;
-/// For no class: its minor number is that of a queueing discipline's root, which has no class.
+/// Stands for no class: a minor number of 0xffff is that of a queueing discipline's root.
 pub(super) const NO_CLASS: u32 = u32::MAX;
 
 impl Effect {
-    /// What an action does.
+    /// The effect of one action.
     pub(super) fn new(action: &Action) -> Self {
         let known = |number: Option<u64>| match number {
             Some(number) => Asked::Always(Value::Known(number)),
@@ -75,14 +74,14 @@ impl Effect {
     }
 }
 
-/// The octets of the code points that green, yellow and red packets get.
+/// The octets of the code points for green, yellow and red packets.
 pub(super) fn octets(action: &Action) -> [Option<u8>; 3] {
     let colours = action.meter.map_or([None; 3], |meter| meter.colours);
     colours.map(|colour| colour.or(action.dscp).map(|dscp| dscp.octet()))
 }
 
 impl Generator<'_> {
-    /// The code of the actions that rules of chains jump to.
+    /// Writes the code of the actions that chains of rules jump to.
     pub(super) fn code_of_actions(&mut self) {
         for ((layer, action), label) in self.asked_actions() {
             self.code.bind(label);
@@ -91,8 +90,8 @@ impl Generator<'_> {
         }
     }
 
-    /// All of it, in the order in which it is defined, but for counting, which needs to know how it
-    /// ends.
+    /// Writes the whole effect in its defined order, except for counting, which depends on the
+    /// outcome.
     pub(super) fn act(&mut self, layer: Layer, effect: &Effect) {
         let dropped = self.code.label();
         if let Some(metering) = &effect.meter {
@@ -135,7 +134,7 @@ impl Generator<'_> {
         }
     }
 
-    /// `R0` becomes the number, or it goes to `otherwise`. Whether it can be there at all.
+    /// Loads the value into `R0`, or jumps to `otherwise`. Returns whether there can be one.
     fn asked(&mut self, asked: Asked, otherwise: Label) -> bool {
         match asked {
             Asked::Never => return false,
@@ -148,7 +147,7 @@ impl Generator<'_> {
         true
     }
 
-    /// Counts the packet for its filter and for its policy.
+    /// Counts the packet for its filter and its policy.
     fn count(&mut self, effect: &Effect, dropped: bool) {
         self.take(R0, Slot::Filter);
         self.count_in_slot(effect, dropped);
@@ -156,13 +155,13 @@ impl Generator<'_> {
         self.count_in_slot(effect, dropped);
     }
 
-    /// In the slot of `R0`. Only this CPU writes there, and nothing that sends packets interrupts
+    /// Counts in slot `R0`. Only this CPU writes there, and nothing that sends packets interrupts
     /// it.
     fn count_in_slot(&mut self, effect: &Effect, dropped: bool) {
         let [none, several] = std::array::from_fn(|_| self.code.label());
         self.put(Slot::Segments, R0);
         self.find(COUNTERS, Slot::Segments.offset(), none);
-        // Packets on the wire: at least one.
+        // Packets on the wire; at least one.
         self.context(R1, context::SEGMENTS);
         self.code.branch_with(NotEqual, R1, 0, several);
         self.code.set(R1, 1);
@@ -186,14 +185,14 @@ impl Generator<'_> {
         self.code.bind(none);
     }
 
-    /// Adds to 64 bits in memory.
+    /// Adds to a 64-bit number in memory.
     fn add(&mut self, base: Register, offset: i16, number: Register) {
         self.code.load(Double, R3, base, offset);
         self.code.operate(Add, R3, number);
         self.code.store(Double, base, offset, R3);
     }
 
-    /// Writes the code point of the packet's colour.
+    /// Writes the code point for the packet's colour.
     fn mark(&mut self, layer: Layer, effect: &Effect) {
         let (Layer::V4 | Layer::V6, [green, yellow, red]) = (layer, effect.dscp) else {
             return;
@@ -229,10 +228,10 @@ impl Generator<'_> {
         self.code.bind(unmarked);
     }
 
-    /// The code point of the octet in `R0`, and the checksum by RFC 1624, equation 3, which holds
-    /// in any byte order.
+    /// Writes the octet in `R0` as the code point and updates the checksum by RFC 1624, equation 3,
+    /// which holds in any byte order.
     fn mark_v4(&mut self, same: Label) {
-        // Where the octet is in the header's first 16 bits.
+        // Position of the octet in the header's first 16 bits.
         let (shift, rest) = if cfg!(target_endian = "little") {
             (8, 0x00ff)
         } else {
@@ -265,8 +264,8 @@ impl Generator<'_> {
         self.code.store(Byte, R7, 1, R2);
     }
 
-    /// The code point of the octet in `R0`: the lower half of the first byte and the upper bits of
-    /// the second.
+    /// Writes the octet in `R0` as the code point: the lower half of the first byte and the upper
+    /// bits of the second.
     fn mark_v6(&mut self, same: Label) {
         self.code.load(Half, R1, R7, 0);
         self.code.copy(R2, R1);
@@ -278,7 +277,7 @@ impl Generator<'_> {
         self.code.branch(Equal, R1, R2, same);
         self.code.store(Half, R7, 0, R2);
         if self.target.ingress {
-            // What a device has summed is over this header too.
+            // The checksum of a device covers this header too.
             self.code.operate_with(Xor, R1, 0xffff);
             self.code.operate(Add, R2, R1);
             self.code.copy(R1, R6);
@@ -286,8 +285,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Gives the outermost tag a priority; a packet without one gets one of VLAN 0. The tag is
-    /// popped before it is pushed: else there would be two.
+    /// Gives the outermost tag a priority; an untagged packet gets a tag of VLAN 0. The old tag is
+    /// popped before the new one is pushed, as otherwise there would be two.
     fn change_tag(&mut self, priority: Asked) {
         let [same, untagged, push] = std::array::from_fn(|_| self.code.label());
         if !self.asked(priority, same) {

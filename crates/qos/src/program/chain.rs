@@ -1,4 +1,4 @@
-//! Few rules: one after the other, each condition a comparison or two.
+//! Code for few rules: they are tested in sequence, each condition with a comparison or two.
 
 use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule};
@@ -12,12 +12,12 @@ use Operation::{And, Or, ShiftRight, Sub};
 use Register::{R0, R1, R2, R6, R7, R9, R10};
 use Size::{Byte, Double, Half, Word};
 
-/// The most rules that are asked one after the other.
+/// Most rules in a chain.
 const MAX_RULES: usize = 16;
-/// The most ranges in their conditions.
+/// Most ranges in the conditions of a chain.
 const MAX_RANGES: usize = 64;
 
-/// Whether rules are few enough for a chain.
+/// Whether the rules are few enough for a chain.
 pub(super) fn is_short(rules: &[Rule]) -> bool {
     let ranges = rules.iter().flat_map(|rule| &rule.conditions);
     let ranges: usize = ranges.map(|(_, ranges)| ranges.as_slice().len()).sum();
@@ -43,7 +43,7 @@ impl Generator<'_> {
         self.code.jump(self.unmatched);
     }
 
-    /// The ids of the control groups at the levels that are asked for.
+    /// Loads the control group ids at the levels that rules test.
     fn load_groups(&mut self, family: Family) {
         for (number, level) in self.group_levels(family).into_iter().enumerate() {
             self.group(level);
@@ -59,14 +59,14 @@ impl Generator<'_> {
         self.needs(family).fields().filter_map(level).collect()
     }
 
-    /// `R0` becomes the id of the control group at a level; 0 if there is none.
+    /// Loads the id of the control group at a level into `R0`; 0 if there is none.
     pub(super) fn group(&mut self, level: u8) {
         self.code.copy(R1, R6);
         self.code.set(R2, level.into());
         self.code.call(Helper::AncestorCgroup);
     }
 
-    /// The rule of that number takes the packet.
+    /// The rule with that number matches.
     fn matched(&mut self, family: Family, layer: Layer, number: usize) {
         if self.needs(family).track && layer != Layer::None {
             self.code.set(R9, number as u64);
@@ -84,7 +84,7 @@ impl Generator<'_> {
         self.code.jump(action);
     }
 
-    /// The rule whose number is in `R9`, which is one, takes the packet.
+    /// The rule whose number is in `R9` matches.
     pub(super) fn take_by_number(&mut self, family: Family, layer: Layer) {
         if self.tables.has(family) {
             self.take_from_tables(family, layer);
@@ -99,7 +99,7 @@ impl Generator<'_> {
         self.code.jump(self.unmatched);
     }
 
-    /// To `otherwise` unless the field's value is in the set.
+    /// Jumps to `otherwise` unless the field's value is in the set.
     fn condition(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
         let ranges =
             Ranges::new([(0, field.max(family))]).and_then(|all| ranges.intersection(&all));
@@ -154,7 +154,7 @@ impl Generator<'_> {
         self.code.bind(found);
     }
 
-    /// A field of at most 32 bits.
+    /// Tests a field of at most 32 bits.
     fn small(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
         if let Some((mask, value)) = masked(ranges).filter(|_| field == Field::TcpFlags) {
             self.value(field, family);
@@ -168,7 +168,7 @@ impl Generator<'_> {
         });
     }
 
-    /// To `way` unless the number in `R0` is in a range; changes it.
+    /// Jumps to `way` unless the number in `R0` is in the range; changes `R0`.
     fn in_range(&mut self, first: u32, last: u32, way: Label) {
         if first == last {
             self.code.branch32_with(NotEqual, R0, first, way);
@@ -205,7 +205,7 @@ impl Generator<'_> {
         self.masked_word(first, !host_bits, way);
     }
 
-    /// To `way` unless the word of network order in `R0` has these bits where the mask has any.
+    /// Jumps to `way` unless the word in `R0` (network order) equals `bits` under the mask.
     fn masked_word(&mut self, bits: u32, mask: u32, way: Label) {
         if mask != u32::MAX {
             self.code.operate32_with(And, R0, mask.to_be() as i32);
@@ -230,7 +230,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A range that is no prefix.
+    /// Tests a range that is not a prefix.
     fn between_v6(&mut self, offset: i16, first: u128, last: u128, way: Label) {
         let [above_first, below_last] = std::array::from_fn(|_| self.code.label());
         let halves = |number: u128| [(number >> 64) as u64, number as u64];
@@ -249,15 +249,14 @@ impl Generator<'_> {
         self.code.bind(below_last);
     }
 
-    /// `R0` becomes half an address, `R1` what it is compared with.
+    /// Loads half an address into `R0` and its comparison value into `R1`.
     fn half_v6(&mut self, offset: i16, with: u64) {
         self.code.load(Double, R0, R7, offset);
         self.code.swap(R0, 64);
         self.code.set(R1, with);
     }
 
-    /// `R0` becomes the value of a field of at most 32 bits; out of its range where the packet has
-    /// none.
+    /// Loads a field of at most 32 bits into `R0`; a value out of its range if the packet lacks it.
     pub(super) fn value(&mut self, field: Field, family: Family) {
         match field {
             Field::Source => self.network_word(12),
@@ -296,7 +295,7 @@ impl Generator<'_> {
         self.code.swap(R0, 32);
     }
 
-    /// `R0` becomes the code point.
+    /// Loads the code point into `R0`.
     pub(super) fn dscp(&mut self, family: Family) {
         match family {
             Family::V4 => {
@@ -320,7 +319,7 @@ impl Generator<'_> {
         self.code.operate_with(And, R0, 3);
     }
 
-    /// The id, or 4096 without a tag: of the tag's 17th bit it is the 13th.
+    /// Loads the VLAN id, or 4096 without a tag: the tag's 17th bit moves to the 13th.
     fn vlan(&mut self) {
         if !self.looks_at_tag() {
             self.code.set(R0, 0x1000);
@@ -335,8 +334,8 @@ impl Generator<'_> {
     }
 }
 
-/// `number & mask == value`, if that is what a set of bytes says. The mask has all bits above them,
-/// which are not set.
+/// Mask and value if the set of bytes can be tested as `number & mask == value`. The mask includes
+/// all bits above the byte, which are not set.
 fn masked(ranges: &Ranges) -> Option<(u32, u32)> {
     let numbers = || (0..=255u32).filter(|number| ranges.contains((*number).into()));
     let all = numbers().fold(0xff, |all, number| all & number);

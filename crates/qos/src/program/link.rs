@@ -1,4 +1,4 @@
-//! Where the network layer begins.
+//! Finds the network layer.
 
 use crate::packet::LinkType;
 use crate::policy::Family;
@@ -13,7 +13,7 @@ use Operation::{Add, ShiftLeft, ShiftRight, Sub};
 use Register::{R0, R1, R2, R3, R6, R7, R8, R10};
 use Size::{Double, Half};
 
-/// Where frames of each family go on.
+/// Where frames of each family continue.
 struct Ways {
     v4: Label,
     v6: Label,
@@ -24,7 +24,7 @@ struct Ways {
 }
 
 impl Generator<'_> {
-    /// Finds the network layer, and goes on with the code of each family.
+    /// Finds the network layer and continues with the code of each family.
     pub(super) fn link_layer(&mut self) {
         let ways = Ways {
             v4: self.way(Family::V4),
@@ -63,7 +63,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A label for a family's code; a family without rules is not looked at.
+    /// A label for a family's code; a family without rules is skipped.
     fn way(&mut self, family: Family) -> Label {
         if self.rules.family(family).is_empty() {
             self.unmatched
@@ -72,7 +72,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The tag that the kernel keeps beside the bytes.
+    /// Reads the tag that the kernel keeps beside the bytes.
     fn tag_beside(&mut self) {
         let none = self.code.label();
         self.put_constant(Slot::Tci, NO_HALF);
@@ -86,7 +86,7 @@ impl Generator<'_> {
         self.code.bind(none);
     }
 
-    /// `R7` and `R8` become the packet's data and their end, the headers within.
+    /// Sets `R7` and `R8` to the packet's data and end, with the headers inside.
     fn look(&mut self) {
         let link = match self.target.link {
             LinkType::Ethernet => 14 + 2 * 4,
@@ -137,9 +137,9 @@ impl Generator<'_> {
         self.code.jump(ways.asked);
     }
 
-    /// The addresses of the Ethernet header at `R7`, as far as they are asked for.
+    /// Reads those addresses of the Ethernet header at `R7` that rules test.
     fn macs(&mut self) {
-        // Eight bytes that have the six of it in front, or behind.
+        // Eight bytes that start or end with the six of the address.
         let places = [(0, None), (4, Some(16))];
         for (field, (at, front)) in MACS.into_iter().zip(places) {
             if !self.asks_for(field) {
@@ -155,7 +155,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Goes by the EtherType in `R1`, or on.
+    /// Jumps by the EtherType in `R1`, or falls through.
     fn by_type(&mut self, ways: &Ways, tagged: Option<Label>) {
         let families = [(ETHERTYPE_V4, ways.v4), (ETHERTYPE_V6, ways.v6)];
         let tags = [VLAN, SERVICE_VLAN].map(|number| tagged.map(|way| (number, way)));
@@ -164,7 +164,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Steps over the tag at `R7`, whose own EtherType is in `R1`.
+    /// Skips the tag at `R7`, whose own EtherType is in `R1`.
     fn tag(&mut self, ways: &Ways, again: Option<Label>) {
         self.within(4, ways.other);
         if self.looks_at_tag() {

@@ -1,9 +1,9 @@
 //! The two meters (RFC 2697, RFC 2698) as the interpreter defines them.
 //!
-//! A meter's state is a lock, the time, and how much each of two buckets lacks, so that one of
-//! zeros is full. It is shared by all CPUs. The lock is held for some tens of nanoseconds, with
-//! nothing between that could sleep or send; a packet that does not get it in [`TRIES`] is green
-//! and costs nothing.
+//! A meter's state is a lock, a time, and what each of two buckets lacks, so all zeros means full.
+//! All CPUs share it. The lock is held for some tens of nanoseconds, with nothing in between that
+//! could sleep or send; a packet that does not get it in [`TRIES`] attempts is green and costs
+//! nothing.
 
 use crate::policy::Meter;
 use crate::rules::{Buckets, MAX_METERED_BYTES, UNITS_PER_BYTE};
@@ -18,17 +18,17 @@ use Operation::{Add, Mul, Or, ShiftLeft, Sub};
 use Register::{R0, R1, R2, R3, R4, R5, R9};
 use Size::Double;
 
-/// The constants of a meter, in the order of a record.
+/// The constants of a meter in the order of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Metering {
-    /// Whether a policy has one at all; 0 if not.
+    /// Whether the policy has a meter; 0 if not.
     pub(super) has: Value,
-    /// Not 0 if it is the meter of two rates.
+    /// Non-zero for the meter with two rates.
     pub(super) two_rates: Value,
     pub(super) rates: [Value; 2],
     pub(super) full: [Value; 2],
     pub(super) depths: [Value; 2],
-    /// The code points that say yellow and red; 64 for none.
+    /// The code points for yellow and red; 64 for none.
     pub(super) precolours: [Value; 2],
 }
 
@@ -38,7 +38,7 @@ impl Metering {
         Self::with(numbers)
     }
 
-    /// Of its [`numbers`].
+    /// From its [`numbers`].
     pub(super) fn with(numbers: [Value; NUMBERS]) -> Self {
         let [has, two_rates, r0, r1, f0, f1, d0, d1, yellow, red] = numbers;
         Self {
@@ -54,7 +54,7 @@ impl Metering {
 
 pub(super) const NUMBERS: usize = 10;
 
-/// What a record says of a meter.
+/// The numbers of a meter in a record.
 pub(super) fn numbers(meter: &Meter) -> [u64; NUMBERS] {
     let [_, yellow, red] = meter.colours.map(|colour| match colour {
         Some(dscp) if meter.colour_aware => u64::from(dscp.octet() >> 2),
@@ -83,19 +83,19 @@ pub(super) fn numbers(meter: &Meter) -> [u64; NUMBERS] {
     }
 }
 
-/// Where each part of a meter's state is.
+/// Offsets in a meter's state.
 const LOCK: i16 = 0;
 const LAST: i16 = 8;
 const LACKS: [i16; 2] = [16, 24];
 
 const NO_COLOUR: u64 = 64;
-/// How often the lock is tried.
+/// Attempts to take the lock.
 const TRIES: u64 = 256;
 /// The colour of a packet without a meter.
 const UNCOLOURED: u32 = 3;
 
 impl Generator<'_> {
-    /// Puts the packet's colour into its slot.
+    /// Stores the packet's colour in its slot.
     pub(super) fn meter(&mut self, layer: Layer, effect: &Effect, metering: &Metering) {
         let done = self.code.label();
         if metering.has != Value::Known(1) {
@@ -118,7 +118,7 @@ impl Generator<'_> {
         self.code.bind(done);
     }
 
-    /// The colour that the packet came with (0 green, 1 yellow, 2 red).
+    /// Finds the colour of the packet on arrival (0 green, 1 yellow, 2 red).
     fn precolour(&mut self, layer: Layer, metering: &Metering) {
         self.put_constant(Slot::Precolour, 0);
         let Some(family) = Self::family_of(layer) else {
@@ -137,10 +137,10 @@ impl Generator<'_> {
         }
     }
 
-    /// `R5` becomes the time.
+    /// Loads the time into `R5`.
     fn now(&mut self) {
         if self.observed {
-            // A test says what time it is.
+            // A test sets the time.
             self.context(R5, context::CB[3]);
             self.context(R1, context::CB[4]);
             self.code.operate_with(ShiftLeft, R1, 32);
@@ -176,7 +176,7 @@ impl Generator<'_> {
         self.code.copy(R0, R5);
         self.code.operate(Sub, R0, R3);
         self.code.bind(later);
-        // R0: the time that went by.
+        // R0: the time that has passed.
         self.code.store(Double, R9, LAST, R4);
         self.lacks(R1, metering, 0);
         self.lacks(R2, metering, 1);
@@ -202,7 +202,7 @@ impl Generator<'_> {
         }
     }
 
-    /// What a bucket lacks; no more than it holds, which may have been changed since.
+    /// Loads what a bucket lacks, at most its depth, which may have changed since.
     fn lacks(&mut self, to: Register, metering: &Metering, bucket: usize) {
         let fits = self.code.label();
         self.code.load(Double, to, R9, LACKS[bucket]);
@@ -212,7 +212,7 @@ impl Generator<'_> {
         self.code.bind(fits);
     }
 
-    /// `R3` becomes what a rate gives in the time of `R5`.
+    /// Loads into `R3` what a rate adds in the time in `R5`.
     fn added(&mut self, metering: &Metering, bucket: usize) {
         let short = self.code.label();
         self.code.copy(R3, R5);
@@ -224,7 +224,7 @@ impl Generator<'_> {
         self.code.operate(Mul, R3, R4);
     }
 
-    /// Both become less by the smaller of them.
+    /// Reduces both by the smaller one.
     fn less(&mut self, lacks: Register, added: Register) {
         let [more, done] = std::array::from_fn(|_| self.code.label());
         self.code.branch(AtLeast, added, lacks, more);
@@ -237,7 +237,7 @@ impl Generator<'_> {
         self.code.bind(done);
     }
 
-    /// Colours the packet and takes its bytes; `R1` and `R2` are what the buckets lack.
+    /// Colours the packet and takes its cost; `R1` and `R2` are what the buckets lack.
     fn spend(&mut self, metering: &Metering) {
         let [whole, two, done] = std::array::from_fn(|_| self.code.label());
         self.context(R5, context::WIRE_LENGTH);
@@ -263,7 +263,7 @@ impl Generator<'_> {
         self.code.store(Double, R9, LACKS[1], R2);
     }
 
-    /// To `otherwise` if a bucket has less than the packet's cost in `R5`.
+    /// Jumps to `otherwise` if a bucket holds less than the packet's cost in `R5`.
     fn affords(&mut self, lacks: Register, depth: Value, otherwise: Label) {
         self.number(R3, depth);
         self.code.operate(Sub, R3, lacks);

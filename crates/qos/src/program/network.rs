@@ -1,8 +1,8 @@
-//! The headers of IPv4 and IPv6, up to where the transport layer begins.
+//! Parses IPv4 and IPv6 headers up to the transport layer.
 //!
-//! The way of most packets looks at bytes directly. What is unusual (options, extension headers,
-//! fragments, headers that are not in the packet's linear part, or not there at all) goes a slower
-//! way, which asks the kernel for bytes.
+//! Most packets are read directly. Unusual ones (options, extension headers, fragments, headers
+//! that are outside the packet's linear part or missing) take a slower path that asks the kernel
+//! for bytes.
 
 use crate::packet::EXTENSIONS;
 use crate::policy::Family;
@@ -18,7 +18,7 @@ use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use Size::{Byte, Double, Half, Word};
 
 impl Generator<'_> {
-    /// From an IPv4 header (RFC 791) at `R7`.
+    /// Handles an IPv4 header (RFC 791) at `R7`.
     pub(super) fn v4(&mut self) {
         let needs = self.needs(Family::V4);
         let [wrong, odd, slow, asked] = std::array::from_fn(|_| self.code.label());
@@ -46,13 +46,13 @@ impl Generator<'_> {
         self.ask(Family::V4, Layer::None);
     }
 
-    /// To `wrong` unless the first byte, in `R1`, says version 4 and 5 words or more.
+    /// Jumps to `wrong` unless the first byte, in `R1`, says version 4 and at least 5 words.
     fn check_v4(&mut self, wrong: Label) {
         self.code.operate32_with(Sub, R1, 0x45);
         self.code.branch32_with(Above, R1, 0x0a, wrong);
     }
 
-    /// With options, in fragments, or with its transport header somewhere else.
+    /// Handles packets with options, fragments, and those whose transport header is elsewhere.
     fn slow_v4(&mut self, needs: &Needs, asked: Label) {
         self.offset_of_network();
         self.code.load(Byte, R1, R7, 0);
@@ -83,7 +83,7 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// What a packet has until it is found to have something else.
+    /// Sets the fields of a packet to their initial values.
     fn begin(&mut self, needs: &Needs, family: Family) {
         self.no_transport(needs);
         if needs.track {
@@ -105,14 +105,14 @@ impl Generator<'_> {
         }
     }
 
-    /// `R9` becomes the offset of `R7` in the packet.
+    /// Sets `R9` to the offset of `R7` in the packet.
     fn offset_of_network(&mut self) {
         self.code.copy(R9, R7);
         self.context(R0, context::DATA);
         self.code.operate(Sub, R9, R0);
     }
 
-    /// From an IPv6 header (RFC 8200) at `R7`.
+    /// Handles an IPv6 header (RFC 8200) at `R7`.
     pub(super) fn v6(&mut self) {
         let needs = self.needs(Family::V6);
         let [wrong, slow, asked, walk] = std::array::from_fn(|_| self.code.label());
@@ -137,7 +137,7 @@ impl Generator<'_> {
         self.ask(Family::V6, Layer::None);
     }
 
-    /// Over the extension headers: `R8` is the number of the next header, `R9` where it is.
+    /// Skips extension headers: `R8` is the number of the next header, `R9` its position.
     fn walk(&mut self, needs: &Needs, asked: Label) {
         let [ended, known] = std::array::from_fn(|_| self.code.label());
         self.code.load(Byte, R8, R7, 6);
@@ -152,7 +152,7 @@ impl Generator<'_> {
             self.step(needs, asked);
         }
         self.code.bind(ended);
-        // Still an extension: what is above is not known.
+        // Still an extension: the upper layer is unknown.
         let nothing = self.code.label();
         self.if_in(R8, &EXTENSIONS, nothing);
         self.code.bind(known);
@@ -164,7 +164,7 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// Over one header, whose first eight bytes are in the buffer.
+    /// Skips one header, whose first eight bytes are in the buffer.
     fn step(&mut self, needs: &Needs, asked: Label) {
         let [fragment, authentication, next] = std::array::from_fn(|_| self.code.label());
         self.code.load(Byte, R1, R10, BUFFER + 1);
@@ -175,7 +175,7 @@ impl Generator<'_> {
         self.code.operate_with(ShiftLeft, R1, 3);
         self.code.jump(next);
         self.code.bind(authentication);
-        // RFC 4302, 2.2: in units of four bytes, less two.
+        // RFC 4302, 2.2: counted in four bytes, less two.
         self.code.operate_with(Add, R1, 2);
         self.code.operate_with(ShiftLeft, R1, 2);
         self.code.jump(next);
@@ -187,7 +187,7 @@ impl Generator<'_> {
         self.code.operate(Add, R9, R1);
     }
 
-    /// RFC 8200, 4.5. A later fragment goes on from here.
+    /// RFC 8200, 4.5. A later fragment continues from here.
     fn fragment_header(&mut self, needs: &Needs, asked: Label) {
         let [whole, first] = std::array::from_fn(|_| self.code.label());
         if needs.track {
@@ -211,7 +211,7 @@ impl Generator<'_> {
         self.code.bind(whole);
     }
 
-    /// A later fragment of IPv6: it has a protocol and no transport header.
+    /// Handles a later fragment of IPv6, which has a protocol but no transport header.
     fn later_v6(&mut self, needs: &Needs, asked: Label) {
         let [extension, known] = std::array::from_fn(|_| self.code.label());
         self.if_in(R8, &EXTENSIONS, extension);
@@ -226,7 +226,7 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// What all fragments of the packet share.
+    /// Stores the key that all fragments of the packet share.
     fn key_v4(&mut self) {
         for word in [0, 4, 8, 16, 20, 24] {
             self.key_constant(word, 0);
@@ -260,7 +260,7 @@ impl Generator<'_> {
             .store_constant(Word, R10, FRAGMENT_KEY + at, value);
     }
 
-    /// A later fragment gets the rule of the first, if that is known; else it goes on here.
+    /// A later fragment gets the rule of the first, if known; otherwise it continues here.
     fn remembered(&mut self, family: Family, layer: Layer) {
         let unknown = self.code.label();
         self.put_constant(Slot::Fragment, LATER as u32);
@@ -290,8 +290,8 @@ impl Generator<'_> {
         self.code.bind(other);
     }
 
-    /// `bytes` of the packet from `R9` on become those of the buffer; to `otherwise` if they are
-    /// not there.
+    /// Copies `bytes` of the packet from `R9` on into the buffer; jumps to `otherwise` if they do
+    /// not exist.
     pub(super) fn load_bytes(&mut self, bytes: u64, otherwise: Label) {
         self.code.copy(R1, R6);
         self.code.copy(R2, R9);
@@ -301,8 +301,8 @@ impl Generator<'_> {
         self.code.branch_with(NotEqual, R0, 0, otherwise);
     }
 
-    /// To `way` if a register's number is one of a list. One branch for those below 64; changes
-    /// `R3`.
+    /// Jumps to `way` if the register's number is in the list. Uses one branch for numbers below
+    /// 64; changes `R3`.
     pub(super) fn if_in(&mut self, number: Register, list: &[u8], way: Label) {
         let (high, out) = (self.code.label(), self.code.label());
         let low: u64 = (list.iter().filter(|number| **number < 64))

@@ -1,4 +1,4 @@
-//! The headers above IP: ports, ICMP, TCP flags, and how long a segment of an offloaded packet is.
+//! Reads headers above IP: ports, ICMP, TCP flags, and the segment length of an offloaded packet.
 
 use crate::packet::icmp;
 use crate::policy::Family;
@@ -15,7 +15,7 @@ use Register::{R0, R1, R2, R7, R8, R9, R10};
 use Size::{Byte, Half};
 
 impl Generator<'_> {
-    /// The fields of a packet without a transport header.
+    /// Sets the fields of a packet without a transport header.
     pub(super) fn no_transport(&mut self, needs: &Needs) {
         for (field, slot, none) in FIELDS {
             if needs.has(field) {
@@ -24,8 +24,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The fields of the transport header `at` bytes behind `R7`, by the protocol in `R1`; to
-    /// `slow` where that needs more than a look.
+    /// Reads the transport header `at` bytes after `R7`, by the protocol in `R1`; jumps to `slow`
+    /// where direct access does not suffice.
     pub(super) fn transport(&mut self, needs: &Needs, family: Family, at: i16, slow: Label) {
         if needs.has(Field::Length) {
             self.context(R0, context::SEGMENT_SIZE);
@@ -58,8 +58,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The same for the header `R9` bytes into the packet, by the protocol in `R8`, wherever the
-    /// bytes are.
+    /// The same for the header at offset `R9`, by the protocol in `R8`, wherever the bytes are.
     pub(super) fn slow_transport(&mut self, needs: &Needs, family: Family) {
         if needs.ports() {
             let [with, without] = std::array::from_fn(|_| self.code.label());
@@ -109,7 +108,7 @@ impl Generator<'_> {
         self.code.bind(cut);
     }
 
-    /// The length of one segment of an offloaded packet, with `R2` bytes of transport header.
+    /// Finds the length of a segment of an offloaded packet with `R2` bytes of transport header.
     fn segment(&mut self, done: Label) {
         self.context(R1, context::SEGMENT_SIZE);
         self.code.branch_with(Equal, R1, 0, done);
@@ -153,7 +152,7 @@ impl Generator<'_> {
     }
 }
 
-/// Fields of the transport header, and what stands for none.
+/// Fields of the transport header and the values that stand for none.
 const FIELDS: [(Field, Slot, u32); 5] = [
     (Field::SourcePort, Slot::SourcePort, NO_HALF),
     (Field::DestinationPort, Slot::DestinationPort, NO_HALF),

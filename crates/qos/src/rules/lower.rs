@@ -1,4 +1,4 @@
-//! From a file to the rules of one adapter.
+//! Turns a file into the rules of one adapter.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,13 +13,13 @@ use crate::policy::{
 use super::Ranges;
 use super::form::{Action, Bindings, Rule, RuleSet};
 
-/// The most rules of one family.
+/// Most rules of one family.
 pub const MAX_RULES: usize = 16_384;
 
-/// Why there are no rules.
+/// Why rules cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Too many.
+    /// Too many rules.
     #[error(
         "the filters of adapter `{adapter}` make more than {MAX_RULES} rules of one family; \
          a filter makes two for `address`, two for `port`, four for both"
@@ -47,7 +47,7 @@ pub enum RuleError {
         filter: String,
         /// Its path.
         path: String,
-        /// How many are above it.
+        /// Number of groups above it.
         level: u8,
     },
     /// An interface has no number.
@@ -60,12 +60,11 @@ pub enum RuleError {
     },
 }
 
-/// What one rule asks.
+/// The conditions of one rule.
 pub(crate) type Box = BTreeMap<Field, Ranges>;
 
 impl RuleSet {
-    /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in
-    /// the file.
+    /// The rules of `adapter` in the order they are tested: by priority, then by place in the file.
     ///
     /// `bindings` has a slot for each filter and each policy of the file.
     ///
@@ -141,8 +140,8 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
     }
 }
 
-/// What a filter asks in a family that its conditions allow one by one: alternatives, none where no
-/// packet has all.
+/// The alternatives of a filter in a family that each of its conditions allows; none if no packet
+/// can meet all conditions.
 fn boxes(
     asked: &Conditions,
     family: Family,
@@ -175,7 +174,7 @@ fn boxes(
     boxes
 }
 
-/// The conditions that make no alternatives.
+/// Adds the conditions that make no alternatives.
 fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
     let mut ask = |field, is_asked: bool, set: Option<Ranges>| {
         if is_asked {
@@ -200,7 +199,7 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
     for (field, list) in numbers8 {
         let mut set = numbers(list);
         if (field, family) == (Field::Protocol, Family::V6) {
-            // They stand before the header whose protocol it is.
+            // They precede the header whose protocol this is.
             let extensions = EXTENSIONS.map(|number| (number.into(), number.into()));
             let extensions = Ranges::new(extensions).expect("some numbers");
             set = set.and_then(|set| set.without(&extensions));
@@ -225,7 +224,7 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
     ask(Field::Uid, !asked.uid.is_empty(), owners);
 }
 
-/// The EtherType decides a family, so only rules of others ask for it.
+/// The EtherType decides the family, so only rules of other families test it.
 fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
     if family == Family::Other {
         let ip = [ETHERTYPE_IPV4, ETHERTYPE_IPV6].map(|number| (number.into(), number.into()));
@@ -235,7 +234,7 @@ fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
     }
 }
 
-/// All boxes with a further condition; those that it leaves nothing of go.
+/// Adds a condition to all boxes and drops those that become empty.
 fn narrow(boxes: &mut Vec<Box>, field: Field, set: Option<Ranges>) {
     *boxes = match set {
         None => Vec::new(),
@@ -245,7 +244,7 @@ fn narrow(boxes: &mut Vec<Box>, field: Field, set: Option<Ranges>) {
     };
 }
 
-/// Each box twice: with the condition on one field, and on the other.
+/// Doubles each box: with the condition on one field, and on the other.
 fn either(boxes: &mut Vec<Box>, fields: [Field; 2], set: Option<Ranges>) {
     let Some(set) = set else {
         boxes.clear();
@@ -267,7 +266,7 @@ fn with(one: &Box, field: Field, set: &Ranges) -> Option<Box> {
     Some(one)
 }
 
-/// Whether the protocols that a box asks for have the fields that it asks for.
+/// Whether the protocols a box allows have the fields it tests.
 fn is_possible(one: &Box, family: Family) -> bool {
     match (one.get(&Field::Protocol), protocols_with(one, family)) {
         (_, Some(None)) => false,
@@ -313,7 +312,7 @@ fn addresses(list: &[AddressRange], family: Family) -> Option<Ranges> {
     }))
 }
 
-/// An address as its family's number.
+/// An address as a number of its family.
 pub(crate) fn address_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u32::from(address).into(),
@@ -338,7 +337,7 @@ fn single(number: u32) -> Ranges {
     Ranges::new([(number.into(), number.into())]).expect("one number")
 }
 
-/// The marks that a filter asks for by each mask, which are alternatives.
+/// For each mask the marks a filter tests, as alternatives.
 fn marks(asked: &Conditions) -> Option<Vec<(Field, Ranges)>> {
     let mut masks: BTreeMap<u32, Vec<Range<u32>>> = BTreeMap::new();
     for mark in &asked.mark {
@@ -348,7 +347,7 @@ fn marks(asked: &Conditions) -> Option<Vec<(Field, Ranges)>> {
     Some(masks.into_iter().filter_map(set).collect())
 }
 
-/// The ids that a filter asks for at each level, which are alternatives.
+/// For each level the ids a filter tests, as alternatives.
 fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<Vec<Vec<(Field, Ranges)>>, RuleError> {
     let mut levels: BTreeMap<u8, Vec<(u128, u128)>> = BTreeMap::new();
     for CgroupPath(path) in &filter.conditions.cgroup {

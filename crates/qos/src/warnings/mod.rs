@@ -1,8 +1,8 @@
-//! What a file says and its author may not mean: filters that never take a packet, ties,
+//! Warnings about a file that its author may not intend: filters that never match, ties,
 //! reservations that do not fit.
 //!
-//! Nothing here is refused. What is said is sure; not everything is found: a filter that only many
-//! others together hide is noticed as far as a bounded search gets.
+//! Nothing is refused here. Every warning is certain, but not everything is found: a filter hidden
+//! only by many others together is noticed as far as a bounded search gets.
 
 mod rates;
 mod shadow;
@@ -17,78 +17,78 @@ use crate::packet::EXTENSIONS;
 use crate::policy::{Adapter, Family, Filter, Place, PolicyFile, Range};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
-/// Something doubtful, and where it is defined.
+/// A warning and the place of its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Warning {
-    /// Where.
+    /// Where it is.
     pub place: Place,
-    /// What.
+    /// What it is.
     pub doubt: Doubt,
 }
 
-/// What is doubtful.
+/// What a warning says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
-    /// No packet has all that a filter asks for.
+    /// No packet can meet all conditions of a filter.
     Impossible {
         /// The filter.
         filter: String,
     },
-    /// All packets that a filter asks for are taken before.
+    /// Other filters before it match all packets of a filter.
     Hidden {
         /// The filter.
         filter: String,
-        /// By these.
+        /// The filters before it.
         by: Vec<String>,
         /// The adapter, where the file has several.
         adapter: Option<String>,
     },
-    /// The protocol that a filter asks for is an extension header in IPv6, and none there.
+    /// The protocol a filter tests is an extension header in IPv6, not a protocol.
     ExtensionHeader {
         /// The filter.
         filter: String,
     },
-    /// Two filters of one priority and of two policies ask for some packet both: their order in the
-    /// file decides.
+    /// Two filters of equal priority and different policies match some of the same packets: their
+    /// order in the file decides.
     Tie {
-        /// The one that stands first and takes it.
+        /// The first in the file, which wins.
         first: String,
         /// The other.
         second: String,
         /// Their priority.
         priority: u32,
     },
-    /// There can be no classes.
+    /// The classes are impossible.
     Classes(ClassError),
-    /// More than the whole link is reserved, whatever it carries.
+    /// More than the whole link is reserved, whatever its rate.
     MoreThanAll {
         /// The adapter.
         adapter: String,
         /// The sum of its policies' reservations in percent.
         percent: f64,
     },
-    /// A meter drops every frame of full size, whatever the rate.
+    /// A meter drops every full-size frame, whatever the rate.
     SmallBurst {
         /// The policy.
         policy: String,
         /// The longest frame that is not red.
         longest: ByteCount,
     },
-    /// Packets that come in are to meet policies with classes.
+    /// Incoming packets are given policies with classes.
     IngressClasses {
         /// The adapter.
         adapter: String,
     },
-    /// A share in percent is not the same on all adapters of a policy.
+    /// A share in percent differs between the adapters of a policy.
     Differs {
         /// The policy.
         policy: String,
-        /// Its adapters and what they carry.
+        /// Its adapters and their rates.
         adapters: Vec<(String, BitRate)>,
     },
 }
 
-/// What is doubtful in a file, in the order of the file. `speeds` are what drivers tell of adapters
+/// The warnings for a file, in its order. `speeds` are the rates that drivers report for adapters
 /// without a `rate`.
 ///
 /// # Errors
@@ -119,7 +119,7 @@ pub fn warnings(
     Ok(warnings)
 }
 
-/// Whether a filter asks for packets of IPv6 with protocols that none has.
+/// Whether a filter tests IPv6 packets for protocols that do not exist there.
 fn is_extension(filter: &Filter) -> bool {
     let asked = &filter.conditions.protocol;
     let is_extension =
@@ -136,7 +136,7 @@ fn of_filters(
 ) -> Result<(), RuleError> {
     let bindings = Bindings::stand_in(file);
     let rules = RuleSet::new(file, adapter, &bindings)?;
-    // Stand-in slots of filters are their numbers in the file.
+    // Stand-in slots of filters are their indices in the file.
     let filter = |index: usize| &file.filters[rules.filters[index].1.0 as usize];
     let name = |index: usize| filter(index).name.clone();
     let filters = 0..rules.filters.len();
@@ -173,7 +173,7 @@ fn of_filters(
 }
 
 impl Doubt {
-    /// Whether `apply` refuses the file for it.
+    /// Whether `apply` refuses such a file.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Classes(_) | Self::MoreThanAll { .. })
     }
@@ -222,12 +222,12 @@ impl fmt::Display for Doubt {
 }
 
 impl Doubt {
-    /// Those of reservations, limits and meters.
+    /// Writes the warnings about reservations, limits and meters.
     fn write_rates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Classes(error) => {
                 let words = error.to_string();
-                // The line of the policy stands before the warning.
+                // The policy's line precedes the warning.
                 let words = match (error.policy(), words.split_once(": ")) {
                     (Some(_), Some((line, rest))) if line.starts_with("line ") => rest,
                     _ => &words,
@@ -297,8 +297,8 @@ fn write_hidden(
     }
 }
 
-/// A frame of Ethernet with 1,500 bytes of IP, as meters count it.
+/// An Ethernet frame with 1,500 bytes of IP, as meters count it.
 const FULL_FRAME: u64 = 1514;
 
-/// Filters that are named in one warning.
+/// Most filters named in one warning.
 const MAX_NAMES: usize = 4;

@@ -1,4 +1,4 @@
-//! Reservations and limits that do not fit their adapters.
+//! Warnings about reservations and limits that do not fit their adapters.
 
 use std::collections::BTreeMap;
 
@@ -53,12 +53,12 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
     warnings
 }
 
-/// Numbers of classes depend on what was in force before, which a file does not know.
+/// Class numbers depend on what was in force before, which a file does not tell.
 fn error_is_of_file(error: &ClassError) -> bool {
     !matches!(error, ClassError::NoNumber { .. })
 }
 
-/// Of a link whose rate is not known only this is sure.
+/// The only certain warning for a link of unknown rate.
 fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     let policies = adapter.policies.iter().map(|at| &file.policies[*at]);
     let reserves = policies
