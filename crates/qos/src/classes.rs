@@ -71,76 +71,15 @@ pub enum ClassError {
         /// See [`least_default`].
         default: BitRate,
     },
-    /// Those inside a policy reserve more than it has.
-    #[error(
-        "line {line}: policy `{policy}` has {rate} for sure on adapter `{adapter}`, but those \
-         inside it need {reserved}"
-    )]
-    Overfull {
-        /// Where the policy is defined.
+    /// The shares of a policy are impossible.
+    #[error("line {line}: {problem}")]
+    Policy {
+        /// Line of the policy's definition.
         line: usize,
         /// Its name.
         policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// What the policy has.
-        rate: BitRate,
-        /// The sum, with the least share of those that reserve nothing.
-        reserved: BitRate,
-    },
-    /// One inside another may send more than that.
-    #[error(
-        "line {line}: policy `{policy}` limits to {limit} on adapter `{adapter}`, but it is inside \
-         `{parent}`, which never exceeds {ceil}"
-    )]
-    LimitAboveParent {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// The limit there.
-        limit: BitRate,
-        /// The policy around it.
-        parent: String,
-        /// What that never exceeds.
-        ceil: BitRate,
-    },
-    /// The limit is lower than the reservation.
-    #[error(
-        "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on \
-         adapter `{adapter}` with {rate}"
-    )]
-    LimitBelowReserve {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// What the link carries.
-        rate: BitRate,
-        /// The limit there.
-        limit: BitRate,
-        /// The reservation there.
-        reserve: BitRate,
-    },
-    /// A rate that is too low for a queue of whole frames.
-    #[error(
-        "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least \
-         that a class can keep",
-        MIN_RATE
-    )]
-    TooSlow {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// The share there.
-        share: BitRate,
+        /// What is wrong, beginning with the policy.
+        problem: String,
     },
     /// Too many policies were known on this adapter.
     #[error("policy `{policy}` has no number left for a class")]
@@ -151,14 +90,19 @@ pub enum ClassError {
 }
 
 impl ClassError {
+    /// `problem` follows the policy's name.
+    fn of(policy: &Policy, problem: &str) -> Self {
+        Self::Policy {
+            line: policy.place.line,
+            policy: policy.name.clone(),
+            problem: format!("policy `{}`{problem}", policy.name),
+        }
+    }
+
     /// The policy that is at fault by itself, if one is.
     pub fn policy(&self) -> Option<&str> {
         match self {
-            Self::LimitBelowReserve { policy, .. }
-            | Self::TooSlow { policy, .. }
-            | Self::Overfull { policy, .. }
-            | Self::LimitAboveParent { policy, .. }
-            | Self::NoNumber { policy } => Some(policy),
+            Self::Policy { policy, .. } | Self::NoNumber { policy } => Some(policy),
             Self::NoRate { .. } | Self::Overbooked { .. } => None,
         }
     }
@@ -183,9 +127,8 @@ pub fn least_default(rate: BitRate) -> BitRate {
 pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
     let in_time = rate.bytes_per_second() / 1000;
     let least = u64::from(mtu) + FRAME_HEADERS;
-    u32::try_from(in_time.max(least))
-        .ok()
-        .filter(|bytes| *bytes < MAX_FRAME)
+    let bytes = u32::try_from(in_time.max(least)).ok();
+    bytes.filter(|bytes| *bytes < MAX_FRAME)
 }
 
 impl ClassPlan {
@@ -250,32 +193,27 @@ impl ClassPlan {
         let around = parent.map(|parent| &file.policies[parent]);
         let mut classes = Vec::with_capacity(inside.len());
         for index in &inside {
-            let policy = &file.policies[*index];
-            classes.push(class_of(
-                policy,
-                slots[*index],
-                &adapter.name,
-                (around, above),
-            )?);
+            let (policy, slot) = (&file.policies[*index], slots[*index]);
+            classes.push(class_of(policy, slot, &adapter.name, (around, above))?);
         }
-        let default = around.map_or(Some(least_default(above.rate)), |_| None);
-        let adapter_name = || adapter.name.clone();
-        let left =
-            share_out(&mut classes, above.rate, default).map_err(|reserved| match around {
-                None => ClassError::Overbooked {
-                    adapter: adapter_name(),
-                    rate: above.rate,
-                    reserved,
-                    default: default.unwrap_or(BitRate(0)),
-                },
-                Some(around) => ClassError::Overfull {
-                    line: around.place.line,
-                    policy: around.name.clone(),
-                    adapter: adapter_name(),
-                    rate: above.rate,
-                    reserved,
-                },
-            })?;
+        let rate = above.rate;
+        let default = around.map_or(Some(least_default(rate)), |_| None);
+        let too_much = |reserved| match around {
+            None => ClassError::Overbooked {
+                adapter: adapter.name.clone(),
+                rate,
+                reserved,
+                default: default.unwrap_or(BitRate(0)),
+            },
+            Some(around) => {
+                let on = &adapter.name;
+                let problem = format!(
+                    " has {rate} for sure on adapter `{on}`, but those inside it need {reserved}"
+                );
+                ClassError::of(around, &problem)
+            }
+        };
+        let left = share_out(&mut classes, rate, default).map_err(too_much)?;
         for (index, class) in inside.into_iter().zip(classes) {
             self.of_policy[index] = Some(class.id);
             self.classes.push(class.clone());
@@ -340,48 +278,39 @@ fn class_of(
     adapter: &str,
     (around, above): (Option<&Policy>, &Class),
 ) -> Result<Class, ClassError> {
-    let too_slow = |share: &BitRate| ClassError::TooSlow {
-        line: policy.place.line,
-        policy: policy.name.clone(),
-        adapter: adapter.to_owned(),
-        share: *share,
-    };
+    let wrong = |problem: String| Err(ClassError::of(policy, &problem));
+    let ceil = above.ceil;
     let reserve = policy.reserve.map(|share| share.of(above.rate));
     let limit = policy.limit.map(|share| share.of(above.ceil));
     if let (Some(around), Some(limit)) = (around, limit.filter(|limit| *limit > above.ceil)) {
-        return Err(ClassError::LimitAboveParent {
-            line: policy.place.line,
-            policy: policy.name.clone(),
-            adapter: adapter.to_owned(),
-            limit,
-            parent: around.name.clone(),
-            ceil: above.ceil,
-        });
+        return wrong(format!(
+            " limits to {limit} on adapter `{adapter}`, but it is inside `{}`, which never \
+             exceeds {ceil}",
+            around.name
+        ));
     }
     let slowest = reserve.iter().chain(&limit).min();
     if let Some(share) = slowest.filter(|share| **share < MIN_RATE) {
-        return Err(too_slow(share));
+        return wrong(format!(
+            ": {share} on adapter `{adapter}` is below {MIN_RATE}, the least that a class can keep"
+        ));
     }
     let reserves = reserve.is_some();
     let reserve = reserve.unwrap_or(MIN_RATE);
     let limit = limit.map_or(above.ceil, |limit| limit.min(above.ceil.max(reserve)));
     if limit < reserve {
-        return Err(ClassError::LimitBelowReserve {
-            line: policy.place.line,
-            policy: policy.name.clone(),
-            adapter: adapter.to_owned(),
-            rate: above.ceil,
-            limit,
-            reserve,
-        });
+        return wrong(format!(
+            " limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {ceil}"
+        ));
     }
     let number = u16::try_from(slot.0)
         .ok()
-        .and_then(|slot| slot.checked_add(FIRST))
-        .filter(|number| number & OTHER_NUMBER == 0);
-    let number = number.ok_or_else(|| ClassError::NoNumber {
-        policy: policy.name.clone(),
-    })?;
+        .and_then(|slot| slot.checked_add(FIRST));
+    let number = number
+        .filter(|number| number & OTHER_NUMBER == 0)
+        .ok_or_else(|| ClassError::NoNumber {
+            policy: policy.name.clone(),
+        })?;
     Ok(Class {
         id: id(number),
         parent: Some(above.id),

@@ -148,9 +148,8 @@ impl Plan {
             }
         }
         if cells.is_empty() {
-            return Err(fault(
-                "there is nothing to run: no test, link or family is left",
-            ));
+            let nothing = "there is nothing to run: no test, link or family is left";
+            return Err(fault(nothing));
         }
         let plan = Self {
             cells,
@@ -159,9 +158,8 @@ impl Plan {
             seed: choice.seed,
         };
         for cell in &plan.cells {
-            let run = cell.run(time, choice.seed);
-            run.check()
-                .map_err(|error| fault(error.on_command_line()))?;
+            let checked = cell.run(time, choice.seed).check();
+            checked.map_err(|error| fault(error.on_command_line()))?;
         }
         Ok(plan)
     }
@@ -290,6 +288,7 @@ fn cells_of(choice: &Choice, test: Test, link: BitRate, family: Family) -> Vec<C
     let is_fastest = choice.links.iter().all(|other| other.0 <= link.0);
     let few = choice.quick && choice.sizes.is_empty();
     let tcp = Protocol::Tcp;
+    let udp = Protocol::Udp;
     let kinds: Vec<(Protocol, u64)> = match test {
         Test::Sizes if !choice.sizes.is_empty() => of_sizes(tcp, &choice.sizes),
         // One size with the second family, so that both are covered.
@@ -298,17 +297,12 @@ fn cells_of(choice: &Choice, test: Test, link: BitRate, family: Family) -> Vec<C
         Test::Sizes => of_sizes(tcp, &paper::SIZES),
         _ if few && family == Family::Ipv6 && choice.families.len() > 1 => Vec::new(),
         Test::Filters | Test::Unmatched => of_sizes(tcp, &[1024]),
-        Test::Udp if few => of_sizes(Protocol::Udp, &[512]),
-        Test::Udp => of_sizes(Protocol::Udp, &[64, 512, 1448]),
+        Test::Udp if few => of_sizes(udp, &[512]),
+        Test::Udp => of_sizes(udp, &[64, 512, 1448]),
         Test::Rr if few => of_sizes(tcp, &[64]),
-        Test::Rr => vec![
-            (tcp, 1),
-            (tcp, 1024),
-            (Protocol::Udp, 64),
-            (Protocol::Udp, 1024),
-        ],
+        Test::Rr => vec![(tcp, 1), (tcp, 1024), (udp, 64), (udp, 1024)],
         // Three packets for each datagram.
-        Test::Fragments => of_sizes(Protocol::Udp, &[4000]),
+        Test::Fragments => of_sizes(udp, &[4000]),
         Test::Large if is_fastest => of_sizes(tcp, &[65_536]),
         Test::Large => Vec::new(),
     };

@@ -281,17 +281,17 @@ fn hex(word: Word<'_>, digits: &str) -> Result<Vec<u8>> {
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => Ok(digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect()),
-        _ => word.wrong(
-            "an Ethernet frame in hexadecimal",
-            format!(
+        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => {
+            let pairs = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]);
+            Ok(pairs.collect())
+        }
+        _ => {
+            let hint = format!(
                 "give two digits for each byte, at most {MAX_FRAME} bytes, from the \
                 destination address on"
-            ),
-        ),
+            );
+            word.wrong("an Ethernet frame in hexadecimal", hint)
+        }
     }
 }
 
@@ -402,10 +402,10 @@ fn length(word: Word<'_>, flow: &Flow) -> Result<u32> {
     let (least, most) = (flow.least_length(), flow.most_length());
     match word.text.parse() {
         Ok(length) if (least..=most).contains(&length) => Ok(length),
-        _ => word.wrong(
-            "the length of such a packet",
-            format!("with its IP header it has {least} to {most} bytes"),
-        ),
+        _ => {
+            let hint = format!("with its IP header it has {least} to {most} bytes");
+            word.wrong("the length of such a packet", hint)
+        }
     }
 }
 

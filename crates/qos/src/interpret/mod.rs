@@ -1,7 +1,7 @@
-//! What becomes of a packet, in plain Rust: the definition that the compiled program must meet.
+//! The treatment of a packet in plain Rust, the definition that the compiled program must match.
 //!
-//! The first rule of the packet's family whose conditions all hold takes it; then its meter colours
-//! it, and then it is dropped or marked. [`rewritten`] says how its bytes change.
+//! The first rule of the packet's family whose conditions all hold matches; then its meter colours
+//! the packet, and it is dropped or marked. [`rewritten`] gives its changed bytes.
 
 mod meter;
 mod rewrite;
@@ -23,11 +23,11 @@ pub use state::State;
 /// The decision on one packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The rule that takes it, an index into the family's rules.
+    /// The rule that matches, as an index into the family's rules.
     pub rule: Option<usize>,
-    /// The code point that it leaves with, if it is changed.
+    /// Its new code point, if changed.
     pub dscp: Option<Dscp>,
-    /// The VLAN priority that it leaves with, if it is changed.
+    /// Its new VLAN priority, if changed.
     pub vlan_priority: Option<u8>,
     /// `skb->priority`, if it is set.
     pub priority: Option<u32>,

@@ -1,7 +1,6 @@
-//! Names of the numbers in packets, one table for each kind: files are read and written with them,
-//! and whatever is said of packets and rules uses the same.
+//! Names of numbers in packets, one table per kind, used to read and write files and in all output.
 
-/// Names of numbers. A number can have several names; the first is the one that is written.
+/// Names of numbers. A number can have several names; the first is used for output.
 #[derive(Debug)]
 pub struct Words(&'static [(&'static str, u32)]);
 
@@ -109,8 +108,7 @@ pub const TCP_FLAGS: Words = Words(&[
     ("cwr", 0x80),
 ]);
 
-/// EtherTypes. Those of VLAN tags are not among them: they stand before the EtherType that is asked
-/// for.
+/// EtherTypes. Those of VLAN tags are missing, since they precede the EtherType that filters test.
 pub const ETHERTYPES: Words = Words(&[
     ("ipv4", 0x0800),
     ("ip", 0x0800),

@@ -12,8 +12,9 @@ use super::{
 };
 
 impl PolicyFile {
-    /// The file as [`PolicyFile::from_toml`] reads it, but for the places: filters, then policies,
-    /// then adapters. Names are those that were resolved: addresses, ports and numbers of users.
+    /// The file in the form read by [`PolicyFile::from_toml`], without the original places:
+    /// filters, then policies, then adapters. Names appear resolved, as addresses, ports and user
+    /// ids.
     pub fn to_toml(&self) -> String {
         let mut text = Text::default();
         if self.fragments == Fragments::Track {
@@ -57,7 +58,7 @@ impl PolicyFile {
     }
 }
 
-/// Each condition by its key, with its values as a file has them.
+/// The conditions by key, with their values as in a file.
 pub(crate) fn written(asked: &Conditions) -> Vec<(&'static str, Vec<String>)> {
     let ports = |ranges: &[Range<u16>]| numbers(ranges, &values::PORT);
     let types = values::icmp_types(asked);
@@ -101,9 +102,10 @@ fn numbers<T: Copy + Into<u32>>(values: &[Range<T>], number: &Number) -> Vec<Str
     each(values, |range| {
         match (range.first.into(), range.last.into()) {
             (first, last) if first != last => format!("{first}-{last}"),
-            (single, _) => number
-                .word(single)
-                .map_or_else(|| single.to_string(), str::to_owned),
+            (single, _) => match number.word(single) {
+                Some(word) => word.to_owned(),
+                None => single.to_string(),
+            },
         }
     })
 }
@@ -123,7 +125,7 @@ fn write_policy(text: &mut Text, policy: &Policy) {
     text.flag("drop", policy.drop);
 }
 
-/// An inline table.
+/// A meter as an inline table.
 fn meter(meter: &Meter) -> String {
     let rate = |rate| quoted(&rate_text(rate));
     let mut keys = match meter.kind {
@@ -194,7 +196,7 @@ impl Text {
         }
     }
 
-    /// One value as it is, several as a list.
+    /// Writes one value directly, several as a list.
     fn list(&mut self, key: &str, values: &[String]) {
         match values {
             [one] => self.line(key, value(one)),
@@ -206,7 +208,7 @@ impl Text {
     }
 }
 
-/// A number as it is, anything else in quotes.
+/// Writes a number directly, anything else in quotes.
 fn value(text: &str) -> String {
     let number = text.parse::<u32>().map(|number| number.to_string());
     match number {

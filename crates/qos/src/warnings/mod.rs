@@ -189,12 +189,10 @@ impl fmt::Display for Warning {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Impossible { filter } => {
-                write!(
-                    f,
-                    "filter `{filter}` takes no packet: none has all that it asks for"
-                )
-            }
+            Self::Impossible { filter } => write!(
+                f,
+                "filter `{filter}` takes no packet: none has all that it asks for"
+            ),
             Self::Hidden {
                 filter,
                 by,
@@ -216,24 +214,11 @@ impl fmt::Display for Doubt {
                  header there, and the \
                  protocol is that of the header behind"
             ),
-            of_rates => of_rates.write_rates(f),
-        }
-    }
-}
-
-impl Doubt {
-    /// Writes the warnings about reservations, limits and meters.
-    fn write_rates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Classes(error) => {
-                let words = error.to_string();
-                // The policy's line precedes the warning.
-                let words = match (error.policy(), words.split_once(": ")) {
-                    (Some(_), Some((line, rest))) if line.starts_with("line ") => rest,
-                    _ => &words,
-                };
-                write!(f, "it cannot be applied: {words}")
+            // The policy's line precedes the warning.
+            Self::Classes(ClassError::Policy { problem, .. }) => {
+                write!(f, "it cannot be applied: {problem}")
             }
+            Self::Classes(error) => write!(f, "it cannot be applied: {error}"),
             Self::MoreThanAll { adapter, percent } => write!(
                 f,
                 "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of \
@@ -252,19 +237,13 @@ impl Doubt {
                  that leave"
             ),
             Self::Differs { policy, adapters } => {
-                let each: Vec<_> = (adapters.iter())
-                    .map(|(adapter, rate)| format!("`{adapter}` with {rate}"))
-                    .collect();
+                let each = |(adapter, rate): &(_, _)| format!("`{adapter}` with {rate}");
+                let each = adapters.iter().map(each).collect::<Vec<_>>().join(", ");
                 write!(
                     f,
-                    "policy `{policy}` has shares in percent, which are other rates on each of {}",
-                    each.join(", ")
+                    "policy `{policy}` has shares in percent, which are other rates on each of {each}"
                 )
             }
-            Self::Impossible { .. }
-            | Self::Hidden { .. }
-            | Self::Tie { .. }
-            | Self::ExtensionHeader { .. } => Ok(()),
         }
     }
 }
@@ -285,16 +264,15 @@ fn write_hidden(
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    match by.len() {
-        1 => write!(
-            f,
-            ": {named}, which is asked before it, takes all its packets"
-        ),
-        _ => write!(
-            f,
-            ": {named}{more}, which are asked before it, take all its packets"
-        ),
-    }
+    let (is, takes) = if by.len() == 1 {
+        ("is", "takes")
+    } else {
+        ("are", "take")
+    };
+    write!(
+        f,
+        ": {named}{more}, which {is} asked before it, {takes} all its packets"
+    )
 }
 
 /// An Ethernet frame with 1,500 bytes of IP, as meters count it.

@@ -31,12 +31,9 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
         let place = policy.map_or(adapter.place, |policy| policy.place);
         warnings.extend(doubt.map(|doubt| Warning { place, doubt }));
         if adapter.ingress && has_classes(file, adapter) {
-            warnings.push(Warning {
-                place: adapter.place,
-                doubt: Doubt::IngressClasses {
-                    adapter: adapter.name.clone(),
-                },
-            });
+            let (place, adapter) = (adapter.place, adapter.name.clone());
+            let doubt = Doubt::IngressClasses { adapter };
+            warnings.push(Warning { place, doubt });
         }
     }
     for (number, policy) in file.policies.iter().enumerate() {
@@ -45,10 +42,8 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
             .filter_map(|adapter| Some((adapter.name.clone(), rate(adapter)?)))
             .collect();
         warnings.extend(differs(policy, adapters));
-        warnings.extend(small_burst(policy).map(|doubt| Warning {
-            place: policy.place,
-            doubt,
-        }));
+        let place = policy.place;
+        warnings.extend(small_burst(policy).map(|doubt| Warning { place, doubt }));
     }
     warnings
 }
@@ -61,10 +56,8 @@ fn error_is_of_file(error: &ClassError) -> bool {
 /// The only certain warning for a link of unknown rate.
 fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     let policies = adapter.policies.iter().map(|at| &file.policies[*at]);
-    let reserves = policies
-        .filter(|policy| policy.parent.is_none())
-        .map(|policy| policy.reserve);
-    let percent: f64 = reserves.filter_map(percent).sum();
+    let outermost = policies.filter(|policy| policy.parent.is_none());
+    let percent: f64 = outermost.filter_map(|policy| percent(policy.reserve)).sum();
     (percent > 100.0).then(|| Doubt::MoreThanAll {
         adapter: adapter.name.clone(),
         percent,

@@ -1,5 +1,5 @@
-//! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a
-//! block ends where the next one begins.
+//! Splits an IPQoS file into blocks. A statement ends with its line; curly brackets only separate,
+//! and a block ends where the next one begins.
 
 use linerate_core::toml_reader::{At, ReadProblem};
 use linerate_core::units::{shortened, suggestion};
@@ -8,7 +8,7 @@ use crate::policy::error::{Fault, PolicyProblem};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// `filter NAME`, `policy NAME` or `adapter NAME` with what follows.
+/// A block: `filter NAME`, `policy NAME` or `adapter NAME` and its attributes.
 pub(super) struct Block<'a> {
     pub(super) kind: Kind,
     pub(super) name: At<&'a str>,
@@ -29,7 +29,7 @@ struct Attribute<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The one value of an attribute that can be there once.
+    /// The value of an attribute that may occur only once.
     pub(super) fn value(&self, word: &str) -> Result<Option<At<&'a str>>> {
         let mut found = self.attributes.iter().filter(|one| one.word.value == word);
         let Some(attribute) = found.next() else {
@@ -47,7 +47,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// All names of all lines with `uses`.
+    /// All names on lines with `uses`.
     pub(super) fn uses(&self) -> Result<Vec<At<&'a str>>> {
         let mut names = Vec::new();
         let attributes = self.attributes.iter();
@@ -60,7 +60,7 @@ impl<'a> Block<'a> {
         Ok(names)
     }
 
-    /// Where an attribute stands, or the block.
+    /// Position of an attribute, or else of the block.
     pub(super) fn offset(&self, word: &str) -> usize {
         let mut attributes = self.attributes.iter();
         let found = attributes.find(|attribute| attribute.word.value == word);
@@ -71,7 +71,7 @@ impl<'a> Block<'a> {
         self.attributes.iter().any(|one| one.word.value == word)
     }
 
-    /// How many attributes it has beside those.
+    /// Number of attributes other than those.
     pub(super) fn count_without(&self, words: &[&str]) -> usize {
         let attributes = self.attributes.iter();
         attributes
@@ -86,7 +86,7 @@ fn syntax(at: At<&str>, expected: &'static str) -> Fault {
 }
 
 impl<'a> Block<'a> {
-    /// Those of a statement: several can stand in it, each with a value at least.
+    /// Adds the attributes of a statement, which may have several, each with at least one value.
     fn attributes(&mut self, statement: &[At<&'a str>]) -> Result<()> {
         let mut rest = statement;
         while let [first, values @ ..] = rest {
@@ -109,7 +109,7 @@ fn cut(offset: usize, expected: &'static str) -> Fault {
     Fault::new(offset, PolicyProblem::Syntax { found, expected })
 }
 
-/// The blocks of a text, in its order.
+/// The blocks of a text in order.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     for statement in statements(text) {
@@ -176,7 +176,7 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
 }
 
 impl Kind {
-    /// The attributes of such a block.
+    /// The attributes that such a block may have.
     fn words(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Filter => FILTER_WORDS,

@@ -1,4 +1,4 @@
-//! Reads configuration files of HP-UX IPQoS A.01.00. What is imported how is in `docs/qos.md`.
+//! Reads configuration files of HP-UX IPQoS A.01.00. `docs/qos.md` describes how they are imported.
 
 mod blocks;
 mod filter;
@@ -22,12 +22,12 @@ type Result<T> = std::result::Result<T, Fault>;
 impl PolicyFile {
     /// Reads a configuration file of HP-UX IPQoS A.01.00 and resolves its names.
     ///
-    /// A filter that policies of several adapters use is there once for each of them, as NAME,
-    /// NAME-2, …. Adapters keep their names, which are no names of Linux (`lan0`).
+    /// A filter used by policies of several adapters is repeated for each of them, as NAME, NAME-2,
+    /// …. Adapters keep their names (`lan0`), which are not Linux names.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, or that has no counterpart here, with its line and column.
+    /// The first error, or the first thing without a counterpart here, with its line and column.
     pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, PolicyError> {
         let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
@@ -58,7 +58,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     reader.finish()
 }
 
-/// A filter that no policy uses yet.
+/// A filter not yet used by a policy.
 struct Draft<'a> {
     name: At<&'a str>,
     priority: u32,
@@ -72,7 +72,7 @@ struct Reader<'a, 'b> {
     policy_index: BTreeMap<&'a str, usize>,
     /// The filters of each policy, by index.
     uses: Vec<Vec<usize>>,
-    /// Where each policy stands.
+    /// Position of each policy in the text.
     offsets: Vec<usize>,
     file: PolicyFile,
 }
@@ -146,7 +146,7 @@ impl<'a> Reader<'a, '_> {
         once("adapters", before, block)
     }
 
-    /// Filters get their policies.
+    /// Assigns the filters to their policies.
     fn finish(mut self) -> Result<PolicyFile> {
         if self.file.adapters.is_empty() {
             let what = "there is no adapter";
@@ -183,7 +183,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// A hyphen is in no name of IPQoS.
+/// A name for a copy of a filter; names in IPQoS contain no hyphen.
 fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String {
     if number == 0 {
         return name.to_owned();
@@ -239,14 +239,14 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     Ok(policy)
 }
 
-/// That `max` is 0.
+/// The error for a `max` of 0.
 fn no_share(block: &Block<'_>, word: &str) -> Result<Fault> {
     let at = block.value(word)?.map_or("", |at| at.value);
     let hint = "it is above 0, in bit/s, k, m or %";
     Ok(Fault::value(block.offset(word), "share", at, hint))
 }
 
-/// `20%`, `30m`, `64k`, `5000`; 0 is none.
+/// Parses `20%`, `30m`, `64k` or `5000`; 0 means none.
 fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
     let Some(at) = block.value(word)? else {
         return Ok(None);
@@ -275,14 +275,15 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
         }
     };
     // Beyond 2⁵³ it is out of range anyway.
-    match (number * scale).round() as u64 {
-        0 => Ok(None),
-        bits => located(at, values::in_range(at.value, BitRate(bits)))
-            .map(|rate| Some(Share::Rate(rate))),
+    let rate = BitRate((number * scale).round() as u64);
+    if rate.0 == 0 {
+        return Ok(None);
     }
+    let rate = located(at, values::in_range(at.value, rate));
+    rate.map(|rate| Some(Share::Rate(rate)))
 }
 
-/// The indices of what is used, each once.
+/// The indices of the names used, each only once.
 fn indices(
     names: &[At<&str>],
     (what, hint): (&'static str, &'static str),
@@ -320,11 +321,8 @@ fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<
     if before.is_none() {
         return Ok(());
     }
-    let name = block.name.value.to_owned();
-    Err(Fault::new(
-        block.name.offset,
-        ReadProblem::Repeated { what, name },
-    ))
+    let (offset, name) = (block.name.offset, block.name.value.to_owned());
+    Err(Fault::new(offset, ReadProblem::Repeated { what, name }))
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
@@ -334,6 +332,6 @@ fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result
     Err(Fault::too_many(name.offset, what, found + 1, most))
 }
 
-/// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for
-/// such a filter is 0, which is before all that can be given.
+/// Priority of a filter without one. The guide does not specify it; `ipqosadmin -showconfig` prints
+/// 0 for such a filter, which is before everything that can be given.
 const UNSAID_PRIORITY: u32 = 1;

@@ -1,4 +1,4 @@
-//! `[policy.NAME]` and `[adapter.IFNAME]`.
+//! Reads `[policy.NAME]` and `[adapter.IFNAME]`.
 
 use linerate_core::toml_reader::{At, Section, string, wrong_type};
 use linerate_core::units::ByteCount;
@@ -29,7 +29,7 @@ pub(super) fn policy(
     Ok(policy)
 }
 
-/// Whether policies that are inside others can be.
+/// Checks whether a policy can be inside its parents.
 pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fault> {
     let policy = &file.policies[at];
     let name = &policy.name;
@@ -39,7 +39,7 @@ pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Res
         let what = format!("policy `{name}` is inside itself");
         return refuse("parent", what, "leave `parent` away from one of them");
     }
-    // One around it that is inside itself is told of by its own place.
+    // A parent inside itself is reported at its own place.
     let is_circle = (1..around.len()).any(|n| around[..n].contains(&around[n]));
     if around.len() > MAX_AROUND && !is_circle {
         let what = format!("policy `{name}` is inside more than {MAX_AROUND} others");
@@ -70,7 +70,7 @@ pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Res
     Ok(())
 }
 
-/// 0 to 7.
+/// Reads a number from 0 to 7.
 fn small(section: &Section<'_>, key: &'static str) -> Result<Option<u8>, Fault> {
     let number = section.number(key, 0..=7)?;
     Ok(number.and_then(|number| u8::try_from(number.value).ok()))
@@ -143,7 +143,7 @@ fn needed<T>(
     one(section, key, read)?.ok_or_else(|| section.missing(key, hint).into())
 }
 
-/// Whether the colour with which a packet comes counts.
+/// Whether the meter considers the colour of arriving packets.
 fn colour(text: &str) -> Result<bool, PolicyProblem> {
     match text {
         "aware" => Ok(true),
@@ -202,7 +202,7 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
 }
 
 impl check::Conflict {
-    /// At the key's value.
+    /// The fault at the key's value.
     pub(super) fn at(self, section: &Section<'_>) -> Fault {
         let value = section.value(self.key);
         let offset = value.map_or(section.offset, |value| value.span().start);

@@ -1,4 +1,4 @@
-//! Keys that hold one value or a list of them.
+//! Reads keys that hold one value or a list.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use crate::policy::error::{Fault, PolicyProblem};
 
-/// The values of a key, whether a list or one, each as its text, read with `each`.
+/// The values of a key, a list or a single one, each passed to `each` as text.
 pub(super) fn list<T>(
     section: &Section<'_>,
     key: &'static str,
@@ -38,7 +38,7 @@ pub(super) fn list<T>(
     Ok(all)
 }
 
-/// A text, or a whole number as one.
+/// A string, or an integer as text.
 pub(super) fn item<'a>(key: &str, value: &'a Value<'a>) -> Result<At<Cow<'a, str>>, Fault> {
     let offset = value.span().start;
     let value = match value.get_ref() {
@@ -56,7 +56,7 @@ pub(super) fn item<'a>(key: &str, value: &'a Value<'a>) -> Result<At<Cow<'a, str
     Ok(At { offset, value })
 }
 
-/// One value, read with `read`.
+/// One value, parsed with `read`.
 pub(super) fn one<T>(
     section: &Section<'_>,
     key: &'static str,
@@ -73,5 +73,5 @@ pub(super) fn one<T>(
     Ok(Some(value))
 }
 
-/// More alternatives than somebody writes, and as many as an exported list of addresses has.
+/// Most values of a list: more than anyone writes, and enough for an exported address list.
 pub(in crate::policy) const MAX_ENTRIES: usize = 1024;

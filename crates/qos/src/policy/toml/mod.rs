@@ -38,11 +38,11 @@ impl PolicyFile {
     /// # Ok::<(), linerate_qos::policy::PolicyError>(())
     /// ```
     ///
-    /// All keys, with what they may be, are in `docs/qos.md`.
+    /// `docs/qos.md` describes all keys and their values.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with its line and column.
+    /// The first error, with its line and column.
     pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, PolicyError> {
         let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
@@ -105,7 +105,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     Ok(file)
 }
 
-/// Policies inside others.
+/// Checks and sets the parents of policies.
 fn nest(
     file: &mut PolicyFile,
     policies: &[(At<&str>, Section<'_>)],
@@ -131,7 +131,7 @@ fn policy_of(name: &At<&str>, policies: &Index) -> Result<usize, Fault> {
     })
 }
 
-/// The last filter's policy has packets of its own.
+/// Checks that the last filter's policy takes packets itself.
 fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     let policy = file.filters.last().map(|filter| filter.policy);
     let Some(policy) = policy.filter(|policy| file.holds(*policy)) else {
@@ -146,7 +146,7 @@ fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     Err(conflict.at(section))
 }
 
-/// The last adapter has the policies around its own, too.
+/// Checks that the last adapter also has the parents of its policies.
 fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     let of_adapter = file.adapters.last().map_or(&[][..], |one| &one.policies);
     let policies = of_adapter.iter().map(|at| &file.policies[*at]);
@@ -165,7 +165,7 @@ fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The program has a place for each mask.
+/// Checks the number of masks, since the program has a place for each.
 fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
     let marks = (file.filters.iter()).flat_map(|filter| &filter.conditions.mark);
     let masks: BTreeSet<u32> = marks.map(|mark| mark.mask).collect();
@@ -204,7 +204,7 @@ fn tables<'a>(
     }
 }
 
-/// `[adapter.eth0.100]` is a table in a table to TOML.
+/// Checks for undotted names: `[adapter.eth0.100]` is a table inside a table in TOML.
 fn undotted(root: &Section<'_>) -> Result<(), Fault> {
     for (name, value) in root.entries("adapter")? {
         let DeValue::Table(table) = value.get_ref() else {
@@ -220,7 +220,7 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A name that filters and policies may have, and its place.
+/// Checks the name of a filter or policy, and returns it with its place.
 fn named(name: &At<&str>, lines: &Lines<'_>) -> Result<(String, Place), Fault> {
     match values::name(name.value) {
         Ok(text) => Ok((text, lines.place(name.offset))),
@@ -243,7 +243,7 @@ fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
     }
 }
 
-/// What nothing would ever use is a slip.
+/// Anything unused is taken as a mistake.
 pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> {
     let mut filtered = vec![false; file.policies.len()];
     for filter in &file.filters {
@@ -272,10 +272,10 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
 const NO_FILTER: &str = "give one with its name as `policy`, or leave the policy away";
 const KEYS: &str = "filter policy adapter set fragments";
 
-/// 8,192 filters of 500 bytes.
+/// Enough for 8,192 filters of 500 bytes.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 pub(super) const MAX_FILTERS: usize = 8192;
 pub(super) const MAX_POLICIES: usize = 256;
 pub(super) const MAX_ADAPTERS: usize = 64;
-/// All bits, which is the mask of a mark without one, among them.
+/// Most masks, including that of all bits for a mark without a mask.
 const MAX_MASKS: usize = 4;

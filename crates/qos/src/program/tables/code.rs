@@ -1,4 +1,4 @@
-//! The code that asks the tables.
+//! Writes the code that uses the tables.
 
 use crate::policy::Family;
 
@@ -12,7 +12,7 @@ use Operation::{Add, And, Mul, Negate, ShiftLeft, ShiftRight};
 use Register::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
 use Size::{Byte, Double, Word};
 
-/// Rows whose addresses stay in registers; those of the others are on the stack.
+/// Registers for row addresses; the other rows are on the stack.
 const IN_REGISTERS: [Register; 6] = [R1, R2, R3, R4, R5, R8];
 
 impl Generator<'_> {
@@ -33,14 +33,14 @@ impl Generator<'_> {
         }
     }
 
-    /// The rule of the number in `R9`, which is one, takes the packet.
+    /// The rule whose number is in `R9` matches.
     pub(in crate::program) fn take_from_tables(&mut self, family: Family, layer: Layer) {
         if let Some(tables) = self.tables.of_family(family) {
             self.take_from_tables_of(&tables, family, layer);
         }
     }
 
-    /// Puts the place of each field's row on the stack.
+    /// Stores the position of each field's row on the stack.
     fn find_rows(&mut self, tables: &FamilyTables, family: Family, layer: Layer) {
         for (number, dimension) in tables.dimensions.iter().enumerate() {
             if layer == Layer::None && !dimension.field.is_beside_ip() {
@@ -52,7 +52,8 @@ impl Generator<'_> {
         }
     }
 
-    /// `R9` becomes the number of the first rule that all rows have; without one it is over.
+    /// Loads into `R9` the number of the first rule that is in all rows; if there is none, the
+    /// search is over.
     fn meet_rows(&mut self, tables: &FamilyTables) {
         self.rows(tables);
         let count = tables.dimensions.len();
@@ -60,7 +61,7 @@ impl Generator<'_> {
         let mut hits = Vec::new();
         for word in 0..tables.words() {
             if count == 0 {
-                // All rules ask nothing: the first takes all.
+                // No rule tests anything: the first matches everything.
                 self.code.set(R0, 1);
             }
             for number in 0..count {
@@ -81,7 +82,7 @@ impl Generator<'_> {
             self.code.jump(hit);
         }
         self.code.bind(hit);
-        // The lowest bit alone, times the constant.
+        // The lowest bit multiplied by the constant.
         self.code.copy(R1, R0);
         self.code.operate_with(Negate, R1, 0);
         self.code.operate(And, R0, R1);
@@ -94,13 +95,13 @@ impl Generator<'_> {
         self.code.operate(Add, R9, R0);
     }
 
-    /// From places to addresses.
+    /// Converts positions to addresses.
     fn rows(&mut self, tables: &FamilyTables) {
         let last = (self.tables.content.len() - 8 * tables.words()) as i32;
         let unmatched = self.unmatched;
         let map = self.map(TABLES);
         self.code.map_value(R0, map, 0);
-        // Those that go back to the stack first, while there is a register free.
+        // Rows that return to the stack come first, while a register is free.
         for number in (0..tables.dimensions.len()).rev() {
             let register = IN_REGISTERS.get(number).copied();
             let row = register.unwrap_or(R9);
@@ -124,7 +125,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Goes to what the rule in `R9` does.
+    /// Jumps to the action of the rule in `R9`.
     fn take_from_tables_of(&mut self, tables: &FamilyTables, family: Family, layer: Layer) {
         let unmatched = self.unmatched;
         self.code

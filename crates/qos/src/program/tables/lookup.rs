@@ -1,4 +1,4 @@
-//! The code that finds a value's row.
+//! Writes the code that finds the row of a value.
 
 use crate::policy::Family;
 use crate::rules::Field;
@@ -14,8 +14,8 @@ use Register::{R0, R1, R2, R3, R4, R5, R7, R8, R9};
 use Size::{Double, Half, Word};
 
 impl Generator<'_> {
-    /// `R0` becomes the place of the row for what the packet has in a field. Changes all but `R6`
-    /// and `R7`.
+    /// Loads into `R0` the position of the row for the packet's value of a field. Changes all
+    /// registers but `R6` and `R7`.
     pub(super) fn look_up(&mut self, dimension: &Dimension, family: Family, words: usize) {
         match dimension.lookup {
             Lookup::Direct {
@@ -43,7 +43,7 @@ impl Generator<'_> {
             } => {
                 self.sought(dimension.field, family, key);
                 self.search(keys_at, steps, key);
-                // From the place of a key to that of its row.
+                // From the position of a key to that of its row.
                 match key.log_bytes() - 2 {
                     0 => {}
                     more => self.code.operate_with(ShiftRight, R2, more as i32),
@@ -54,7 +54,7 @@ impl Generator<'_> {
         }
     }
 
-    /// `to` becomes the address of what is `offset` behind a place in the tables.
+    /// Loads into `to` the address `offset` bytes after a position in the tables.
     pub(super) fn entry(&mut self, to: Register, at: u32, offset: Register) {
         let map = self.map(TABLES);
         self.code.map_value(to, map, at);
@@ -96,7 +96,7 @@ impl Generator<'_> {
         self.code.bind(found);
     }
 
-    /// `R1` becomes the value that is searched for, or its upper half, and `R8` the lower.
+    /// Loads the value to search for into `R1`, or its upper half, with the lower in `R8`.
     fn sought(&mut self, field: Field, family: Family, key: Key) {
         match field {
             Field::Cgroup(level) => self.group(level),
@@ -114,9 +114,8 @@ impl Generator<'_> {
         self.code.copy(R1, R0);
     }
 
-    /// `R2` becomes the place among the keys of the last that is not above `R1` (and `R8`). There
-    /// is no branch in it: those of a search go either way equally often, which the processor
-    /// cannot foresee.
+    /// Loads into `R2` the position of the last key not above `R1` (and `R8`). It has no branches:
+    /// those of a search go either way equally often, which the processor cannot predict.
     fn search(&mut self, keys_at: u32, steps: u32, key: Key) {
         self.code.set(R2, 0);
         let map = self.map(TABLES);
@@ -139,14 +138,14 @@ impl Generator<'_> {
                     self.borrow(R4, R1, Some(R5));
                 }
             }
-            // R4 is 1 if the value is below the key: then it is not this half.
+            // R4 is 1 if the value is below the key; then it is not in this half.
             self.code.operate_with(Xor, R4, 1);
             self.code.operate_with(ShiftLeft, R4, shift as i32);
             self.code.operate(Add, R2, R4);
         }
     }
 
-    /// `R4` becomes 1 if `R1` is below the 32 bits at `R4`, else 0.
+    /// Sets `R4` to 1 if `R1` is below the 32 bits at `R4`, otherwise to 0.
     fn below_word(&mut self) {
         self.code.load(Word, R0, R4, 0);
         self.code.copy(R4, R1);
@@ -154,7 +153,7 @@ impl Generator<'_> {
         self.code.operate_with(ShiftRight, R4, 63);
     }
 
-    /// `to` becomes 1 if `value` − `R0`, less one more if the halves below borrowed, borrows; else
+    /// Sets `to` to 1 if `value` − `R0`, less the borrow of the lower halves, borrows; otherwise to
     /// 0. Changes `R0`, `R9`.
     fn borrow(&mut self, to: Register, value: Register, below: Option<Register>) {
         // (!v & k) | ((!v | k) & (v - k - borrow)), its highest bit.
