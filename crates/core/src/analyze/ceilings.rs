@@ -12,7 +12,7 @@ use super::columns::{Columns, Quantity};
 use super::document::{Doubt, DoubtKind, RowCeilings};
 use super::error::AnalyzeError;
 use super::table::{Format, Table, VERDICT_COLUMN};
-use super::words::{digits, listed};
+use super::words::digits;
 use crate::ceilings::formulas::{
     TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,
 };
@@ -68,23 +68,19 @@ fn own_verdict(table: &Table, row: usize) -> Option<Cause> {
 }
 
 fn explained_by(measured_bps: f64, ceilings: &[Ceiling]) -> Cause {
-    let lowest = ceilings.first();
-    lowest
-        .filter(|ceiling| agrees(measured_bps, ceiling.limit_bps, tolerance(ceiling.cause)))
-        .map_or(Cause::Unexplained, |ceiling| ceiling.cause)
-}
-
-/// How far a rate may be from a ceiling that explains it, as a share.
-fn tolerance(cause: Cause) -> f64 {
-    match cause {
+    // How far the rate may be from the ceiling, as a share.
+    let tolerance = |cause| match cause {
         Cause::Congestion => MODEL_TOLERANCE,
         _ => EXACT_TOLERANCE,
-    }
+    };
+    let lowest = ceilings.first();
+    lowest
+        .filter(|lowest| agrees(measured_bps, lowest.limit_bps, tolerance(lowest.cause)))
+        .map_or(Cause::Unexplained, |lowest| lowest.cause)
 }
 
 /// Rows that are faster than a ceiling of theirs allows: then a column is not what its name says.
-pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
-    const MAX_NAMED: usize = 5;
+pub(super) fn doubts(rows: &[RowCeilings]) -> Option<Doubt> {
     let mut above = Vec::new();
     for row in rows {
         // The model of losses may be wrong; the others cannot.
@@ -102,20 +98,15 @@ pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
             ));
         }
     }
-    if above.is_empty() {
-        return Vec::new();
-    }
-    vec![Doubt {
-        kind: DoubtKind::AboveCeiling,
-        message: format!(
-            "faster than a ceiling of their own columns: {}. A column there is not what its name \
-             says, or in another unit",
-            listed(&above, MAX_NAMED)
-        ),
-    }]
+    Doubt::about(DoubtKind::AboveCeiling, &above, |above| {
+        format!(
+            "faster than a ceiling of their own columns: {above}. A column there is not what its \
+             name says, or in another unit"
+        )
+    })
 }
 
-/// What the columns of one row have.
+/// The quantities in the columns of one row.
 struct Figures {
     throughput_bps: f64,
     window_bytes: Option<f64>,
@@ -269,11 +260,11 @@ mod tests {
             of_rows(&table, &columns, None).unwrap().0
         };
         let small = rows(&document(25_600));
-        assert!(small.is_empty() && doubts(&small).is_empty(), "{small:?}");
+        assert!(small.is_empty() && doubts(&small).is_none(), "{small:?}");
         let large = rows(&document(35_000));
         assert_eq!(large[0].explained_by, Cause::ReceiveWindow);
         // A table's own column is what it says.
         let csv = rows("throughput_bps,window_bytes,rtt_us\n4.5e9,25600,63\n");
-        assert_eq!(doubts(&csv).len(), 1);
+        assert!(doubts(&csv).is_some());
     }
 }

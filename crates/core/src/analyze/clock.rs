@@ -10,7 +10,7 @@ use super::grouping::Grouping;
 use super::table::{Column, Table};
 use super::words::signed;
 
-/// The column of the elapsed time, and how finely it was read.
+/// The column of the elapsed time, and the resolution of its clock.
 #[derive(Debug)]
 pub(super) struct Clock<'t> {
     table: &'t Table,
@@ -149,9 +149,10 @@ fn is_time(name: &str) -> bool {
     in_seconds && !name.contains("per_s")
 }
 
-/// Work that both runs did, as a share: printed figures are rounded.
+/// Two runs did the same work if it differs by no more than this share: printed figures are
+/// rounded.
 const SAME_WORK: f64 = 0.02;
-/// Below this share of the shortest time the clock is no matter.
+/// A clock whose unit is below this share of the shortest time raises no doubt.
 const FINE_ENOUGH: f64 = 0.002;
-/// Of fewer, whole numbers may be chance.
+/// In fewer rows than this, whole numbers may be chance.
 const FEW_ROWS: usize = 4;

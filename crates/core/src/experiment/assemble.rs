@@ -1,12 +1,10 @@
-//! The document of an experiment, from its runs.
+//! Builds the document of an experiment from its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::{
-    DocumentFactor, DocumentFinding, DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument,
-};
-use super::model::Experiment;
-use super::run::Run;
+use super::document::{DocumentFinding, DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument};
+use super::measure::Run;
+use super::model::{Experiment, Factor};
 use super::{findings, table};
 use crate::record::{Caveat, CaveatKind, Status};
 use crate::stats::Figure;
@@ -14,7 +12,7 @@ use crate::stats::Figure;
 /// How an experiment ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ending {
-    /// Why not all runs were made that were to be; `None` if they were.
+    /// Why the experiment ended before all runs were made; `None` if all were made.
     pub partial: Option<String>,
     /// Cells that could not be run here, and why.
     pub unavailable: Vec<(usize, String)>,
@@ -23,10 +21,8 @@ pub struct Ending {
 impl Experiment {
     /// The document of the runs that were made; those of other experiments are left out.
     pub fn assemble(&self, runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
-        let runs: Vec<Run> = runs
-            .into_iter()
-            .filter(|run| self.cell_of(run).is_some())
-            .collect();
+        let runs = runs.into_iter().filter(|run| self.cell_of(run).is_some());
+        let runs: Vec<Run> = runs.collect();
         let by_cell = self.by_cell(&runs);
         let table = table::table(self, &by_cell, &ending.unavailable);
         let findings = findings::outcomes(self, &by_cell);
@@ -45,12 +41,7 @@ impl Experiment {
             quick: self.quick,
             repeats: self.repeats,
             forbid: self.forbid.iter().map(ToString::to_string).collect(),
-            factors: (self.factors.iter())
-                .map(|factor| DocumentFactor {
-                    name: factor.name.clone(),
-                    levels: factor.levels.clone(),
-                })
-                .collect(),
+            factors: self.factors.clone(),
             notes: self.all_notes(&by_cell, ending),
             caveats: caveats(&runs, ending, figure_doubts(&table, &findings)),
             table,
@@ -73,7 +64,7 @@ impl Experiment {
         notes
     }
 
-    /// For each cell the runs that do not count.
+    /// The excluded runs of each cell, as caveats.
     fn exclusions(&self, runs: &[Vec<&Run>]) -> Vec<String> {
         let note = |(cell, runs): (usize, &Vec<&Run>)| {
             let excluded: Vec<_> = runs.iter().filter(|run| !run.counts()).collect();
@@ -92,7 +83,7 @@ impl Experiment {
         runs.iter().enumerate().filter_map(note).collect()
     }
 
-    /// Faults of one level of a factor alone: then they are an outcome.
+    /// Faults that came with one level of a factor alone: these are an outcome.
     fn one_sided(&self, runs: &[Vec<&Run>]) -> Vec<String> {
         let excluded: Vec<usize> = (runs.iter().enumerate())
             .flat_map(|(cell, runs)| runs.iter().filter(|run| !run.counts()).map(move |_| cell))
@@ -102,7 +93,7 @@ impl Experiment {
         if excluded.len() < FEWEST_TO_TELL || is_of_one_cell {
             return Vec::new();
         }
-        let note = |(index, factor): (usize, &super::Factor)| {
+        let note = |(index, factor): (usize, &Factor)| {
             let levels: BTreeSet<usize> = (excluded.iter())
                 .map(|cell| self.cells[*cell].levels[index])
                 .collect();
@@ -187,5 +178,5 @@ fn caveats(runs: &[Run], ending: &Ending, of_figures: Vec<Caveat>) -> Vec<Caveat
     partial.chain(of_figures).chain(of_runs).collect()
 }
 
-/// Fewer exclusions may all be of one level by chance.
+/// Fewer exclusions than this may have one level in common by chance.
 const FEWEST_TO_TELL: usize = 3;

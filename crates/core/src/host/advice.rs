@@ -1,25 +1,25 @@
-//! What each setting should be: a pure function of what is needed and of what is there.
+//! The recommended value of each setting: a pure function of the need and of the host's state.
 
 use std::collections::BTreeMap;
 
 use super::document::{SettingReport, SettingState};
 use super::need::Need;
+use super::setting::settings;
 use super::setting::{DEVICE, Setting, device_key, find};
-use super::table::settings;
 use super::view::{DeviceView, HostView, Reading};
 
-/// What a rule is asked.
+/// The input of a rule.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) need: &'a Need,
     pub(super) view: &'a HostView,
-    /// The device, of a setting of one.
+    /// The device, if the setting belongs to one.
     pub(super) device: Option<&'a DeviceView>,
-    /// The value that it has.
+    /// The current value.
     pub(super) now: &'a str,
 }
 
-/// What a rule answers.
+/// The answer of a rule.
 #[derive(Debug)]
 pub(super) struct Advice {
     pub(super) state: SettingState,
@@ -32,24 +32,12 @@ pub(super) struct Advice {
 /// of devices for each device. `keys`, where there are any, are all that is looked at; they may be
 /// kernel settings that nothing is advised of.
 pub fn advise(need: &Need, view: &HostView, keys: &[String]) -> Vec<SettingReport> {
-    let wanted: Vec<String> = match keys {
-        [] => all_keys(view),
-        keys => keys
-            .iter()
-            .flat_map(|key| for_each_device(key, view))
-            .collect(),
+    let wanted: Vec<&str> = match keys {
+        [] => settings().iter().map(|setting| setting.key).collect(),
+        keys => keys.iter().map(String::as_str).collect(),
     };
-    wanted
-        .iter()
-        .filter_map(|key| report(need, view, key))
-        .collect()
-}
-
-fn all_keys(view: &HostView) -> Vec<String> {
-    settings()
-        .iter()
-        .flat_map(|setting| for_each_device(setting.key, view))
-        .collect()
+    let keys = wanted.iter().flat_map(|key| for_each_device(key, view));
+    keys.filter_map(|key| report(need, view, &key)).collect()
 }
 
 fn for_each_device(key: &str, view: &HostView) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A record and two profiles make a document.
+//! Builds the document from a record and the profiles of both ends.
 
 use super::attribution::{Attribution, Owner, Place, Role, attribute, owner};
 use super::count::{End, count};
@@ -66,7 +66,7 @@ fn place(record: &Record) -> Place {
     }
 }
 
-/// On one kernel both ends pay out of the same CPUs.
+/// The overhead of two ends on one kernel, which share its CPUs.
 fn shared_overhead(
     peer: Place,
     sender: &Option<EndLayers>,

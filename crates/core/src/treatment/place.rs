@@ -1,4 +1,4 @@
-//! At which end of the payload treatments act: what a comparison can show of them.
+//! The end of the payload at which treatments act, which decides what a comparison can show.
 
 use super::table::{Scope, Setting, acts_words};
 use super::{Pair, Treatment, sysctl_of};
@@ -6,7 +6,7 @@ use crate::plan::{Direction, End, Role, Test, Traffic};
 use crate::units::{Caveat, CaveatKind};
 
 impl Treatment {
-    /// The end of the payload at which it acts, if that is one of them.
+    /// The end of the payload at which it acts, if it is only one.
     fn acts(&self) -> Option<Role> {
         match self.entry().setting {
             Setting::Sysctl => sysctl_of(self.key()?)?.acts,
@@ -54,7 +54,7 @@ impl Treatment {
 }
 
 impl Pair {
-    /// What the two sides differ in.
+    /// The treatments in which the two sides differ.
     fn differing(&self) -> impl Iterator<Item = &Treatment> {
         let sides = [(&self.a, &self.b), (&self.b, &self.a)];
         sides.into_iter().flat_map(|(one, other)| {
@@ -80,21 +80,16 @@ impl Pair {
     /// The figures that are compared beside the rate, where the sides differ in what a byte costs:
     /// the CPU time of the ends that it concerns, threads and soft interrupts.
     pub fn cpu_figures(&self) -> Vec<&'static str> {
-        let acting: Vec<_> = self
-            .differing()
-            .filter(|it| it.costs_cpu())
-            .map(Treatment::acts)
-            .collect();
+        let acting = self.differing().filter(|it| it.costs_cpu());
+        let acting: Vec<_> = acting.map(Treatment::acts).collect();
         let concerns = |role: Role| {
             acting
                 .iter()
                 .any(|acts| acts.is_none_or(|acts| acts == role))
         };
-        [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)]
-            .into_iter()
-            .filter(|(role, _)| concerns(*role))
-            .map(|(_, path)| path)
-            .collect()
+        let paths = [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)];
+        let paths = paths.into_iter().filter(|(role, _)| concerns(*role));
+        paths.map(|(_, path)| path).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is fixed before the first run.
+//! The design of a comparison, fixed before the first run.
 
 use super::sign_flip::{DRAWN, ENUMERATED};
 use crate::StatsError;
@@ -21,9 +21,9 @@ pub struct Design {
     pub seed: u64,
 }
 
-/// The most pairs that a comparison may have.
+/// Largest number of pairs in a comparison.
 pub const MAX_PAIRS: u32 = 30;
-/// The most metrics that one comparison can share its error among.
+/// Largest number of metrics that a comparison can divide its error among.
 pub const MAX_METRICS: usize = 20;
 
 /// Error of a family of tests: the share of comparisons of A with A that say DIFFERENT at most.
@@ -141,13 +141,12 @@ impl Design {
     }
 }
 
-fn refused(value: f64, allowed: &'static str) -> StatsError {
-    StatsError::OutOfRange {
-        operation: "comparison",
-        value,
-        allowed,
-    }
+pub(super) fn refused(value: f64, allowed: &'static str) -> StatsError {
+    StatsError::out_of_range(OPERATION, value, allowed)
 }
+
+/// What errors call a comparison.
+pub(super) const OPERATION: &str = "comparison";
 
 #[cfg(test)]
 mod tests {

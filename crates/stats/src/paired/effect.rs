@@ -1,5 +1,7 @@
 //! The effect and its interval.
 
+use crate::median_of_sorted;
+
 /// The means of all two values, each with itself too (Walsh 1949), in ascending order.
 ///
 /// The number of them above a shift is the sum of the ranks with a positive sign after that shift
@@ -25,8 +27,7 @@ impl WalshAverages {
 
     /// Their median: the Hodges–Lehmann estimate of the effect (1963).
     pub(super) fn median(&self) -> f64 {
-        let n = self.sorted.len();
-        f64::midpoint(self.sorted[(n - 1) / 2], self.sorted[n / 2])
+        median_of_sorted(&self.sorted)
     }
 
     /// The interval that leaves out so many of them at each end.

@@ -1,7 +1,7 @@
-//! Pairs in, conclusion out.
+//! The sequential test: takes pairs, gives the conclusion.
 
 use super::conclusion::{Conclusion, MetricConclusion, Verdict3};
-use super::design::{ALPHA, Design, Look};
+use super::design::{ALPHA, Design, Look, OPERATION, refused};
 use super::effect::percent;
 use super::holm::Holm;
 use super::sign_flip::{ENUMERATED, draw};
@@ -125,11 +125,8 @@ impl Sequential {
             return None;
         }
         let levels = [self.difference.open(), self.equivalence.open()];
-        let undecided = self
-            .tracks
-            .iter()
-            .enumerate()
-            .filter(|(m, _)| !self.is_decided(*m));
+        let tracks = self.tracks.iter().enumerate();
+        let undecided = tracks.filter(|(m, _)| !self.is_decided(*m));
         undecided
             .map(|(_, track)| {
                 let to_come = self.looks.iter().filter(|look| look.pairs > self.pairs);
@@ -228,16 +225,7 @@ impl Sequential {
     }
 }
 
-fn refused(value: f64, allowed: &'static str) -> StatsError {
-    StatsError::OutOfRange {
-        operation: OPERATION,
-        value,
-        allowed,
-    }
-}
-
-const OPERATION: &str = "comparison";
-/// Beyond this an effect in percent is no finite float.
+/// Beyond this, an effect in percent is not a finite float.
 const GREATEST_LOG_RATIO: f64 = 700.0;
-/// Of one or two pairs nothing can be foretold.
+/// One or two pairs allow no prediction.
 const FEWEST_TO_EXPECT: u32 = 3;

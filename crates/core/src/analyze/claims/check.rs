@@ -1,6 +1,7 @@
-//! One claim against the rows that it is about.
+//! Checks one claim of a report against the rows that it is about.
 
 use super::super::document::{ClaimResult, ClaimRow, ClaimVerdict, Unit};
+use super::super::error::AnalyzeError;
 use super::super::grouping::{Grouping, Rows, Split};
 use super::super::table::{Column, Table};
 use super::super::words::{digits, listed, settings, signed};
@@ -10,8 +11,8 @@ use crate::stats::{Accepted, Agreement, median};
 /// The claim's figure of each group, and what they say of it.
 ///
 /// # Errors
-/// A message: a column, level or figure that the rows do not have.
-pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, String> {
+/// The rows do not have a column, level or figure of the claim.
+pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, AnalyzeError> {
     let rows = figures(claim, table)?;
     let (verdict, explanation) = judge(claim, &rows);
     Ok(ClaimResult {
@@ -36,36 +37,27 @@ fn claimed(claim: &Claim) -> String {
     }
 }
 
-fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
+fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, AnalyzeError> {
     let entry = &claim.entry;
-    let column = |name: &str| table.column(name).map_err(|error| error.to_string());
-    let metric = column(&entry.metric)?;
+    let metric = table.column(&entry.metric)?;
+    let by = entry.by.iter().map(|name| table.column(name));
     let split = Split {
-        by: entry
-            .by
-            .iter()
-            .map(|name| column(name))
-            .collect::<Result<_, _>>()?,
-        factor: Some(column(&entry.factor)?),
+        by: by.collect::<Result<_, _>>()?,
+        factor: Some(table.column(&entry.factor)?),
     };
-    let only = entry
-        .only
-        .iter()
-        .map(|(name, word)| Ok((column(name)?, word.text())));
-    let only: Vec<(Column, String)> = only.collect::<Result<_, String>>()?;
+    let only = entry.only.iter();
+    let only = only.map(|(name, word)| Ok((table.column(name)?, word.text())));
+    let only: Vec<(Column, String)> = only.collect::<Result<_, AnalyzeError>>()?;
     let is_meant = |row: &usize| {
         only.iter()
             .all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
     };
     let rows = (0..table.len()).filter(is_meant);
-    let mut grouping = Grouping::new(table, rows, &split).map_err(|error| error.to_string())?;
+    let mut grouping = Grouping::new(table, rows, &split)?;
     if grouping.groups.is_empty() {
-        return Err("no row is what its `where` says".to_owned());
+        return Err(AnalyzeError::new("no row is what its `where` says"));
     }
-    let level = |word: &super::Word| {
-        let level = grouping.level(&entry.factor, &word.text());
-        level.map_err(|error| error.to_string())
-    };
+    let level = |word: &super::Word| grouping.level(&entry.factor, &word.text());
     let chosen = [level(&entry.a)?, level(&entry.b)?];
     grouping.choose(&chosen);
     let mut found = Vec::new();
@@ -86,10 +78,9 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
         }
     }
     if found.is_empty() {
-        Err(format!(
-            "no group has figures of both sides in `{}`",
-            entry.metric
-        ))
+        let metric = &entry.metric;
+        let message = format!("no group has figures of both sides in `{metric}`");
+        Err(AnalyzeError::new(message))
     } else {
         Ok(found)
     }
@@ -101,14 +92,10 @@ fn average(
     metric: Column,
     group: &Rows<'_>,
     side: usize,
-) -> Result<Option<f64>, String> {
+) -> Result<Option<f64>, AnalyzeError> {
     let mut figures = Vec::new();
     for &row in &group.of_level[side] {
-        figures.extend(
-            table
-                .number(row, metric)
-                .map_err(|error| error.to_string())?,
-        );
+        figures.extend(table.number(row, metric)?);
     }
     if figures.is_empty() {
         return Ok(None);
@@ -127,7 +114,7 @@ fn figure(unit: Unit, a: f64, b: f64) -> f64 {
     }
 }
 
-/// What rounds to the figure that is stated, or to one of its range.
+/// The range of values that round to the stated figure, or to one in the stated range.
 fn accepted(stated: &Stated) -> Accepted {
     let (low, high) = match stated {
         Stated::Value(value) => (value, value),
@@ -139,7 +126,7 @@ fn accepted(stated: &Stated) -> Accepted {
     }
 }
 
-/// Half a unit of the last digit, and what a float may be off.
+/// Half a unit of the last digit, plus the error of a float.
 fn rounding(value: &Written) -> f64 {
     0.5 * 10_f64.powi(-(value.decimals as i32)) + 1e-9 * value.value.abs().max(1.0)
 }
@@ -204,7 +191,7 @@ fn average_of(claim: &Claim) -> &'static str {
     }
 }
 
-/// The same change, divided by where it ends.
+/// The same change relative to the other side's figure.
 fn other_base(unit: Unit, a: f64, b: f64) -> f64 {
     match unit {
         Unit::Percent => 100.0 * (b - a) / b,
@@ -221,7 +208,7 @@ fn other_sign(unit: Unit, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Where the report prints another figure for a side than its rows give.
+/// Says so where the report prints another figure for a side than its rows give.
 fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
     let Some(printed) = &claim.printed else {
         return String::new();

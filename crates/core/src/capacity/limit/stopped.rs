@@ -1,4 +1,4 @@
-//! The limit that a run ended at.
+//! The limit at which a run ended.
 
 use super::super::half::{CapacityHalf, Failure, FailureCause, HeldCounts};
 use super::remedy::{self, Wanted};
@@ -50,14 +50,14 @@ pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     })
 }
 
-/// What a rule says.
+/// The finding of a rule.
 struct Found {
     limit: LimitKind,
     end: Option<LimitEnd>,
     evidence: Vec<String>,
 }
 
-/// Calls that fail by a limit of their own: they are asked for first.
+/// Causes that name a limit by themselves: they are examined first.
 const CALLS: [(FailureCause, LimitKind); 4] = [
     (FailureCause::Descriptors, LimitKind::ProcessDescriptors),
     (FailureCause::Files, LimitKind::HostFiles),
@@ -65,7 +65,7 @@ const CALLS: [(FailureCause, LimitKind); 4] = [
     (FailureCause::Watches, LimitKind::Watches),
 ];
 
-/// Then full tables, then counters.
+/// Rules that are tried next: full tables, then counters.
 const RULES: [fn(&View<'_>) -> Option<Found>; 4] = [memory, owner, conntrack, queues];
 
 /// Where several are told, the endpoint's comes first: its failures are the cause of the client's.
@@ -78,7 +78,7 @@ fn call(view: &View<'_>, cause: FailureCause, limit: LimitKind) -> Option<Found>
     })
 }
 
-/// Which memory it was that had no more to give.
+/// The memory limit at which a run stopped.
 fn memory(view: &View<'_>) -> Option<Found> {
     let causes = [FailureCause::Memory, FailureCause::Buffers];
     let told_memory = causes.into_iter().find_map(|cause| {
@@ -184,7 +184,7 @@ fn queues(view: &View<'_>) -> Option<Found> {
     })
 }
 
-/// What failed, where no rule knows why.
+/// The failures, where no rule knows the limit.
 fn unknown(view: &View<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for (end, half) in view.halves() {
@@ -193,20 +193,20 @@ fn unknown(view: &View<'_>) -> Vec<String> {
     all
 }
 
-/// The end at which it failed so, and how often.
+/// The end at which calls failed for a cause, and the number of failures.
 fn failed_at(view: &View<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
     let mut ends: Vec<_> = view.halves().collect();
     ends.reverse();
     ends.into_iter().find_map(|(end, half)| {
-        let count: u64 = failures(view, half)
-            .filter(|failure| failure.cause == cause)
+        let counts = failures(view, half).filter(|failure| failure.cause == cause);
+        let count = counts
             .map(|failure| failure.count)
             .fold(0, u64::saturating_add);
         (count > 0).then_some((end, count))
     })
 }
 
-/// What could not be opened at that end, and what did not stay.
+/// The failures to open, and the losses, of an end.
 fn failures<'a>(view: &View<'_>, half: &'a CapacityHalf) -> impl Iterator<Item = &'a Failure> {
     let counts: &HeldCounts = if view.is_tcp { &half.tcp } else { &half.udp };
     counts.failures.iter().chain(&counts.lost)

@@ -1,23 +1,21 @@
-//! Puts the cells together: base, one level of each factor, and the quick form over them.
+//! Builds the cells: the base, one level of each factor, and the overrides of the quick form.
 
-use super::super::cell::Cell;
-use super::super::error::{ExperimentProblem, Fault};
+use super::super::model::Cell;
 use super::super::workload::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
 use super::Files;
-use super::factors::FileFactor;
+use super::factors::{FileFactor, all_levels};
 use super::setting::Setting;
 use crate::plan::Workload;
-use crate::toml_reader::{At, ReadProblem};
+use crate::toml_reader::{At, Fault};
 use crate::treatment::Treatments;
-use crate::units::Family;
-use crate::units::{shortened, suggestion};
+use crate::units::{Family, shortened};
 
-/// What cells are made of.
+/// Everything in the file of which cells are built.
 pub(super) struct Resolver<'a> {
     pub(super) base: Setting<'a>,
     pub(super) quick: Option<Setting<'a>>,
     pub(super) factors: &'a [FileFactor<'a>],
-    /// The user's choice in place of the file's.
+    /// The user's address family, which replaces the file's.
     pub(super) family: Option<Family>,
     pub(super) seed: u64,
     pub(super) files: Files<'a>,
@@ -40,27 +38,8 @@ struct Entry<'a> {
 impl<'a> Resolver<'a> {
     /// All cells, the last factor's levels changing first.
     pub(super) fn cells(&self) -> Result<Vec<Cell>, Fault> {
-        let count = self
-            .factors
-            .iter()
-            .map(|factor| factor.levels.len())
-            .product();
-        (0..count)
-            .map(|number| self.cell(&self.levels_of(number)))
-            .collect()
-    }
-
-    fn levels_of(&self, number: usize) -> Vec<usize> {
-        let mut rest = number;
-        let mut levels: Vec<usize> = (self.factors.iter().rev())
-            .map(|factor| {
-                let level = rest % factor.levels.len();
-                rest /= factor.levels.len();
-                level
-            })
-            .collect();
-        levels.reverse();
-        levels
+        let cells = all_levels(self.factors);
+        cells.iter().map(|levels| self.cell(levels)).collect()
     }
 
     fn cell(&self, levels: &[usize]) -> Result<Cell, Fault> {
@@ -74,7 +53,7 @@ impl<'a> Resolver<'a> {
             let mut test = test.as_ref().clone();
             treatments
                 .apply_to(&mut test)
-                .map_err(|error| Fault::new(*at, ExperimentProblem::Treatment(error)))?;
+                .map_err(|error| Fault::new(*at, error))?;
         }
         if let (Work::Load(_), Some((at, _))) = (&work, &treatments) {
             let hint = "the command `load` has none: vary the path";
@@ -91,7 +70,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The levels in words, to begin a sentence with.
+    /// The levels in words, for the start of a sentence.
     fn title(&self, levels: &[usize]) -> String {
         let names = self.factors.iter().zip(levels);
         let names: Vec<String> = names
@@ -133,19 +112,18 @@ impl<'a> Resolver<'a> {
         for entry in &entries {
             let key = entry.key.value;
             let set = draft.set(key, &entry.text.value);
-            set.map_err(|why| Fault::new(entry.text.offset, ExperimentProblem::Workload(why)))?;
+            set.map_err(|why| Fault::new(entry.text.offset, why))?;
         }
         draft.resolve(self.seed).map_err(|(key, why)| {
             let named = entries.iter().find(|entry| entry.key.value == key);
             // Else where it is that makes the cell what it is.
             let last = settings.last().map_or(self.base.offset, |last| last.offset);
             let offset = named.map_or(last, |entry| entry.text.offset);
-            let cell = self.title(levels);
-            Fault::new(offset, ExperimentProblem::Test { cell, why })
+            Fault::new(offset, format!("{}{why}", self.title(levels)))
         })
     }
 
-    /// All treatments of a cell, and where the last of them is.
+    /// All treatments of a cell, and the place of the last one.
     fn treatments(&self, settings: &[&Setting<'a>]) -> Result<Option<(usize, Treatments)>, Fault> {
         let own = self.base.treatments.iter();
         let given: Vec<&At<&str>> = own
@@ -166,7 +144,7 @@ impl<'a> Resolver<'a> {
                 treatments.load(self.files)?;
                 Ok(Some((last.offset, treatments)))
             })
-            .map_err(|error| Fault::new(last.offset, ExperimentProblem::Treatment(error)))
+            .map_err(|error| Fault::new(last.offset, error))
     }
 }
 
@@ -226,11 +204,6 @@ fn command(entry: &Entry<'_>) -> Result<Command, Fault> {
 
 fn unknown_key(key: At<&str>, command: Command) -> Fault {
     let keys = command.keys();
-    let hint = suggestion(key.value, keys.iter().copied());
-    let problem = ReadProblem::UnknownKey {
-        place: "the workload",
-        key: shortened(key.value),
-        hint: hint.unwrap_or_else(|| format!("its keys are {}", keys.join(", "))),
-    };
-    Fault::new(key.offset, problem.into())
+    let otherwise = format!("its keys are {}", keys.join(", "));
+    Fault::unknown_key(key, "the workload", keys, otherwise)
 }

@@ -1,16 +1,15 @@
-//! The path of a cell: a spec put together from fragments, a topology's file, or an endpoint.
+//! The path of a cell: a spec joined from fragments, a topology's file, or an endpoint.
 
 use std::net::IpAddr;
 
-use super::super::cell::{ExperimentPath, Place};
-use super::super::error::{ExperimentProblem, Fault};
+use super::super::model::{ExperimentPath, Place};
 use super::cells::Resolver;
+use super::file_text;
 use super::setting::{PathSetting, Setting};
 use crate::lab::Topology;
 use crate::link::PathSpec;
-use crate::toml_reader::At;
-use crate::units::shortened;
-use crate::units::{EndpointName, Family};
+use crate::toml_reader::{self, At, Fault};
+use crate::units::{EndpointName, shortened};
 
 impl<'a> Resolver<'a> {
     pub(super) fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {
@@ -31,7 +30,9 @@ impl<'a> Resolver<'a> {
             return Fault::contradiction(at.offset, "`server_cpu`", hint);
         }
         Ok(Place {
-            family: self.family.or(path.family.map(family).transpose()?),
+            family: self
+                .family
+                .or(path.family.map(toml_reader::family).transpose()?),
             client_cpu: path.client_cpu.map(share).transpose()?,
             server_cpu: path.server_cpu.map(share).transpose()?,
             path: self.path(&path)?,
@@ -40,12 +41,9 @@ impl<'a> Resolver<'a> {
 
     fn path(&self, path: &PathSetting<'a>) -> Result<ExperimentPath, Fault> {
         if let Some(host) = &path.host {
-            let name = host.value.parse::<EndpointName>().map_err(|error| {
-                let why = error.to_string();
-                let name = "host".to_owned();
-                Fault::new(host.offset, ExperimentProblem::File { name, why })
-            })?;
-            return Ok(ExperimentPath::Host(name));
+            let name = host.value.parse::<EndpointName>();
+            let fault = |error| Fault::new(host.offset, format!("host: {error}"));
+            return Ok(ExperimentPath::Host(name.map_err(fault)?));
         }
         if let Some(topology) = path.topology {
             return self.topology(path, topology);
@@ -58,7 +56,7 @@ impl<'a> Resolver<'a> {
         };
         let spec: PathSpec = spec.map_err(|error| {
             let spec = shortened(&text);
-            Fault::new(offset, ExperimentProblem::Spec { spec, error })
+            Fault::new(offset, format!("in the spec `{spec}`, {error}"))
         })?;
         if let Some(at) = path.client.or(path.server).or(path.address) {
             let hint = "a path's hosts are client and server; give a `topology`";
@@ -72,34 +70,25 @@ impl<'a> Resolver<'a> {
             let hint = "a topology has a `spec` for each of its links";
             return Fault::contradiction(fragment.offset, "`lab`", hint);
         }
-        let text = (self.files)(file.value).map_err(|why| {
-            let name = shortened(file.value);
-            Fault::new(file.offset, ExperimentProblem::File { name, why })
-        })?;
-        let topology = Topology::from_toml(&text)
-            .map_err(|error| Fault::new(file.offset, Box::new(error).into()))?;
+        let topology = Topology::from_toml(&file_text(file, self.files)?)
+            .map_err(|error| Fault::new(file.offset, format!("in the topology, {error}")))?;
         let host = |at: Option<At<&str>>, default: &str| {
             let name = at.map_or(default, |at| at.value);
             if topology.node(name).is_some() {
                 return Ok(name.to_owned());
             }
-            let names: Vec<&str> = topology
-                .nodes
-                .iter()
-                .map(|node| node.name.as_str())
-                .collect();
-            let at = At {
-                offset: at.map_or(file.offset, |at| at.offset),
-                value: name,
-            };
-            Err(Fault::unknown(at, "host", &names))
+            let names = topology.nodes.iter().map(|node| node.name.as_str());
+            let names: Vec<&str> = names.collect();
+            Err(Fault::unknown(
+                at.unwrap_or(file).map(|_| name),
+                "host",
+                &names,
+            ))
         };
         let client = host(path.client, "client")?;
         let server = host(path.server, "server")?;
-        let address = path
-            .address
-            .map(|at| address(&topology, &server, at))
-            .transpose()?;
+        let address = path.address.map(|at| address(&topology, &server, at));
+        let address = address.transpose()?;
         Ok(ExperimentPath::Lab {
             name: file.value.to_owned(),
             spec: None,
@@ -147,14 +136,6 @@ fn entries_of(spec: &str) -> Vec<&str> {
     parts.filter(|part| !part.trim().is_empty()).collect()
 }
 
-fn family(at: At<&str>) -> Result<Family, Fault> {
-    match at.value {
-        "ipv4" => Ok(Family::Ipv4),
-        "ipv6" => Ok(Family::Ipv6),
-        _ => Fault::malformed(at, "family", "write \"ipv4\" or \"ipv6\""),
-    }
-}
-
 /// `"25%"` of one CPU.
 fn share(at: At<&str>) -> Result<u32, Fault> {
     let digits = at.value.strip_suffix('%').unwrap_or(at.value);
@@ -165,14 +146,11 @@ fn share(at: At<&str>) -> Result<u32, Fault> {
 }
 
 fn address(topology: &Topology, server: &str, at: At<&str>) -> Result<IpAddr, Fault> {
-    let Ok(address) = at.value.parse::<IpAddr>() else {
-        return Fault::malformed(at, "address", "write 198.18.5.1 or 2001:2::1");
-    };
+    let hint = "write 198.18.5.1 or 2001:2::1";
+    let address: IpAddr = at.parsed("address", hint, |_| true)?;
     let interfaces = topology.node(server).map(|node| node.interfaces.iter());
-    let mut own = interfaces
-        .into_iter()
-        .flatten()
-        .flat_map(|interface| &interface.addresses);
+    let own = interfaces.into_iter().flatten();
+    let mut own = own.flat_map(|interface| &interface.addresses);
     if own.any(|own| own.address == address) {
         Ok(address)
     } else {

@@ -1,5 +1,5 @@
-//! How many connections there can be: descriptors, ports, queues, and what is kept of those that
-//! end.
+//! Rules for the number of connections: descriptors, ports, queues, and the state that remains of
+//! closed ones.
 
 use super::super::advice::{Advice, Question};
 use super::{
@@ -105,16 +105,8 @@ pub(in super::super) fn syn_queue(q: &Question<'_>) -> Advice {
 
 /// `tcp_max_tw_buckets`, `tcp_max_orphans`: all connections closed at once.
 pub(in super::super) fn closing(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    at_least(
-        q,
-        count as f64,
-        count,
-        "closing them all at once, those above it are cut off without their state",
-    )
-    .with(vec![("connections", count as f64)])
+    let why = "closing them all at once, those above it are cut off without their state";
+    enough(q, |count| count, why)
 }
 
 /// `tcp_fin_timeout`.

@@ -1,4 +1,4 @@
-//! Devices and the CPUs that work for them.
+//! Rules for network devices and the CPUs that serve them.
 
 use super::super::advice::{Advice, Question};
 use super::super::need::{NeededPath, Profile};
@@ -6,17 +6,18 @@ use super::{PATH, at_least, at_most, change, fine, not_judged, open, power_of_tw
 
 /// `netdev_max_backlog`: packets of a tick of 4 ms.
 pub(in super::super) fn backlog(q: &Question<'_>) -> Advice {
+    let why = "packets are dropped where a CPU is late by a tick of the clock";
+    queue(q, 4_000.0, [1_000.0, f64::INFINITY], why)
+}
+
+/// Room for the packets that arrive in so many microseconds, within the range.
+fn queue(q: &Question<'_>, us: f64, [min, max]: [f64; 2], why: &str) -> Advice {
     let Some(path) = &q.need.path else {
         return open(PATH);
     };
-    let needed = packets(path, 4_000.0).max(1_000.0);
-    at_least(
-        q,
-        needed,
-        power_of_two(needed),
-        "packets are dropped where a CPU is late by a tick of the clock",
-    )
-    .with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+    let needed = packets(path, us).max(min).min(max);
+    let right = power_of_two(needed).min(max.min(1e9) as u64);
+    at_least(q, needed, right, why).with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
 }
 
 /// `busy_poll`, `busy_read`.
@@ -34,11 +35,8 @@ pub(in super::super) fn polling(q: &Question<'_>) -> Advice {
 
 /// `cpu.governor`.
 pub(in super::super) fn governor(q: &Question<'_>) -> Advice {
-    let is_fast = q
-        .need
-        .path
-        .as_ref()
-        .is_some_and(|path| path.rate_bps >= 10e9);
+    let path = q.need.path.as_ref();
+    let is_fast = path.is_some_and(|path| path.rate_bps >= 10e9);
     match (q.now, q.need.profile) {
         ("performance", _) => fine("the CPUs run at their full frequency"),
         (_, Some(Profile::Lan)) => {
@@ -54,48 +52,36 @@ pub(in super::super) fn governor(q: &Question<'_>) -> Advice {
 
 /// Rings: packets of a millisecond, for a softirq that comes late.
 pub(in super::super) fn rx_ring(q: &Question<'_>) -> Advice {
+    let max = q.device.and_then(|device| device.rx_ring_max);
     ring(
         q,
-        q.device.and_then(|device| device.rx_ring_max),
+        max,
         "packets are dropped where the CPU is late by a millisecond",
     )
 }
 
-/// As [`rx_ring`].
+/// Like [`rx_ring`].
 pub(in super::super) fn tx_ring(q: &Question<'_>) -> Advice {
+    let max = q.device.and_then(|device| device.tx_ring_max);
     ring(
         q,
-        q.device.and_then(|device| device.tx_ring_max),
+        max,
         "the device runs dry where the CPU is late by a millisecond",
     )
 }
 
-fn ring(q: &Question<'_>, most: Option<u32>, low: &str) -> Advice {
-    let Some(path) = &q.need.path else {
-        return open(PATH);
-    };
-    let most = most.map_or(f64::INFINITY, f64::from);
-    let needed = packets(path, 1_000.0).max(256.0).min(most);
-    let right = power_of_two(needed).min(most.min(1e9) as u64);
-    at_least(q, needed, right, low).with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+fn ring(q: &Question<'_>, max: Option<u32>, why: &str) -> Advice {
+    let max = max.map_or(f64::INFINITY, f64::from);
+    queue(q, 1_000.0, [256.0, max], why)
 }
 
 /// `txqueuelen`: 0 is a device without a queue, which needs none.
 pub(in super::super) fn queue_length(q: &Question<'_>) -> Advice {
-    let Some(path) = &q.need.path else {
-        return open(PATH);
-    };
-    if q.now == "0" {
+    if q.now == "0" && q.need.path.is_some() {
         return fine("the device has no queue");
     }
-    let needed = packets(path, 1_000.0).max(1_000.0);
-    at_least(
-        q,
-        needed,
-        power_of_two(needed),
-        "a burst of an application is dropped in this host",
-    )
-    .with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+    let why = "a burst of an application is dropped in this host";
+    queue(q, 1_000.0, [1_000.0, f64::INFINITY], why)
 }
 
 /// `rx_usecs`: interrupts held back for longer than a quarter of the round trip show in it.
