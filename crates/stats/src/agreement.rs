@@ -41,19 +41,13 @@ impl Accepted {
 
     /// Single figures, all of which have to say the same.
     pub fn judge_all(self, figures: impl IntoIterator<Item = f64>) -> Agreement {
-        let (mut inside, mut outside) = (false, false);
-        for figure in figures {
-            if self.contains(figure) {
-                inside = true;
-            } else {
-                outside = true;
-            }
-        }
-        match (inside, outside) {
-            (true, false) => Agreement::Agrees,
-            (false, true) => Agreement::Disagrees,
-            (true, true) => Agreement::Undecided,
-            (false, false) => Agreement::NotKnown,
+        let figures = figures.into_iter();
+        let (inside, outside): (Vec<f64>, Vec<f64>) = figures.partition(|it| self.contains(*it));
+        match (inside.is_empty(), outside.is_empty()) {
+            (false, true) => Agreement::Agrees,
+            (true, false) => Agreement::Disagrees,
+            (false, false) => Agreement::Undecided,
+            (true, true) => Agreement::NotKnown,
         }
     }
 

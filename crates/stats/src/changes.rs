@@ -163,16 +163,13 @@ fn clearest(values: &[f64]) -> Option<f64> {
     // Sums over all pairs left and right of the cut, and across it.
     let mut left = 0.0;
     let mut across = 0.0;
-    let mut right: f64 = (0..count)
-        .map(|at| apart(values[at], &values[at + 1..]))
-        .sum();
+    let to_later = (0..count).map(|at| apart(values[at], &values[at + 1..]));
+    let mut right: f64 = to_later.sum();
     let mut best: Option<f64> = None;
     for cut in 1..=count - FEWEST {
         let moved = values[cut - 1];
-        let (to_left, to_right) = (
-            apart(moved, &values[..cut - 1]),
-            apart(moved, &values[cut..]),
-        );
+        let to_left = apart(moved, &values[..cut - 1]);
+        let to_right = apart(moved, &values[cut..]);
         left += to_left;
         right -= to_right;
         across += to_right - to_left;

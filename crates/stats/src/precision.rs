@@ -46,11 +46,8 @@ pub fn precision_reached(samples: &[f64], percent: f64) -> Result<Precision, Sta
     if interval.median == 0.0 && half_width > 0.0 {
         return Ok(Precision::NotRelative);
     }
-    let half_width_percent = if half_width == 0.0 {
-        0.0
-    } else {
-        half_width / interval.median.abs() * 100.0
-    };
+    let relative = half_width / interval.median.abs() * 100.0;
+    let half_width_percent = if half_width == 0.0 { 0.0 } else { relative };
     if interval.reaches_confidence() && half_width_percent <= percent {
         return Ok(Precision::Reached { half_width_percent });
     }

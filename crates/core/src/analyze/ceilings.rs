@@ -73,10 +73,9 @@ fn explained_by(measured_bps: f64, ceilings: &[Ceiling]) -> Cause {
         Cause::Congestion => MODEL_TOLERANCE,
         _ => EXACT_TOLERANCE,
     };
-    let lowest = ceilings.first();
-    lowest
-        .filter(|lowest| agrees(measured_bps, lowest.limit_bps, tolerance(lowest.cause)))
-        .map_or(Cause::Unexplained, |lowest| lowest.cause)
+    let fits = |one: &&Ceiling| agrees(measured_bps, one.limit_bps, tolerance(one.cause));
+    let lowest = ceilings.first().filter(fits);
+    lowest.map_or(Cause::Unexplained, |lowest| lowest.cause)
 }
 
 /// Rows that are faster than a ceiling of theirs allows: then a column is not what its name says.
@@ -130,6 +129,7 @@ impl Figures {
             return Ok(None);
         };
         let congestion = columns.measure(Quantity::Congestion);
+        let congestion = congestion.and_then(|measure| table.text(row, measure.column));
         // Of several flows the columns have one window and one loss, and the throughput of all.
         let is_one = figure(Quantity::Streams)?.is_none_or(|streams| streams <= 1.0);
         Ok(Some(Self {
@@ -140,9 +140,7 @@ impl Figures {
             loss: figure(Quantity::Loss)?.filter(|loss| *loss <= 1.0),
             pacing_bps: figure(Quantity::Pacing)?,
             path_bps: figure(Quantity::PathRate)?,
-            is_cubic: congestion
-                .and_then(|measure| table.text(row, measure.column))
-                .is_some_and(|name| name.eq_ignore_ascii_case("cubic")),
+            is_cubic: congestion.is_some_and(|name| name.eq_ignore_ascii_case("cubic")),
             is_sampled: table.source(row).format == Format::Iperf3,
         }))
     }
@@ -174,12 +172,8 @@ impl Figures {
             return None;
         }
         let inputs = [("window_bytes", Some(window)), ("rtt_us", Some(rtt * 1e6))];
-        Some(ceiling(
-            Cause::ReceiveWindow,
-            limit,
-            "window ÷ RTT",
-            &inputs,
-        ))
+        let formula = "window ÷ RTT";
+        Some(ceiling(Cause::ReceiveWindow, limit, formula, &inputs))
     }
 
     /// Loss is taken as it stands: losses that came together count more than once, so the ceiling
@@ -188,10 +182,8 @@ impl Figures {
         let (mss, rtt, loss) = (self.mss_bytes?, self.rtt_s?, self.loss?);
         let reno = reno_bps(mss, rtt, loss);
         let (limit, formula) = if self.is_cubic {
-            (
-                cubic_bps(mss, rtt, loss).max(reno),
-                "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss",
-            )
+            let formula = "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss";
+            (cubic_bps(mss, rtt, loss).max(reno), formula)
         } else {
             (reno, "√1.5 × MSS ÷ (RTT × √p), p = loss")
         };
@@ -219,9 +211,8 @@ impl Figures {
 }
 
 fn ceiling(cause: Cause, limit_bps: f64, formula: &str, inputs: &[(&str, Option<f64>)]) -> Ceiling {
-    let known = inputs
-        .iter()
-        .filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
+    let inputs = inputs.iter();
+    let known = inputs.filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
     Ceiling {
         cause,
         limit_bps,

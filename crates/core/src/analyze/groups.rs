@@ -54,21 +54,14 @@ impl<'t> View<'t, '_> {
         let mut comparisons = Vec::new();
         // Only against the level that is to be compared with: another one would answer another
         // question.
-        let first = sides
-            .first()
-            .filter(|side| side.name == self.grouping.levels[0]);
-        if let Some(first) = first {
+        let base = self.grouping.levels[0];
+        if let Some(first) = sides.first().filter(|side| side.name == base) {
             for side in &sides[1..] {
                 let is_single = first.figures.len() == 1 && side.figures.len() == 1;
-                let ratio_by_clock = if is_single {
-                    self.clock.ratio_range(
-                        metric,
-                        [first.first_row, side.first_row],
-                        [first.figures[0], side.figures[0]],
-                    )?
-                } else {
-                    None
-                };
+                let rows = [first.first_row, side.first_row];
+                let figures = [first.figures[0], side.figures[0]];
+                let by_clock = self.clock.ratio_range(metric, rows, figures);
+                let ratio_by_clock = if is_single { by_clock? } else { None };
                 comparisons.push(contrast(first, side, ratio_by_clock));
             }
         }
@@ -221,8 +214,7 @@ fn several(sides: [&Side<'_>; 2]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
             "the figures under {} are not one but have modes, or drift from row to row: find out \
-             what changed between \
-             them before their medians are compared",
+             what changed between them before their medians are compared",
             names.join(" and ")
         )
     })
@@ -245,8 +237,7 @@ fn shows(contrast: &Contrast, seen: Option<&Observation>) -> Vec<String> {
         let each = seen.runs_to_reach_5_percent;
         say.push(format!(
             "{} against {}: no test of ranks can reach 5 %, however large the difference (the \
-             smallest p is {:.2}); \
-             {each} against {each} can",
+             smallest p is {:.2}); {each} against {each} can",
             runs(seen.runs_a),
             seen.runs_b,
             seen.smallest_p_value
@@ -286,8 +277,7 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
     } else {
         format!(
             "{range} at {confidence:.0} % confidence leaves 0 out, if nothing but the factor \
-             changed between the runs, \
-             which were not paired and interleaved"
+             changed between the runs, which were not paired and interleaved"
         )
     })
 }

@@ -199,8 +199,7 @@ impl Asked {
             [] => return Ok(grouping),
             [level] => {
                 return Err(AnalyzeError::new(format!(
-                    "the column `{factor}` is `{level}` in every row: a comparison needs two \
-                     levels"
+                    "the column `{factor}` is `{level}` in every row: a comparison needs two levels"
                 )));
             }
             _ => {}
@@ -254,10 +253,7 @@ fn compare(
              out"
         ));
     }
-    let is_paired = [PAIR_COLUMN, SIDE_COLUMN]
-        .iter()
-        .all(|name| table.find(name).is_some());
-    if is_paired {
+    if table.find(PAIR_COLUMN).is_some() && table.find(SIDE_COLUMN).is_some() {
         let verdict = table.find(VERDICT_COLUMN);
         let verdicts = (0..table.len()).filter_map(|row| table.text(row, verdict?));
         let verdicts: BTreeSet<&str> = verdicts.collect();
@@ -284,9 +280,8 @@ fn compare(
                 "{without} rows have no figure in `{name}` and are left out"
             ));
         }
-        analysis
-            .overall
-            .extend(groups::overall(&groups, &grouping.levels));
+        let overall = groups::overall(&groups, &grouping.levels);
+        analysis.overall.extend(overall);
         analysis.groups.extend(groups);
     }
     Ok(())
@@ -319,9 +314,8 @@ fn doubt(
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
-    let elapsed = columns
-        .measure(Quantity::Elapsed)
-        .map(|measure| measure.column);
+    let elapsed = columns.measure(Quantity::Elapsed);
+    let elapsed = elapsed.map(|measure| measure.column);
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);
@@ -379,10 +373,8 @@ fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
     };
     let is_chosen =
         |column: &Column| asked.split.by.contains(column) || asked.split.factor == Some(*column);
-    let columns = table.all_columns();
-    columns
-        .filter(|column| is_chosen(column) || has_words(column))
-        .collect()
+    let is_setting = |column: &Column| is_chosen(column) || has_words(column);
+    table.all_columns().filter(is_setting).collect()
 }
 
 fn names(table: &Table, columns: &[Column]) -> Vec<String> {

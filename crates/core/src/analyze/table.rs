@@ -288,10 +288,9 @@ impl Builder {
 }
 
 fn within(count: usize, max: usize, what: &str) -> Result<(), String> {
-    if count >= max {
-        return Err(format!("more than {max} {what}"));
-    }
-    Ok(())
+    let fits = count < max;
+    fits.then_some(())
+        .ok_or_else(|| format!("more than {max} {what}"))
 }
 
 /// Each costs 12 bytes; the largest file has no more.

@@ -66,13 +66,10 @@ impl Header {
             Kind::Heartbeat,
             Kind::Request,
         ];
-        let kind = kinds
-            .into_iter()
-            .find(|kind| u64::from(*kind as u8) == word >> 56)?;
-        Some(Self {
-            kind,
-            number: word % Self::NUMBERS,
-        })
+        let mut kinds = kinds.into_iter();
+        let kind = kinds.find(|kind| u64::from(*kind as u8) == word >> 56)?;
+        let number = word % Self::NUMBERS;
+        Some(Self { kind, number })
     }
 }
 

@@ -89,14 +89,14 @@ impl Fault {
     pub fn seen_in(self, record: &Record) -> Option<String> {
         match self {
             Self::Retransmissions => retransmissions(record),
-            Self::Timeouts => counted(
-                sum(record, |leg| leg.tcp_sender()?.timeouts)?,
-                "retransmission timeouts",
-            ),
-            Self::Loss => counted(
-                sum(record, |leg| Some(leg.udp.as_ref()?.lost))?,
-                "datagrams lost",
-            ),
+            Self::Timeouts => {
+                let timeouts = sum(record, |leg| leg.tcp_sender()?.timeouts)?;
+                counted(timeouts, "retransmission timeouts")
+            }
+            Self::Loss => {
+                let lost = sum(record, |leg| Some(leg.udp.as_ref()?.lost))?;
+                counted(lost, "datagrams lost")
+            }
             Self::BufferOverruns => overruns(record),
             Self::Corruption => counted(record.corrupted_bytes?, "bytes arrived changed"),
             Self::BusyHost => caveat(record, CaveatKind::BusyHost).or_else(|| other_load(record)),

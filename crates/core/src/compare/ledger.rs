@@ -125,8 +125,8 @@ const MIN_PAIRS_TO_PREDICT: usize = 6;
 const ONE_SIDED: u32 = 3;
 
 impl Ledger {
-    /// An empty ledger for a test of `design` on these metrics, which excludes pairs with one of the
-    /// forbidden faults.
+    /// An empty ledger for a test of `design` on these metrics. It excludes pairs with a forbidden
+    /// fault.
     ///
     /// # Errors
     /// The design is impossible: [`Sequential::new`].
@@ -301,11 +301,8 @@ impl Ledger {
     }
 
     fn figures(&self, record: &Record) -> BTreeMap<String, f64> {
-        let values = self.metrics.iter().filter_map(|metric| {
-            let value = metric.of(record)?;
-            Some((metric.to_string(), value))
-        });
-        values.collect()
+        let value = |metric: &Metric| Some((metric.to_string(), metric.of(record)?));
+        self.metrics.iter().filter_map(value).collect()
     }
 
     fn faults(&self, side: Side, record: &Record) -> Vec<SeenFault> {

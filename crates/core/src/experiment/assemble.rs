@@ -74,10 +74,9 @@ impl Experiment {
                 title if title.is_empty() => String::new(),
                 title => format!("{title}: "),
             };
+            let (count, all) = (excluded.len(), runs.len());
             Some(format!(
-                "{title}{} of {} runs excluded, the last because: {why}",
-                excluded.len(),
-                runs.len()
+                "{title}{count} of {all} runs excluded, the last because: {why}"
             ))
         };
         runs.iter().enumerate().filter_map(note).collect()
@@ -97,14 +96,12 @@ impl Experiment {
             let levels: BTreeSet<usize> = (excluded.iter())
                 .map(|cell| self.cells[*cell].levels[index])
                 .collect();
-            let level = levels
-                .first()
-                .filter(|_| levels.len() == 1 && factor.levels.len() > 1)?;
+            let is_alone = levels.len() == 1 && factor.levels.len() > 1;
+            let level = &factor.levels[*levels.first().filter(|_| is_alone)?];
+            let (count, name) = (excluded.len(), &factor.name);
             Some(format!(
-                "all {} excluded runs are of {} {}: a fault that it causes itself is an outcome",
-                excluded.len(),
-                factor.name,
-                factor.levels[*level]
+                "all {count} excluded runs are of {name} {level}: a fault that it causes itself is \
+                 an outcome"
             ))
         };
         self.factors.iter().enumerate().filter_map(note).collect()
@@ -126,18 +123,15 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
             1 => "one run has no interval: nothing is known of its spread".to_owned(),
             n => format!(
                 "{n} runs cannot give an interval of 95 %: the one given, by which findings are \
-                 judged, is their whole \
-                 range"
+                 judged, is their whole range"
             ),
         };
         let remedy = "`repeats` of 6 or more, or a `precision`; the whole form in place of --quick";
         Caveat::new(CaveatKind::FewRuns, message, remedy)
     });
     let odd = |figures: &[&Figure]| {
-        let odd = figures
-            .iter()
-            .filter(|figure| !matches!(figure, Figure::One(_)));
-        odd.count()
+        let is_odd = |figure: &&&Figure| !matches!(figure, Figure::One(_));
+        figures.iter().filter(is_odd).count()
     };
     let several = (odd(&all) > 0).then(|| {
         let [in_table, in_findings] = [odd(&of_table), odd(&all) - odd(&of_table)];
@@ -145,8 +139,7 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
             CaveatKind::NotOneFigure,
             format!(
                 "{in_table} figures of the table and {in_findings} of the findings are not one \
-                 figure: their runs have \
-                 modes, or drift"
+                 figure: their runs have modes, or drift"
             ),
             "look for what changes between the runs: other load, CPU frequency, placement of \
              threads",

@@ -18,9 +18,8 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
     let samples = samples(&finding.pairs, runs, |run| value(finding, run));
     let ours = figure(&samples).ok();
     let report = finding.report.or_else(|| of_report(experiment, finding));
-    let agreement = ours
-        .as_ref()
-        .map_or(Agreement::NotKnown, |ours| accepted.judge(ours, &samples));
+    let judged = ours.as_ref().map(|ours| accepted.judge(ours, &samples));
+    let agreement = judged.unwrap_or(Agreement::NotKnown);
     let report_agreement = accepted.judge_all(report);
     let over = finding.over_measure.as_ref();
     let over = over.map_or(String::new(), |over| format!(" ÷ {over}"));
@@ -63,10 +62,8 @@ pub(super) fn samples(
             by_repeat.entry(run.repeat).or_default().extend(value);
         }
     }
-    let medians = by_repeat.into_values();
-    medians
-        .filter_map(|values| Some(Summary::new(&values).ok()?.median()))
-        .collect()
+    let median = |values: Vec<f64>| Some(Summary::new(&values).ok()?.median());
+    by_repeat.into_values().filter_map(median).collect()
 }
 
 fn value(finding: &Finding, run: &Run) -> Option<f64> {
@@ -86,13 +83,11 @@ fn of_report(experiment: &Experiment, finding: &Finding) -> Option<f64> {
             Some(over) => ratio(value, figures.get(&over.to_string()).copied()),
         }
     };
-    let values = finding
-        .pairs
-        .iter()
-        .filter_map(|(cell, partner)| match partner {
-            None => of_cell(*cell),
-            Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
-        });
+    let pairs = finding.pairs.iter();
+    let values = pairs.filter_map(|(cell, partner)| match partner {
+        None => of_cell(*cell),
+        Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
+    });
     Some(Summary::new(&values.collect::<Vec<_>>()).ok()?.median())
 }
 
@@ -105,9 +100,8 @@ pub(super) fn ratio(value: Option<f64>, over: Option<f64>) -> Option<f64> {
 fn why_not(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> String {
     let cells = || {
         let pairs = finding.pairs.iter();
-        pairs
-            .flat_map(|(cell, partner)| [Some(*cell), *partner])
-            .flatten()
+        let cells = pairs.flat_map(|(cell, partner)| [Some(*cell), *partner]);
+        cells.flatten()
     };
     if finding.pairs.is_empty() {
         return "the quick form leaves its levels out".to_owned();

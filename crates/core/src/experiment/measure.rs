@@ -133,10 +133,9 @@ fn lab_counter(text: &str) -> Option<Measure> {
 fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {
     let links = &record.environment.lab.as_ref()?.links;
     let counts = links.iter().filter_map(|link| {
-        let end = if direction == "up" {
-            &link.up
-        } else {
-            &link.down
+        let end = match direction {
+            "up" => &link.up,
+            _ => &link.down,
         };
         serde_json::to_value(end).ok()?.get(key)?.as_f64()
     });

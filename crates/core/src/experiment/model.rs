@@ -112,18 +112,17 @@ impl Experiment {
     /// A cell in words: `window fixed, size 100`; empty where there are no factors.
     pub fn cell_title(&self, cell: usize) -> String {
         let levels = self.factors.iter().zip(&self.cells[cell].levels);
-        let levels: Vec<String> = levels
-            .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level]))
-            .collect();
-        levels.join(", ")
+        let in_words = |(factor, level): (&Factor, &usize)| {
+            format!("{} {}", factor.name, factor.levels[*level])
+        };
+        levels.map(in_words).collect::<Vec<_>>().join(", ")
     }
 
     /// A number that changes with everything that decides a run: cells, faults and seed. Words,
     /// columns, findings and the number of repeats may change without a run becoming another.
     pub fn identity(&self) -> String {
-        let cells: Vec<String> = (0..self.cells.len())
-            .map(|cell| format!("{}={}", self.cell_title(cell), self.cells[cell].identity()))
-            .collect();
+        let cell = |cell| format!("{}={}", self.cell_title(cell), self.cells[cell].identity());
+        let cells: Vec<String> = (0..self.cells.len()).map(cell).collect();
         let whole = format!("{} {:?} {}", self.seed, self.forbid, cells.join("\n"));
         format!("{:016x}", crate::units::checksum::fnv1a(whole.as_bytes()))
     }
@@ -243,10 +242,7 @@ impl fmt::Display for Place {
                 None => write!(f, "lab {topology:?} {client} {server} {address:?}")?,
             },
         }
-        write!(
-            f,
-            " {:?} cpu {:?} {:?}",
-            self.family, self.client_cpu, self.server_cpu
-        )
+        let (family, client, server) = (self.family, self.client_cpu, self.server_cpu);
+        write!(f, " {family:?} cpu {client:?} {server:?}")
     }
 }

@@ -106,9 +106,8 @@ impl Experiment {
         let Repeats::Precision(percent) = self.repeats else {
             return true;
         };
-        let before = runs
-            .iter()
-            .filter(|run| run.counts() && run.repeat < repeat);
+        let is_before = |run: &&&Run| run.counts() && run.repeat < repeat;
+        let before = runs.iter().filter(is_before);
         let measure = &self.columns[0].measure;
         let samples: Vec<f64> = before.filter_map(|run| measure.of(run)).collect();
         !matches!(

@@ -55,13 +55,12 @@ impl<'a> Shape<'a> {
             return columns.map(|column| (None, column)).collect();
         };
         let levels = 0..self.experiment.factors[factor].levels.len();
-        levels
-            .flat_map(|level| {
-                let columns = self.experiment.columns.iter();
-                let shown = columns.filter(move |column| column.ratio_to != Some(level));
-                shown.map(move |column| (Some(level), column))
-            })
-            .collect()
+        let of_level = |level| {
+            let columns = self.experiment.columns.iter();
+            let shown = columns.filter(move |column| column.ratio_to != Some(level));
+            shown.map(move |column| (Some(level), column))
+        };
+        levels.flat_map(of_level).collect()
     }
 
     /// The levels of each row; that of the factor across is 0.

@@ -1,7 +1,6 @@
 //! `KEY=VALUE`, checked against the table of settings before anything is changed.
 
-use super::setting::HostError;
-use super::setting::{Place, find};
+use super::setting::{HostError, Place, find};
 use crate::treatment::{Value, ValueKind};
 use crate::units::shortened;
 

@@ -137,8 +137,9 @@ fn member(
     let draft = draft.time(Span(time)).warm_up(mix.warm_up);
     // Each has a phase of its own.
     let seed = choice.seed.wrapping_add(number);
-    let test = draft.resolve(seed);
-    let test = test.map_err(|error| workload_fault(section.offset, name.value, error))?;
+    let test = draft
+        .resolve(seed)
+        .map_err(|error| workload_fault(section.offset, name.value, error))?;
     let member = Member {
         name: name.value.to_owned(),
         start,
@@ -171,11 +172,8 @@ fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
     }
     if member.codec.is_some() && !member.is_udp_stream() {
         let what = format!("`{name}` is a call over no datagrams");
-        return Fault::contradiction(
-            section.offset,
-            what,
-            "a call is of `stream` with protocol udp",
-        );
+        let hint = "a call is of `stream` with protocol udp";
+        return Fault::contradiction(section.offset, what, hint);
     }
     Ok(())
 }
@@ -239,9 +237,8 @@ fn span(section: &Section<'_>, key: &'static str) -> Result<Option<Span>, Fault>
         "warm-up" => (0..=60_000, "write \"0s\" to \"1min\""),
         _ => (100..=3_600_000, "write \"100ms\" to \"1h\""),
     };
-    section.parsed(key, key, hint, |span: &Span| {
-        range.contains(&span.0.as_millis())
-    })
+    let fits = |span: &Span| range.contains(&span.0.as_millis());
+    section.parsed(key, key, hint, fits)
 }
 
 const KEYS: &str = "title time warm-up idle member";

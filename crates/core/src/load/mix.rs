@@ -131,17 +131,11 @@ impl Mix {
             Extent::Time(time) => Some(member.start.0 + time.0),
             Extent::Bytes(_) | Extent::Count(_) => None,
         };
+        let ends: Option<Vec<Duration>> = members.iter().map(end).collect();
         Some(Self {
             name: document.mix.clone(),
             title: document.title.clone(),
-            time: Span(
-                members
-                    .iter()
-                    .map(end)
-                    .collect::<Option<Vec<_>>>()?
-                    .into_iter()
-                    .max()?,
-            ),
+            time: Span(ends?.into_iter().max()?),
             warm_up: members.first()?.test.warm_up,
             idle: Span(Duration::try_from_secs_f64(document.idle_seconds).ok()?),
             members,
@@ -160,16 +154,14 @@ impl Mix {
                 reason: RefusalReason::Limit,
                 message: format!(
                     "{} has {members} members, each a client, and the endpoint takes {sessions} of \
-                     one \
-                     address: start it with a larger --max-clients",
+                     one address: start it with a larger --max-clients",
                     self.name
                 ),
             });
         }
         self.members.iter().filter(is_there).try_for_each(|member| {
-            let test = Box::new(member.test.clone());
             let open = Open {
-                test,
+                test: Box::new(member.test.clone()),
                 profile: None,
             };
             open.admit(owner).map_err(|refusal| Refusal {

@@ -156,20 +156,13 @@ impl MonitoredWork {
             Self::Load(_) => 2,
             Self::Check(_) => 1,
         };
-        Some(
-            (rate?.0 / 8)
-                .saturating_mul(ways)
-                .saturating_mul(self.seconds()),
-        )
+        let per_second = (rate?.0 / 8).saturating_mul(ways);
+        Some(per_second.saturating_mul(self.seconds()))
     }
 }
 
 fn ways(test: &Test) -> u64 {
-    if test.direction == Direction::Both {
-        2
-    } else {
-        1
-    }
+    1 + u64::from(test.direction == Direction::Both)
 }
 
 fn seconds(test: &Test) -> f64 {
@@ -192,22 +185,16 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     if paths.is_empty() {
         return Err(root.missing("path", "each in a table [[path]]"));
     }
-    check_names(
-        "paths",
-        &sections,
-        paths.iter().map(|path| path.name.as_str()),
-    )?;
+    let names = paths.iter().map(|path| path.name.as_str());
+    check_names("paths", &sections, names)?;
     let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
     let tests = sections.iter().map(|section| test(section, &paths, seed));
     let tests = tests.collect::<Result<Vec<_>, _>>()?;
     if tests.is_empty() {
         return Err(root.missing("test", "each in a table [[test]]"));
     }
-    check_names(
-        "tests",
-        &sections,
-        tests.iter().map(|test| test.name.as_str()),
-    )?;
+    let names = tests.iter().map(|test| test.name.as_str());
+    check_names("tests", &sections, names)?;
     let monitor = Monitor {
         seed,
         quiet: quiet(&root)?,
@@ -230,12 +217,10 @@ fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Faul
             if let (Some(most), Some(budget)) = (most, budget)
                 && most > budget
             {
+                let (most, budget) = (ByteCount(most), ByteCount(budget));
+                let (test, path) = (&test.name, &path.name);
                 let what = format!(
-                    "one run of `{}` on `{}` may carry {}, and a day's budget is {}",
-                    test.name,
-                    path.name,
-                    ByteCount(most),
-                    ByteCount(budget)
+                    "one run of `{test}` on `{path}` may carry {most}, and a day's budget is {budget}"
                 );
                 return Fault::contradiction(section.offset, what, "give a shorter test or more");
             }
@@ -248,13 +233,11 @@ fn path(section: &Section<'_>) -> Result<MonitoredPath, Fault> {
     let name = name(section)?;
     let host = section.required("host", "where to: host, host:port or [v6]:port")?;
     let (rate, bytes_per_day) = link(section)?;
+    let family = section.string("family")?.map(toml_reader::family);
     Ok(MonitoredPath {
         name,
         host: host.parsed("host", "write host, host:port or [v6]:port", |_| true)?,
-        family: section
-            .string("family")?
-            .map(toml_reader::family)
-            .transpose()?,
+        family: family.transpose()?,
         key_file: section.string("key-file")?.map(|at| at.value.to_owned()),
         labels: labels(section, &OWN_LABELS)?,
         rate,
@@ -311,11 +294,10 @@ pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
     match workload_of(section, seed)? {
         Work::Test(test) => Ok(MonitoredWork::Test(test)),
         Work::Load(mix) => Ok(MonitoredWork::Load(mix)),
-        Work::Special(_) => Fault::malformed(
-            command,
-            "command of a monitor",
-            "write check, stream, rr, crr or load",
-        ),
+        Work::Special(_) => {
+            let hint = "write check, stream, rr, crr or load";
+            Fault::malformed(command, "command of a monitor", hint)
+        }
     }
 }
 

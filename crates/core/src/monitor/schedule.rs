@@ -69,14 +69,11 @@ impl Schedule {
     pub fn new(monitor: &Monitor) -> Self {
         let mut tasks = Vec::new();
         for (number, test) in monitor.tests.iter().enumerate() {
-            for path in &test.paths {
-                let own = &monitor.paths[*path];
+            for &path in &test.paths {
+                let own = &monitor.paths[path];
                 let seed = monitor.seed.wrapping_add(tasks.len() as u64);
                 tasks.push(Planned {
-                    task: Task {
-                        test: number,
-                        path: *path,
-                    },
+                    task: Task { test: number, path },
                     every_s: test.every_s,
                     jitter_s: test.jitter_s,
                     seed: SplitMix64::new(seed).draw(),
@@ -191,10 +188,9 @@ impl Schedule {
     pub fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
         let planned = &self.tasks[task];
         let path = planned.task.path;
-        let all = |_: usize| true;
-        let own = |of: usize| of == path;
-        let of_path = self.room_at(planned.bytes_per_day, planned.most_bytes, at, own)?;
-        self.room_at(self.bytes_per_day, planned.most_bytes, of_path, all)
+        let needs = planned.most_bytes;
+        let of_path = self.room_at(planned.bytes_per_day, needs, at, |of| of == path)?;
+        self.room_at(self.bytes_per_day, needs, of_path, |_| true)
     }
 
     fn room_at(
@@ -217,9 +213,8 @@ impl Schedule {
         let leaves = runs.clone().map(|(then, _, _)| (then + DAY_S).max(at));
         let mut moments: Vec<u64> = [at].into_iter().chain(leaves).collect();
         moments.sort_unstable();
-        moments
-            .into_iter()
-            .find(|moment| spent(*moment) <= most_before)
+        let mut moments = moments.into_iter();
+        moments.find(|moment| spent(*moment) <= most_before)
     }
 
     fn enter(&mut self, task: usize, at: u64, bytes: u64) {

@@ -173,20 +173,17 @@ impl Tally {
     }
 
     fn functions(&self) -> Vec<FunctionCost> {
-        let mut functions: Vec<FunctionCost> = self
-            .by_function
-            .iter()
-            .filter_map(|(function, layers)| {
-                let (&layer, _) = layers.iter().max_by_key(|&(_, &count)| count)?;
-                let own: u64 = layers.values().sum();
-                Some(FunctionCost {
-                    function: function.clone(),
-                    layer,
-                    samples: own,
-                    share_percent: own as f64 / self.own.max(1) as f64 * 100.0,
-                })
+        let functions = self.by_function.iter().filter_map(|(function, layers)| {
+            let (&layer, _) = layers.iter().max_by_key(|&(_, &count)| count)?;
+            let own: u64 = layers.values().sum();
+            Some(FunctionCost {
+                function: function.clone(),
+                layer,
+                samples: own,
+                share_percent: own as f64 / self.own.max(1) as f64 * 100.0,
             })
-            .collect();
+        });
+        let mut functions: Vec<FunctionCost> = functions.collect();
         let order = |a: &FunctionCost, b: &FunctionCost| {
             let most_first = b.samples.cmp(&a.samples);
             most_first.then_with(|| a.function.cmp(&b.function))
@@ -205,14 +202,12 @@ impl Tally {
         let told: Option<Vec<f64>> = profile.cpus.iter().map(|cpu| cpu.idle_percent).collect();
         // A counter of cycles stands still while the CPU is halted, and its rate was calibrated by
         // this very account: only a timer's samples tell how long all CPUs were busy.
-        let is_timed = matches!(
-            profile.how,
+        let is_timed = match profile.how {
             How::Sampled {
-                clock: SampleClock::CpuClock,
-                all_cpus: true,
-                ..
-            }
-        );
+                clock, all_cpus, ..
+            } => clock == SampleClock::CpuClock && all_cpus,
+            How::Accounted => false,
+        };
         let percent = match told {
             Some(each) => each.iter().sum::<f64>() / cpus,
             None if is_timed && profile.hz > 0 => {

@@ -97,13 +97,10 @@ pub enum How {
 impl How {
     /// Whether there are call chains within the kernel, of which layers can be told.
     pub fn tells_layers(&self) -> bool {
-        matches!(
-            self,
-            Self::Sampled {
-                kernel_seen: true,
-                ..
-            }
-        )
+        match self {
+            Self::Sampled { kernel_seen, .. } => *kernel_seen,
+            Self::Accounted => false,
+        }
     }
 }
 
@@ -192,16 +189,15 @@ impl EndProfile {
             || self.cpus.len() > MAX_CPUS
             || self.each_thread.len() > MAX_THREADS
         {
+            let (stacks, cpus) = (self.folded.len(), self.cpus.len());
+            let threads = self.each_thread.len();
             return Err(format!(
-                "a profile of {} stacks, {} CPUs and {} threads",
-                self.folded.len(),
-                self.cpus.len(),
-                self.each_thread.len()
+                "a profile of {stacks} stacks, {cpus} CPUs and {threads} threads"
             ));
         }
         let threads = self.each_thread.iter();
         let of_threads = threads.flat_map(|one| [one.user, one.system]);
-        let mut times = [
+        let own = [
             self.seconds,
             self.threads.user,
             self.threads.system,
@@ -209,21 +205,22 @@ impl EndProfile {
             self.overhead.thread_seconds,
             self.overhead.interrupt_seconds.unwrap_or(0.0),
             self.overhead.percent.unwrap_or(0.0),
-        ]
-        .into_iter()
-        .chain(of_threads);
-        if !times.all(|time| (0.0..=LARGEST_TIME).contains(&time)) {
+        ];
+        if !own
+            .into_iter()
+            .chain(of_threads)
+            .all(|time| (0.0..=LARGEST_TIME).contains(&time))
+        {
             return Err("a profile with an absurd time".to_owned());
         }
         self.folded.iter().try_for_each(FoldedStack::check)?;
         let counts = self.folded.iter().map(|stack| stack.count);
-        let sum = counts
-            .chain([self.other_samples])
-            .try_fold(0_u64, u64::checked_add);
-        if sum.is_none_or(|sum| sum > self.samples) {
+        let mut counts = counts.chain([self.other_samples]);
+        let sum = counts.try_fold(0_u64, u64::checked_add);
+        let samples = self.samples;
+        if sum.is_none_or(|sum| sum > samples) {
             return Err(format!(
-                "a profile whose stacks count more than its {} samples",
-                self.samples
+                "a profile whose stacks count more than its {samples} samples"
             ));
         }
         Ok(())

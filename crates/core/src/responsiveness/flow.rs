@@ -1,4 +1,4 @@
-//! The time that a request on a loaded connection would wait, estimated from the connection's state.
+//! The time that a request on a loaded connection would wait, from the connection's state.
 
 /// A connection with load at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,22 +10,24 @@ use crate::record::{EndReport, FlowRecord, Record, TcpSender};
 use crate::value::Value;
 
 impl Treatments {
-    /// Holds each treatment whose effect a record shows against that record: segments and path MTU
-    /// on the wire, the window that the sender saw, the congestion control in force, the address
-    /// that flows came from, the way of sending. The others were read back when they were applied.
+    /// Checks each treatment whose effect a record shows: segments and path MTU on the wire, the
+    /// window that the sender saw, the congestion control in force, the source address of flows, the
+    /// method of sending. The others were read back when they were applied.
     ///
     /// # Errors
-    /// [`TreatmentError::NotTaken`] with the first whose effect is not there: the run is none of
-    /// this treatment.
+    /// [`TreatmentError::NotTaken`] with the first treatment whose effect is missing: the run does
+    /// not show this treatment.
     pub fn took(&self, record: &Record) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let flows = record.flows.iter();
             let mut faults = flows.filter_map(|flow| fault_of_flow(treatment, flow));
-            if let Some(fault) = faults.next().or_else(|| fault_of_end(treatment, record)) {
+            let fault = faults.next().or_else(|| fault_of_end(treatment, record));
+            if let Some((found, why)) = fault {
+                let treatment = treatment.to_string();
                 return Err(TreatmentError::NotTaken {
-                    treatment: treatment.to_string(),
-                    found: fault.found,
-                    why: fault.why,
+                    treatment,
+                    found,
+                    why,
                 });
             }
         }
@@ -33,14 +35,11 @@ impl Treatments {
     }
 }
 
-struct Fault {
-    found: String,
-    why: &'static str,
-}
+/// What a record shows instead of a treatment's effect, and the likely reason.
+type Fault = (String, &'static str);
 
 fn fault(found: impl ToString, why: &'static str) -> Option<Fault> {
-    let found = found.to_string();
-    Some(Fault { found, why })
+    Some((found.to_string(), why))
 }
 
 fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
@@ -95,13 +94,9 @@ fn fault_of_socket(name: &str, value: &Value, tcp: &TcpSender) -> Option<Fault> 
         }
         ("receive_window", Value::Number(asked)) => {
             let most = *asked as f64 * MAX_WINDOW;
-            let window = tcp
-                .send_window_bytes
-                .filter(|window| *window as f64 > most)?;
-            fault(
-                format!("send_window_bytes {window}"),
-                "the kernel's least buffer offers more, or the window is not held",
-            )
+            let window = tcp.send_window_bytes?;
+            let why = "the kernel's least buffer offers more, or the window is not held";
+            fault(format!("send_window_bytes {window}"), why).filter(|_| window as f64 > most)
         }
         _ => None,
     }

@@ -233,10 +233,8 @@ impl FromStr for Treatment {
             return Err(malformed("a name belongs before the `=`"));
         }
         let (end, name) = split_end(name.trim());
-        let (name, key) = match name.split_once(':') {
-            Some((name, key)) => (name, Some(key)),
-            None => (name, None),
-        };
+        let keyed = name.split_once(':');
+        let (name, key) = keyed.map_or((name, None), |(name, key)| (name, Some(key)));
         let entry = find(name)?;
         check_end(entry, end)?;
         let written = written.trim();
@@ -261,13 +259,12 @@ impl FromStr for Treatment {
 }
 
 fn split_end(name: &str) -> (Option<End>, &str) {
-    let ends = [End::Client, End::Server];
-    ends.into_iter()
-        .find_map(|end| {
-            let rest = name.strip_prefix(&end.to_string())?.strip_prefix('.')?;
-            Some((Some(end), rest))
-        })
-        .unwrap_or((None, name))
+    let mut ends = [End::Client, End::Server].into_iter();
+    let found = ends.find_map(|end| {
+        let rest = name.strip_prefix(&end.to_string())?.strip_prefix('.')?;
+        Some((Some(end), rest))
+    });
+    found.unwrap_or((None, name))
 }
 
 /// The options of sockets are those of a whole test, and each end takes what concerns it.
@@ -282,12 +279,11 @@ fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentErr
         (true, _, End::Server) => {
             refused("an endpoint answers from the address at which it was asked")
         }
-        (true, _, End::Client) => Ok(()),
         (false, Scope::Socket, _) => refused(
             "the options of sockets hold at both ends, each of which takes what concerns it; leave \
              the end out",
         ),
-        (false, _, _) => Ok(()),
+        _ => Ok(()),
     }
 }
 

@@ -56,12 +56,10 @@ impl Pair {
                 match side.value_of(end, entry) {
                     Some(Value::Switch(false)) => continue,
                     Some(_) => {
-                        return Err(TreatmentError::excluded(
-                            checksums.name,
-                            format!("{}=on", entry.name),
-                            "comparing checksums needs segmentation off on both sides: Linux \
-                             switches it off together with them",
-                        ));
+                        let why = "comparing checksums needs segmentation off on both sides: \
+                            Linux switches it off together with them";
+                        let on = format!("{}=on", entry.name);
+                        return Err(TreatmentError::excluded(checksums.name, on, why));
                     }
                     None => side.push(Treatment::of_device(entry, end, false))?,
                 }
@@ -72,8 +70,8 @@ impl Pair {
         if !added.is_empty() {
             self.notes.push(format!(
                 "On the {end}'s device {} off on both sides: Linux switches segmentation offload \
-                 off together with \
-                 checksum offload, and its cost would be taken for that of the checksum.",
+                 off together with checksum offload, and its cost would be taken for that of the \
+                 checksum.",
                 match added.as_slice() {
                     [one] => format!("{one} is"),
                     several => format!("{} are", several.join(", ")),

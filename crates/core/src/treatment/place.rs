@@ -19,7 +19,7 @@ impl Treatment {
         setting.map_or(self.entry().costs_cpu, |setting| setting.costs_cpu)
     }
 
-    /// What is wrong with its place: it is at an end that does not do what it is about.
+    /// The caveat of a treatment at an end where it has no effect on the test.
     fn misplaced(&self, direction: Direction) -> Option<Caveat> {
         let acts = self.acts()?;
         let right = acts.end(direction);
@@ -28,9 +28,8 @@ impl Treatment {
             return None;
         }
         let name = self.name();
-        let bare = name
-            .trim_start_matches("client.")
-            .trim_start_matches("server.");
+        let bare = name.trim_start_matches("client.");
+        let bare = bare.trim_start_matches("server.");
         let (whose, does) = match (right, acts) {
             (End::Server, Role::Receiver) => ("this host", "sends"),
             (End::Server, Role::Sender) => ("this host", "receives"),
@@ -63,15 +62,14 @@ impl Pair {
         })
     }
 
-    /// Of the treatments that the sides differ in, those at an end where they change next to
-    /// nothing, and what to do. Of requests and responses both ends send and receive.
+    /// Caveats of treatments in which the sides differ and that are at an end where they change
+    /// almost nothing. With requests and responses both ends send and receive.
     pub fn misplaced(&self, test: &Test) -> Vec<Caveat> {
         if !matches!(test.traffic, Traffic::Stream(_)) || test.direction == Direction::Both {
             return Vec::new();
         }
-        let found = self
-            .differing()
-            .filter_map(|it| it.misplaced(test.direction));
+        let differing = self.differing();
+        let found = differing.filter_map(|it| it.misplaced(test.direction));
         let mut found: Vec<Caveat> = found.collect();
         found.dedup();
         found
@@ -82,11 +80,7 @@ impl Pair {
     pub fn cpu_figures(&self) -> Vec<&'static str> {
         let acting = self.differing().filter(|it| it.costs_cpu());
         let acting: Vec<_> = acting.map(Treatment::acts).collect();
-        let concerns = |role: Role| {
-            acting
-                .iter()
-                .any(|acts| acts.is_none_or(|acts| acts == role))
-        };
+        let concerns = |role: Role| acting.iter().any(|acts| acts.is_none_or(|it| it == role));
         let paths = [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)];
         let paths = paths.into_iter().filter(|(role, _)| concerns(*role));
         paths.map(|(_, path)| path).collect()

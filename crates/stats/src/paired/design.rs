@@ -90,23 +90,18 @@ impl Design {
     /// The looks in ascending order, if the design is one.
     pub(super) fn looks(&self) -> Result<Vec<Look>, StatsError> {
         self.check()?;
-        let mut looks: Vec<Look> = (1..=self.max_pairs)
-            .map(|pairs| Look {
-                pairs,
-                difference: self.spent(&DIFFERENCE, pairs),
-                equivalence: self
-                    .margin_percent
-                    .and_then(|_| self.spent(&EQUIVALENCE, pairs)),
-            })
-            .collect();
+        let look = |pairs: u32| Look {
+            pairs,
+            difference: self.spent(&DIFFERENCE, pairs),
+            equivalence: (self.margin_percent).and_then(|_| self.spent(&EQUIVALENCE, pairs)),
+        };
+        let mut looks: Vec<Look> = (1..=self.max_pairs).map(look).collect();
         looks.retain(|look| look.difference.is_some() || look.equivalence.is_some());
         if looks.iter().any(|look| look.can_fire(self.metrics)) {
             return Ok(looks);
         }
-        Err(refused(
-            f64::from(self.max_pairs),
-            "enough pairs for so many metrics: no look could have a verdict",
-        ))
+        let allowed = "enough pairs for so many metrics: no look could have a verdict";
+        Err(refused(f64::from(self.max_pairs), allowed))
     }
 
     /// The margin as a log ratio.

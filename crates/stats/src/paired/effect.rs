@@ -16,11 +16,9 @@ pub(super) struct WalshAverages {
 impl WalshAverages {
     /// Of at least one finite value.
     pub(super) fn new(values: &[f64]) -> Self {
-        let mut sorted: Vec<f64> = values
-            .iter()
-            .enumerate()
-            .flat_map(|(i, &one)| values[i..].iter().map(move |&two| f64::midpoint(one, two)))
-            .collect();
+        let means =
+            |(i, &one): (usize, &f64)| values[i..].iter().map(move |&two| f64::midpoint(one, two));
+        let mut sorted: Vec<f64> = values.iter().enumerate().flat_map(means).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         Self { sorted }
     }
@@ -33,10 +31,8 @@ impl WalshAverages {
     /// The interval that leaves out so many of them at each end.
     pub(super) fn interval(&self, skip: [usize; 2]) -> [f64; 2] {
         let last = self.sorted.len() - 1;
-        [
-            self.sorted[skip[0].min(last)],
-            self.sorted[last.saturating_sub(skip[1])],
-        ]
+        let ends = [skip[0].min(last), last.saturating_sub(skip[1])];
+        ends.map(|end| self.sorted[end])
     }
 
     /// Share of them above `shift`, those at it counted half.

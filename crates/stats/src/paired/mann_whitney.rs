@@ -87,9 +87,8 @@ fn cumulative(n: usize, m: usize) -> Vec<f64> {
 /// orders.
 pub(super) fn smallest_p_value(n: usize, m: usize) -> f64 {
     let (few, many) = (n.min(m), n.max(m));
-    let one_order = (1..=few)
-        .map(|i| i as f64 / (many + i) as f64)
-        .product::<f64>();
+    let factors = (1..=few).map(|i| i as f64 / (many + i) as f64);
+    let one_order: f64 = factors.product();
     (2.0 * one_order).min(1.0)
 }
 

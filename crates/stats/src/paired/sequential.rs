@@ -77,11 +77,8 @@ impl Sequential {
         if let Some(at) = self.looks.iter().position(|look| look.pairs == self.pairs) {
             self.look(self.looks[at]);
         }
-        Ok(if self.has_stopped() {
-            self.conclude()
-        } else {
-            None
-        })
+        let stopped = self.has_stopped();
+        Ok(stopped.then(|| self.conclude()).flatten())
     }
 
     /// What there is to say by now; `None` before the first pair. A verdict comes from the looks
@@ -147,17 +144,13 @@ impl Sequential {
             track.look(&look, &self.drawn);
         }
         let tracks = &self.tracks;
-        self.difference
-            .update(|metric, level| tracks[metric].differs(level));
-        self.equivalence
-            .update(|metric, level| tracks[metric].alike(level));
+        self.difference.update(|m, level| tracks[m].differs(level));
+        self.equivalence.update(|m, level| tracks[m].alike(level));
     }
 
     fn is_decided(&self, metric: usize) -> bool {
-        let families = [&self.difference, &self.equivalence];
-        families
-            .iter()
-            .any(|family| family.rejection(metric).is_some())
+        let mut families = [&self.difference, &self.equivalence].into_iter();
+        families.any(|family| family.rejection(metric).is_some())
     }
 
     fn has_stopped(&self) -> bool {
@@ -171,11 +164,10 @@ impl Sequential {
         let (verdict, at, error) = match (different, equivalent) {
             (Some(fell), _) => (Verdict3::Different, fell.at, ALPHA / fell.level as f64),
             // The interval of two tests misses on either side.
-            (None, Some(fell)) => (
-                Verdict3::Equivalent,
-                fell.at,
-                2.0 * ALPHA / fell.level as f64,
-            ),
+            (None, Some(fell)) => {
+                let error = 2.0 * ALPHA / fell.level as f64;
+                (Verdict3::Equivalent, fell.at, error)
+            }
             (None, None) => {
                 let level = self.difference.open();
                 let at = track.undecided(level, self.first_alpha());

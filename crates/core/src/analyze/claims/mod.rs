@@ -47,7 +47,8 @@ struct Claim {
     /// Line and column in the file.
     place: (usize, usize),
     entry: Entry,
-    stated: Stated,
+    /// The figure that is stated, or both ends of the stated range.
+    stated: Vec<Written>,
     printed: Option<[Written; 2]>,
 }
 
@@ -57,12 +58,6 @@ struct Written {
     text: String,
     value: f64,
     decimals: usize,
-}
-
-#[derive(Debug, Clone)]
-enum Stated {
-    Value(Written),
-    Between(Written, Written),
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -92,7 +87,7 @@ struct Entry {
     printed: Option<[Spanned<f64>; 2]>,
 }
 
-/// How the runs of a side are put together.
+/// The average over the runs of a side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Average {
@@ -124,7 +119,8 @@ impl Claims {
     /// Reads a file of claims.
     ///
     /// # Errors
-    /// It is no TOML, has an unknown key, or a claim without a figure; the message names the place.
+    /// The text is not TOML, has an unknown key, or a claim without a figure; the message names the
+    /// place.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, AnalyzeError> {
         let claims = read(text)
             .map_err(|fault| AnalyzeError::new(format!("{file}: {}", fault.located(text))))?;
@@ -132,10 +128,11 @@ impl Claims {
         Ok(Self { file, claims })
     }
 
-    /// Holds the claims that are about these files against their rows.
+    /// Checks the claims that are about these files against their rows.
     ///
     /// # Errors
-    /// None is, or one names a column, level or group that the rows do not have.
+    /// No claim is about these files, or one names a column, level or group that the rows do not
+    /// have.
     pub(super) fn check(&self, table: &Table) -> Result<Vec<ClaimResult>, AnalyzeError> {
         let files: Vec<&str> = table.sources().iter().map(|s| base_name(&s.file)).collect();
         let is_about = |claim: &&Claim| {
@@ -188,20 +185,18 @@ fn read(text: &str) -> Result<Vec<Claim>, Fault> {
 
 fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, Fault> {
     let stated = match (&entry.value, &entry.between) {
-        (Some(value), None) => Stated::Value(stated(value, text)?),
+        (Some(value), None) => vec![stated(value, text)?],
         (None, Some([low, high])) => {
             let [low, high] = [stated(low, text)?, stated(high, text)?];
             if low.value > high.value {
                 let problem = "`between` goes from the smaller figure to the larger";
                 return Err(Fault::new(offset, problem));
             }
-            Stated::Between(low, high)
+            vec![low, high]
         }
         _ => {
-            return Err(Fault::new(
-                offset,
-                "a claim has either `value` or `between`",
-            ));
+            let problem = "a claim has either `value` or `between`";
+            return Err(Fault::new(offset, problem));
         }
     };
     let printed = match &entry.printed {
@@ -226,9 +221,8 @@ fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, Fault> {
         return Err(Fault::new(span.start, problem));
     }
     let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();
-    let decimals = written
-        .split_once('.')
-        .map_or(0, |(_, after)| digits(after));
+    let point = written.split_once('.');
+    let decimals = point.map_or(0, |(_, after)| digits(after));
     Ok(Written {
         text: written,
         value,

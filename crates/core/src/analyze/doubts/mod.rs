@@ -1,5 +1,5 @@
-//! What is doubtful in figures themselves, whatever the statistics say: settings that are mixed within
-//! a level or change with the factor, percentages over the wrong base, figures that two rows share.
+//! Doubts about figures that no statistics can remove: settings that are mixed within a level or
+//! change with the factor, percentages over the wrong base, figures that two rows share.
 
 use std::collections::{BTreeSet, HashMap};
 

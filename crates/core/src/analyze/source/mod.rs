@@ -112,8 +112,7 @@ impl Fault {
     /// A row of another length than the header.
     fn ragged(line: usize, found: u64, named: u64) -> Self {
         let problem = format!(
-            "{found} cells, where the header names {named}: is a text with commas in it not \
-             quoted?"
+            "{found} cells, where the header names {named}: is a text with commas in it not quoted?"
         );
         Self::at_line(line, problem)
     }

@@ -50,23 +50,20 @@ impl<'a> Resolver<'a> {
         let work = self.work(&settings, levels)?;
         let treatments = self.treatments(&settings)?;
         if let (Work::Test(test), Some((at, treatments))) = (&work, &treatments) {
-            let mut test = test.as_ref().clone();
-            treatments
-                .apply_to(&mut test)
-                .map_err(|error| Fault::new(*at, error))?;
+            let applied = treatments.apply_to(&mut test.as_ref().clone());
+            applied.map_err(|error| Fault::new(*at, error))?;
         }
         if let (Work::Load(_), Some((at, _))) = (&work, &treatments) {
             let hint = "the command `load` has none: vary the path";
             return Fault::contradiction(*at, "`treatments`", hint);
         }
+        let lacks = chosen.iter().find_map(|level| level.lacks);
         Ok(Cell {
             levels: levels.to_vec(),
             place: self.place(&settings)?,
             work,
             treatments: treatments.map_or_else(Treatments::default, |(_, treatments)| treatments),
-            lacks: chosen
-                .iter()
-                .find_map(|level| level.lacks.map(str::to_owned)),
+            lacks: lacks.map(str::to_owned),
         })
     }
 
@@ -90,9 +87,8 @@ impl<'a> Resolver<'a> {
             entries.map(move |entry| (Owner::Level(index), entry))
         });
         let quick = self.quick.iter().flat_map(|quick| &quick.workload);
-        let entries = all
-            .chain(of_levels)
-            .chain(quick.map(|entry| (Owner::All, entry)));
+        let quick = quick.map(|entry| (Owner::All, entry));
+        let entries = all.chain(of_levels).chain(quick);
         let (commands, entries): (Vec<Entry>, Vec<Entry>) = entries
             .map(|(owner, (key, text))| Entry {
                 owner,
@@ -100,13 +96,11 @@ impl<'a> Resolver<'a> {
                 text: text.clone(),
             })
             .partition(|entry| entry.key.value == "command");
+        let named =
+            |entry: Option<&Entry>| entry.map_or(Ok(Command::Test(Workload::Stream)), command);
         let mut own = commands.iter().filter(|entry| entry.owner == Owner::All);
-        let base = own
-            .next_back()
-            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
-        let command = commands
-            .last()
-            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
+        let base = named(own.next_back())?;
+        let command = named(commands.last())?;
         let entries = fitting(entries, command, base != command)?;
         let mut draft = WorkDraft::new(command);
         for entry in &entries {
@@ -126,25 +120,17 @@ impl<'a> Resolver<'a> {
     /// All treatments of a cell, and the place of the last one.
     fn treatments(&self, settings: &[&Setting<'a>]) -> Result<Option<(usize, Treatments)>, Fault> {
         let own = self.base.treatments.iter();
-        let given: Vec<&At<&str>> = own
-            .chain(
-                settings
-                    .iter()
-                    .filter_map(|setting| setting.treatments.as_ref()),
-            )
-            .filter(|at| at.value.trim() != "none")
-            .collect();
+        let of_levels = settings.iter().flat_map(|setting| &setting.treatments);
+        let given = own.chain(of_levels).filter(|at| at.value.trim() != "none");
+        let given: Vec<&At<&str>> = given.collect();
         let Some(last) = given.last() else {
             return Ok(None);
         };
         let texts: Vec<&str> = given.iter().map(|at| at.value).collect();
-        let treatments = texts.join(",").parse::<Treatments>();
-        treatments
-            .and_then(|mut treatments| {
-                treatments.load(self.files)?;
-                Ok(Some((last.offset, treatments)))
-            })
-            .map_err(|error| Fault::new(last.offset, error))
+        let fault = |error| Fault::new(last.offset, error);
+        let mut treatments: Treatments = texts.join(",").parse().map_err(fault)?;
+        treatments.load(self.files).map_err(fault)?;
+        Ok(Some((last.offset, treatments)))
     }
 }
 
@@ -182,9 +168,8 @@ fn fitting(
         });
         kept.push(entry);
     }
-    let by_time = !kept
-        .iter()
-        .any(|entry| EXTENTS[1..].contains(&entry.key.value));
+    let mut entries = kept.iter();
+    let by_time = !entries.any(|entry| EXTENTS[1..].contains(&entry.key.value));
     kept.retain(|entry| by_time || entry.owner != Owner::All || entry.key.value != "warm-up");
     Ok(kept)
 }
@@ -194,11 +179,7 @@ fn command(entry: &Entry<'_>) -> Result<Command, Fault> {
     let found = COMMANDS.iter().find(|(name, _)| *name == text);
     found.map(|(_, command)| *command).ok_or_else(|| {
         let names = COMMANDS.map(|(name, _)| name);
-        let at = At {
-            offset: entry.text.offset,
-            value: text,
-        };
-        Fault::unknown(at, "command", &names)
+        Fault::unknown(entry.text.as_str(), "command", &names)
     })
 }
 

@@ -96,10 +96,10 @@ fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
     let name = section.required("name", "what the level is called")?;
     let figure = match section.value("figure") {
         None => vec![name.value.to_owned()],
-        Some(value) => texts("figure", value)?
-            .into_iter()
-            .map(|at| at.value)
-            .collect(),
+        Some(value) => {
+            let figures = texts("figure", value)?.into_iter();
+            figures.map(|at| at.value).collect()
+        }
     };
     Ok(Level {
         name: name.value.to_owned(),

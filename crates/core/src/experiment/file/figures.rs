@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::{factor_index, measure};
-use super::factors::{FileFactor, all_levels, texts};
+use super::factors::{FileFactor, Level, all_levels, texts};
 use super::{Files, file_fault, file_text};
 use crate::stats::Summary;
 use crate::toml_reader::{At, Fault, Section, text};
@@ -26,23 +26,14 @@ pub(super) fn read(
     let filters = filters(&section, &table)?;
     let values = values(&section, &table)?;
     let of_rows = of_rows(&section)?;
-    let rows: Vec<&csv::StringRecord> = (table.rows.iter())
-        .filter(|row| {
-            filters
-                .iter()
-                .all(|(column, wanted)| is_same(&row[*column], wanted))
-        })
-        .collect();
     let figures_of = |levels: &Vec<usize>| {
-        let wanted = wanted(factors, &keys, levels);
-        let own: Vec<&&csv::StringRecord> = rows
-            .iter()
-            .filter(|row| {
-                wanted
-                    .iter()
-                    .all(|(column, text)| is_same(&row[*column], text))
-            })
-            .collect();
+        let mut wanted = wanted(factors, &keys, levels);
+        wanted.extend(filters.iter().map(|(column, text)| (*column, text)));
+        let has = |row: &&csv::StringRecord| {
+            let mut wanted = wanted.iter();
+            wanted.all(|(column, text)| is_same(&row[*column], text))
+        };
+        let own: Vec<&csv::StringRecord> = table.rows.iter().filter(has).collect();
         let figure = |value: &Value| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
             let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
@@ -108,10 +99,8 @@ fn keys(
         let columns = columns.iter().map(|at| table.column(at.as_str()));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let levels = &factors[factor].levels;
-        if let Some(level) = levels
-            .iter()
-            .find(|level| level.figure.len() != columns.len())
-        {
+        let other = |level: &&Level| level.figure.len() != columns.len();
+        if let Some(level) = levels.iter().find(other) {
             let what = format!("`figure` of the level {}", shortened(&level.name));
             let hint = "it has one text for each column of the factor in [figures] keys";
             return Fault::contradiction(level.setting.offset, what, hint);
@@ -160,11 +149,10 @@ fn of_rows(section: &Section<'_>) -> Result<fn(&Summary) -> f64, Fault> {
     match at.value {
         "median" => Ok(Summary::median),
         "mean" => Ok(Summary::mean),
-        _ => Err(Fault::unknown(
-            at,
-            "way to put rows together",
-            &["median", "mean"],
-        )),
+        _ => {
+            let known = ["median", "mean"];
+            Err(Fault::unknown(at, "way to put rows together", &known))
+        }
     }
 }
 

@@ -69,8 +69,7 @@ fn around(about: At<f64>, within: Option<At<f64>>) -> Result<Accepted, Fault> {
     }
     let factor = within.map_or(DEFAULT_WITHIN, |at| at.value);
     if factor < 1.0 {
-        let hint = "it is a factor, 1 or more";
-        return Fault::contradiction(about.offset, "`within`", hint);
+        return Fault::contradiction(about.offset, "`within`", "it is a factor, 1 or more");
     }
     Ok(Accepted {
         low: about.value / factor,

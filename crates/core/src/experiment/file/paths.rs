@@ -29,10 +29,9 @@ impl<'a> Resolver<'a> {
                 run it on a lab";
             return Fault::contradiction(at.offset, "`server_cpu`", hint);
         }
+        let family = path.family.map(toml_reader::family).transpose()?;
         Ok(Place {
-            family: self
-                .family
-                .or(path.family.map(toml_reader::family).transpose()?),
+            family: self.family.or(family),
             client_cpu: path.client_cpu.map(share).transpose()?,
             server_cpu: path.server_cpu.map(share).transpose()?,
             path: self.path(&path)?,
@@ -49,10 +48,9 @@ impl<'a> Resolver<'a> {
             return self.topology(path, topology);
         }
         let (text, offset) = joined(&path.lab, self.base.offset);
-        let spec = if text.is_empty() {
-            Ok(PathSpec::default())
-        } else {
-            text.parse()
+        let spec = match text.as_str() {
+            "" => Ok(PathSpec::default()),
+            text => text.parse(),
         };
         let spec: PathSpec = spec.map_err(|error| {
             let spec = shortened(&text);
@@ -79,11 +77,8 @@ impl<'a> Resolver<'a> {
             }
             let names = topology.nodes.iter().map(|node| node.name.as_str());
             let names: Vec<&str> = names.collect();
-            Err(Fault::unknown(
-                at.unwrap_or(file).map(|_| name),
-                "host",
-                &names,
-            ))
+            let at = at.unwrap_or(file).map(|_| name);
+            Err(Fault::unknown(at, "host", &names))
         };
         let client = host(path.client, "client")?;
         let server = host(path.server, "server")?;
@@ -105,17 +100,14 @@ impl<'a> Resolver<'a> {
 fn joined(fragments: &[At<String>], base: usize) -> (String, usize) {
     let mut entries: Vec<(&str, &str)> = Vec::new();
     for fragment in fragments {
-        let of_fragment: Vec<(&str, &str)> = entries_of(&fragment.value)
-            .into_iter()
-            .map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry))
-            .collect();
+        let own = entries_of(&fragment.value).into_iter();
+        let own = own.map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry));
+        let own: Vec<(&str, &str)> = own.collect();
         entries.retain(|(key, _)| {
             let bare = key.trim_start_matches("up.").trim_start_matches("down.");
-            !of_fragment
-                .iter()
-                .any(|(other, _)| other == key || *other == bare)
+            !own.iter().any(|(other, _)| other == key || *other == bare)
         });
-        entries.extend(of_fragment);
+        entries.extend(own);
     }
     let texts: Vec<&str> = entries.iter().map(|(_, entry)| *entry).collect();
     let offset = fragments.last().map_or(base, |last| last.offset);

@@ -109,12 +109,9 @@ impl<'a> PathSetting<'a> {
 
     /// Checks that a path has only one of a lab, a topology and a host.
     fn check_kind(&self, offset: usize) -> Result<(), Fault> {
-        let kinds = [
-            !self.lab.is_empty(),
-            self.topology.is_some(),
-            self.host.is_some(),
-        ];
-        match kinds.into_iter().filter(|is_given| *is_given).count() {
+        let named = [self.topology.is_some(), self.host.is_some()];
+        let given = named.into_iter().chain([!self.lab.is_empty()]);
+        match given.filter(|is_given| *is_given).count() {
             0 | 1 => Ok(()),
             _ => Fault::contradiction(offset, "[path]", "give one of `lab`, `topology` and `host`"),
         }

@@ -2,6 +2,7 @@
 
 use super::super::advice::{Advice, Question};
 use super::super::need::{NeededPath, Profile};
+use super::super::view::DeviceView;
 use super::{PATH, at_least, at_most, change, fine, not_judged, open, power_of_two};
 
 /// `netdev_max_backlog`: packets of a tick of 4 ms.
@@ -53,21 +54,15 @@ pub(in super::super) fn governor(q: &Question<'_>) -> Advice {
 /// Rings: packets of a millisecond, for a softirq that comes late.
 pub(in super::super) fn rx_ring(q: &Question<'_>) -> Advice {
     let max = q.device.and_then(|device| device.rx_ring_max);
-    ring(
-        q,
-        max,
-        "packets are dropped where the CPU is late by a millisecond",
-    )
+    let why = "packets are dropped where the CPU is late by a millisecond";
+    ring(q, max, why)
 }
 
 /// Like [`rx_ring`].
 pub(in super::super) fn tx_ring(q: &Question<'_>) -> Advice {
     let max = q.device.and_then(|device| device.tx_ring_max);
-    ring(
-        q,
-        max,
-        "the device runs dry where the CPU is late by a millisecond",
-    )
+    let why = "the device runs dry where the CPU is late by a millisecond";
+    ring(q, max, why)
 }
 
 fn ring(q: &Question<'_>, max: Option<u32>, why: &str) -> Advice {
@@ -92,13 +87,9 @@ pub(in super::super) fn coalescing(q: &Question<'_>) -> Advice {
     if q.device.is_some_and(|device| device.adapts) {
         return fine("the driver adapts it to the load");
     }
-    let most = (path.rtt_us / 4.0).max(1.0).floor();
-    at_most(
-        q,
-        most as u64,
-        "held-back interrupts are a large part of each round trip",
-    )
-    .with(vec![("rtt_us", path.rtt_us)])
+    let max = (path.rtt_us / 4.0).max(1.0).floor() as u64;
+    let why = "held-back interrupts are a large part of each round trip";
+    at_most(q, max, why).with(vec![("rtt_us", path.rtt_us)])
 }
 
 /// Offloads.
@@ -128,10 +119,7 @@ pub(in super::super) fn receive_steering(q: &Question<'_>) -> Advice {
     let (Some(path), Some(device)) = (&q.need.path, q.device) else {
         return open(PATH);
     };
-    let inputs = vec![
-        ("cpus", q.view.cpus.into()),
-        ("rx_queues", device.rx_queues.into()),
-    ];
+    let inputs = cpus_and_queues(q, device);
     // More queues spread packets by themselves; RPS on top costs an interrupt between CPUs for each
     // packet.
     if !device.is_physical || device.rx_queues > 1 || q.view.cpus < 2 {
@@ -167,10 +155,7 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
     let Some(device) = q.device else {
         return not_judged(q);
     };
-    let inputs = vec![
-        ("cpus", q.view.cpus.into()),
-        ("rx_queues", device.rx_queues.into()),
-    ];
+    let inputs = cpus_and_queues(q, device);
     // Queues with CPUs of their own read `0; 1; 2`.
     let is_one = !q.now.contains([',', '-', ';']);
     if device.rx_queues > 1 && q.view.cpus > 1 && is_one {
@@ -184,6 +169,11 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
 /// Packets of 1500 bytes with their Ethernet headers that arrive in so many microseconds.
 fn packets(path: &NeededPath, us: f64) -> f64 {
     (path.rate_bps * us / 1e6 / (8.0 * 1_514.0)).ceil()
+}
+
+fn cpus_and_queues(q: &Question<'_>, device: &DeviceView) -> Vec<(&'static str, f64)> {
+    let (cpus, queues) = (q.view.cpus.into(), device.rx_queues.into());
+    vec![("cpus", cpus), ("rx_queues", queues)]
 }
 
 fn cpu_list(cpus: u32) -> String {

@@ -87,9 +87,8 @@ pub(in super::super) fn congestion(q: &Question<'_>) -> Advice {
 /// `default_qdisc`.
 pub(in super::super) fn discipline(q: &Question<'_>) -> Advice {
     let known = &q.view.queueing_disciplines;
-    let better = ["fq", "fq_codel"]
-        .into_iter()
-        .find(|name| known.iter().any(|own| own == name));
+    let mut fair = ["fq", "fq_codel"].into_iter();
+    let better = fair.find(|name| known.iter().any(|own| own == name));
     let is_plain = ["pfifo_fast", "pfifo", "bfifo"].contains(&q.now);
     match (better, &q.need.path) {
         (Some(name), Some(_)) if is_plain => change(

@@ -189,14 +189,11 @@ mod tests {
     }
 
     const DATA_SENT: &str = "do_softirq __local_bh_enable_ip __dev_queue_xmit ip_output \
-        __tcp_transmit_skb \
-        tcp_write_xmit tcp_sendmsg_locked";
+        __tcp_transmit_skb tcp_write_xmit tcp_sendmsg_locked";
     const ACKNOWLEDGING: &str = "do_softirq __local_bh_enable_ip __dev_queue_xmit ip_output \
-        __tcp_transmit_skb \
-        __tcp_send_ack.part.0 tcp_cleanup_rbuf tcp_recvmsg";
+        __tcp_transmit_skb __tcp_send_ack.part.0 tcp_cleanup_rbuf tcp_recvmsg";
     const INTERRUPTED: &str = "__irq_exit_rcu sysvec_apic_timer_interrupt \
-        asm_sysvec_apic_timer_interrupt \
-        tcp_sendmsg_locked";
+        asm_sysvec_apic_timer_interrupt tcp_sendmsg_locked";
     const DEVICE: &str = "process_backlog __napi_poll net_rx_action handle_softirqs";
 
     fn owners(inside: &str, outside: &str, task: TaskClass) -> [Owner; 2] {

@@ -70,14 +70,10 @@ enum Heading {
 /// The patterns, each with its heading. An error is a line that cannot be read.
 fn patterns(text: &str) -> impl Iterator<Item = Result<(&str, Heading), String>> {
     let mut heading = Err("a pattern without a heading".to_owned());
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.filter_map(move |line| {
-        match line
-            .strip_prefix('[')
-            .and_then(|line| line.strip_suffix(']'))
-        {
+    let is_pattern = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().filter(is_pattern).filter_map(move |line| {
+        let words = line.strip_prefix('[');
+        match words.and_then(|words| words.strip_suffix(']')) {
             Some(words) => {
                 heading = read_heading(words).ok_or_else(|| format!("the heading [{words}]"));
                 None

@@ -180,22 +180,15 @@ impl Proved {
 
 /// The median of the sizes of the errors of throughput, percent; `None` where nothing was proved.
 pub fn median_error_percent(projections: &[Projection]) -> Option<f64> {
-    let proofs = projections
-        .iter()
-        .filter_map(|projection| projection.proof.as_ref());
+    let proofs = projections.iter().flat_map(|one| &one.proof);
     median(proofs.map(|proof| proof.throughput.error_percent.abs()))
 }
 
 /// Median error of projected CPU time per byte over all ends.
 pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
-    let proofs = projections
-        .iter()
-        .filter_map(|projection| projection.proof.as_ref());
-    median(
-        proofs
-            .flat_map(|proof| &proof.cpu)
-            .map(|cpu| cpu.error_percent.abs()),
-    )
+    let proofs = projections.iter().flat_map(|one| &one.proof);
+    let ends = proofs.flat_map(|proof| &proof.cpu);
+    median(ends.map(|cpu| cpu.error_percent.abs()))
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

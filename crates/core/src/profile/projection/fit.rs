@@ -75,24 +75,21 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, NotProjected> {
         }
     }
     let protocol = runs.first().map_or(Protocol::Tcp, |run| run.protocol);
-    let base = design::points(protocol)
-        .next()
-        .map_or("", |point| point.name);
+    let base = design::points(protocol).next();
+    let base = base.map_or("", |point| point.name);
     let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
     let ends = works.first().into_iter().flatten().map(|(end, _)| *end);
     let ends: Vec<End> = ends.collect();
     let mut models = Vec::new();
     for (place, end) in ends.iter().enumerate() {
-        let of_end = runs.iter().zip(&works);
-        let of_end =
-            of_end.filter_map(|(run, works)| Some((run.point.as_str(), works.get(place)?.1)));
+        let point = runs.iter().map(|run| run.point.as_str());
+        let work = works.iter().map(|works| Some(works.get(place)?.1));
+        let of_end = point
+            .zip(work)
+            .filter_map(|(point, work)| Some((point, work?)));
         let of_end: Vec<(&str, EndWork)> = of_end.collect();
-        models.push(fit_end(
-            *end,
-            &of_end,
-            base,
-            seed.wrapping_add(place as u64),
-        )?);
+        let seed = seed.wrapping_add(place as u64);
+        models.push(fit_end(*end, &of_end, base, seed)?);
     }
     if models.is_empty() {
         return Err(too_few(0, 0));
@@ -176,16 +173,12 @@ fn term_cost(
     whole: f64,
 ) -> TermCost {
     let ns = costs.at(term);
-    let part = first.at(term) * ns;
+    let percent = 100.0 * first.at(term) * ns / whole;
     TermCost {
         term,
         ns,
         interval_ns: interval(draws.iter().map(|draw| draw.at(term)).collect()),
-        share_percent: if whole > 0.0 {
-            100.0 * part / whole
-        } else {
-            0.0
-        },
+        share_percent: if whole > 0.0 { percent } else { 0.0 },
     }
 }
 

@@ -213,21 +213,15 @@ impl<'a> Run<'a> {
         // Without its own account of interrupt time a kernel charges the thread that was there
         // (kernel/sched/cputime.c), so that soft interrupts are in the threads' time already where
         // one kernel serves both ends.
-        let softirq = if self.shared {
-            0.0
-        } else {
-            end.softirq_seconds.unwrap_or(0.0)
-        };
+        let apart = end.softirq_seconds.unwrap_or(0.0);
+        let softirq = if self.shared { 0.0 } else { apart };
         let delayed = end.run_delay_us.unwrap_or(0) as f64 / 1e6 * self.flows;
         let wanted = threads + delayed;
+        let granted = (threads / wanted).max(MIN_GRANTED);
         EndWork {
             cpu_ns: (threads + softirq) * 1e9,
             counts,
-            granted: if wanted > 0.0 {
-                (threads / wanted).max(MIN_GRANTED)
-            } else {
-                1.0
-            },
+            granted: if wanted > 0.0 { granted } else { 1.0 },
             cores: self.flows.min(host.cpu.usable.max(1.0)),
         }
     }
@@ -237,11 +231,8 @@ impl<'a> Run<'a> {
             Traffic::Stream(stream) if stream.send == SendMethod::ZeroCopy => 0.0,
             _ => self.sent_bytes,
         };
-        let checksummed = if offload(self.sender_host, CHECKSUMS) {
-            0.0
-        } else {
-            self.sent_bytes
-        };
+        let by_device = offload(self.sender_host, CHECKSUMS);
+        let checksummed = if by_device { 0.0 } else { self.sent_bytes };
         let mut counts = PerTerm::new([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
@@ -251,10 +242,7 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, copied),
             (Term::ChecksummedByte, checksummed),
             (Term::Acknowledgement, self.acknowledgements),
-            (
-                Term::Interrupt,
-                self.sender.receive_softirqs.unwrap_or(0) as f64,
-            ),
+            (Term::Interrupt, softirqs(self.sender)),
         ]);
         if self.record.protocol == Protocol::Udp {
             counts.set(Term::Call, self.sent_bytes / self.segment_bytes);
@@ -275,11 +263,8 @@ impl<'a> Run<'a> {
             !offload(self.receiver_host, RECEIVED_CHECKSUMS)
         };
         let arrived = bytes / self.sent_bytes;
-        let packets = if self.shared {
-            self.cut()
-        } else {
-            self.segments
-        };
+        let (cut, on_wire) = (self.cut(), self.segments);
+        let packets = if self.shared { cut } else { on_wire };
         let mut counts = PerTerm::new([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
@@ -289,10 +274,7 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, if is_read { bytes } else { 0.0 }),
             (Term::ChecksummedByte, if verified { bytes } else { 0.0 }),
             (Term::Acknowledgement, self.acknowledgements),
-            (
-                Term::Interrupt,
-                self.receiver.receive_softirqs.unwrap_or(0) as f64,
-            ),
+            (Term::Interrupt, softirqs(self.receiver)),
         ]);
         if self.shared {
             counts.set(Term::Aggregate, self.aggregates);
@@ -309,6 +291,10 @@ impl<'a> Run<'a> {
             _ => self.segments.max(self.aggregates),
         }
     }
+}
+
+fn softirqs(end: &EndReport) -> f64 {
+    end.receive_softirqs.unwrap_or(0) as f64
 }
 
 fn known<T>(figure: Option<T>, what: &str) -> Result<T, NotProjected> {

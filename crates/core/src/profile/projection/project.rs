@@ -4,15 +4,14 @@ use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
 use super::error::NotProjected;
 use super::fit::{CostModel, EndModel, interval};
 use super::observation::EndWork;
-use super::state::Designed;
-use super::state::State;
+use super::state::{Designed, State};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
 use crate::profile::{EndLayers, Layer, ProfileDocument};
 use crate::units::Dice;
 
-/// What each what-if of the model's transport would bring; and those of which nothing can be said.
+/// Projects each what-if of the model's transport; also returns those that cannot be projected.
 pub fn project_all(
     model: &CostModel,
     designed: &Designed,
@@ -28,9 +27,9 @@ pub fn project_all(
     (projections, others)
 }
 
-/// What a change would bring.
+/// Projects the effect of a change.
 ///
-/// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the
+/// CPU time at each end changes as the model's does; all else stays as measured. Where the
 /// CPUs held the transfer back (the busier end's bound was reached to `REACHED` or more) throughput
 /// follows the bound of the busier end, to the same part of it; else what held it back still does.
 /// Another ceiling that is not a CPU's caps it.
@@ -97,7 +96,7 @@ struct Path<'a> {
 /// its layer.
 type TakenAway = (Term, [bool; 2], fn(&LayerShares) -> f64);
 
-/// Costs at the ends as they might be, and what the model misses besides, as factors.
+/// One resampled set of costs of the ends, and of factors that the model misses.
 struct Draw {
     costs: Vec<PerTerm>,
     misses: Vec<f64>,
@@ -140,9 +139,8 @@ impl Path<'_> {
     }
 
     fn outcome(&self, draw: &Draw) -> Outcome {
-        let cpu_ns: Vec<f64> = (0..self.now_sides.len())
-            .map(|end| self.cpu_then(end, draw))
-            .collect();
+        let ends = 0..self.now_sides.len();
+        let cpu_ns: Vec<f64> = ends.map(|end| self.cpu_then(end, draw)).collect();
         let (throughput_bps, ceiling) = self.capped(self.held(&cpu_ns));
         Outcome {
             cpu_ns,
@@ -192,10 +190,8 @@ impl Path<'_> {
     fn capped(&self, (mut throughput_bps, mut ceiling): (f64, Cause)) -> (f64, Cause) {
         for other in self.known.ceilings.iter().filter(|other| other.independent) {
             let limit = self.limit_then(other);
-            let is_cpu = matches!(
-                other.cause,
-                Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
-            );
+            let of_cpus = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
+            let is_cpu = of_cpus.contains(&other.cause);
             if !is_cpu && limit >= self.now.throughput_bps && limit < throughput_bps {
                 (throughput_bps, ceiling) = (limit, other.cause);
             }
@@ -336,8 +332,7 @@ impl Path<'_> {
         if self.is_copy_free() {
             doubts.push(
                 "the runs without a copy took no less CPU time than those with one: what is done \
-                 in its place costs as \
-                 much here, and may cost more"
+                 in its place costs as much here, and may cost more"
                     .to_owned(),
             );
         }

@@ -91,9 +91,8 @@ impl State {
                 // Where there is no wire, the receiver takes the sender's word unless the sender
                 // computed one.
                 if self.shared_kernel {
-                    then.receiver
-                        .counts
-                        .set(Term::ChecksummedByte, self.arrived);
+                    let counts = &mut then.receiver.counts;
+                    counts.set(Term::ChecksummedByte, self.arrived);
                 }
             }
             Change::ChecksumsByDevice => {
