@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::ArgMatches;
-use linerate_core::toml_reader::{self, FileError, ReadProblem, Section, string};
+use linerate_core::toml_reader::{self, Fault, FileError, Section, string};
 use linerate_core::units::EndpointName;
 
 use crate::failure::Failure;
@@ -101,14 +101,14 @@ impl Config {
     ///
     /// # Errors
     /// Something in it is wrong.
-    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, FileError<ReadProblem>> {
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, FileError> {
         let read = || {
             let table = toml_reader::parse(text)?;
             let root = Section::new("linerate.toml", 0, table.get_ref(), KEYS)?;
             let host = root.string("host")?;
             if let Some(host) = host.filter(|host| host.value.parse::<EndpointName>().is_err()) {
                 let hint = "write host, host:port or [v6]:port";
-                return toml_reader::Fault::malformed(host, "endpoint", hint);
+                return Fault::malformed(host, "endpoint", hint);
             }
             let colours = match root.value("colours") {
                 None => Colours::default(),
@@ -117,7 +117,7 @@ impl Config {
                     let mut words = Colours::WORDS.iter();
                     let Some((_, colours)) = words.find(|(name, _)| *name == word.value) else {
                         let hint = "it is auto, always or never";
-                        return toml_reader::Fault::malformed(word, "choice of colours", hint);
+                        return Fault::malformed(word, "choice of colours", hint);
                     };
                     *colours
                 }
@@ -130,7 +130,7 @@ impl Config {
                 colours,
             })
         };
-        read().map_err(|fault: toml_reader::Fault<ReadProblem>| fault.located(text))
+        read().map_err(|fault: Fault| fault.located(text))
     }
 
     /// The command line with what the file adds to it; `read` is what it was read as, if nothing

@@ -218,7 +218,8 @@ fn list(experiment: &Experiment) -> String {
         lines.push_str(&format!("{cells} cell{plural} on {path}\n"));
     }
     let remaining = experiment.remaining(&[], &[]);
-    let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);
+    let seconds =
+        linerate_core::experiment::Estimate::default().remaining_s(experiment, &remaining);
     let time = seconds.map_or(String::new(), |seconds| {
         format!(", about {}", text::duration(seconds))
     });

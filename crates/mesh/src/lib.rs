@@ -57,7 +57,7 @@ pub use matrix::{
 };
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,
-    MeshProblem, MeshTest, Site, TestKind,
+    MeshTest, Site, TestKind,
 };
 pub use schedule::{Assignment, Failure, Input, Missed, Progress, Schedule, TaskId, Why};
 pub use simulate::{Simulated, Simulation, simulate};

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use linerate_core::monitor::MonitoredWork;
 use linerate_core::monitor::keys::{QuietHours, bytes, is_name, quiet};
-use linerate_core::monitor::{MonitorProblem, MonitoredWork};
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
-use linerate_core::toml_reader::{self, At, Section};
+use linerate_core::toml_reader::{self, At, Fault, Section};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
@@ -277,8 +277,6 @@ impl Target {
         (bits <= all).then_some(Self::Network { address, bits })
     }
 }
-
-type Fault = toml_reader::Fault<MonitorProblem>;
 
 fn read(text: &str) -> Result<OwnerLimits, Fault> {
     let table = toml_reader::parse(text)?;

@@ -70,7 +70,7 @@ Examples:
 
 /// Of an address without a path that of metrics is meant (OTLP 1, "OTLP/HTTP Request").
 fn collector(text: &str) -> Result<HttpUrl, String> {
-    let url = HttpUrl::new(text).ok_or("it must be http://HOST:PORT or http://HOST:PORT/PATH")?;
+    let url: HttpUrl = text.parse()?;
     let path = if url.path == "/" {
         "/v1/metrics"
     } else {

@@ -26,7 +26,5 @@ mod routes;
 mod status;
 mod topology;
 
-pub use crate::toml_reader::ReadProblem;
-pub use file::{TopologyError, TopologyProblem};
 pub use status::{Inhabitant, LAB_SCHEMA, LabHost, LabShown, LabStatus, LabsDocument, LinkStatus};
 pub use topology::{Interface, Join, Node, Prefix, Role, Route, Topology};

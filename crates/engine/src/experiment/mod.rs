@@ -108,7 +108,7 @@ pub(crate) fn make_runs<'a>(
         runs,
         unavailable: Vec::new(),
         error: None,
-        estimate: Estimate::new(),
+        estimate: Estimate::default(),
         failures: 0,
     };
     while let Some(slot) = course.next() {

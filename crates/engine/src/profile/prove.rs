@@ -163,7 +163,8 @@ fn compared(
 ) -> Result<Comparison, NotCompared> {
     let sends = options.test.direction != Direction::Down;
     let sides = what_if.sides(sends, options.path_mtu_bytes);
-    let [a, b] = sides.ok_or(NotProjected::NotProvable)?;
+    let nothing = || NotProjected::new("nothing that linerate can set is the change");
+    let [a, b] = sides.ok_or_else(nothing)?;
     let pair = pair(&read(&a)?, &read(&b)?)
         .map_err(|error| MeasureError::from(TreatError::from(error)))?;
     let test = timed(&options.test, options.time, options.seed, 0);

@@ -6,8 +6,7 @@ use std::time::Duration;
 use linerate_core::plan::{Extent, Protocol, Test};
 use linerate_core::profile::ProfileDocument;
 use linerate_core::profile::projection::{
-    Designed, Known, NotProjected, Provable, Unprojected, design_of, fit, points, project_all,
-    what_ifs_of,
+    Designed, Known, Provable, Unprojected, design_of, fit, points, project_all, what_ifs_of,
 };
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::Span;
@@ -46,12 +45,14 @@ pub fn what_ifs(
         (tcp, true) => of(tcp, &known).and_then(|()| of(Protocol::Udp, &nothing)),
         (tcp, false) => {
             of(tcp, &known)?;
-            let others = Unprojected::all_of(Protocol::Udp, &NotProjected::OfDatagrams);
+            let others = Unprojected::all_of(Protocol::Udp, OF_DATAGRAMS);
             document.not_projected.extend(others);
             Ok(())
         }
     }
 }
+
+const OF_DATAGRAMS: &str = "it is of datagrams: -u projects it, and --prove does beside TCP's";
 
 /// How long that takes at most, as a rule.
 pub fn time_of_what_ifs(options: &WhatIfOptions) -> Duration {
@@ -117,7 +118,7 @@ fn enter(document: &mut ProfileDocument, protocol: Protocol, designed: &Designed
                 format!("nothing is projected: {error}"),
                 error.remedy(),
             ));
-            Unprojected::all_of(protocol, &error.into())
+            Unprojected::all_of(protocol, &format!("there is no model: {error}"))
         }
     };
     document.not_projected.extend(others);

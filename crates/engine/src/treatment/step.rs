@@ -85,8 +85,7 @@ pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
             .iter()
             .any(|earlier| is_same(earlier, change))
         {
-            let name = change.to_string();
-            return Err(TreatmentError::Repeated { name }.into());
+            return Err(TreatmentError::repeated(&change.to_string()).into());
         }
         match change {
             HostChange::Device { setting, .. } => steps.push(Planned::Device(*setting, value)),

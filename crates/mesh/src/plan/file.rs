@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use linerate_core::monitor::keys::{
     DAY_S, bytes, check_names, is_name, labels, link, name, whole_seconds,
 };
-use linerate_core::monitor::{MonitorProblem, work};
-use linerate_core::toml_reader::{self, At, FileError, Section};
+use linerate_core::monitor::work;
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
 use linerate_core::units::{ByteCount, Percent};
 
 use super::{
@@ -14,12 +14,8 @@ use super::{
     Site, TestKind,
 };
 
-/// What is wrong with a mesh's file: the same as with a monitor's.
-pub type MeshProblem = MonitorProblem;
 /// A text that is no mesh, and where.
-pub type MeshError = FileError<MeshProblem>;
-
-type Fault = toml_reader::Fault<MeshProblem>;
+pub type MeshError = FileError;
 
 impl Mesh {
     /// Reads a mesh from the text of a file; `seed` is of what its tests draw.

@@ -7,8 +7,8 @@ mod tests;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::{BitRate, EndpointName, Nanos};
 
+pub use file::MeshError;
 pub(crate) use file::commands;
-pub use file::{MeshError, MeshProblem};
 
 /// What is measured between all sites, with nothing left to choose.
 #[derive(Debug, Clone, PartialEq)]

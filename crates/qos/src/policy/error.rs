@@ -1,6 +1,6 @@
 //! What is wrong with a policy file, and where.
 
-use linerate_core::toml_reader::{self, ReadProblem};
+use linerate_core::toml_reader;
 use linerate_core::units::{shortened, suggestion};
 use thiserror::Error;
 
@@ -20,8 +20,8 @@ pub struct PolicyError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PolicyProblem {
     /// Errors that any file can have.
-    #[error(transparent)]
-    Read(#[from] ReadProblem),
+    #[error("{0}")]
+    Read(String),
     /// A value that cannot be parsed or is not allowed.
     #[error("`{text}` is no {what}; {hint}")]
     Value {
@@ -110,8 +110,7 @@ impl PolicyProblem {
     }
 
     pub(super) fn conflict(what: impl Into<String>, hint: &'static str) -> Self {
-        let what = what.into();
-        ReadProblem::Contradiction { what, hint }.into()
+        Self::Read(format!("{}: {hint}", what.into()))
     }
 }
 
@@ -123,8 +122,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(offset: usize, problem: impl Into<PolicyProblem>) -> Self {
-        let problem = problem.into();
+    pub(super) fn new(offset: usize, problem: PolicyProblem) -> Self {
         Self { offset, problem }
     }
 
@@ -153,9 +151,9 @@ impl Fault {
     }
 }
 
-impl From<toml_reader::Fault<ReadProblem>> for Fault {
-    fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
-        Self::new(fault.offset, fault.problem)
+impl From<toml_reader::Fault> for Fault {
+    fn from(fault: toml_reader::Fault) -> Self {
+        Self::new(fault.offset, PolicyProblem::Read(fault.problem))
     }
 }
 

@@ -4,11 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
 use super::links::Draft;
 use crate::lab::Prefix;
 use crate::lab::address::{MAX_LINKS, block};
-use crate::toml_reader::{At, Value, string, wrong_type};
+use crate::toml_reader::{At, Fault, Value, string, wrong_type};
 
 /// Gives each link its addresses. A link has its own number in them, unless one with addresses from
 /// the file is in the way: then the highest number that is free.
@@ -52,11 +51,14 @@ fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault
         let addresses = explicit(value, drafts[link].wanted.mtu)?;
         for network in addresses[0].iter().map(|prefix| prefix.network()) {
             if let Some((other, owner)) = taken.iter().find(|(other, _)| network.overlaps(*other)) {
-                let problem = TopologyProblem::Overlap {
-                    network,
-                    other: *other,
-                    link: drafts[*owner].wanted.name.clone(),
-                };
+                let problem = format!(
+                    "{}/{} overlaps with {}/{} of the link `{}`",
+                    network.address,
+                    network.length,
+                    other.address,
+                    other.length,
+                    drafts[*owner].wanted.name
+                );
                 return Err(Fault::new(value.span().start, problem));
             }
             taken.push((network, link));
@@ -74,7 +76,7 @@ fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
         DeValue::Array(ends) => ends.iter().map(end).collect::<Result<_, _>>()?,
         _ => {
             let hint = "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]";
-            return Err(wrong_type("addresses", value, hint).into());
+            return Err(wrong_type("addresses", value, hint));
         }
     };
     let [a, b] = <[_; 2]>::try_from(ends)

@@ -1,12 +1,11 @@
 //! `[[link]]`, and what makes several: `[[chain]]`, `[[star]]`, `[[mesh]]`.
 
-use super::error::{Fault, TopologyProblem};
 use super::nodes::{Nodes, check_name};
 use crate::lab::address::MAX_LINKS;
 use crate::lab::assemble::{Wanted, interface_mtu};
 use crate::lab::{Role, Topology};
 use crate::link::PathSpec;
-use crate::toml_reader::{At, Section, Value};
+use crate::toml_reader::{At, Fault, Section, Value};
 
 /// A link as the file has it.
 pub(super) struct Draft<'a> {
@@ -158,7 +157,7 @@ impl<'a> Maker<'a, '_> {
             (None, Some(prefix), Some(count)) => (1..=count.value)
                 .map(|number| self.make(prefix.value, number, Role::Host))
                 .collect(),
-            (None, _, _) => Err(self.section.missing("hosts", hint).into()),
+            (None, _, _) => Err(self.section.missing("hosts", hint)),
             (Some(_), _, _) => Fault::contradiction(self.offset_of("hosts"), "`hosts`", hint),
         }
     }
@@ -182,9 +181,8 @@ impl<'a> Maker<'a, '_> {
             return Fault::contradiction(offset, name, "a link joins two different ones");
         }
         if self.drafts.len() == MAX_LINKS {
-            let what = "links";
-            let most = MAX_LINKS;
-            return Err(Fault::new(offset, TopologyProblem::TooMany { what, most }));
+            let problem = format!("a lab has at most {MAX_LINKS} links");
+            return Err(Fault::new(offset, problem));
         }
         let mut wanted = Wanted::plain(self.topology, ends);
         wanted.spec = self.spec()?;
@@ -204,7 +202,7 @@ impl<'a> Maker<'a, '_> {
             return Ok(PathSpec::default());
         };
         let spec: PathSpec = (text.value.parse())
-            .map_err(|error| Fault::new(text.offset, TopologyProblem::Spec(error)))?;
+            .map_err(|error| Fault::new(text.offset, format!("in the spec, {error}")))?;
         match spec.hops {
             0 => Ok(spec),
             _ => Fault::contradiction(

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
 use crate::lab::{Role, Topology};
-use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::toml_reader::{At, Fault, Section, Value, wrong_type};
 use crate::units::{shortened, suggestion};
 
 /// The nodes so far: their names, and those that get no computed routes.
@@ -58,9 +57,7 @@ impl Nodes {
     ) -> Result<usize, Fault> {
         check_name(name, "name")?;
         if topology.nodes.len() == MAX_NODES {
-            let what = "hosts and routers";
-            let most = MAX_NODES;
-            let problem = TopologyProblem::TooMany { what, most };
+            let problem = format!("a lab has at most {MAX_NODES} hosts and routers");
             return Err(Fault::new(name.offset, problem));
         }
         let node = topology.add_node(name.value, role);
@@ -73,11 +70,10 @@ impl Nodes {
     /// The one of that name.
     pub(super) fn find(&self, name: At<&str>) -> Result<usize, Fault> {
         self.by_name.get(name.value).copied().ok_or_else(|| {
-            let problem = TopologyProblem::UnknownNode {
-                name: shortened(name.value),
-                hint: suggestion(name.value, self.by_name.keys())
-                    .unwrap_or_else(|| format!("[host.{}] makes one", shortened(name.value))),
-            };
+            let word = shortened(name.value);
+            let hint = suggestion(name.value, self.by_name.keys())
+                .unwrap_or_else(|| format!("[host.{word}] makes one"));
+            let problem = format!("no host or router has the name `{word}`; {hint}");
             Fault::new(name.offset, problem)
         })
     }
@@ -118,7 +114,7 @@ fn read_sysctls(
 ) -> Result<(), Fault> {
     let DeValue::Table(table) = value.get_ref() else {
         let hint = "a table such as { \"net.ipv4.tcp_sack\" = 0 }";
-        return Err(wrong_type("sysctl", value, hint).into());
+        return Err(wrong_type("sysctl", value, hint));
     };
     for (name, value) in table.iter() {
         let key = format!("{prefix}{}", name.get_ref());
@@ -132,12 +128,12 @@ fn read_sysctls(
             DeValue::Integer(number) => number.as_str().to_owned(),
             _ => {
                 let hint = "a text in quotes or a whole number";
-                return Err(wrong_type(&key, value, hint).into());
+                return Err(wrong_type(&key, value, hint));
             }
         };
         if let Some(hint) = refusal_of_key(&key) {
-            let key = shortened(&key);
-            return Err(Fault::new(offset, TopologyProblem::Sysctl { key, hint }));
+            let what = format!("`{}` cannot be set for a host", shortened(&key));
+            return Fault::contradiction(offset, what, hint);
         }
         if text.is_empty()
             || text.len() > 256

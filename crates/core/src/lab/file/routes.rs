@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use super::addresses::{address, prefix};
-use super::error::Fault;
 use super::nodes::Nodes;
 use crate::lab::routes::{most_specific_first, shortest};
 use crate::lab::{Prefix, Route, Topology};
-use crate::toml_reader::{At, Section};
+use crate::toml_reader::{At, Fault, Section};
 
 pub(super) const KEYS: &str = "host to via mtu advmss quickack source";
 

@@ -1,7 +1,7 @@
 //! Splits an IPQoS file into blocks. A statement ends with its line; curly brackets only separate,
 //! and a block ends where the next one begins.
 
-use linerate_core::toml_reader::{At, ReadProblem};
+use linerate_core::toml_reader::{self, At};
 use linerate_core::units::{shortened, suggestion};
 
 use crate::policy::error::{Fault, PolicyProblem};
@@ -206,14 +206,9 @@ fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
         return Ok(at.map(|_| *short));
     }
     let all = table.iter().map(|(short, _)| *short);
-    let hint = suggestion(at.value, all.clone());
-    let hint = hint.unwrap_or_else(|| {
-        let all: Vec<_> = all.collect();
-        format!("its attributes are {}", all.join(", "))
-    });
-    let key = shortened(at.value);
-    let problem = ReadProblem::UnknownKey { place, key, hint };
-    Err(Fault::new(at.offset, problem))
+    let all: Vec<_> = all.collect();
+    let otherwise = format!("its attributes are {}", all.join(", "));
+    Err(toml_reader::Fault::unknown_key(at, place, all, otherwise).into())
 }
 
 /// Short and long spelling.

@@ -5,7 +5,7 @@ mod filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{At, ReadProblem};
+use linerate_core::toml_reader::{self, At};
 use linerate_core::units::BitRate;
 
 use super::error::{Fault, Lines, PolicyProblem};
@@ -36,8 +36,7 @@ impl PolicyFile {
 
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile> {
     if text.len() > MAX_BYTES {
-        let (bytes, most) = (text.len(), MAX_BYTES);
-        return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
+        return Err(toml_reader::Fault::too_long(text.len(), MAX_BYTES).into());
     }
     let mut reader = Reader {
         lines,
@@ -321,8 +320,8 @@ fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<
     if before.is_none() {
         return Ok(());
     }
-    let (offset, name) = (block.name.offset, block.name.value.to_owned());
-    Err(Fault::new(offset, ReadProblem::Repeated { what, name }))
+    let (offset, name) = (block.name.offset, block.name.value);
+    Ok(toml_reader::Fault::repeated(offset, what, name)?)
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
