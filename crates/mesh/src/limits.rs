@@ -307,7 +307,10 @@ can = ["stream", "rr"]
             admit(far, 0, 0).unwrap_err(),
             "rome (192.0.3.7) is none of the targets that the owner allows"
         );
-        let by_name = TestRequest { site: "oslo", ..far };
+        let by_name = TestRequest {
+            site: "oslo",
+            ..far
+        };
         assert!(admit(by_name, 0, 0).is_ok());
         let mapped = TestRequest {
             address: "::ffff:192.0.2.7".parse().unwrap(),

@@ -92,11 +92,14 @@ enum Resource {
     Site(usize),
 }
 
+/// Indexes of two sites, the lower first: small, for there may be millions of them.
+type Pair = (u16, u16);
+
 #[derive(Default)]
 struct Tally {
     result: Simulated,
-    measured: HashSet<(usize, usize)>,
-    missed: HashSet<(usize, usize)>,
+    measured: HashSet<Pair>,
+    missed: HashSet<Pair>,
     /// Number and time (ns) of the first measurements of pairs that used each resource.
     uses: HashMap<Resource, (u64, u64)>,
     /// Time of the first measurements of all pairs, ns.
@@ -273,7 +276,7 @@ impl<'a> World<'a> {
         tally.result.done += 1;
         *tally.runs.entry(run.from).or_default() += 1;
         *tally.runs.entry(run.to).or_default() += 1;
-        if tally.measured.insert(pair(&run)) {
+        if tally.measured.insert(pair((run.from, run.to))) {
             tally.time += took;
             for resource in resources {
                 let (count, time) = tally.uses.entry(resource).or_default();
@@ -292,7 +295,7 @@ impl<'a> World<'a> {
     fn miss(&mut self, missed: Missed) {
         let tally = &mut self.tests[missed.test];
         tally.result.missed += 1;
-        tally.missed.insert(missed.pair);
+        tally.missed.insert(pair(missed.pair));
     }
 
     fn results(mut self) -> Vec<Simulated> {
@@ -320,10 +323,10 @@ impl<'a> World<'a> {
             (most.0.max(count), most.1.max(time))
         });
         let mut known = tally.measured.clone();
-        known.extend(self.schedule.due(test));
+        known.extend(self.schedule.due(test).map(pair));
         known.extend(&tally.missed);
         let running = self.running.values().filter(|it| it.test == test);
-        known.extend(running.map(pair));
+        known.extend(running.map(|it| pair((it.from, it.to))));
         let runs = planned.sites.iter();
         let runs = runs.map(|site| tally.runs.get(site).copied().unwrap_or(0));
         let seconds = (self.now - BEGIN).0 as f64 / 1e9;
@@ -341,9 +344,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// The sites of a run, the lower index first.
-fn pair(run: &Assignment) -> (usize, usize) {
-    (run.from.min(run.to), run.from.max(run.to))
+fn pair((a, b): (usize, usize)) -> Pair {
+    (a.min(b) as u16, a.max(b) as u16)
 }
 
 /// Beginning of the virtual time, since 1970.

@@ -65,21 +65,18 @@ pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) ->
     let links = all.iter().filter(|ceiling| is_link(ceiling));
     let links = links.map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
     let known = links.chain(asked_rates(view));
-    known
-        .filter(|(cause, limit)| {
-            *cause != current.cause && *limit >= MIN_NEXT * view.throughput_bps
-        })
-        .map(|(_, limit)| limit)
-        .min_by(f64::total_cmp)
+    let others = known.filter(|(cause, _)| *cause != current.cause);
+    let limits = others.map(|(_, limit)| limit);
+    let known_well = limits.filter(|limit| *limit >= MIN_NEXT * view.throughput_bps);
+    known_well.min_by(f64::total_cmp)
 }
 
 /// The lowest limit besides `current` that lasts. One that seems clearly lower than what came
 /// through is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
-    let shown = ceilings
-        .iter()
-        .filter(|ceiling| lasts(view, lifted, ceiling));
+    let shown = ceilings.iter();
+    let shown = shown.filter(|ceiling| lasts(view, lifted, ceiling));
     let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
     let others = shown.chain(asked_rates(view));
     let others = others.filter(|(cause, _)| !is_lifted(view, lifted, *cause));
@@ -182,7 +179,7 @@ fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
 /// The same CPUs with full segments. Each costs what a packet does, and its bytes: of the two the
 /// packet is by far the most of a small one.
 fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
-    let small = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let small = view.mss()?;
     let full = full_segment(view)?;
     let packet = if view.ignores_loss() {
         PACED_PACKET_IN_BYTES

@@ -36,9 +36,8 @@ fn target(view: &View<'_>) -> Target {
     }
     let named = view.record.host.parse::<EndpointName>();
     let has_port = named.is_ok_and(|name| name.port.is_some());
-    let port = view
-        .port()
-        .filter(|port| *port != DEFAULT_PORT && !has_port);
+    let port = view.port();
+    let port = port.filter(|port| *port != DEFAULT_PORT && !has_port);
     Target::Endpoint(Name::new(&view.record.host), port)
 }
 
@@ -73,19 +72,14 @@ pub(super) fn buffer(
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
     let shares = [None, Some(payload_share)];
     let bytes = shares.map(|share| buffer_for(view, target_bps, share));
-    let bytes = bytes
-        .into_iter()
-        .max()
-        .filter(|_| fixes_both_buffers(view))?;
-    let limits = [
-        (Role::Receiver, "net.core.rmem_max"),
-        (Role::Sender, "net.core.wmem_max"),
-    ];
-    let mut low: Vec<Remedy> = limits
-        .into_iter()
-        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes))
-        .map(|(role, key)| setting(view, role, key, &[bytes]))
-        .collect();
+    let bytes = bytes.into_iter().max();
+    let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
+    let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
+    let limits = [(Role::Receiver, receive), (Role::Sender, send)].into_iter();
+    let low = limits
+        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes));
+    let low = low.map(|(role, key)| setting(view, role, key, &[bytes]));
+    let mut low: Vec<Remedy> = low.collect();
     // What is typed at the endpoint's host comes first, and stands alone.
     low.sort_by_key(|step| step.end == Some(End::Client));
     let first = low.into_iter().reduce(|before, step| step.after(before));
@@ -188,10 +182,8 @@ pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str>
 }
 
 fn is_available(view: &View<'_>, name: &str) -> bool {
-    let names = setting_of(
-        view.sender_host,
-        "net.ipv4.tcp_available_congestion_control",
-    );
+    let key = "net.ipv4.tcp_available_congestion_control";
+    let names = setting_of(view.sender_host, key);
     names.is_none_or(|names| names.split_whitespace().any(|own| own == name))
 }
 

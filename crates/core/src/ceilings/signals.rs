@@ -125,7 +125,29 @@ impl View<'_> {
         ThreadTime::of(self.receiver()?, self.record.seconds)
     }
 
-    /// Flows of either transport.
+    /// Largest payload of a segment, the mean over the flows, bytes.
+    pub(super) fn mss(&self) -> Option<f64> {
+        self.mean(|tcp| positive(tcp.mss_bytes.into()))
+    }
+
+    /// Whether a queue makes the RTT at least `ratio` times as long.
+    pub(super) fn has_queue(&self, ratio: f64) -> bool {
+        self.inflation()
+            .is_some_and(|inflation| inflation.is_queue(ratio))
+    }
+
+    /// Whether the receiver's window limits the flows for most of their busy time.
+    pub(super) fn is_held_by_window(&self) -> bool {
+        self.rwnd_share().is_some_and(|share| share >= USUAL_STATE)
+    }
+
+    /// Whether the network limits the flows for most of their busy time, as far as the kernel tells.
+    pub(super) fn is_held_by_network(&self) -> bool {
+        self.network_share()
+            .is_none_or(|share| share >= USUAL_STATE)
+    }
+
+    /// Number of flows of either transport.
     pub(super) fn flow_count(&self) -> usize {
         self.tcp.len().max(self.udp.len()).max(1)
     }
@@ -141,8 +163,8 @@ impl View<'_> {
 
     /// The sum over the flows; `None` if one of them has no such figure.
     pub(super) fn sum(&self, figure: impl Fn(&TcpFlow<'_>) -> Option<f64>) -> Option<f64> {
-        let figures: Option<Vec<f64>> = self.tcp.iter().map(figure).collect();
-        figures.filter(|f| !f.is_empty()).map(|f| f.iter().sum())
+        let sum: Option<f64> = self.tcp.iter().map(figure).sum();
+        sum.filter(|_| !self.tcp.is_empty())
     }
 
     /// The mean over the flows; `None` if one of them has no such figure.
@@ -239,7 +261,7 @@ impl View<'_> {
             let usual_most = flow.tcp.rtt_p95_us.unwrap_or(flow.tcp.rtt_mean_us);
             Some(f64::from(usual_most) - least_rtt_us(flow)?)
         };
-        let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+        let mss = self.mss()?;
         Some(self.flows_mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
     }
 
@@ -248,10 +270,8 @@ impl View<'_> {
     pub(super) fn losses_are_random(&self) -> bool {
         let spurious = self.sum(|flow| Some(flow.tcp.dsack_duplicates? as f64));
         let again = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64));
-        if spurious
-            .zip(again)
-            .is_some_and(|(spurious, again)| spurious > again / 2.0)
-        {
+        let pair = spurious.zip(again);
+        if pair.is_some_and(|(spurious, again)| spurious > again / 2.0) {
             return false;
         }
         let many = self.recoveries().is_some_and(|n| n >= EVENTS_STEADY);
@@ -293,10 +313,7 @@ impl View<'_> {
                 steps.p90_bps
             }
         });
-        Some(
-            kept.and_then(positive)
-                .map_or(largest, |kept| kept.min(largest)),
-        )
+        Some(kept.and_then(positive).unwrap_or(largest).min(largest))
     }
 
     /// Most steps of the run had one rate: something keeps it by a clock.
@@ -313,10 +330,10 @@ impl View<'_> {
         if self.busy().is_some_and(|share| share < USUAL_STATE) {
             return false;
         }
-        let network = self
-            .network_share()
-            .is_none_or(|share| share >= USUAL_STATE);
-        self.is_even() && network && self.inflation().is_some_and(queue) && self.queues_a_segment()
+        self.is_even()
+            && self.is_held_by_network()
+            && self.inflation().is_some_and(queue)
+            && self.queues_a_segment()
     }
 
     /// What the round trip is longer by, times the rate, is what waits in the mean (Little's law): a
@@ -365,9 +382,7 @@ impl View<'_> {
     /// A queue, however short, stands at the bottleneck, or it marks packets before one can.
     pub(super) fn queue_or_marks(&self) -> bool {
         let marks = self.sum(|flow| flow.tcp.delivered_ce.map(|n| n as f64));
-        let stands = self
-            .inflation()
-            .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION));
+        let stands = self.has_queue(SHORT_QUEUE_INFLATION);
         let holds_segments = self.queued_segments().is_none_or(|n| n >= QUEUE_SEGMENTS);
         marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
     }
@@ -405,12 +420,9 @@ impl View<'_> {
 
     /// Rate asked of the UDP senders, if it was of all, bits per second.
     pub(super) fn asked_bps(&self) -> Option<f64> {
-        let asked: Option<Vec<f64>> = self
-            .udp
-            .iter()
-            .map(|udp| positive(udp.asked_bps? as f64))
-            .collect();
-        asked.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+        let asked = self.udp.iter();
+        let asked: Option<f64> = asked.map(|udp| positive(udp.asked_bps? as f64)).sum();
+        asked.filter(|_| !self.udp.is_empty())
     }
 
     /// Rate sent over the rate asked of the UDP senders.
@@ -423,8 +435,7 @@ impl View<'_> {
     /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
     pub(super) fn payload_share(&self, framing_bytes: f64) -> Option<f64> {
         let Some(udp) = self.udp.first() else {
-            let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-            return self.segment_share(mss, framing_bytes);
+            return self.segment_share(self.mss()?, framing_bytes);
         };
         let payload = udp.datagram_bytes as f64;
         let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.record.family);

@@ -36,7 +36,7 @@ pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
 /// the path, and CPU time wherever nothing cuts or joins segments.
 pub(super) fn small_segments(view: &View<'_>) -> Option<SmallSegments> {
     let device = view.sender_host?.device.as_ref()?;
-    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let mss = view.mss()?;
     let expected = expected_mss(view)?;
     // TCP keeps segments to half a window of 64 KiB: less than loopback's MTU, and no mistake.
     if device.name == "lo" {
@@ -69,12 +69,10 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
 /// Payload that segments have when what made them small is lifted, bytes: what both interfaces
 /// carry, or, where one of them is what is small, the other.
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
-    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-    let mtus: Vec<u32> = [view.sender_host, view.receiver_host]
-        .into_iter()
-        .flatten()
-        .filter_map(|host| Some(host.device.as_ref()?.mtu_bytes))
-        .collect();
+    let mss = view.mss()?;
+    let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
+    let mtus = hosts.filter_map(|host| Some(host.device.as_ref()?.mtu_bytes));
+    let mtus: Vec<u32> = mtus.collect();
     let of_mtu = |mtu: u32| mss_of(view, f64::from(mtu));
     let shared = of_mtu(*mtus.iter().min()?).filter(|full| mss < SEGMENT_SMALL * full);
     shared.or_else(|| of_mtu(*mtus.iter().max()?.max(&USUAL_MTU)))
@@ -182,19 +180,17 @@ fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
         format!(
             "the path MTU is {pmtu:.0}, an mtu of the sender's route or told by a router before"
         ),
-        remedy::route(
-            view,
-            Role::Sender,
-            RouteMetric::Mtu,
-            seen.largest + seen.headers,
-        ),
+        route_mtu(view, Role::Sender, seen),
     )
 }
 
 fn tracepath(view: &View<'_>) -> Remedy {
-    let object = Sight::PathMtu;
-    let end = Role::Sender.end(view.leg.direction);
-    Remedy::new(Change::Look { object }, Some(end))
+    Remedy::look(Sight::PathMtu, Some(Role::Sender.end(view.leg.direction)))
+}
+
+/// An MTU of a role's route for the largest packets that both interfaces carry.
+fn route_mtu(view: &View<'_>, role: Role, seen: &Seen) -> Remedy {
+    remedy::route(view, role, RouteMetric::Mtu, seen.largest + seen.headers)
 }
 
 /// The receiver's interface, where it carries no more.
@@ -222,12 +218,7 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(pmtu) = seen.receiver_pmtu.filter(near) {
         return (
             format!("{advertised}: its route has an mtu of {pmtu:.0}"),
-            remedy::route(
-                view,
-                Role::Receiver,
-                RouteMetric::Mtu,
-                seen.largest + seen.headers,
-            ),
+            route_mtu(view, Role::Receiver, seen),
         );
     }
     let advmss = remedy::route(view, Role::Receiver, RouteMetric::Advmss, seen.largest);
@@ -283,16 +274,10 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     };
     (
         format!(
-            "the receiver advertised an MSS of {told:.0}, so a router that clamps the MSS to {:.0}{stripped} \
-             made it less",
+            "{more}, so a router that clamps the MSS to {:.0}{stripped} made it less",
             seen.size
         ),
-        Remedy::new(
-            Change::Look {
-                object: Sight::RouterRules,
-            },
-            None,
-        ),
+        Remedy::look(Sight::RouterRules, None),
     )
 }
 

@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
-use crate::remedy::{Change, Remedy, RunOption, Sight};
+use crate::remedy::{Remedy, RunOption, Sight};
 
 /// A cause with all that is known of it in this direction.
 struct Candidate {
@@ -20,14 +20,18 @@ struct Candidate {
 }
 
 impl Candidate {
+    fn all(view: &View<'_>) -> Vec<Self> {
+        RULES.iter().map(|rule| Self::of(rule, view)).collect()
+    }
+
     fn of(rule: &'static Rule, view: &View<'_>) -> Self {
         let signs = (rule.signs)(view);
-        let ceiling = (rule.ceiling)(view)
-            .filter(is_finite)
-            .map(|ceiling| Ceiling {
-                evidence: signs.as_ref().map_or_else(Vec::new, |s| s.say.clone()),
-                ..ceiling
-            });
+        let ceiling = (rule.ceiling)(view).filter(is_finite);
+        let evidence = signs.iter().flat_map(|signs| signs.say.clone()).collect();
+        let ceiling = ceiling.map(|ceiling| Ceiling {
+            evidence,
+            ..ceiling
+        });
         Self {
             rule,
             ceiling,
@@ -57,13 +61,12 @@ pub fn agrees(measured_bps: f64, limit_bps: f64, tolerance: f64) -> bool {
 
 /// Explains one direction.
 pub(super) fn explain(view: &View<'_>) -> Explained {
-    let candidates: Vec<Candidate> = RULES.iter().map(|rule| Candidate::of(rule, view)).collect();
+    let candidates = Candidate::all(view);
     let ceilings = sorted(&candidates);
     let found = found(view, &candidates);
     let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
     let votes = Votes::new(view, |copy| {
-        let candidates = RULES.iter().map(|rule| Candidate::of(rule, copy));
-        let candidates: Vec<Candidate> = candidates.collect();
+        let candidates = Candidate::all(copy);
         self::found(copy, &candidates).map_or(Cause::Unexplained, |found| found.rule.cause)
     });
     let sure = confidence(votes.share(cause));
@@ -106,15 +109,10 @@ fn runner_up<'a>(
     found: Cause,
 ) -> Option<&'a Candidate> {
     let others = candidates.iter().filter(|other| other.rule.cause != found);
-    others
-        .map(|other| {
-            (
-                u8::from(other.holds()) * 2 + u8::from(other.confirmed(view)),
-                other,
-            )
-        })
-        .filter(|(points, _)| *points > 0)
-        .min_by_key(|(points, _)| std::cmp::Reverse(*points))
+    let points = |other: &Candidate| u8::from(other.holds()) * 2 + u8::from(other.confirmed(view));
+    let scored = others.map(|other| (points(other), other));
+    let best = scored.min_by_key(|(points, _)| std::cmp::Reverse(*points));
+    best.filter(|(points, _)| *points > 0)
         .map(|(_, other)| other)
 }
 
@@ -122,7 +120,7 @@ fn runner_up<'a>(
 /// option lifts, the run that shows them.
 fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
     let cause = runner_up.map(|candidate| candidate.rule.cause);
-    let look = |object| Remedy::new(Change::Look { object }, None);
+    let look = |object| Remedy::look(object, None);
     let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
     let of_path = [Cause::PathRate, Cause::Policer];
     let own = runner_up.and_then(|candidate| {
@@ -149,10 +147,8 @@ fn is_finite(ceiling: &Ceiling) -> bool {
 }
 
 fn sorted(candidates: &[Candidate]) -> Vec<Ceiling> {
-    let mut ceilings: Vec<Ceiling> = candidates
-        .iter()
-        .filter_map(|c| c.ceiling.clone())
-        .collect();
+    let ceilings = candidates.iter().filter_map(|c| c.ceiling.clone());
+    let mut ceilings: Vec<Ceiling> = ceilings.collect();
     ceilings.sort_by(|a, b| {
         let order = a.limit_bps.total_cmp(&b.limit_bps);
         order.then(a.cause.cmp(&b.cause))
@@ -174,10 +170,7 @@ fn verdict(
             .map(|next| next.target_bps(view, ceiling.cause));
         next.unwrap_or(measured * prediction::unknown_times(view, ceiling.cause))
     });
-    let mut evidence = candidate
-        .signs
-        .as_ref()
-        .map_or_else(Vec::new, |s| s.say.clone());
+    let mut evidence = ceiling.evidence.clone();
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
     let remedy = remedy.map(|remedy| remedy.typed(Some(&run(view))));

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
     Baseline, BottleneckChange, Caveat, Ceiling, Change, EndReport, Environment, Interval, Leg,
@@ -77,7 +78,7 @@ pub enum Source {
 }
 
 /// A TCP connection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
     /// Address and port of this host; of a capture the initiator's.
     pub local: String,
@@ -155,7 +156,7 @@ pub struct Process {
 }
 
 /// From where a connection was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Vantage {
     /// At the end that sends most.
@@ -163,14 +164,16 @@ pub enum Vantage {
     /// At the end that receives most.
     Receiver,
     /// From packets somewhere between both.
+    #[default]
     Between,
 }
 
 /// State of a connection (RFC 9293, 3.3.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are RFC 9293's")]
 pub enum State {
+    #[default]
     Established,
     SynSent,
     SynReceived,
@@ -201,27 +204,17 @@ impl State {
             _ => Self::Closed,
         }
     }
+}
 
-    /// As `ss` writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Established => "ESTAB",
-            Self::SynSent => "SYN-SENT",
-            Self::SynReceived => "SYN-RECV",
-            Self::FinWait1 => "FIN-WAIT-1",
-            Self::FinWait2 => "FIN-WAIT-2",
-            Self::TimeWait => "TIME-WAIT",
-            Self::Closed => "CLOSED",
-            Self::CloseWait => "CLOSE-WAIT",
-            Self::LastAck => "LAST-ACK",
-            Self::Listen => "LISTEN",
-            Self::Closing => "CLOSING",
-        }
-    }
+names! {
+    /// The name that ss(8) prints.
+    State::name: Established "ESTAB", SynSent "SYN-SENT", SynReceived "SYN-RECV",
+        FinWait1 "FIN-WAIT-1", FinWait2 "FIN-WAIT-2", TimeWait "TIME-WAIT", Closed "CLOSED",
+        CloseWait "CLOSE-WAIT", LastAck "LAST-ACK", Listen "LISTEN", Closing "CLOSING";
 }
 
 /// A socket that listens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// Its address and port.
     pub local: String,
@@ -241,12 +234,13 @@ pub struct Listener {
 }
 
 /// What limits how many connections may wait to be accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitSource {
     /// `net.core.somaxconn`.
     Somaxconn,
     /// What the program asked for in `listen`.
+    #[default]
     Program,
 }
 
@@ -266,12 +260,7 @@ impl Listener {
     pub fn new(local: impl Into<String>) -> Self {
         Self {
             local: local.into(),
-            process: None,
-            waiting: 0,
-            limit: 0,
-            limit_by: LimitSource::Program,
-            half_open: 0,
-            dropped: 0,
+            ..Self::default()
         }
     }
 }
@@ -311,28 +300,12 @@ impl Connection {
         Self {
             local: local.into(),
             remote: remote.into(),
-            state: State::Established,
-            process: None,
-            cookie: 0,
             vantage,
             direction: match vantage {
                 Vantage::Receiver => Direction::Down,
                 Vantage::Sender | Vantage::Between => Direction::Up,
             },
-            bytes_sent: 0,
-            bytes_received: 0,
-            throughput_bps: 0.0,
-            seconds: 0.0,
-            began: false,
-            ended: false,
-            settled: None,
-            steps: None,
-            tcp: None,
-            end: None,
-            intervals: Vec::new(),
-            ceilings: Vec::new(),
-            verdict: None,
-            needs_other_end: None,
+            ..Self::default()
         }
     }
 

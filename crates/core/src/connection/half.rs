@@ -43,12 +43,8 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
             bytes: leg.bytes,
             local: connection.local.clone(),
             remote: connection.remote.clone(),
-            sender_thread_percent: None,
-            receiver_thread_percent: None,
             tcp: leg.tcp.clone(),
-            udp: None,
-            first_sent_us: None,
-            first_received_us: None,
+            ..FlowRecord::default()
         }],
         intervals,
         legs: vec![leg],

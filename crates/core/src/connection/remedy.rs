@@ -41,41 +41,26 @@ pub(super) fn at_other_end(connection: &Connection) -> Remedy {
         |remote| format!("on {}", remote.ip()),
     );
     let place = match connection.vantage {
-        Vantage::Sender => {
-            format!("{there}: whether its program reads late, or its buffer is small")
-        }
-        Vantage::Receiver => format!("{there}: what holds the sender back"),
+        Vantage::Sender => there + ": whether its program reads late, or its buffer is small",
+        Vantage::Receiver => there + ": what holds the sender back",
         Vantage::Between => "on either end's host".to_owned(),
     };
     look_again(connection).because(place).typed(None)
 }
 
 fn look_again(connection: &Connection) -> Remedy {
-    Remedy::new(
-        Change::Look {
-            object: sight(connection),
-        },
-        None,
-    )
+    let port = known_port(connection);
+    Remedy::look(Sight::Connection { port }, None)
 }
 
 /// The port that is known: of two the one that was not chosen by the kernel, most likely.
 fn known_port(connection: &Connection) -> u16 {
-    let port = |text: &str| {
-        text.parse::<SocketAddr>()
-            .map_or(0, |address| address.port())
-    };
-    let [local, remote] = [port(&connection.local), port(&connection.remote)];
-    if remote == 0 {
-        local
-    } else {
-        local.min(remote)
+    let ends = [&connection.local, &connection.remote];
+    let ports = ends.map(|text| text.parse().map_or(0, |end: SocketAddr| end.port()));
+    match ports {
+        [local, 0] => local,
+        [local, remote] => local.min(remote),
     }
-}
-
-fn sight(connection: &Connection) -> Sight {
-    let port = known_port(connection);
-    Sight::Connection { port }
 }
 
 fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<'a>> {
@@ -100,15 +85,11 @@ fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
     };
     let own = match object {
         RunOption::Congestion => {
-            let (key, name) = ("net.ipv4.tcp_congestion_control", value.clone()?);
-            Remedy::new(
-                Change::HostSetting {
-                    object: key.to_owned(),
-                    value: name,
-                },
-                None,
-            )
-            .because("for new connections")
+            let change = Change::HostSetting {
+                object: "net.ipv4.tcp_congestion_control".to_owned(),
+                value: value.clone()?,
+            };
+            Remedy::new(change, None).because("for new connections")
         }
         RunOption::SendBuffer | RunOption::ReceiveWindow => {
             of_program(connection, *object, value.clone())

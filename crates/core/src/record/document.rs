@@ -25,10 +25,11 @@ pub const SWEEP_SCHEMA: &str = "linerate.sweep/1";
 pub const CHECK_SCHEMA: &str = "linerate.check/1";
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// As planned.
+    #[default]
     Complete,
     /// Stopped early; what there is.
     Partial,
@@ -206,7 +207,7 @@ const AGREED: f64 = 0.1;
 
 /// One flow.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Number of the flow, from 0.
     pub id: u32,
@@ -294,9 +295,8 @@ pub struct Sweep {
 impl Sweep {
     /// Of these runs, with what the repeats of each size amount to.
     pub fn new(rows: Vec<Record>, figures: Vec<SizeFigure>, caveats: Vec<Caveat>) -> Self {
-        let is_one = rows
-            .windows(2)
-            .all(|two| two[0].plan.traffic == two[1].plan.traffic);
+        let mut pairs = rows.windows(2);
+        let is_one = pairs.all(|two| two[0].plan.traffic == two[1].plan.traffic);
         let mut ranked: Vec<&Record> = rows.iter().filter(|_| is_one).collect();
         ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         let median = ranked.get(ranked.len().saturating_sub(1) / 2);
@@ -352,9 +352,9 @@ pub struct PathFacts {
     pub connect_us: Option<f64>,
 }
 
-/// The main job: a path examined.
+/// The examination of a path, in both directions.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
@@ -405,24 +405,9 @@ impl Check {
     pub fn new(host: &str, environment: Environment) -> Self {
         Self {
             schema: CHECK_SCHEMA.to_owned(),
-            status: Status::Complete,
-            started_at: String::new(),
             host: host.to_owned(),
-            path: PathFacts::default(),
-            route: None,
-            one_sided: false,
-            up: None,
-            down: None,
-            up_throughput_bps: None,
-            down_throughput_bps: None,
-            idle_latency_us: None,
-            loaded_latency_us: None,
-            loaded_latency_by_direction_us: BTreeMap::new(),
-            responsiveness: BTreeMap::new(),
-            hidden_fault: None,
-            baseline: None,
-            caveats: Vec::new(),
             environment,
+            ..Self::default()
         }
     }
 }

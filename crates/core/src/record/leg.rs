@@ -15,7 +15,7 @@ use crate::plan::Direction;
 /// One direction of a run: what its sender and its receiver have seen of it. Of requests and
 /// responses there is one, of the end that asks.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leg {
     /// `up`: the client sends. `down`: the endpoint sends.
     pub direction: Direction,
@@ -81,15 +81,7 @@ impl Leg {
     pub fn new(direction: Direction) -> Self {
         Self {
             direction,
-            throughput_bps: None,
-            bytes: 0,
-            steps: None,
-            sender: None,
-            receiver: None,
-            tcp: None,
-            udp: None,
-            ceilings: Vec::new(),
-            verdict: None,
+            ..Self::default()
         }
     }
 
@@ -109,10 +101,7 @@ impl Leg {
 impl Record {
     /// The only direction that ran; `None` where both did.
     pub fn leg(&self) -> Option<&Leg> {
-        match self.legs.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
+        self.legs.first().filter(|_| self.legs.len() == 1)
     }
 
     /// A direction that ran.
@@ -127,10 +116,8 @@ impl Record {
 
     /// What runs are compared and ranked by, and its key: transactions, or else the throughput.
     pub fn headline(&self) -> Option<(&'static str, f64)> {
-        let transactions = self.transactions_per_s;
-        transactions
-            .map(|rate| ("transactions_per_s", rate))
-            .or(self.throughput_bps().map(|rate| ("throughput_bps", rate)))
+        let transactions = self.transactions_per_s.map(|n| ("transactions_per_s", n));
+        transactions.or_else(|| Some(("throughput_bps", self.throughput_bps()?)))
     }
 
     /// The headline as a figure to rank runs by, the least where there is none.
@@ -189,9 +176,8 @@ impl Record {
 }
 
 fn throughput_bps(legs: &[Leg]) -> Option<f64> {
-    legs.iter()
-        .filter_map(|leg| leg.throughput_bps)
-        .reduce(|a, b| a + b)
+    let rates = legs.iter().filter_map(|leg| leg.throughput_bps);
+    rates.reduce(|a, b| a + b)
 }
 
 fn bytes(legs: &[Leg]) -> u64 {

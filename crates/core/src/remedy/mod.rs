@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::names::names;
 use crate::plan::End;
 use crate::units::BitRate;
 
@@ -178,16 +179,6 @@ pub enum Discipline {
     Cake,
 }
 
-impl Discipline {
-    /// As tc(8) has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FqCodel => "fq_codel",
-            Self::Cake => "cake",
-        }
-    }
-}
-
 /// A limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -279,6 +270,11 @@ impl Remedy {
         Self::new(Change::Option { object, value }, None)
     }
 
+    /// Changes nothing, and shows where the cause is.
+    pub fn look(object: Sight, end: Option<End>) -> Self {
+        Self::new(Change::Look { object }, end)
+    }
+
     /// Sets a kernel setting.
     pub fn host_setting(end: Option<End>, key: &str, figures: &[u64]) -> Self {
         let words: Vec<String> = figures.iter().map(u64::to_string).collect();
@@ -304,14 +300,11 @@ impl Remedy {
     }
 }
 
-impl RouteMetric {
-    /// As ip(8) has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mtu => "mtu",
-            Self::Advmss => "advmss",
-        }
-    }
+names! {
+    /// The name in ip-route(8).
+    RouteMetric::name: Mtu "mtu", Advmss "advmss";
+    /// The name in tc(8).
+    Discipline::name: FqCodel "fq_codel", Cake "cake";
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ pub fn keep_every_second<T>(entries: &mut Vec<T>) {
 const LONGEST_RUN: f64 = 1e7;
 
 /// One end's account of one flow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowHalf {
     /// Number of the flow.
     pub id: u32,
@@ -304,20 +304,7 @@ impl FlowHalf {
             id,
             direction,
             sends,
-            local: String::new(),
-            remote: String::new(),
-            bytes: 0,
-            messages: 0,
-            seconds: 0.0,
-            steps: Vec::new(),
-            tcp: None,
-            samples: Vec::new(),
-            udp_sent: None,
-            udp_received: None,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
-            method: None,
-            first_us: None,
+            ..Self::default()
         }
     }
 }

@@ -7,6 +7,7 @@ use super::scenario::{Program, Scenario};
 use super::score::{Answer, Trial};
 use crate::ceilings::Cause;
 use crate::connection::{Connection, ConnectionsDocument};
+use crate::names::names;
 
 /// Name of the family.
 pub const STRANGERS: &str = "strangers";
@@ -35,16 +36,6 @@ impl SeenFrom {
         Self::SentPackets,
         Self::ReceivedPackets,
     ];
-
-    /// As files and families are named by it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-            Self::SentPackets => "sent_packets",
-            Self::ReceivedPackets => "received_packets",
-        }
-    }
 }
 
 impl Program {
@@ -57,18 +48,15 @@ impl Program {
         Self::Ssh,
         Self::Scp,
     ];
+}
 
-    /// In words.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Python => "sockets of Python",
-            Self::Iperf3 => "iperf3",
-            Self::Nginx => "curl from nginx",
-            Self::Socat => "socat",
-            Self::Ssh => "ssh",
-            Self::Scp => "scp",
-        }
-    }
+names! {
+    /// The name in files and families.
+    SeenFrom::name: Sender "sender", Receiver "receiver", SentPackets "sent_packets",
+        ReceivedPackets "received_packets";
+    /// The name in descriptions of scenarios.
+    Program::words: Python "sockets of Python", Iperf3 "iperf3", Nginx "curl from nginx",
+        Socat "socat", Ssh "ssh", Scp "scp";
 }
 
 impl Trial {

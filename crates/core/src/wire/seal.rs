@@ -38,23 +38,22 @@ impl Key {
     /// # Errors
     /// The text is anything else; it is not repeated in the message, since it may be secret.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
-        let digits: Vec<u8> = text
-            .chars()
-            .filter(|c| !c.is_whitespace())
-            .map_while(|c| c.to_digit(16).map(|digit| digit as u8))
-            .collect();
-        let clean = text.chars().filter(|c| !c.is_whitespace()).count() == digits.len();
-        let mut key = [0; 32];
-        if !clean || digits.len() != 2 * key.len() {
-            return Err(KeyError {
-                digits: digits.len(),
-            });
-        }
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
-        Ok(Self(key))
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let digits = text.chars().take_while(char::is_ascii_hexdigit).count();
+        bytes_of_hex(&text).map(Self).ok_or(KeyError { digits })
     }
+}
+
+/// The 32 bytes of 64 hexadecimal digits; `None` for any other text.
+pub(crate) fn bytes_of_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// The handshake or a message could not be read.

@@ -136,7 +136,9 @@ impl MatrixDocument {
             schema: MATRIX_SCHEMA.to_owned(),
             until: until.to_owned(),
             test: mesh.tests[test].name.clone(),
-            sites: Vec::from_iter((0..mesh.sites.len()).map(|at| MatrixSite::new(mesh, at, &cells))),
+            sites: Vec::from_iter(
+                (0..mesh.sites.len()).map(|at| MatrixSite::new(mesh, at, &cells)),
+            ),
             missing_pairs: (sites * (sites - 1)).saturating_sub(cells.len() as u64),
             causes: causes(&cells),
             suspects: Vec::new(),

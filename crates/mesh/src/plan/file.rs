@@ -179,8 +179,14 @@ fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
         can: commands(section)?,
         rate,
         bytes_per_day,
-        share_of_time: parsed(section, "share-of-time", "share of time", SHARE_HINT, is_share)?
-            .map_or(1.0, |share| share.0 / 100.0),
+        share_of_time: parsed(
+            section,
+            "share-of-time",
+            "share of time",
+            SHARE_HINT,
+            is_share,
+        )?
+        .map_or(1.0, |share| share.0 / 100.0),
     })
 }
 

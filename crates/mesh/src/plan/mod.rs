@@ -7,8 +7,8 @@ mod tests;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::{BitRate, EndpointName, Nanos};
 
-pub(crate) use file::{commands, parsed};
 pub use file::{MeshError, MeshProblem};
+pub(crate) use file::{commands, parsed};
 
 /// Sites and the tests between them, read from a file with every default filled in.
 #[derive(Debug, Clone, PartialEq)]

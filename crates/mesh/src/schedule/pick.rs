@@ -240,9 +240,7 @@ impl Schedule {
     fn can_begin(&self, test: usize, site: usize, other: usize) -> bool {
         let key = pair_key(test, site, other);
         let retry = (!self.retries.is_empty()).then(|| self.retries.get(&key));
-        let may_retry = retry
-            .flatten()
-            .is_none_or(|it| it.not_before <= self.now);
+        let may_retry = retry.flatten().is_none_or(|it| it.not_before <= self.now);
         let tournament = &self.tests[test].tournament;
         let has_turn = tournament.is_awaited(site, other)
             || tournament.is_ending()
@@ -258,9 +256,9 @@ impl Schedule {
         let ledger = self.ledger.as_ref();
         let has_room =
             ledger.is_none_or(|it| it.has_room(self.now, self.pair_needs(test, site, other)));
-        let leaves_kept_room = self.kept.is_none_or(|kept| {
-            kept == key || !self.links.share((kept.1, kept.2), (site, other))
-        });
+        let leaves_kept_room = self
+            .kept
+            .is_none_or(|kept| kept == key || !self.links.share((kept.1, kept.2), (site, other)));
         let direction = direction(&self.mesh.tests[test].work);
         has_room && leaves_kept_room && self.links.are_free(from, to, direction)
     }

@@ -138,7 +138,10 @@ fn a_refused_pair_is_missed_and_tried_again_in_the_next_cycle() {
         },
     );
     let missed = schedule.poll_event().unwrap();
-    assert_eq!((missed.why, missed.cycle), (MissReason::Refused, first.cycle));
+    assert_eq!(
+        (missed.why, missed.cycle),
+        (MissReason::Refused, first.cycle)
+    );
     let mut pairs = Vec::new();
     let mut now = later(1);
     while let Some(next) = schedule.poll_transmit() {

@@ -70,18 +70,13 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         percent(writer.blocked),
         percent(writer.idle)
     )];
-    say.extend(app_limited.map(|share| {
-        format!(
-            "{} of the delivery rates were limited by the application",
-            percent(share)
-        )
-    }));
-    say.extend(busy.filter(|_| idle).map(|share| {
-        format!(
-            "the connection had data for only {} of the time",
-            percent(share)
-        )
-    }));
+    say.extend(
+        app_limited
+            .map(percent)
+            .map(|share| format!("{share} of the delivery rates were limited by the application")),
+    );
+    let busy = busy.filter(|_| idle).map(percent);
+    say.extend(busy.map(|share| format!("the connection had data for only {share} of the time")));
     // linerate's own writer has nothing else to do: only its rate can keep it from writing.
     let unlimited = view.sender()?.paced_us == Some(0);
     // Time on the CPU counts with the idle time: work that is not done for the network.
@@ -114,10 +109,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
 /// Whether data waits for the reader and the reader never for data, with the figures.
 pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
     let reader = view.reader()?;
-    let waits = format!(
-        "the reader slept in recv for {} of the time",
-        percent(reader.blocked)
-    );
+    let slept = percent(reader.blocked);
+    let waits = format!("the reader slept in recv for {slept} of the time");
     if let Some(drops) = view.datagrams_dropped() {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
@@ -127,9 +120,8 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
     });
     let filled: Option<f64> = filled.sum();
-    let unread = filled
-        .filter(|_| !receivers.is_empty())
-        .map(|filled| filled / receivers.len() as f64);
+    let filled = filled.filter(|_| !receivers.is_empty());
+    let unread = filled.map(|filled| filled / receivers.len() as f64);
     // Of small segments little payload fills a buffer, and the window that is left tells instead.
     let unread_bytes = receivers.iter().map(|receiver| receiver.unread_bytes);
     let unread_bytes: Option<u64> = unread_bytes.sum();
@@ -138,7 +130,7 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         .zip(left)
         .is_some_and(|(unread, left)| unread as f64 >= LEFT_BY_A_BACKLOG * left);
     let backlog = fills || unread.is_some_and(|share| share >= BACKLOG);
-    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
+    let closed = view.is_held_by_window();
     let mut say = vec![waits];
     say.extend(unread.map(|u| format!("unread data filled {} of its buffer", percent(u))));
     Some((reader.blocked < READER_WAITS && (backlog || closed), say))

@@ -158,10 +158,6 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let loss = view.loss()?;
     let spurious = view.sum(|flow| flow.tcp.dsack_duplicates.map(|n| n as f64));
     let window_use = view.window_use();
-    let network = view.network_share();
-    let queue = view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
     let mut say = vec![format!(
         "{} segments lost, {} of those sent",
         view.sum(|flow| Some(lost(flow.tcp)))?,
@@ -170,19 +166,14 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let spurious = spurious.filter(|n| *n > 0.0);
     say.extend(spurious.map(|n| format!("{n} spurious retransmissions (DSACK) are no losses")));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
-    let signs = Signs::new(
-        loss > 0.0
-            && !queue
-            && network.is_none_or(|share| share >= USUAL_STATE)
-            && window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED),
-        say,
-    )?;
-    let of_packets = if view.is_of_packets() {
-        PACKETS_TOLERANCE
-    } else {
-        0.0
-    };
-    Some(signs.within(of_packets))
+    let is_used = window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED);
+    let queue = view.has_queue(QUEUE_INFLATION);
+    let holds = loss > 0.0 && !queue && view.is_held_by_network() && is_used;
+    let signs = Signs::new(holds, say)?;
+    if view.is_of_packets() {
+        return Some(signs.within(PACKETS_TOLERANCE));
+    }
+    Some(signs)
 }
 
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {

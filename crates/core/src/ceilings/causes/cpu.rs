@@ -6,14 +6,14 @@ use super::super::text::percent;
 use super::super::thresholds::{
     CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_CONTENDED, CPU_TAKEN, DATAGRAMS_LOST,
     EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS,
-    QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, USUAL_STATE, WRITER_WAITS,
+    QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Role, Traffic};
 use crate::record::{CpuQuota, EndReport, HostFacts};
-use crate::remedy::{Change, Remedy, RunOption, Sight};
+use crate::remedy::{Remedy, RunOption, Sight};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -82,13 +82,9 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let chain = Chain::of(view)?;
     let share = positive(chain.wanted / chain.usable)?.min(1.0);
     let formula = "rate ÷ share of the usable CPUs that both ends' threads took or waited for";
-    (share >= MIN_UTILISATION).then(|| {
-        Ceiling::new(Cause::CpuHost, view.throughput_bps / share, formula)
-            .input("throughput_bps", Some(view.throughput_bps))
-            .input("cpu_share", Some(share))
-            .input("usable_cpus", Some(chain.usable))
-            .dependent()
-    })
+    let ceiling = Ceiling::rate_over(view, Cause::CpuHost, formula, ("cpu_share", share))
+        .input("usable_cpus", Some(chain.usable));
+    (share >= MIN_UTILISATION).then_some(ceiling)
 }
 
 /// Both ends' threads together have what they can use; what else takes the CPUs is told.
@@ -120,47 +116,29 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    ceiling(
-        Cause::CpuSend,
-        view,
-        view.sender()?,
-        [view.writer()?, view.reader().unwrap_or_default()],
-        view.sender_host,
-    )
+    let threads = [view.writer()?, view.reader().unwrap_or_default()];
+    let (end, host) = (view.sender()?, view.sender_host);
+    ceiling(Cause::CpuSend, view, end, threads, host)
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let end = view.receiver()?;
     if let Some(share) = interrupted_core(view, end) {
         let formula = "rate ÷ share of the time that a core was in soft interrupts";
-        return Some(
-            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
-                .input("throughput_bps", Some(view.throughput_bps))
-                .input("softirq_core_share", Some(share))
-                .dependent(),
-        );
+        let share = ("softirq_core_share", share);
+        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
     }
     // The threads of one flow run by turns: a reader whose CPU others have keeps the writer
     // waiting, and together they have all that there is for them.
     let is_starved = starved(view.reader()?, view.writer()) && view.flow_count() == 1;
     let turns = Chain::of(view).filter(|chain| is_starved && chain.wants_all());
     if let Some(chain) = turns {
-        let share = (chain.wanted / chain.usable).min(1.0);
+        let share = ("cpu_share", (chain.wanted / chain.usable).min(1.0));
         let formula = "rate ÷ share of a CPU that both ends' threads took or waited for";
-        return Some(
-            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
-                .input("throughput_bps", Some(view.throughput_bps))
-                .input("cpu_share", Some(share))
-                .dependent(),
-        );
+        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
     }
-    ceiling(
-        Cause::CpuReceive,
-        view,
-        end,
-        [view.reader()?, view.writer().unwrap_or_default()],
-        view.receiver_host,
-    )
+    let threads = [view.reader()?, view.writer().unwrap_or_default()];
+    ceiling(Cause::CpuReceive, view, end, threads, view.receiver_host)
 }
 
 /// One flow has one core, and what of it the thread took and waited for; several have a core each,
@@ -174,29 +152,17 @@ fn ceiling(
 ) -> Option<Ceiling> {
     if let Some(quota) = quota_used_up(view, end) {
         let used = quota.throttled_periods as f64 / quota.periods as f64;
-        return Some(
-            Ceiling::new(
-                cause,
-                view.throughput_bps,
-                "rate at which its control group's quota of CPU time was used up",
-            )
+        let formula = "rate at which its control group's quota of CPU time was used up";
+        let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("quota_cpus", Some(quota.cpus))
-            .input("used_up_share", Some(used))
-            .dependent(),
-        );
+            .input("used_up_share", Some(used));
+        return Some(ceiling.dependent());
     }
     if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
-        return Some(
-            Ceiling::new(
-                cause,
-                view.throughput_bps / busy,
-                "rate ÷ share of the time that all CPUs of the host were busy",
-            )
-            .input("throughput_bps", Some(view.throughput_bps))
-            .input("host_cpu_share", Some(busy))
-            .dependent(),
-        );
+        let formula = "rate ÷ share of the time that all CPUs of the host were busy";
+        let share = ("host_cpu_share", busy);
+        return Some(Ceiling::rate_over(view, cause, formula, share));
     }
     let flows = view.flow_count() as f64;
     if flows > 1.0 {
@@ -212,16 +178,9 @@ fn ceiling(
         });
     }
     let used = (thread.running + thread.delayed).min(1.0);
-    (used >= MIN_UTILISATION).then(|| {
-        Ceiling::new(
-            cause,
-            view.throughput_bps / used,
-            "rate ÷ share of a CPU that its thread took or waited for",
-        )
-        .input("throughput_bps", Some(view.throughput_bps))
-        .input("cpu_share", Some(used))
-        .dependent()
-    })
+    let formula = "rate ÷ share of a CPU that its thread took or waited for";
+    let ceiling = Ceiling::rate_over(view, cause, formula, ("cpu_share", used));
+    (used >= MIN_UTILISATION).then_some(ceiling)
 }
 
 /// µs/KiB: the host's where it counts this end alone, else that of the test's threads.
@@ -235,16 +194,11 @@ fn service_demand(end: &EndReport) -> Option<f64> {
 }
 
 fn sentences(thread: ThreadTime) -> Vec<String> {
-    let others = if others_run(thread) {
-        " that others had"
-    } else {
-        ""
-    };
-    vec![format!(
-        "its busiest thread ran for {} of the time and waited {} for a CPU{others}",
-        percent(thread.running),
-        percent(thread.delayed)
-    )]
+    let (ran, waited) = (percent(thread.running), percent(thread.delayed));
+    let words =
+        format!("its busiest thread ran for {ran} of the time and waited {waited} for a CPU");
+    let others = others_run(thread).then_some(" that others had");
+    vec![words + others.unwrap_or_default()]
 }
 
 /// Others have the most of its CPU.
@@ -319,10 +273,8 @@ pub(super) fn full_host(
 }
 
 fn full_sentence(busy: f64) -> String {
-    format!(
-        "all CPUs of its host were busy for {} of the time",
-        percent(busy)
-    )
+    let busy = percent(busy);
+    format!("all CPUs of its host were busy for {busy} of the time")
 }
 
 /// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What
@@ -338,10 +290,8 @@ fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let unread = unread.filter(|_| !receivers.is_empty())?;
-    let segment = view.mean(|tcp| positive(tcp.mss_bytes.into()));
-    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
-    let late = unread as f64 >= segment.unwrap_or(1.0) * receivers.len() as f64;
-    Some(late || closed)
+    let late = unread as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
+    Some(late || view.is_held_by_window())
 }
 
 /// Share of the time that one core of the receiver's host was in soft interrupts, where that is as
@@ -392,13 +342,11 @@ fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
         Role::Receiver => (view.receiver()?, view.reader()?),
     };
     if others_run(thread) && quota_used_up(view, end).is_none() {
-        let object = Sight::Programs;
         let end = role.end(view.leg.direction);
-        return Some(Remedy::new(Change::Look { object }, Some(end)));
+        return Some(Remedy::look(Sight::Programs, Some(end)));
     }
-    let cores = [view.sender_host, view.receiver_host]
-        .into_iter()
-        .flatten()
+    let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
+    let cores = hosts
         .map(|host| host.cpu.usable)
         .fold(f64::INFINITY, f64::min);
     let message = match &view.record.plan.traffic {

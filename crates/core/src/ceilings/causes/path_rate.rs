@@ -21,7 +21,7 @@ pub(super) const LINK: Rule = Rule {
     tolerance: EXACT_TOLERANCE,
     ceiling: link_ceiling,
     signs: link_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
 /// A link somewhere between them.
@@ -39,7 +39,7 @@ pub(super) const RECEIVED: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: received_ceiling,
     signs: received_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
 /// A link that a packet train has found. A run that reaches what it carries has no more to get, also
@@ -49,7 +49,7 @@ pub(super) const TRAIN: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: train_ceiling,
     signs: train_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
 fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -59,15 +59,11 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
         .filter_map(believable_speed)
         .reduce(f64::min)?;
     let share = view.payload_share(ETHERNET_BYTES)?;
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            speed * share,
-            "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)",
-        )
+    let formula = "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)";
+    let ceiling = Ceiling::new(Cause::PathRate, speed * share, formula)
         .input("link_bps", Some(speed))
-        .input("payload_share", Some(share)),
-    )
+        .input("payload_share", Some(share));
+    Some(ceiling)
 }
 
 /// Virtual devices have no speed, or tell one that they do not keep to (veth: 10 Gbit/s).
@@ -93,14 +89,11 @@ fn is_virtual(device: &DeviceFacts) -> bool {
 }
 
 fn link_signs(view: &View<'_>) -> Option<Signs> {
-    let limit = link_ceiling(view)?.limit_bps;
-    let share = view.throughput_bps / limit;
+    let share = view.throughput_bps / link_ceiling(view)?.limit_bps;
+    let say = "of what the slower of both ends' links carries";
     Signs::new(
         (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!(
-            "{} of what the slower of both ends' links carries",
-            percent(share)
-        )],
+        [format!("{} {say}", percent(share))],
     )
 }
 
@@ -111,38 +104,26 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
         return None;
     }
     if !view.udp.is_empty() {
-        return Some(
-            Ceiling::new(
-                Cause::PathRate,
-                view.throughput_bps,
-                "rate at which datagrams arrived",
-            )
-            .input("lost_share", view.datagrams_lost())
-            .dependent(),
-        );
+        let formula = "rate at which datagrams arrived";
+        let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula)
+            .input("lost_share", view.datagrams_lost());
+        return Some(ceiling.dependent());
     }
-    let inflation = view.inflation();
-    let stands = inflation.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    let stands = view.has_queue(QUEUE_INFLATION);
     // Behind a queue that stands each step has what the path gives.
     let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
     // Behind one that is longer than the path the run has all that the path gave, in steps or bursts.
-    let deep = inflation.is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
-    let limit = if deep {
+    let limit = if view.has_queue(DEEP_QUEUE) {
         limit.max(view.throughput_bps)
     } else {
         limit
     };
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            limit,
-            "delivery rate with a full queue (largest; of several flows Σ medians)",
-        )
+    let formula = "delivery rate with a full queue (largest; of several flows Σ medians)";
+    let ceiling = Ceiling::new(Cause::PathRate, limit, formula)
         .input("delivery_rate_bps", Some(limit))
-        .input("rtt_inflation", inflation.map(|i| i.ratio))
-        .dependent(),
-    )
+        .input("rtt_inflation", view.inflation().map(|i| i.ratio));
+    Some(ceiling.dependent())
 }
 
 /// What a packet train found before the run.
@@ -151,26 +132,20 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            train.link_bps * share,
-            "rate of a packet train × payload ÷ (payload + headers)",
-        )
+    let formula = "rate of a packet train × payload ÷ (payload + headers)";
+    let ceiling = Ceiling::new(Cause::PathRate, train.link_bps * share, formula)
         .input("train_link_bps", Some(train.link_bps))
-        .input("payload_share", Some(share)),
-    )
+        .input("payload_share", Some(share));
+    Some(ceiling)
 }
 
 /// A policer or shaper with a bucket lets a train through faster than a run.
 fn train_signs(view: &View<'_>) -> Option<Signs> {
     let share = view.throughput_bps / train_ceiling(view)?.limit_bps;
+    let say = "of what the packet trains before the run found of the path";
     Signs::new(
         (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!(
-            "{} of what the packet trains before the run found of the path",
-            percent(share)
-        )],
+        [format!("{} {say}", percent(share))],
     )
 }
 
@@ -182,9 +157,7 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
         return datagram_signs(view);
     }
     let inflation = view.inflation()?;
-    let network = view
-        .network_share()
-        .is_none_or(|share| share >= USUAL_STATE);
+    let network = view.is_held_by_network();
     let full = view.window_use().is_some_and(|share| share >= WINDOW_USED);
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
     let policed = policer::signs(view).is_some_and(|signs| signs.hold);
@@ -204,10 +177,8 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
 /// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the scheduler.
 fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     let threads = [view.writer(), view.reader()];
-    let taken = threads
-        .into_iter()
-        .flatten()
-        .any(|t| t.delayed >= CPU_TAKEN);
+    let mut threads = threads.into_iter().flatten();
+    let taken = threads.any(|thread| thread.delayed >= CPU_TAKEN);
     taken && inflation.shortest_us() < QUEUE_DELAY_US && inflation.delay_us < SCHEDULER_DELAY_US
 }
 
@@ -252,14 +223,9 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    received_signs(view)?.hold.then(|| {
-        Ceiling::new(
-            Cause::PathRate,
-            view.throughput_bps,
-            "rate at which data came out of the queue",
-        )
-        .dependent()
-    })
+    let formula = "rate at which data came out of the queue";
+    let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula).dependent();
+    received_signs(view)?.hold.then_some(ceiling)
 }
 
 fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
@@ -268,13 +234,14 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
         inflation.ratio,
         inflation.delay_us / 1e3
     )];
-    if let (Some(share), Some(delivery)) = (view.plateau(), view.delivery_bps()) {
-        say.push(format!(
-            "{} of the delivery rate of {}",
-            percent(share),
-            bps(delivery)
-        ));
-    }
+    say.extend(
+        view.plateau()
+            .zip(view.delivery_bps())
+            .map(|(share, rate)| {
+                let (share, rate) = (percent(share), bps(rate));
+                format!("{share} of the delivery rate of {rate}")
+            }),
+    );
     say
 }
 
@@ -295,12 +262,7 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// A faster link is not a command.
-fn remedy(_: &View<'_>, _: f64) -> Option<Remedy> {
-    None
-}
-
-/// Nor is one in the path; but its rate can be had without its queue.
+/// No command makes a link faster, but its rate can be had without its queue.
 fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let is_queue =
         |inflation: &Inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty();

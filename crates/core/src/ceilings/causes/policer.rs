@@ -6,7 +6,7 @@ use super::super::text::{bps, percent};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
-    POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY, USUAL_STATE,
+    POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -22,32 +22,25 @@ pub(super) const RULE: Rule = Rule {
 
 /// The long-run rate is the measured one: shown only where the losses are a policer's.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    if !signs(view)?.hold {
-        return None;
-    }
-    Some(
-        Ceiling::new(
-            Cause::Policer,
-            view.throughput_bps,
-            "long-run rate with loss and without a queue",
-        )
-        .input("loss_share", view.loss())
-        .input("variation", view.variation())
-        .dependent(),
-    )
+    let formula = "long-run rate with loss and without a queue";
+    let ceiling = || {
+        Ceiling::new(Cause::Policer, view.throughput_bps, formula)
+            .input("loss_share", view.loss())
+            .input("variation", view.variation())
+            .dependent()
+    };
+    signs(view)?.hold.then(ceiling)
 }
 
 /// Loss in trains, at the same window each time, and without a queue.
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     if let Some((lost, link_bps)) = found_out_before(view) {
+        let link = bps(link_bps);
         let say = [
             format!(
                 "{lost:.0} segments were sent again before the measured time, next to none since"
             ),
-            format!(
-                "a packet train left at {}, and there is no queue",
-                bps(link_bps)
-            ),
+            format!("a packet train left at {link}, and there is no queue"),
         ];
         return Signs::new(true, say);
     }
@@ -58,9 +51,6 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     } else {
         is_policed(view, loss)
     };
-    let network = view
-        .network_share()
-        .is_none_or(|share| share >= USUAL_STATE);
     let say = [
         format!("{} of the segments were lost", percent(loss)),
         format!("the intervals' rates vary by {}", percent(variation)),
@@ -73,7 +63,7 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
         .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));
     let paced = nothing_more(view);
     Signs::new(
-        pattern && network && variation <= STEADY,
+        pattern && view.is_held_by_network() && variation <= STEADY,
         paced.into_iter().chain(say).chain(trains).chain(windows),
     )
 }

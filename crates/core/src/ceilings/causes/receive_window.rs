@@ -42,11 +42,10 @@ fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let window = receiver.window_bytes? as f64;
     let limit = window_bps(window, f64::from(receiver.rtt_mean_us?) / 1e6);
     let formula = "receive window ÷ RTT, as the receiver estimates it";
-    Some(
-        Ceiling::new(Cause::ReceiveWindow, limit, formula)
-            .input("receive_window_bytes", Some(window))
-            .input("rtt_us", receiver.rtt_mean_us.map(f64::from)),
-    )
+    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, formula)
+        .input("receive_window_bytes", Some(window))
+        .input("rtt_us", receiver.rtt_mean_us.map(f64::from));
+    Some(ceiling)
 }
 
 /// What is tuned offers twice what came in a round trip, so that a window that is used up is one
@@ -90,16 +89,13 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Some(offered.max(most))
     };
     let limit = view.sum(|flow| {
-        Some(window_bps(
-            usable(window(flow)?, flow.tcp),
-            rtt_s(flow.tcp)?,
-        ))
+        let usable = usable(window(flow)?, flow.tcp);
+        Some(window_bps(usable, rtt_s(flow.tcp)?))
     })?;
-    Some(
-        Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
-            .input("receive_window_bytes", view.sum(window))
-            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
-    )
+    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+        .input("receive_window_bytes", view.sum(window))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling)
 }
 
 /// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to
@@ -120,10 +116,7 @@ pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
 /// a reader that is late, and acknowledgements that come when it reads look like a queue.
 pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
     let is_open = |flow: &TcpFlow<'_>| {
-        let most = flow
-            .tcp
-            .send_window_bytes
-            .map_or(0.0, |window| window as f64);
+        let most = flow.tcp.send_window_bytes.unwrap_or(0) as f64;
         flow.tcp.unacked_bytes as f64 > WINDOW_USED * most
     };
     is_held_by_receiver(view) && !view.tcp.iter().any(is_open)
@@ -147,9 +140,7 @@ fn is_held(view: &View<'_>) -> Option<bool> {
 /// A window larger than the path holds only makes a queue: then the path is the limit.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let share = view.rwnd_share()?;
-    let queue = view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    let queue = view.has_queue(QUEUE_INFLATION);
     let full = view.mean(|tcp| tcp.send_window_full_share);
     let mut say = vec![format!(
         "the receiver's window held the sender for {} of its busy time",
@@ -199,13 +190,8 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     let product = target_bps * f64::from(receiver.rtt_mean_us?) / 1e6 / 8.0;
     if receiver.buffer_locked {
         let (limit, bytes) = ("net.core.rmem_max", remedy::buffer_for(product, None));
-        return Some(buffer(
-            view,
-            RunOption::ReceiveWindow,
-            bytes,
-            Role::Receiver,
-            limit,
-        ));
+        let option = RunOption::ReceiveWindow;
+        return Some(buffer(view, option, bytes, Role::Receiver, limit));
     }
     let share = receiver.window_bytes.zip(receiver.buffer_bytes);
     let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));

@@ -44,15 +44,12 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let mean = view.sum(rate)?;
     let most = view.sum(with_a_piece).unwrap_or(mean);
     let limit = mean.max(view.throughput_bps.min(most));
-    let ceiling = Ceiling::new(
-        Cause::SendBuffer,
-        limit,
-        "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + unsent \
-         ÷ pace), and up to a piece of 64 KiB more",
-    )
-    .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
-    .input("payload_share", Some(share))
-    .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    let formula = "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
+        unsent ÷ pace), and up to a piece of 64 KiB more";
+    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+        .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
+        .input("payload_share", Some(share))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(if limit > mean {
         ceiling.dependent()
     } else {
@@ -91,12 +88,10 @@ fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let held = |tcp: &TcpSender| positive(tcp.send_buffer_bytes as f64);
     let limit = view.sum(|flow| Some(window_bps(held(flow.tcp)?, rtt_s(flow.tcp)?)))?;
     let formula = "bytes in flight that it kept to ÷ RTT";
-    Some(
-        Ceiling::new(Cause::SendBuffer, limit, formula)
-            .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
-            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())))
-            .dependent(),
-    )
+    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+        .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling.dependent())
 }
 
 /// How long what is written waits for the pace of a sender that keeps one, seconds.
@@ -133,10 +128,8 @@ fn allowed(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
 fn is_starved(tcp: &TcpSender) -> bool {
     let unsent = tcp.notsent_bytes.unwrap_or(0) as f64;
     let is_drained = unsent <= ALL_SENT * tcp.send_buffer_bytes as f64;
-    is_drained
-        && tcp
-            .app_limited_share
-            .is_some_and(|share| share >= USUAL_STATE)
+    let starved = tcp.app_limited_share;
+    is_drained && starved.is_some_and(|share| share >= USUAL_STATE)
 }
 
 /// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not
@@ -191,33 +184,28 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
     let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
     let paced = view.ignores_loss() && !view.keeps_its_pace();
-    let few = unsent
-        <= if counted || paced {
-            PARTLY_UNSENT
-        } else {
-            NOTHING_UNSENT
-        };
-    let drained = few && view.tcp.iter().all(|flow| room(flow.tcp));
+    let few = if counted || paced {
+        PARTLY_UNSENT
+    } else {
+        NOTHING_UNSENT
+    };
+    let drained = unsent <= few && view.tcp.iter().all(|flow| room(flow.tcp));
     let filled = view.tcp.iter().all(|flow| is_filled(flow.tcp));
     let bursts = locked && unsent <= ALL_SENT && filled && !is_path_full(view);
+    let by = if locked {
+        "fixed by the application"
+    } else {
+        "tuned by the kernel"
+    };
+    let buffer = bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?);
+    let waited = percent(unsent);
     let mut say = vec![format!(
-        "of a send buffer of {} ({}), {} waited unsent",
-        bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?),
-        if locked {
-            "fixed by the application"
-        } else {
-            "tuned by the kernel"
-        },
-        percent(unsent)
+        "of a send buffer of {buffer} ({by}), {waited} waited unsent"
     )];
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
-    let fits = !view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
-    Signs::new(
-        (drained || bursts) && (blocked_long || counted) && fits,
-        say,
-    )
+    let fits = !view.has_queue(DEEP_QUEUE);
+    let holds = (drained || bursts) && (blocked_long || counted) && fits;
+    Signs::new(holds, say)
 }
 
 /// A queue stands, and the path gives all that it ever gave. A writer that fills its buffer at once
@@ -225,10 +213,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 /// that the application limited are in no maximum; where nearly all are, steps of the run tell.
 fn is_path_full(view: &View<'_>) -> bool {
     let least = 1.0 - EXACT_TOLERANCE;
-    let queue = view.inflation();
     let starved = view.tcp.iter().all(|flow| is_starved(flow.tcp));
     let steps = view.leg.steps.filter(|_| starved);
-    queue.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION))
+    view.has_queue(QUEUE_INFLATION)
         && view.plateau().is_none_or(|share| share >= least)
         && steps.is_none_or(|steps| view.throughput_bps >= least * steps.p90_bps)
 }

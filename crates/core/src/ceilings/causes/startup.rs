@@ -35,18 +35,15 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         positive(flow.bytes as f64 * 8.0 / seconds)
     };
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
-    Some(
-        Ceiling::new(
-            Cause::Startup,
-            view.sum(rate)?,
-            "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ largest delivery rate)",
-        )
+    let formula = "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ \
+        largest delivery rate)";
+    let ceiling = Ceiling::new(Cause::Startup, view.sum(rate)?, formula)
         .input("bytes", view.sum(|flow| Some(flow.bytes as f64)))
         .input("initial_window_segments", Some(INITIAL_WINDOW_SEGMENTS))
         .input("round_trips_before_data", Some(waits))
         .input("rounds", Some(rounds / view.tcp.len() as f64))
-        .input("rtt_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
-    )
+        .input("rtt_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling)
 }
 
 /// `None` where a warm-up left slow start out of what was measured.
@@ -104,13 +101,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
     let share = time / view.tcp.len() as f64 / positive(view.record.seconds)?;
     let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
-    Signs::new(
-        share >= SLOW_START_SHARE && lossless,
-        [format!(
-            "slow start takes {} of the measured time",
-            percent(share.min(1.0))
-        )],
-    )
+    let takes = percent(share.min(1.0));
+    let say = format!("slow start takes {takes} of the measured time");
+    Signs::new(share >= SLOW_START_SHARE && lossless, [say])
 }
 
 /// So long that slow start is a twentieth of it.

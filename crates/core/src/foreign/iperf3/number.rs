@@ -20,11 +20,15 @@ pub(super) fn count_if_known(value: &Value) -> Option<u64> {
 }
 
 /// A flag: `true`, or any number but 0.
-pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    Ok(match value {
-        Value::Bool(flag) => flag,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        _ => false,
-    })
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flag(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match Value::deserialize(deserializer)? {
+            Value::Bool(flag) => flag,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            _ => false,
+        }))
+    }
 }

@@ -1,4 +1,4 @@
-//! What each end counted, which both send at the end.
+//! The results of each end, which both send after the test.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ const MAX_SECONDS: f64 = 1e6;
 /// A process cannot use more, percent of one CPU.
 const MAX_CPU: f64 = 1e6;
 
-/// One end's account of one stream.
+/// The results of one stream at one end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamResult {
     /// 1, 3, 4, 5, …
@@ -33,7 +33,7 @@ pub struct StreamResult {
     pub seconds: Option<f64>,
 }
 
-/// One end's account of a test.
+/// The results of a test at one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// CPU time of the process, percent of one CPU: user, system.
@@ -45,7 +45,7 @@ pub struct Results {
     pub congestion: Option<String>,
     /// Each stream.
     pub streams: Vec<StreamResult>,
-    /// What the server prints, where the client wants to see it.
+    /// The server's output, if the client wants it.
     pub output: Option<String>,
 }
 
@@ -66,23 +66,17 @@ struct Raw {
     streams: Vec<RawStream>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct RawStream {
     id: Value,
     bytes: Value,
-    #[serde(default)]
     retransmits: Value,
-    #[serde(default)]
     jitter: Value,
-    #[serde(default)]
     errors: Value,
-    #[serde(default)]
     omitted_errors: Value,
-    #[serde(default)]
     packets: Value,
-    #[serde(default)]
     omitted_packets: Value,
-    #[serde(default)]
     end_time: Value,
 }
 
@@ -95,25 +89,16 @@ impl Results {
     /// Reads the results of a test of `flows` flows.
     ///
     /// # Errors
-    /// No results, or not of this test, in words.
+    /// Why these are not the results of this test.
     pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
-        let raw: Raw =
-            serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
-        if raw.streams.len() > flows as usize {
-            return Err(format!(
-                "results of {} streams in a test of {flows}",
-                raw.streams.len()
-            ));
+        let raw = serde_json::from_slice(json);
+        let raw: Raw = raw.map_err(|error| format!("the results: {error}"))?;
+        let count = raw.streams.len();
+        if count > flows as usize {
+            return Err(format!("results of {count} streams in a test of {flows}"));
         }
-        let streams: Vec<StreamResult> = raw
-            .streams
-            .iter()
-            .map(|stream| {
-                stream
-                    .read()
-                    .ok_or("a stream's results that are no figures".to_owned())
-            })
-            .collect::<Result<_, _>>()?;
+        let streams: Option<Vec<StreamResult>> = raw.streams.iter().map(RawStream::read).collect();
+        let streams = streams.ok_or("a stream's results that are no figures")?;
         let mut seen = HashSet::new();
         if !streams.iter().all(|stream| seen.insert(stream.id)) {
             return Err("two results of one stream".to_owned());
@@ -137,7 +122,7 @@ impl Results {
         })
     }
 
-    /// What is sent.
+    /// The results as they are sent.
     pub fn to_json(&self) -> Vec<u8> {
         let (user, system) = self.cpu_percent;
         let has_retransmits = match self.has_retransmits {
@@ -164,13 +149,13 @@ impl Results {
 
 impl RawStream {
     fn read(&self) -> Option<StreamResult> {
+        // Sums of them must not overflow.
         let is_sane = |count: &u64| *count < 1 << 55;
         let known = |value: &Value| count_if_known(value).filter(is_sane).unwrap_or(0);
         Some(StreamResult {
             id: u32::try_from(count(&self.id)?).ok()?,
-            // Sums of them must not overflow.
-            bytes: count(&self.bytes).filter(|bytes| *bytes < 1 << 55)?,
-            retransmits: count_if_known(&self.retransmits).filter(|count| *count < 1 << 55),
+            bytes: count(&self.bytes).filter(is_sane)?,
+            retransmits: count_if_known(&self.retransmits).filter(is_sane),
             jitter_s: measure(&self.jitter, MAX_SECONDS).unwrap_or(0.0),
             errors: known(&self.errors).saturating_sub(known(&self.omitted_errors)),
             packets: known(&self.packets),
