@@ -52,8 +52,8 @@ impl Prefix {
         self.contains(other.network().address) || other.contains(self.network().address)
     }
 
-    /// That address alone.
-    pub(super) fn of_host(address: IpAddr) -> Self {
+    /// The prefix of one address.
+    pub(crate) fn of_host(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };
         Self { address, length }
     }

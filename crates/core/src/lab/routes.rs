@@ -36,7 +36,7 @@ pub(super) fn most_specific_first(routes: &mut [Route]) {
 
 impl Route {
     /// A route without further settings.
-    pub(super) fn new(to: Prefix, via: IpAddr) -> Self {
+    pub(crate) fn new(to: Prefix, via: IpAddr) -> Self {
         Self {
             to,
             via,

@@ -69,38 +69,39 @@ pub struct Clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release;
 
-/// Lease the endpoint's one slot, or keep it: until that time or this session is over, nobody else gets
-/// it. Tests need none; who measures again and again asks for it, and so never beside another one.
+/// Lease the endpoint's only slot, or extend the lease: no other client gets it until the lease or this
+/// session is over. Tests need no slot. Clients that measure regularly lease it, so that their tests never
+/// run beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// So long, at most [`MAX_LEASE_S`].
+    /// Length of the lease, seconds, at most [`MAX_LEASE_S`].
     pub seconds: f64,
 }
 
-/// Whose the endpoint's slot is.
+/// The state of the endpoint's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlotState {
-    /// Of who asks, for so many seconds.
+    /// Leased to this client for so many seconds.
     Leased(f64),
-    /// Another client's, for so many seconds more at most.
+    /// Leased to another client for so many more seconds at most.
     Busy(f64),
 }
 
-/// Where a session is. Only a run and connections that are held have phases of their own.
+/// The stage of a session. Only runs and held connections have stages of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Hello and handshake.
     Greeting,
-    /// The client says who it is.
+    /// The client is to introduce itself.
     Introducing,
-    /// It has; the endpoint has yet to let it in.
+    /// The endpoint is to let the client in.
     Introduced,
     /// Between operations.
     Idle,
-    /// A test's data connections come.
+    /// The data connections of a test are to come.
     Binding,
-    /// All of them are there.
+    /// All data connections are there.
     Ready,
     /// The test runs.
     Running,
@@ -110,43 +111,43 @@ pub enum Stage {
     Closed,
 }
 
-/// One operation: what is asked, and all that both ends' state machines must know of it.
+/// An operation: its request, and everything that the state machines of both ends must know of it.
 pub trait Operation: Sized + Into<Request> {
-    /// What is answered.
+    /// The answer.
     type Reply;
 
-    /// Its names in [`super::message::Welcome::operations`], where an owner can forbid it.
+    /// Its names in [`super::message::Welcome::operations`], if an owner can forbid it.
     const NAMES: &'static [&'static str] = &[];
-    /// When it may be asked for.
+    /// The stages in which it may be asked for.
     const STAGES: &'static [Stage] = &[Stage::Idle];
-    /// What follows the answer.
+    /// The stage after the answer.
     const THEN: Stage = Stage::Idle;
-    /// Until the answer.
+    /// Longest time until the answer.
     const TIMEOUT: Duration;
-    /// What is said of an endpoint that does not answer.
+    /// The error if the endpoint does not answer.
     const SILENCE: &'static str;
-    /// Whether the session survives a refusal.
+    /// Whether the session goes on after a refusal.
     const IS_REFUSABLE: bool = true;
 
-    /// What an endpoint refuses before it tries anything.
+    /// Checks the request before the endpoint tries anything.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the endpoint refuses it.
     fn admit(&self, _: &Owner<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// How long what follows the answer lasts within what the owner allows, seconds.
+    /// Length of the stage after the answer within the owner's limits, seconds.
     fn seconds(&self, _: &Limits) -> Option<f64> {
         None
     }
 
-    /// How long the session may ask for nothing after that answer, longer than usual.
+    /// Time by which the session may be idle longer than usual after the answer.
     fn rests(_: &Self::Reply) -> Duration {
         Duration::ZERO
     }
 
-    /// The answer as far as the client believes it.
+    /// Checks the answer at the client.
     ///
     /// # Errors
     /// What is absurd in it.
@@ -154,12 +155,12 @@ pub trait Operation: Sized + Into<Request> {
         Ok(reply)
     }
 
-    /// The answer, short enough for a frame.
+    /// Makes the answer short enough for a frame.
     fn shorten(reply: Self::Reply) -> Self::Reply {
         reply
     }
 
-    /// The answer to this operation, if it is that.
+    /// The answer, if `reply` is one to this operation.
     fn from_reply(reply: Reply) -> Option<Self::Reply>;
 }
 

@@ -1,5 +1,5 @@
-//! For each cause, conditions under which it may be the lowest limit. Ranges are wide and most
-//! draws are no clear case: [`super::draw`] throws those away.
+//! For each cause, conditions under which it may be the lowest limit. The ranges are wide, and most draws
+//! are no clear case: [`super::draw`] rejects those.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
 use super::scenario::CpuShare;
@@ -8,7 +8,7 @@ use crate::link::Loss;
 use crate::plan::Direction;
 use crate::units::{Dice, Family};
 
-/// One draw for `cause`; `None` for a cause that cannot be built.
+/// Draws conditions for `cause`; `None` for a cause that cannot be built.
 pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> {
     match cause {
         Cause::ReceiveWindow => Some(receive_window(random)),
@@ -66,16 +66,12 @@ fn emulated(random: &mut Dice) -> Conditions {
     };
     made.mss = mss;
     made.line = Some(Line {
-        // Whole microseconds: what is written reads back the same.
+        // Not by `new`: the last bit of a seed's round trip would change.
         rtt_s: (rtt_ms * 1000.0).round() / 1e6,
         rate_bps: Some(round(random.log_uniform(1e6, 1e9))),
-        queue_bytes: 0,
-        codel: None,
-        loss: None,
-        policer: None,
-        jitter_s: 0.0,
         mtu,
         hops: random.choose(&[0, 0, 0, 1, 2, 3]),
+        ..Line::default()
     });
     deepen_queue(&mut made, 2.0);
     if random.chance(0.15) {
@@ -108,10 +104,11 @@ fn receive_window(random: &mut Dice) -> Conditions {
 
 fn send_buffer(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
-    made.send_buffer = match random.chance(0.5) {
+    made.send_buffer = if random.chance(0.5) {
         // Above the default of net.core.wmem_max the kernel would cut it.
-        true => Bound::Socket(random.log_whole(32 << 10, 200 << 10)),
-        false => Bound::Host(random.log_whole(128 << 10, 2 << 20)),
+        Bound::Socket(random.log_whole(32 << 10, 200 << 10))
+    } else {
+        Bound::Host(random.log_whole(128 << 10, 2 << 20))
     };
     made.nodelay = true;
     if random.chance(0.5) {

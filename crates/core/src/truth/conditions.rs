@@ -1,4 +1,4 @@
-//! What is built, and the limit that each part of it sets: physics and the kernel's documented
+//! The conditions of a scenario, and the limit that each of them sets: physics and the kernel's documented
 //! behaviour, without a look at what a run measures.
 
 use super::scenario::CpuShare;
@@ -7,14 +7,14 @@ use crate::link::{Loss, Mtu};
 use crate::plan::Direction;
 use crate::units::Family;
 
-/// All that is chosen of a scenario.
+/// Everything that is chosen for a scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Conditions {
     pub(super) direction: Direction,
     pub(super) family: Family,
     pub(super) is_udp: bool,
     pub(super) streams: u32,
-    /// `None`: a plain veth pair.
+    /// The emulated path; `None`: a plain veth pair.
     pub(super) line: Option<Line>,
     /// `TCP_MAXSEG`.
     pub(super) mss: Option<u32>,
@@ -35,12 +35,12 @@ pub(super) struct Conditions {
     pub(super) sender: CpuShare,
     pub(super) receiver: CpuShare,
     pub(super) verifies: bool,
-    /// All that is sent, from before the handshake to the end.
+    /// Size of a transfer that is measured from before its handshake to its end.
     pub(super) transfer_bytes: Option<u64>,
 }
 
 /// An emulated path, in the direction of the payload.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Line {
     pub(super) rtt_s: f64,
     pub(super) rate_bps: Option<u64>,
@@ -63,7 +63,7 @@ pub(super) enum Control {
     Bbr,
 }
 
-/// A buffer or window, and who bounds it.
+/// The limit of a buffer or window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The scenario's large default.
@@ -74,7 +74,7 @@ pub(super) enum Bound {
     Host(u64),
 }
 
-/// The most that one part of what is built lets through.
+/// The rate that one condition allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) cause: Cause,
@@ -95,7 +95,17 @@ impl Control {
 }
 
 impl Line {
-    /// Standing queue at most, seconds.
+    /// A line that only delays; its round trip is rounded to whole microseconds, so that it reads back the
+    /// same.
+    pub(super) fn new(rtt_s: f64) -> Self {
+        Self {
+            rtt_s: (rtt_s * 1e6).round() / 1e6,
+            mtu: ETHERNET_MTU,
+            ..Self::default()
+        }
+    }
+
+    /// Longest standing queue, seconds.
     fn queue_s(&self) -> f64 {
         let rate = self.rate_bps.unwrap_or(u64::MAX) as f64;
         self.queue_bytes as f64 * 8.0 / rate
@@ -123,18 +133,16 @@ impl Line {
 }
 
 impl Conditions {
-    /// Every limit that what is built sets, the lowest first.
+    /// The limits of all conditions, the lowest first.
     pub(super) fn limits(&self) -> Vec<Limit> {
         let mut limits = vec![self.cpu_send(), self.cpu_receive()];
-        if self.is_udp {
-            limits.extend(self.line_limits());
-            limits.extend(self.applications());
-        } else {
+        if !self.is_udp {
             limits.extend(self.buffers());
             limits.extend(self.congestion());
-            limits.extend(self.line_limits());
-            limits.extend(self.applications());
-            limits.extend(self.pacing());
+        }
+        limits.extend(self.line_limits());
+        limits.extend(self.set_rates());
+        if !self.is_udp {
             limits.extend(self.small_segments());
             limits.extend(self.startup());
         }
@@ -151,7 +159,7 @@ impl Conditions {
         self.line.as_ref().map_or(PLAIN_RTT_S, |line| line.rtt_s)
     }
 
-    /// Round trip with the queue that the drawn cause may fill, seconds.
+    /// Round trip with the queue that the cause may fill, seconds.
     pub(super) fn loaded_rtt_s(&self, cause: Cause) -> f64 {
         let queue = match (&self.line, cause) {
             (Some(line), Cause::PathRate) => line.queue_s(),
@@ -253,39 +261,32 @@ impl Conditions {
         let Some(line) = &self.line else {
             return Vec::new();
         };
-        let limit = |cause, rate: u64, spread| Limit {
-            cause,
-            bps: rate as f64 * self.payload_share(),
-            spread,
-        };
-        let rate = line.rate_bps.map(|rate| limit(Cause::PathRate, rate, 1.05));
-        let policer = line
-            .policer
-            .map(|(rate, _)| limit(Cause::Policer, rate, 1.1));
-        rate.into_iter().chain(policer).collect()
+        let policer = line.policer.map(|(rate, _)| rate);
+        let limits = [
+            (Cause::PathRate, line.rate_bps, 1.05),
+            (Cause::Policer, policer, 1.1),
+        ];
+        let limits = limits.into_iter().filter_map(|(cause, rate, spread)| {
+            let bps = rate? as f64 * self.payload_share();
+            Some(Limit { cause, bps, spread })
+        });
+        limits.collect()
     }
 
-    fn applications(&self) -> Vec<Limit> {
-        let limit = |cause, rate: u64| Limit {
-            cause,
-            bps: rate as f64 * self.flows(),
-            spread: 1.02,
-        };
-        let write = self
-            .write_bps
-            .map(|rate| limit(Cause::ApplicationSend, rate));
-        let read = self
-            .read_bps
-            .map(|rate| limit(Cause::ApplicationReceive, rate));
-        write.into_iter().chain(read).collect()
-    }
-
-    /// The kernel's own pacing counts payload.
-    fn pacing(&self) -> Option<Limit> {
-        self.pacing_bps.map(|rate| Limit {
-            cause: Cause::Pacing,
-            bps: rate as f64 * self.flows(),
-            spread: 1.02,
+    /// Rates that applications keep to, and pacing: the kernel's own counts payload.
+    fn set_rates(&self) -> impl Iterator<Item = Limit> {
+        let pacing = self.pacing_bps.filter(|_| !self.is_udp);
+        let rates = [
+            (Cause::ApplicationSend, self.write_bps),
+            (Cause::ApplicationReceive, self.read_bps),
+            (Cause::Pacing, pacing),
+        ];
+        rates.into_iter().filter_map(|(cause, rate)| {
+            Some(Limit {
+                cause,
+                bps: rate? as f64 * self.flows(),
+                spread: 1.02,
+            })
         })
     }
 

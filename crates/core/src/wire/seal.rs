@@ -22,7 +22,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A key file that holds no key.
+/// A key file without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 \
@@ -56,16 +56,16 @@ pub(crate) fn bytes_of_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The handshake or a message could not be read.
+/// Why a handshake or a message failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SealError {
-    /// Another key, or no key, or altered on the way.
+    /// The peer has another key or none, or the bytes were altered.
     #[error("the peer's key is another one (or the bytes were altered on the way)")]
     WrongKey,
     /// The cipher could not be set up.
     #[error("the cipher could not be set up")]
     Setup,
-    /// A message before the handshake is done, or after it failed.
+    /// A message came before the handshake was done, or after it failed.
     #[error("an encrypted message came before the handshake was done")]
     NotReady,
 }
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// The client's end: it speaks first.
+    /// The client's end, which sends first.
     ///
     /// # Errors
     /// [`SealError::Setup`] if the operating system has no randomness.
@@ -106,16 +106,17 @@ impl Seal {
 
     fn new(key: &Key, client: bool) -> Result<Self, SealError> {
         let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
-        let builder = snow::Builder::new(parameters)
-            .psk(0, &key.0)
-            .map_err(|_| SealError::Setup)?;
-        let handshake = if client {
-            builder.build_initiator()
-        } else {
-            builder.build_responder()
-        };
+        let builder = snow::Builder::new(parameters).psk(0, &key.0);
+        let handshake = builder.and_then(|builder| {
+            if client {
+                builder.build_initiator()
+            } else {
+                builder.build_responder()
+            }
+        });
+        let handshake = handshake.map_err(|_| SealError::Setup)?;
         Ok(Self {
-            state: State::Handshake(Box::new(handshake.map_err(|_| SealError::Setup)?)),
+            state: State::Handshake(Box::new(handshake)),
         })
     }
 
@@ -172,7 +173,7 @@ impl Seal {
         }
     }
 
-    /// Encrypts a message: Noise messages one after another, all but the last of full length.
+    /// Encrypts a message as a sequence of Noise messages, all but the last of full length.
     ///
     /// # Errors
     /// [`SealError::NotReady`].

@@ -1,6 +1,6 @@
-//! iperf3's error numbers, which a server sends and a client prints.
+//! iperf3's error numbers: a server sends them, a client prints their texts.
 
-/// Number of an error.
+/// An error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub i32);
 
@@ -27,7 +27,7 @@ impl ErrorCode {
     pub const TOTAL_RATE: Self = Self(27);
     /// Longer than the server's limit.
     pub const MAX_DURATION: Self = Self(37);
-    /// A state byte that is none, or has no place.
+    /// A state byte is unknown, or not allowed now.
     pub const MESSAGE: Self = Self(110);
     /// The parameters cannot be read.
     pub const PARAMS: Self = Self(114);
@@ -39,17 +39,17 @@ impl ErrorCode {
     pub const SERVER_TERMINATED: Self = Self(120);
     /// The server is busy.
     pub const BUSY: Self = Self(121);
-    /// The congestion control cannot be had.
+    /// The congestion control is not available.
     pub const CONGESTION: Self = Self(134);
-    /// No user, or a wrong password.
+    /// The user is unknown, or the password is wrong.
     pub const AUTHORIZATION: Self = Self(142);
-    /// Nothing has come for too long.
+    /// No message came in time.
     pub const NO_MESSAGE: Self = Self(144);
     /// The test has not ended in its time.
     pub const EXPIRED: Self = Self(160);
 
-    /// The nearest number that a client of this version has words for: 3.12 prints the number alone
-    /// of those that came after it.
+    /// The nearest number for which a client of this version has a text: 3.12 prints later numbers without
+    /// a text.
     #[must_use]
     pub fn known_to(self, version: Option<&str>) -> Self {
         let minor = version.and_then(|version| {
@@ -65,7 +65,7 @@ impl ErrorCode {
         }
     }
 
-    /// What it means, in words.
+    /// The text of the error.
     pub fn words(self) -> &'static str {
         match self {
             Self::DURATION => "the test is too long",

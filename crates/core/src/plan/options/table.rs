@@ -83,13 +83,13 @@ macro_rules! options {
     };
 }
 
-/// A treatment that acts at both ends.
-const AT_BOTH_ENDS: SocketTreatment = SocketTreatment {
+/// What most treatments are like: they act at both ends, and are socket options that need nothing.
+const SOCKET_OPTION: SocketTreatment = SocketTreatment {
     means: "",
     acts: None,
     costs_cpu: false,
-    needs: "",
-    applied: "",
+    needs: "nothing",
+    applied: "setsockopt on each data socket of the end that it concerns",
     read_back: "",
 };
 
@@ -122,8 +122,9 @@ const STREAM: TestOption = TestOption {
     workloads: &[Workload::Stream],
     ..PLAIN
 };
+const OFF: Default = Default::Always("off");
 const STREAM_FLAG: TestOption = TestOption {
-    default: Default::Always("off"),
+    default: OFF,
     ..STREAM
 };
 const EXCHANGE: TestOption = TestOption {
@@ -139,8 +140,6 @@ const SOCKET: TestOption = TestOption {
 const OF_TCP: Over = Over::Tcp("it is an option of TCP");
 const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets");
 const OF_UDP: Over = Over::Udp("it is an option of UDP");
-const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it concerns";
-const NOTHING: &str = "nothing";
 const BUFFER: ValueKind = ValueKind::Bytes {
     least: 1,
     most: 1 << 30,
@@ -222,24 +221,13 @@ fn default_response(test: &Test) -> Value {
     })
 }
 
-fn extent_time(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Time(time) => time.value(),
-        Extent::Bytes(_) | Extent::Count(_) => None,
-    }
-}
-
-fn extent_bytes(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Bytes(bytes) => bytes.value(),
-        Extent::Time(_) | Extent::Count(_) => None,
-    }
-}
-
-fn extent_count(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Count(count) => count.value(),
-        Extent::Time(_) | Extent::Bytes(_) => None,
+/// The value of the extent, if it is of the same kind as `kind`.
+fn extent(test: &Test, kind: Extent) -> Option<Value> {
+    match (test.extent, kind) {
+        (Extent::Time(time), Extent::Time(_)) => time.value(),
+        (Extent::Bytes(bytes), Extent::Bytes(_)) => bytes.value(),
+        (Extent::Count(count), Extent::Count(_)) => count.value(),
+        _ => None,
     }
 }
 
@@ -318,7 +306,10 @@ options! {
     };
     /// Measured time: us, ms, s, min or h
     time "time": Span =
-        (extent_time, |test, value| set_extent(test, value, Extent::Time)), time(10), TestOption {
+        (
+            |test| extent(test, Extent::Time(DEFAULT_TIME)),
+            |test, value| set_extent(test, value, Extent::Time)
+        ), time(10), TestOption {
         short: Some('t'),
         value_name: "TIME",
         default: Default::Implied("10s"),
@@ -327,7 +318,7 @@ options! {
     };
     /// Instead of a time: messages or transactions of each flow
     count "count": u64 =
-        (extent_count, |test, value| set_extent(test, value, Extent::Count)),
+        (|test| extent(test, Extent::Count(0)), |test, value| set_extent(test, value, Extent::Count)),
         number(1, 1 << 40), TestOption {
         aliases: &["blockcount"],
         excludes: &["time", "bytes", "total"],
@@ -335,7 +326,10 @@ options! {
     };
     /// Instead of a time: payload of each flow
     bytes "bytes": ByteCount =
-        (extent_bytes, |test, value| set_extent(test, value, Extent::Bytes)), AMOUNT, TestOption {
+        (
+            |test| extent(test, Extent::Bytes(ByteCount(0))),
+            |test, value| set_extent(test, value, Extent::Bytes)
+        ), AMOUNT, TestOption {
         value_name: "SIZE",
         excludes: &["time", "count", "total"],
         ..STREAM
@@ -422,7 +416,7 @@ options! {
     stamp "stamp": bool = exchange.stamp, ValueKind::Switch, TestOption {
         workloads: &[Workload::Rr],
         over: Over::Udp("STAMP's packets are datagrams"),
-        default: Default::Always("off"),
+        default: OFF,
         ..EXCHANGE
     };
     /// TCP: pages of N objects over all connections
@@ -436,7 +430,7 @@ options! {
     video "video": bool = exchange.video, ValueKind::Switch, TestOption {
         workloads: &[Workload::Rr],
         over: Over::Tcp("chunks come over a connection"),
-        default: Default::Always("off"),
+        default: OFF,
         excludes: &["depth", "rate", "objects"],
         ..EXCHANGE
     };
@@ -461,7 +455,7 @@ options! {
     };
     /// Poll without sleeping, at both ends
     spin "spin": bool = exchange.spin, ValueKind::Switch, TestOption {
-        default: Default::Always("off"),
+        default: OFF,
         ..EXCHANGE
     };
     /// Requests in flight at once on each connection
@@ -481,14 +475,14 @@ options! {
     /// Close by reset, which leaves no TIME_WAIT
     reset "reset": bool = exchange.reset, ValueKind::Switch, TestOption {
         workloads: &[Workload::Crr],
-        default: Default::Always("off"),
+        default: OFF,
         ..EXCHANGE
     };
     /// Send the request with the SYN (TCP Fast Open)
     fast_open "fast-open": bool = exchange.fast_open, ValueKind::Switch, TestOption {
         workloads: &[Workload::Crr],
         over: OF_TCP_SOCKETS,
-        default: Default::Always("off"),
+        default: OFF,
         ..EXCHANGE
     };
     /// Both buffers of each data socket
@@ -508,7 +502,7 @@ options! {
             applied: "SO_RCVBUF before the connection, and again through the run until the window \
                 that is offered stays there",
             read_back: "the window that the receiver offers, through the run",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -519,9 +513,8 @@ options! {
             means: "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
             acts: Some(Role::Sender),
             needs: "net.core.wmem_max of as much",
-            applied: SETSOCKOPT,
             read_back: "SO_SNDBUF",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -533,10 +526,9 @@ options! {
         over: OF_TCP_SOCKETS,
         treatment: Some(SocketTreatment {
             means: "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
-            needs: NOTHING,
             applied: "TCP_MAXSEG before the connection",
             read_back: "the record's mss_bytes, 12 less with time stamps",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -556,10 +548,8 @@ options! {
         treatment: Some(SocketTreatment {
             means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
             acts: Some(Role::Sender),
-            needs: NOTHING,
-            applied: SETSOCKOPT,
             read_back: "SO_MAX_PACING_RATE",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -574,9 +564,8 @@ options! {
             acts: Some(Role::Sender),
             needs: "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control \
                 does not name it",
-            applied: SETSOCKOPT,
             read_back: "TCP_CONGESTION, and the record's congestion",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -589,10 +578,8 @@ options! {
         treatment: Some(SocketTreatment {
             means: "TCP_NODELAY; rr and crr have it on",
             acts: Some(Role::Sender),
-            needs: NOTHING,
-            applied: SETSOCKOPT,
             read_back: "TCP_NODELAY",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -604,10 +591,9 @@ options! {
             means: "TCP_QUICKACK, set again before each receiving call, since the kernel changes \
                 it by itself",
             acts: Some(Role::Receiver),
-            needs: NOTHING,
             applied: "setsockopt before each receiving call",
             read_back: "TCP_QUICKACK, once",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -616,10 +602,8 @@ options! {
         value_name: "DSCP",
         treatment: Some(SocketTreatment {
             means: "the code point of the packets of both ends",
-            needs: NOTHING,
-            applied: SETSOCKOPT,
             read_back: "IP_TOS or IPV6_TCLASS",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -631,9 +615,9 @@ options! {
             means: "sending without a copy, by vmsplice or sendfile; off is write",
             acts: Some(Role::Sender),
             costs_cpu: true,
-            needs: NOTHING,
             applied: "another call to send by",
             read_back: "the record's sender.method",
+            ..SOCKET_OPTION
         }),
         ..STREAM_FLAG
     };
@@ -646,9 +630,9 @@ options! {
                 no application would; off is read",
             acts: Some(Role::Receiver),
             costs_cpu: true,
-            needs: NOTHING,
             applied: "another flag of the receiving call",
             read_back: "the record's receiver.method",
+            ..SOCKET_OPTION
         }),
         ..STREAM_FLAG
     };
@@ -661,9 +645,8 @@ options! {
             costs_cpu: true,
             needs: "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, \
                 which loopback and veth cannot",
-            applied: SETSOCKOPT,
             read_back: "SO_BUSY_POLL",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };
@@ -677,7 +660,7 @@ options! {
             needs: "the address, on this host",
             applied: "bind, before the connection",
             read_back: "the record's flows",
-            ..AT_BOTH_ENDS
+            ..SOCKET_OPTION
         }),
         ..SOCKET
     };

@@ -1,9 +1,9 @@
 //! Other programs on the same path.
 
-use super::super::conditions::Control;
+use super::super::conditions::{Control, Line};
 use super::super::scenario::OtherTraffic;
 use super::shaped::queue;
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::{Draft, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::plan::Direction;
 use crate::units::Dice;
@@ -71,7 +71,7 @@ fn shared_line(random: &mut Dice) -> (Draft, u64) {
     conditions.streams = random.choose(&[1, 1, 1, 4]);
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.005, 0.05);
-    conditions.line = is_far.then(|| delay_of(rtt_s));
+    conditions.line = is_far.then(|| Line::new(rtt_s));
     let rtt_s = if is_far { rtt_s } else { 0.0 };
     let queue = queue(QueueKind::Tbf, rate(random, 5e6, 100e6), rtt_s, random);
     let mut made = Draft::new(conditions, Cause::PathRate, random);

@@ -1,8 +1,8 @@
 //! Lines that do more than carry: CoDel, policers, black holes; and transfers that are over soon.
 
 use super::super::conditions::{Control, Line, slow_start_rounds};
-use super::shaped::queue;
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::shaped::{queue, queued_line};
+use super::{Draft, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::link::Mtu;
 use crate::units::Dice;
@@ -17,7 +17,7 @@ pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
         rate_bps: Some(rate_bps),
         queue_bytes: (rate_bps / 8 / 4).max(262_144),
         codel: Some(random.chance(0.5)),
-        ..delay_of(random.log_uniform(0.004, 0.08))
+        ..Line::new(random.log_uniform(0.004, 0.08))
     });
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     if made.conditions.control != Control::Bbr || made.is_control_free {
@@ -34,10 +34,9 @@ pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     let rate_bps = rate(random, 5e6, 40e6);
     let burst = (rate_bps as f64 / 8.0 * random.uniform(0.1, 0.5)) as u64;
     let is_kernels = random.chance(0.4);
-    let line = delay_of(random.log_uniform(0.01, 0.06));
     conditions.line = Some(Line {
         policer: (!is_kernels).then_some((rate_bps, burst)),
-        ..line
+        ..Line::new(random.log_uniform(0.01, 0.06))
     });
     // A queue for three frames cannot hold one of segmentation offload.
     conditions.is_offload_off = is_kernels;
@@ -62,11 +61,7 @@ pub(super) fn black_hole(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     let rate_bps = rate(random, 5e6, 30e6);
     let rtt_s = random.log_uniform(0.005, 0.04);
-    conditions.line = Some(Line {
-        rate_bps: Some(rate_bps),
-        queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
-        ..delay_of(rtt_s)
-    });
+    conditions.line = Some(queued_line(rate_bps, rtt_s, random));
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     made.payloads_link().mtu = Some(Mtu {
         bytes: random.log_whole(1280, 1480) as u32,
@@ -94,7 +89,7 @@ pub(super) fn short_transfer(random: &mut Dice) -> Draft {
             continue;
         }
         conditions.transfer_bytes = Some(bytes);
-        conditions.line = Some(delay_of(rtt_s));
+        conditions.line = Some(Line::new(rtt_s));
         let all = bytes as f64 * f64::from(conditions.streams);
         let queue = queue(QueueKind::Tbf, rate_bps, rtt_s, random);
         let mut made = Draft::new(conditions, Cause::Startup, random);

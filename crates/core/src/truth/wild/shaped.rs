@@ -2,7 +2,7 @@
 
 use super::super::causes::datagrams;
 use super::super::conditions::{Conditions, Line};
-use super::{Draft, Leaf, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::{Draft, Leaf, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::units::{Dice, Family};
 
@@ -67,7 +67,7 @@ pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
         conditions.line = Some(Line {
             rate_bps: Some(rate_bps),
             queue_bytes: bytes,
-            ..delay_of(random.log_uniform(0.005, 0.05))
+            ..Line::new(random.log_uniform(0.005, 0.05))
         });
     }
     let mut made = Draft::new(conditions, Cause::PathRate, random);
@@ -92,18 +92,12 @@ pub(super) fn udp_rate(random: &mut Dice) -> Draft {
     let queue = queue(QueueKind::Tbf, rate(random, 2e6, 40e6), 0.0, random);
     let carried = queue.rate_bps as f64 * conditions.payload_share();
     let is_above = random.chance(0.5);
-    let asked = carried
-        * if is_above {
-            random.uniform(1.4, 3.0)
-        } else {
-            random.uniform(0.2, 0.7)
-        };
+    let (least, most) = if is_above { (1.4, 3.0) } else { (0.2, 0.7) };
+    let asked = carried * random.uniform(least, most);
     conditions.write_bps = Some(asked as u64);
     let mut made = Draft::new(conditions, Cause::PathRate, random);
-    made.shape(
-        random.choose(&[Place::SendersDevice, Place::Router]),
-        &queue,
-    );
+    let place = random.choose(&[Place::SendersDevice, Place::Router]);
+    made.shape(place, &queue);
     made.limited_to(queue.rate_bps);
     if !is_above {
         made.cause = Cause::AsAsked;
@@ -137,7 +131,7 @@ fn few_flows(random: &mut Dice) -> Conditions {
 fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Draft {
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.002, 0.08);
-    conditions.line = is_far.then(|| delay_of(rtt_s));
+    conditions.line = is_far.then(|| Line::new(rtt_s));
     let most = if is_far { 100e6 } else { 800e6 };
     // The kernel's queue below a class holds 1000 frames of any size: on a slow line tens of
     // seconds.
@@ -171,6 +165,15 @@ pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dic
         rate_bps,
         burst: burst as u64,
         limit: (bytes_per_s * wait_s + burst).max(MIN_QUEUE) as u64,
+    }
+}
+
+/// A line of the lab's with a queue for its rate and round trip.
+pub(super) fn queued_line(rate_bps: u64, rtt_s: f64, random: &mut Dice) -> Line {
+    Line {
+        rate_bps: Some(rate_bps),
+        queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
+        ..Line::new(rtt_s)
     }
 }
 
