@@ -1,4 +1,4 @@
-//! What limits the worth of a record, seen from the record itself.
+//! The caveats of a record, found from the record itself.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::record::{Caveat, CaveatKind, HostFacts, Leg, Record, Status};
 use super::Run;
 use crate::units::{ByteCount, End, Span};
 
-/// A thread that had so much of a CPU had no more to get, percent.
+/// Share of a CPU from which on a thread has all of it, percent.
 const THREAD_FULL: f64 = 95.0;
-/// Share of the CPUs that a hypervisor took, which makes rates its own, percent.
+/// Share of the CPUs that a hypervisor takes, from which on it decides the rates, percent.
 const STOLEN: f64 = 2.0;
-/// Sent over asked, below which a paced sender did not do what it was to.
+/// Rate sent over the rate asked for, below which a paced sender failed.
 const RATE_REACHED: f64 = 0.98;
-/// Of what came in the measured time: what was sent before it and is told.
+/// Share of the payload that was sent before the measured time, from which on it is a caveat.
 const WARM_UP_SHARE: f64 = 0.015;
-/// Clock sources that are read in user space or by one instruction.
+/// Clock sources that are read in user space or with one instruction.
 const GOOD_CLOCKS: [&str; 5] = [
     "tsc",
     "kvm-clock",
@@ -25,10 +25,10 @@ const GOOD_CLOCKS: [&str; 5] = [
     "timebase",
 ];
 
-/// Caveats of the other end that are kept.
+/// Most caveats of the other end that are kept.
 const MAX_TOLD: usize = 32;
 
-/// Every doubt about `record`, which `run` has become.
+/// All caveats of `record`, which was made from `run`.
 pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
     let told = run.server.iter().flat_map(|half| &half.caveats);
@@ -42,25 +42,13 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(discarded(record));
     doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
-    doubts.extend(
-        record
-            .legs
-            .iter()
-            .filter_map(|leg| queue_of_warm_up(record, leg)),
-    );
+    let legs = record.legs.iter();
+    doubts.extend(legs.filter_map(|leg| queue_of_warm_up(record, leg)));
     doubts.extend(stolen(record));
-    let hosts = [
-        Some(&record.environment.client),
-        record.environment.server.as_ref(),
-    ];
-    let same = record.environment.shared_kernel;
-    doubts.extend(
-        hosts
-            .into_iter()
-            .take(if same { 1 } else { 2 })
-            .flatten()
-            .filter_map(clock),
-    );
+    doubts.extend(clock(&record.environment.client));
+    let server = record.environment.server.as_ref();
+    let server = server.filter(|_| !record.environment.shared_kernel);
+    doubts.extend(server.and_then(clock));
     doubts.extend(shared_kernel(record));
     doubts
 }
@@ -75,7 +63,7 @@ fn partial(record: &Record) -> Option<Caveat> {
     })
 }
 
-/// A data thread that had a whole CPU: the figure is of this host and of linerate, not of the path.
+/// A data thread had a whole CPU: the figure is that of the host and of linerate, not of the path.
 fn linerate_limited(record: &Record) -> Option<Caveat> {
     if !matches!(record.plan.traffic, Traffic::Stream(_)) {
         return None;
@@ -131,7 +119,7 @@ fn requests_not_sent(record: &Record) -> Option<Caveat> {
     ))
 }
 
-/// The window that a sender saw, against the one that was asked for.
+/// The window that a sender saw differs from the one that was asked for.
 fn window_not_taken(run: &Run) -> Option<Caveat> {
     let wanted = run.test.options.receive_window_bytes?.0;
     let halves = std::iter::once(&run.client).chain(&run.server);
@@ -159,7 +147,7 @@ fn discarded(record: &Record) -> Option<Caveat> {
     })
 }
 
-/// The kernels fall back to an ordinary handshake in silence.
+/// The kernels fell back to an ordinary handshake, which they do silently.
 fn no_fast_open(run: &Run) -> Option<Caveat> {
     let Traffic::Crr(exchange) = &run.test.traffic else {
         return None;
@@ -174,9 +162,8 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     })
 }
 
-/// More came than was sent, and faster than through most of the run: it had stood behind a loss
-/// when the measured time began. What stood in a queue comes at the path's own rate, and misleads
-/// nobody.
+/// More arrived than was sent, and faster than through most of the run: it waited behind a loss when the
+/// measured time began. (What waits in a queue arrives at the path's own rate, and does not mislead.)
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;

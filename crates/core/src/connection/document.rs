@@ -1,4 +1,4 @@
-//! The document of a host's connections, or of a capture's.
+//! The document of the connections of a host or of a capture.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -343,8 +343,7 @@ impl ConnectionsDocument {
     /// round-trip time and bottleneck.
     pub fn compare_with(&mut self, before: &Self) {
         let total = |document: &Self| -> f64 {
-            let rates = document.connections.iter().map(|one| one.throughput_bps);
-            rates.sum()
+            (document.connections.iter().map(|one| one.throughput_bps)).sum()
         };
         let rtt = |document: &Self| {
             let tcp = document.connections.first()?.tcp.as_ref()?;
@@ -369,13 +368,12 @@ impl ConnectionsDocument {
             changes.push(change("tcp.rtt_mean_us", was, is, false));
         }
         let cause = |document: &Self| Some(document.connections.first()?.verdict.as_ref()?.cause);
-        let bottlenecks = cause(before)
-            .zip(cause(self))
-            .map(|(was, is)| BottleneckChange {
-                direction: self.connections[0].direction,
-                was,
-                is,
-            });
+        let causes = cause(before).zip(cause(self));
+        let bottlenecks = causes.map(|(was, is)| BottleneckChange {
+            direction: self.connections[0].direction,
+            was,
+            is,
+        });
         self.baseline = Some(Baseline {
             started_at: before.started_at.clone(),
             changes,

@@ -1,18 +1,18 @@
-//! A document beside an earlier one of the same kind.
+//! Compares a document with an earlier one of the same kind.
 //!
-//! Runs of different times are observations: what else has changed meanwhile, nobody knows. So
-//! there are changes and no verdict on them.
+//! Runs at different times are observations: other things may have changed meanwhile. So there are changes
+//! and no verdict on them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::{Cause, Check, Record, Sweep};
+use super::{Cause, Check, Interval, Record, Sweep};
 use crate::plan::{Direction, Test, Traffic};
 use crate::stats::{Figure, LatencySummary, median_interval};
 
-/// What has changed since an earlier document. An observation: runs of different times differ by
-/// more than what was changed between them on purpose.
+/// The changes since an earlier document. They are observations: runs at different times differ by more than
+/// what was changed on purpose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Baseline {
@@ -24,7 +24,7 @@ pub struct Baseline {
     pub bottlenecks: Vec<BottleneckChange>,
 }
 
-/// A figure then and now.
+/// A figure in both documents.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
@@ -52,10 +52,10 @@ pub struct Change {
 /// Single runs without a change between them differ by as much, percent.
 const SINGLE_RUNS_DIFFER: f64 = 5.0;
 
-/// A bottleneck then and now.
+/// A bottleneck in both documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BottleneckChange {
-    /// Of which direction.
+    /// The direction.
     pub direction: Direction,
     /// The earlier one.
     pub was: Cause,
@@ -63,12 +63,12 @@ pub struct BottleneckChange {
     pub is: Cause,
 }
 
-/// What a change is, as far as the runs tell.
+/// The significance of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Significance {
-    /// More than noise.
+    /// A change for the worse, more than noise.
     Worse,
-    /// More than noise.
+    /// A change for the better, more than noise.
     Better,
     /// Runs without a change between them differ by as much.
     WithinNoise,
@@ -129,7 +129,7 @@ pub fn is_cost(metric: &str) -> bool {
     metric.ends_with("_us") || COSTS.iter().any(|cost| metric.contains(cost))
 }
 
-/// What of a document is held against an earlier one.
+/// The figures of a document that are compared with another one.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     started_at: String,
@@ -138,7 +138,7 @@ pub struct Observed {
     options: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct ObservedFigure {
     metric: String,
     value: f64,
@@ -162,15 +162,15 @@ impl Observed {
             metric: format!("{metric}.effect_percent"),
             value,
             interval: Some(interval),
-            quartiles: None,
             headline: number == 0,
             is_effect: true,
+            ..ObservedFigure::default()
         };
         Self {
             started_at: started_at.to_owned(),
             figures: effects.into_iter().enumerate().map(figure).collect(),
-            bottlenecks: Vec::new(),
             options,
+            ..Self::default()
         }
     }
 
@@ -194,27 +194,19 @@ impl Observed {
         let rows: Vec<&Record> = rows.into_iter().collect();
         let sizes = message_sizes(rows.iter().copied());
         let mut all = Self::default();
+        let is_sweep = sizes.len() > 1;
         for size in &sizes {
-            let own = rows
-                .iter()
-                .filter(|row| row.plan.traffic.message_bytes() == *size);
-            let suffix = if sizes.len() > 1 {
-                format!("@{size}")
-            } else {
-                String::new()
-            };
+            let own = rows.iter();
+            let own = own.filter(|row| row.plan.traffic.message_bytes() == *size);
+            let suffix = is_sweep.then(|| format!("@{size}")).unwrap_or_default();
             all.enter(&own.copied().collect::<Vec<_>>(), &suffix);
         }
         if let Some(first) = rows.first() {
             all.started_at = first.started_at.clone();
             all.options = asked(&first.plan);
-            let legs = first.legs.iter();
+            let legs = first.legs.iter().filter(|_| !is_sweep);
             let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
-            all.bottlenecks = if sizes.len() > 1 {
-                Vec::new()
-            } else {
-                found.collect()
-            };
+            all.bottlenecks = found.collect();
         }
         all
     }
@@ -238,10 +230,10 @@ impl Observed {
             let metric = format!("{}.throughput_bps", direction.word());
             let one = match figure {
                 Some(Figure::One(one)) => Some((one.median, Some([one.low, one.high]))),
-                _ => record
-                    .as_ref()
-                    .and_then(Record::throughput_bps)
-                    .map(|bps| (bps, None)),
+                _ => {
+                    let throughput = record.as_ref().and_then(Record::throughput_bps);
+                    throughput.map(|bps| (bps, None))
+                }
             };
             all.figures
                 .extend(one.map(|(value, interval)| ObservedFigure {
@@ -250,7 +242,7 @@ impl Observed {
                     interval,
                     quartiles: record.as_ref().and_then(quartiles),
                     headline: true,
-                    is_effect: false,
+                    ..ObservedFigure::default()
                 }));
             let verdict = record.as_ref().and_then(Record::verdict);
             all.bottlenecks
@@ -274,10 +266,8 @@ impl Observed {
             Some(ObservedFigure {
                 metric: metric.to_owned(),
                 value: value?,
-                interval: None,
-                quartiles: None,
                 headline: true,
-                is_effect: false,
+                ..ObservedFigure::default()
             })
         });
         Self {
@@ -301,9 +291,8 @@ impl Observed {
     pub fn figures(&self) -> impl Iterator<Item = (&str, f64)> {
         let mut figures: Vec<&ObservedFigure> = self.figures.iter().collect();
         figures.sort_by_key(|figure| !figure.headline);
-        figures
-            .into_iter()
-            .map(|figure| (figure.metric.as_str(), figure.value))
+        let figures = figures.into_iter();
+        figures.map(|figure| (figure.metric.as_str(), figure.value))
     }
 
     /// What held it back, of the first direction.
@@ -355,39 +344,29 @@ impl Observed {
             Traffic::Stream(_) => false,
         };
         if !is_open {
-            match (&first.plan.traffic, first.direction) {
-                (Traffic::Stream(_), Direction::Both) => {
-                    for direction in Direction::Both.parts() {
-                        let metric = format!("legs.{}.throughput_bps", direction.word());
-                        let leg = |row: &Record| {
-                            row.legs
-                                .iter()
-                                .find(|leg| leg.direction == *direction)?
-                                .throughput_bps
-                        };
-                        self.median(
-                            metric + suffix,
-                            rows.iter().filter_map(|row| leg(row)),
-                            true,
-                        );
-                    }
-                }
-                _ => {
-                    let name = first.headline().map_or("throughput_bps", |(name, _)| name);
-                    let values = rows.iter().filter_map(|row| row.headline());
-                    self.median(
-                        format!("{name}{suffix}"),
-                        values.map(|(_, value)| value),
-                        true,
-                    );
-                    if let ([only], Some(figure)) = (rows, self.figures.last_mut()) {
-                        figure.quartiles = quartiles(only);
-                    }
-                }
-            }
+            self.throughput(first, rows, suffix);
         }
         let latencies = rows.iter().filter_map(|row| row.latency_us.as_ref());
         self.latency("latency_us", latencies, suffix, is_open);
+    }
+
+    /// The headline of runs; for streams of both directions the throughput of each.
+    fn throughput(&mut self, first: &Record, rows: &[&Record], suffix: &str) {
+        if matches!(first.plan.traffic, Traffic::Stream(_)) && first.direction == Direction::Both {
+            for direction in Direction::Both.parts() {
+                let metric = format!("legs.{}.throughput_bps{suffix}", direction.word());
+                let values = rows.iter();
+                let values = values.filter_map(|row| row.leg_to(*direction)?.throughput_bps);
+                self.median(metric, values, true);
+            }
+            return;
+        }
+        let name = first.headline().map_or("throughput_bps", |(name, _)| name);
+        let values = rows.iter().filter_map(|row| Some(row.headline()?.1));
+        self.median(format!("{name}{suffix}"), values, true);
+        if let ([only], Some(figure)) = (rows, self.figures.last_mut()) {
+            figure.quartiles = quartiles(only);
+        }
     }
 
     fn latency<'a>(
@@ -399,24 +378,19 @@ impl Observed {
     ) {
         let median = of.clone().map(|latency| latency.p50);
         self.median(format!("{name}.p50{suffix}"), median, headline);
-        self.median(
-            format!("{name}.p99{suffix}"),
-            of.map(|latency| latency.p99),
-            false,
-        );
+        let tail = of.map(|latency| latency.p99);
+        self.median(format!("{name}.p99{suffix}"), tail, false);
     }
 
     fn median(&mut self, metric: String, values: impl Iterator<Item = f64>, headline: bool) {
         if let Ok(found) = median_interval(&values.collect::<Vec<_>>()) {
+            let interval = Some([found.low, found.high]);
             self.figures.push(ObservedFigure {
                 metric,
                 value: found.median,
-                interval: found
-                    .reaches_confidence()
-                    .then_some([found.low, found.high]),
-                quartiles: None,
+                interval: interval.filter(|_| found.reaches_confidence()),
                 headline,
-                is_effect: false,
+                ..ObservedFigure::default()
             });
         }
     }
@@ -424,17 +398,12 @@ impl Observed {
 
 /// Between them half of the rates of a run's intervals lie, where there are enough.
 fn quartiles(run: &Record) -> Option<[f64; 2]> {
-    let rates = run
-        .intervals
-        .iter()
-        .filter(|interval| interval.seconds > 0.0);
-    let rates = rates.map(
-        |interval| match (run.transactions_per_s, interval.transactions) {
-            (Some(_), Some(answered)) => answered as f64 / interval.seconds,
-            _ => interval.throughput_bps,
-        },
-    );
-    let mut rates: Vec<f64> = rates.collect();
+    let rate = |interval: &Interval| match (run.transactions_per_s, interval.transactions) {
+        (Some(_), Some(answered)) => answered as f64 / interval.seconds,
+        _ => interval.throughput_bps,
+    };
+    let intervals = run.intervals.iter().filter(|it| it.seconds > 0.0);
+    let mut rates: Vec<f64> = intervals.map(rate).collect();
     rates.sort_by(f64::total_cmp);
     let quarter = rates.len() / 4;
     (quarter > 0).then(|| [rates[quarter], rates[rates.len() - 1 - quarter]])

@@ -49,10 +49,8 @@ impl Remedy {
 
 /// Sets a kernel setting of the host on which it is typed, for `linerate host undo` to put back.
 pub fn host_set<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let quoted = settings
-        .into_iter()
-        .map(|(key, value)| format!("{}={}", shell_word(key), shell_word(value)));
-    let words: Vec<String> = quoted.collect();
+    let quoted = |(key, value)| format!("{}={}", shell_word(key), shell_word(value));
+    let words: Vec<String> = settings.into_iter().map(quoted).collect();
     format!("linerate host set {}", words.join(" "))
 }
 
@@ -108,7 +106,7 @@ struct Typed {
 
 fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
     let at_server = remedy.end == Some(End::Server);
-    let mut place = place(at_server, run);
+    let mut place = at_server.then(|| at_endpoint(run)).unwrap_or_default();
     let mut note = String::new();
     let words = match &remedy.change {
         Change::Option { object, value } => {
@@ -165,15 +163,6 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
         }
     };
     Typed { words, place, note }
-}
-
-/// Where it is typed, if not at the client.
-fn place(at_server: bool, run: Option<&Run<'_>>) -> String {
-    if at_server {
-        at_endpoint(run)
-    } else {
-        String::new()
-    }
 }
 
 fn process_limit(limit: ProcessLimit, value: u64, at_server: bool, place: String) -> Typed {
@@ -250,30 +239,22 @@ fn program(
         _ => ("SO_MAX_PACING_RATE", "", None),
     };
     let name = program.map(|Name(name)| name.as_str());
-    let bytes = value.unwrap_or_default();
-    let without = value.is_none();
     match (name, apache) {
-        (Some("nginx"), Some(_)) if without => (
-            "nginx -s reload".to_owned(),
-            format!("after `listen {port}` without {nginx}="),
-        ),
-        (Some("nginx"), Some(_)) => (
-            "nginx -s reload".to_owned(),
-            format!("after `listen {port} {nginx}={bytes}`"),
-        ),
+        (Some("nginx"), Some(_)) => {
+            let listen = match value {
+                None => format!("after `listen {port}` without {nginx}="),
+                Some(bytes) => format!("after `listen {port} {nginx}={bytes}`"),
+            };
+            ("nginx -s reload".to_owned(), listen)
+        }
         (Some("apache2" | "httpd"), Some(directive)) => {
-            let value = value.unwrap_or("0");
-            (
-                "apachectl graceful".to_owned(),
-                format!("after `{directive} {value}`"),
-            )
+            let after = format!("after `{directive} {}`", value.unwrap_or("0"));
+            ("apachectl graceful".to_owned(), after)
         }
         _ => {
             let name = name.unwrap_or("the program");
-            let asked = match value {
-                Some(bytes) => format!(", or with {bytes} bytes"),
-                None => String::new(),
-            };
+            let asked = value.map(|bytes| format!(", or with {bytes} bytes"));
+            let asked = asked.unwrap_or_default();
             let look = format!("linerate explain --port {port}");
             (look, format!("after {name} runs without {option}{asked}"))
         }
@@ -282,11 +263,8 @@ fn program(
 
 /// A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn raised_before(program: &str, at_server: bool) -> String {
-    let place = if at_server {
-        " on the endpoint's host"
-    } else {
-        ""
-    };
+    let place = at_server.then_some(" on the endpoint's host");
+    let place = place.unwrap_or_default();
     format!("as root, before `linerate {program}`{place}")
 }
 
