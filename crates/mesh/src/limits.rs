@@ -49,53 +49,10 @@ pub struct TestRequest<'a> {
     pub test: &'a Test,
 }
 
-/// Why an agent refuses a test.
+/// Why an agent refuses a test, in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum OwnerRefusal {
-    /// The other site is not one of the allowed targets.
-    #[error("{site} ({address}) is none of the targets that the owner allows")]
-    Target {
-        /// Name of the other site.
-        site: String,
-        /// Its address.
-        address: IpAddr,
-    },
-    /// The command is not allowed.
-    #[error("the owner does not allow `{0}`")]
-    Command(&'static str),
-    /// The test is too long.
-    #[error("the test takes {asked} s; the owner allows {allowed}")]
-    Longest {
-        /// Length of the test, seconds.
-        asked: u64,
-        /// The limit.
-        allowed: Span,
-    },
-    /// The test cannot be kept to the allowed rate.
-    #[error("the owner allows {allowed}; {why}")]
-    Rate {
-        /// The limit.
-        allowed: BitRate,
-        /// Why the test cannot be kept to it.
-        why: String,
-    },
-    /// The test would exceed the bytes of 24 hours.
-    #[error("{why}; the owner allows {} in 24 hours, {} are carried", ByteCount(*allowed), ByteCount(*used))]
-    Bytes {
-        /// What the test would carry.
-        why: String,
-        /// The limit.
-        allowed: u64,
-        /// What was carried in the last 24 hours.
-        used: u64,
-    },
-    /// The test would run in quiet hours.
-    #[error("the owner lets nothing run in these hours; the next are {until_s} s from now")]
-    Quiet {
-        /// Seconds until the quiet hours end.
-        until_s: u64,
-    },
-}
+#[error("{0}")]
+pub struct OwnerRefusal(String);
 
 impl OwnerLimits {
     /// Reads the limits from the text of a file.
@@ -127,29 +84,36 @@ impl OwnerLimits {
         used: u64,
         at: u64,
     ) -> Result<Test, OwnerRefusal> {
+        let refuse = |why: String| Err(OwnerRefusal(why));
         if !self.targets.is_empty() && !self.targets.iter().any(|it| it.includes(request)) {
-            return Err(OwnerRefusal::Target {
-                site: request.site.to_owned(),
-                address: request.address,
-            });
+            let (site, address) = (request.site, request.address);
+            return refuse(format!(
+                "{site} ({address}) is none of the targets that the owner allows"
+            ));
         }
         let command = request.test.workload().word();
         if !self.can.is_empty() && !self.can.iter().any(|it| it == command) {
-            return Err(OwnerRefusal::Command(command));
+            return refuse(format!("the owner does not allow `{command}`"));
         }
-        let asked = seconds(request.test);
-        if let Some(allowed) = self.longest.filter(|it| it.as_secs_f64() < asked as f64) {
-            return Err(OwnerRefusal::Longest { asked, allowed });
+        let takes_s = seconds(request.test);
+        if let Some(allowed) = self.longest.filter(|it| it.as_secs_f64() < takes_s as f64) {
+            return refuse(format!(
+                "the test takes {takes_s} s; the owner allows {allowed}"
+            ));
         }
         let test = self.slowed(request.test)?;
         self.check_bytes(&test, used)?;
-        let quiet = self.quiet.iter().filter_map(|it| it.ends_after(at, asked));
-        match quiet.max() {
-            Some(until) => Err(OwnerRefusal::Quiet {
-                until_s: until.saturating_sub(at),
-            }),
-            None => Ok(test),
+        let quiet = self
+            .quiet
+            .iter()
+            .filter_map(|it| it.ends_after(at, takes_s));
+        if let Some(until) = quiet.max() {
+            return refuse(format!(
+                "the owner lets nothing run in these hours; the next are {} s from now",
+                until.saturating_sub(at)
+            ));
         }
+        Ok(test)
     }
 
     /// The test, slowed to the owner's rate.
@@ -163,7 +127,7 @@ impl OwnerLimits {
             Some(rate) => format!("the test asks for {}", BitRate(rate)),
             None => "a test over UDP needs a `rate`".to_owned(),
         };
-        Err(OwnerRefusal::Rate { allowed, why })
+        Err(OwnerRefusal(format!("the owner allows {allowed}; {why}")))
     }
 
     fn check_bytes(&self, test: &Test, used: u64) -> Result<(), OwnerRefusal> {
@@ -175,7 +139,9 @@ impl OwnerLimits {
             Some(bytes) => format!("the test may carry {}", ByteCount(bytes)),
             None => "nobody knows what the test carries: its rate is not limited".to_owned(),
         };
-        Err(OwnerRefusal::Bytes { why, allowed, used })
+        let (allowed, used) = (ByteCount(allowed), ByteCount(used));
+        let owner = format!("the owner allows {allowed} in 24 hours, {used} are carried");
+        Err(OwnerRefusal(format!("{why}; {owner}")))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::names::names;
 use crate::plan::Direction;
@@ -15,6 +16,7 @@ use crate::remedy::Remedy;
 pub const CONNECTIONS_SCHEMA: &str = "linerate.connections/1";
 
 /// TCP connections of any program, and what holds each back.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionsDocument {
     /// [`CONNECTIONS_SCHEMA`].
@@ -26,7 +28,6 @@ pub struct ConnectionsDocument {
     /// Where they were seen.
     pub source: Source,
     /// Which were asked for, in words (`with port 443`); absent: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
     /// A few were asked to be explained: the page explains the largest, and does not list all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -39,10 +40,8 @@ pub struct ConnectionsDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
     /// What all of them dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_totals: Option<ListenTotals>,
     /// What has changed since an earlier document, which was asked for: an observation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// What to keep in mind.
     #[serde(default)]
@@ -78,6 +77,7 @@ pub enum Source {
 }
 
 /// A TCP connection.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
     /// Address and port of this host; of a capture the initiator's.
@@ -87,7 +87,6 @@ pub struct Connection {
     /// Its state at the end.
     pub state: State,
     /// The process that holds it, where that may be seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
     /// By which this host's kernel tells its sockets apart; in no document.
     #[serde(skip)]
@@ -111,17 +110,13 @@ pub struct Connection {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     /// What its causes are looked for in, where its slow start is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
     /// How even it was; absent where fewer than 16 steps were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepRates>,
     /// What the kernel, or packets, tell of TCP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpEvidence>,
     /// What `local`'s host, and the threads that own it, spent. `blocked_us` is here the time in
     /// which the socket took no more to send, or had nothing to be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndReport>,
     /// Through the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,10 +125,8 @@ pub struct Connection {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ceilings: Vec<Ceiling>,
     /// The bottleneck; absent while nothing was sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// What to run at the other end, where this one cannot know the cause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_other_end: Option<Remedy>,
 }
 

@@ -1,6 +1,7 @@
 //! What a lab consists of, as plain data.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use crate::link::LinkSpec;
@@ -58,6 +59,12 @@ pub struct Prefix {
     pub address: IpAddr,
     /// 0 to 32, or to 128.
     pub length: u8,
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
 }
 
 /// A route of a node.

@@ -49,6 +49,7 @@ fn unread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 /// What a remedy changes.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
@@ -57,7 +58,6 @@ pub enum Change {
         /// Which.
         object: RunOption,
         /// What it is to be, as it is typed; absent where it is to be left out.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
     /// A kernel setting of a host.
@@ -84,7 +84,6 @@ pub enum Change {
     /// A key of a DiffServ policy's file, which is then applied.
     Policy {
         /// Name of the policy, of `rate` that of the adapter; absent for a policy of its own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<Name>,
         /// Which key.
         key: PolicyKey,
@@ -99,7 +98,6 @@ pub enum Change {
         value: Discipline,
         /// What the device is to send at most, so that the queue is in front of it; absent where it
         /// is already.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         rate: Option<BitRate>,
     },
     /// A class of HTB that is not linerate's, changed by tc.
@@ -130,12 +128,10 @@ pub enum Change {
         /// The option that does the same for linerate's own run.
         object: RunOption,
         /// The program, where it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         program: Option<Name>,
         /// Its port.
         port: u16,
         /// Bytes, or a rate; absent where the program is to leave it to the kernel.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
     /// Nothing yet: it shows where the cause is.

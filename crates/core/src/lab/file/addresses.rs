@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
+use super::error::Fault;
 use super::links::Draft;
 use crate::lab::Prefix;
 use crate::lab::address::{MAX_LINKS, block};
@@ -49,12 +49,9 @@ fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault
         let addresses = explicit(value, drafts[link].wanted.mtu)?;
         for network in addresses[0].iter().map(|prefix| prefix.network()) {
             if let Some((other, owner)) = taken.iter().find(|(other, _)| network.overlaps(*other)) {
-                let problem = TopologyProblem::Overlap {
-                    network,
-                    other: *other,
-                    link: drafts[*owner].wanted.name.clone(),
-                };
-                return Err(Fault::new(value.span().start, problem));
+                let link = &drafts[*owner].wanted.name;
+                let problem = format!("{network} overlaps with {other} of the link `{link}`");
+                return Fault::lab(value.span().start, problem);
             }
             taken.push((network, link));
         }

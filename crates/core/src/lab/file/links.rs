@@ -159,9 +159,7 @@ impl<'a> Maker<'a, '_> {
             return Fault::contradiction(offset, name, "a link joins two different ones");
         }
         if self.drafts.len() == MAX_LINKS {
-            let what = "links";
-            let most = MAX_LINKS;
-            return Err(Fault::new(offset, TopologyProblem::TooMany { what, most }));
+            return Fault::lab(offset, format!("a lab has at most {MAX_LINKS} links"));
         }
         let mut wanted = Wanted::plain(self.topology, ends);
         wanted.spec = self.spec()?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
+use super::error::Fault;
 use crate::lab::{Role, Topology};
 use crate::toml_reader::{At, Section, Value, wrong_type};
 use crate::units::{shortened, suggestion};
@@ -55,9 +55,8 @@ impl Nodes {
     ) -> Result<usize, Fault> {
         check_name(name, "name")?;
         if topology.nodes.len() == MAX_NODES {
-            let (what, most) = ("hosts and routers", MAX_NODES);
-            let problem = TopologyProblem::TooMany { what, most };
-            return Err(Fault::new(name.offset, problem));
+            let problem = format!("a lab has at most {MAX_NODES} hosts and routers");
+            return Fault::lab(name.offset, problem);
         }
         let node = topology.add_node(name.value, role);
         match self.by_name.insert(name.value.to_owned(), node) {
@@ -68,14 +67,14 @@ impl Nodes {
 
     /// The node of that name.
     pub(super) fn find(&self, name: At<&str>) -> Result<usize, Fault> {
-        self.by_name.get(name.value).copied().ok_or_else(|| {
-            let problem = TopologyProblem::UnknownNode {
-                name: shortened(name.value),
-                hint: suggestion(name.value, self.by_name.keys())
-                    .unwrap_or_else(|| format!("[host.{}] makes one", shortened(name.value))),
-            };
-            Fault::new(name.offset, problem)
-        })
+        if let Some(node) = self.by_name.get(name.value) {
+            return Ok(*node);
+        }
+        let text = shortened(name.value);
+        let hint = suggestion(name.value, self.by_name.keys());
+        let hint = hint.unwrap_or_else(|| format!("[host.{text}] makes one"));
+        let problem = format!("no host or router has the name `{text}`; {hint}");
+        Fault::lab(name.offset, problem)
     }
 
     /// Whether there is a node of that name.
@@ -131,8 +130,8 @@ fn read_sysctls(
             }
         };
         if let Some(hint) = refusal_of_key(&key) {
-            let key = shortened(&key);
-            return Err(Fault::new(offset, TopologyProblem::Sysctl { key, hint }));
+            let what = format!("`{}` cannot be set for a host", shortened(&key));
+            return Fault::contradiction(offset, what, hint);
         }
         let is_strange = |c: char| c.is_control() && c != '\t';
         if !(1..=256).contains(&text.len()) || text.contains(is_strange) {

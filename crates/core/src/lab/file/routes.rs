@@ -26,7 +26,7 @@ pub(super) fn add(root: &Section<'_>, topology: &mut Topology, nodes: &Nodes) ->
         };
         for route in reader.routes()? {
             if given[host].iter().any(|other| other.to == route.to) {
-                let to = format!("{}/{}", route.to.address, route.to.length);
+                let to = route.to.to_string();
                 return Fault::repeated(section.offset, "routes of that host", &to);
             }
             given[host].push(route);
