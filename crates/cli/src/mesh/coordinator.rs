@@ -16,7 +16,7 @@ use linerate_engine::Stop;
 use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
-use linerate_mesh::{Assignment, Input, Mesh, MeshTest, Missed, MissReason, Schedule};
+use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Schedule};
 use linerate_report::document;
 
 use crate::failure::Failure;

@@ -92,7 +92,7 @@ fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {
     }
     if let Some(steps) = &mut leg.steps {
         let middle = steps.p50_bps;
-        let factor = factor(dice, QUEUE);
+        let factor = random_factor(dice, QUEUE);
         for rate in [&mut steps.p25_bps, &mut steps.p75_bps, &mut steps.p90_bps] {
             *rate = middle + (*rate - middle) * factor;
         }
@@ -108,13 +108,13 @@ fn disturb_end(end: &mut EndReport, dice: &mut Dice) {
     scale_known(dice, times, TIME);
     let percents = [&mut end.busiest_thread_percent, &mut end.steal_percent];
     for percent in percents.into_iter().flatten() {
-        *percent *= factor(dice, TIME);
+        *percent *= random_factor(dice, TIME);
     }
-    end.cpu_seconds.user *= factor(dice, TIME);
-    end.cpu_seconds.system *= factor(dice, TIME);
+    end.cpu_seconds.user *= random_factor(dice, TIME);
+    end.cpu_seconds.system *= random_factor(dice, TIME);
     // What is left idle is what is uncertain of a host that is nearly full.
     if let Some(percent) = &mut end.host_cpu_percent {
-        *percent = 100.0 - (100.0 - *percent) * factor(dice, QUEUE);
+        *percent = 100.0 - (100.0 - *percent) * random_factor(dice, QUEUE);
     }
 }
 
@@ -126,7 +126,7 @@ fn disturb_tcp(tcp: &mut TcpEvidence, dice: &mut Dice) {
         scale_known(dice, [&mut receiver.unread_bytes], QUEUE);
         let least = receiver.rtt_min_us.unwrap_or(0);
         if let Some(rtt) = &mut receiver.rtt_mean_us {
-            disturb_rtt(rtt, least, factor(dice, QUEUE));
+            disturb_rtt(rtt, least, random_factor(dice, QUEUE));
         }
     }
 }
@@ -139,7 +139,7 @@ fn disturb_rtt(rtt: &mut u32, least: u32, factor: f64) {
 
 fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
     let least = tcp.rtt_min_us.unwrap_or(0);
-    let factor = factor(dice, QUEUE);
+    let factor = random_factor(dice, QUEUE);
     let rtts = [Some(&mut tcp.rtt_mean_us), tcp.rtt_p95_us.as_mut()];
     for rtt in rtts.into_iter().flatten() {
         disturb_rtt(rtt, least, factor);
@@ -156,10 +156,10 @@ fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
     scale_known(dice, rates, RATE);
     scale(dice, &mut tcp.cwnd_bytes, RATE);
     if let Some(variation) = &mut tcp.loss_window_variation {
-        *variation *= factor(dice, QUEUE);
+        *variation *= random_factor(dice, QUEUE);
     }
     if let Some(share) = &mut tcp.app_limited_share {
-        *share = (*share * factor(dice, TIME)).min(1.0);
+        *share = (*share * random_factor(dice, TIME)).min(1.0);
     }
     // Of events that come by chance, the root of their number (Poisson).
     let lost = tcp.retransmitted_segments;
@@ -168,13 +168,13 @@ fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
 }
 
 /// A random factor for a figure that is usually wrong by `error` of itself.
-fn factor(dice: &mut Dice, error: f64) -> f64 {
+fn random_factor(dice: &mut Dice, error: f64) -> f64 {
     let error = (dice.normal() * error).clamp(-2.0 * error, 2.0 * error);
     error.exp()
 }
 
 fn scale(dice: &mut Dice, figure: &mut u64, error: f64) {
-    *figure = (*figure as f64 * factor(dice, error)).round() as u64;
+    *figure = (*figure as f64 * random_factor(dice, error)).round() as u64;
 }
 
 /// Scales the figures that are known.

@@ -1,4 +1,4 @@
-//! Segments that are small for the interface they leave by, and why.
+//! Finds segments that are small for the interface they leave by, and the reason.
 
 use crate::plan::Role;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpReceiver, TcpSender};
@@ -16,13 +16,13 @@ const USUAL_MTU: u32 = 1500;
 
 /// Segments that are small for their interface.
 pub(super) struct SmallSegments {
-    /// How small, and why.
+    /// Their size and the reason, a sentence.
     pub(super) message: String,
-    /// What makes them larger, or shows more.
+    /// The remedy, or a look that shows more.
     pub(super) remedy: Remedy,
 }
 
-/// A caveat of what made the segments smaller than the sender's interface would carry, if they are.
+/// A caveat, if the segments are smaller than the sender's interface would carry.
 pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     let SmallSegments { message, remedy } = small_segments(view)?;
     let command = remedy.typed(Some(&remedy::run(view))).command;
@@ -30,7 +30,7 @@ pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     Some(Caveat::new(CaveatKind::SmallSegments, message, command))
 }
 
-/// What made the segments smaller than the sender's interface would carry, if they are.
+/// The reason why segments are smaller than the sender's interface would carry, if they are.
 ///
 /// With segmentation offload a small size costs nothing on the host, but it always costs headers on
 /// the path, and CPU time wherever nothing cuts or joins segments.
@@ -66,8 +66,8 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
     Remedy::new(change, Some(role.end(view.leg.direction)))
 }
 
-/// Payload that segments have when what made them small is lifted, bytes: what both interfaces
-/// carry, or, where one of them is what is small, the other.
+/// Payload of the segments without what makes them small, bytes: what both interfaces carry, or, if one of
+/// the interfaces is the reason, what the other one carries.
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
     let mss = view.mss()?;
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
@@ -89,8 +89,8 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     positive(mtu - ip_header_bytes(view.record.family) - TCP_HEADER_BYTES - options)
 }
 
-/// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this
-/// end; what the receiver advertised tells its end from a change on the way.
+/// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that the receiver
+/// advertised distinguishes the receiver's end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     let seen = Seen::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
@@ -111,9 +111,9 @@ fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     }
 }
 
-/// What tells the causes apart. All sizes are as a SYN's MSS option has them: TCP options included.
+/// The figures that distinguish the reasons. All sizes are as in the MSS option of a SYN: with TCP options.
 struct Seen {
-    /// The segments.
+    /// Size of the segments.
     size: f64,
     /// The largest that both interfaces carry.
     largest: f64,
@@ -161,14 +161,14 @@ impl Seen {
         }
     }
 
-    /// The segments are as large as this limit lets them be.
+    /// Whether the segments are as large as this limit allows.
     fn reaches(&self, limit: f64) -> bool {
         self.size >= SEGMENT_SMALL * limit
     }
 }
 
-/// An end advertises what its route's MTU carries when the connection begins: one that advertised
-/// more learnt of the MTU later.
+/// The path MTU is the reason. An end advertises what its route's MTU carries when the connection begins: an
+/// end that advertised more learnt of the MTU later.
 fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
@@ -193,7 +193,7 @@ fn route_mtu(view: &View<'_>, role: Role, seen: &Seen) -> Remedy {
     remedy::route(view, role, RouteMetric::Mtu, seen.largest + seen.headers)
 }
 
-/// The receiver's interface, where it carries no more.
+/// The receiver's interface is the reason, if it carries no more.
 fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     let device = view.receiver_host?.device.as_ref()?;
     let carries = positive(f64::from(device.mtu_bytes) - seen.headers)?;
@@ -207,8 +207,8 @@ fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     })
 }
 
-/// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG`
-/// binds what an end sends too, the advmss of a route does not.
+/// The receiver asked for small segments: by its interface, the mtu or advmss of its route, or its socket.
+/// `TCP_MAXSEG` also limits what an end sends; the advmss of a route does not.
 fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(found) = by_interface(view, seen) {
         return found;
@@ -241,7 +241,8 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     }
 }
 
-/// The receiver asked for more: the sender's socket, its probing, or a router that rewrites SYNs.
+/// The receiver asked for larger segments: the reason is the sender's socket, its MTU probing, or a router
+/// that rewrites SYNs.
 fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     let more = format!("the receiver advertised an MSS of {told:.0}");
     if seen.own.is_some_and(|own| seen.reaches(own)) {

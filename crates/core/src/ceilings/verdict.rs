@@ -1,4 +1,4 @@
-//! Which cause holds a direction back, and what would then.
+//! Chooses the cause that holds a direction back.
 
 use super::causes::{RULES, Rule, Signs};
 use super::doubt::{Votes, confidence};
@@ -12,7 +12,7 @@ use crate::plan::Protocol;
 use crate::record::RunnerUp;
 use crate::remedy::{Remedy, RunOption, Sight};
 
-/// A cause with all that is known of it in this direction.
+/// A cause with its ceiling and its evidence in this direction.
 struct Candidate {
     rule: &'static Rule,
     ceiling: Option<Ceiling>,
@@ -79,7 +79,7 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
         },
         _ => unexplained(view, &candidates),
     };
-    // What is found and not sure enough comes nearest.
+    // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);
     let runner_up = nearest
@@ -96,13 +96,13 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
     }
 }
 
-/// The first that has both: evidence that holds, and a ceiling that agrees.
+/// The first cause whose evidence holds and whose ceiling agrees.
 fn found<'a>(view: &View<'_>, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
     let mut candidates = candidates.iter();
     candidates.find(|candidate| candidate.holds() && candidate.confirmed(view))
 }
 
-/// The first other cause that has one of both.
+/// The other cause that comes nearest: evidence counts more than a ceiling that agrees.
 fn runner_up<'a>(
     view: &View<'_>,
     candidates: &'a [Candidate],
@@ -116,8 +116,8 @@ fn runner_up<'a>(
         .map(|(_, other)| other)
 }
 
-/// The run that a change of its own makes faster if the runner-up is the cause; of those that no
-/// option lifts, the run that shows them.
+/// The next run: if the runner-up is the cause, its change makes the run faster. For causes that no option
+/// lifts it is the run that shows them.
 fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
     let cause = runner_up.map(|candidate| candidate.rule.cause);
     let look = |object| Remedy::look(object, None);
@@ -188,8 +188,8 @@ fn verdict(
     }
 }
 
-/// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue,
-/// not the limit; some only show where the cause is.
+/// Whether a remedy lifts its cause. Remedies for a policer and a link avoid the losses and the queue, but do
+/// not lift the limit; some remedies only show where the cause is.
 fn lifts(cause: Cause, remedy: Option<&Remedy>) -> bool {
     remedy.is_some_and(Remedy::changes) && ![Cause::Policer, Cause::PathRate].contains(&cause)
 }
@@ -207,7 +207,7 @@ fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
     }
 }
 
-/// No cause has both: evidence that holds, and a ceiling that agrees.
+/// The verdict if no cause has both evidence that holds and a ceiling that agrees.
 fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     let mut evidence: Vec<String> = candidates
         .iter()
@@ -232,8 +232,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     }
 }
 
-/// A thread that others keep from its CPU makes every limit of the path one that is not reached: a
-/// window that is full opens only when somebody reads.
+/// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens only when
+/// somebody reads.
 fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
     let threads = [("sending", view.writer()), ("receiving", view.reader())];
     let waiting = threads.into_iter().filter_map(|(name, time)| {
@@ -263,5 +263,5 @@ const SENDER_UNKNOWN: &str =
 const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
                             which, it takes linerate at both ends to tell";
 
-/// A verdict that is wrong as often as right is none.
+/// A verdict that is wrong as often as right is `unexplained`.
 const UNEXPLAINED_BELOW: f64 = 0.5;

@@ -1,7 +1,7 @@
-//! What a connection's own program, or its host, has to change.
+//! Remedies for the program or the host of a connection.
 //!
-//! Rules give remedies for linerate's own runs. Of a run's option a stranger's program has its own
-//! directive, or a socket option; what only another run would show is left out.
+//! The rules give remedies for linerate's own runs. In place of an option of a run, another program has its own
+//! directive or a socket option; remedies that only another run would show are left out.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::record::{Environment, RunnerUp, Verdict};
 use crate::remedy::{Change, Name, Remedy, Run, RunOption, Sight, Target};
 use crate::units::Family;
 
-/// The verdict with remedies that this connection's program and hosts can follow.
+/// The verdict with remedies that the connection's program and hosts can apply.
 pub(super) fn of_its_own(
     connection: &Connection,
     environment: &Environment,
@@ -53,7 +53,7 @@ fn look_again(connection: &Connection) -> Remedy {
     Remedy::look(Sight::Connection { port }, None)
 }
 
-/// The port that is known: of two the one that was not chosen by the kernel, most likely.
+/// The well-known port of the two: most likely the lower one, which the kernel did not choose.
 fn known_port(connection: &Connection) -> u16 {
     let ends = [&connection.local, &connection.remote];
     let ports = ends.map(|text| text.parse().map_or(0, |end: SocketAddr| end.port()));
@@ -78,7 +78,7 @@ fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<
     })
 }
 
-/// The remedy for a run as one for this connection; `None` where there is none.
+/// The remedy for this connection, from that for a run; `None` if there is none.
 fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
     let Change::Option { object, value } = &remedy.change else {
         return remedy.changes().then_some(remedy);

@@ -198,7 +198,11 @@ impl Observed {
         for size in &sizes {
             let own = rows.iter();
             let own = own.filter(|row| row.plan.traffic.message_bytes() == *size);
-            let suffix = is_sweep.then(|| format!("@{size}")).unwrap_or_default();
+            let suffix = if is_sweep {
+                format!("@{size}")
+            } else {
+                String::new()
+            };
             all.enter(&own.copied().collect::<Vec<_>>(), &suffix);
         }
         if let Some(first) = rows.first() {

@@ -1,8 +1,8 @@
-//! What lifts a limit: data first, its command beside it.
+//! Remedies: the change that lifts a limit, as data, and the command for it.
 //!
-//! Rules decide a [`Remedy`]; [`Remedy::typed`] writes its command, and nobody reads that again: a
-//! program that applies a remedy looks at the data. A record may be a stranger's and commands are
-//! pasted into a shell, so that names from it get into a remedy only as [`Name`]s.
+//! Rules decide a [`Remedy`], and [`Remedy::typed`] writes its command. The command is never read back: a
+//! program that applies a remedy uses the data. A record may come from a stranger, and commands are pasted into
+//! a shell, so names get into a remedy only as [`Name`]s.
 
 mod buffer;
 mod command;
@@ -23,24 +23,24 @@ pub use buffer::{MAX_BUFFER, buffer_for, power_of_two};
 pub use command::{Run, Target, host_set, shell_safe, shell_word};
 pub use option::RunOption;
 
-/// What lifts a limit, or shows where it is.
+/// A change that lifts a limit, or a look that shows where it is.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
-    /// What is to be changed, and to what.
+    /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// At which end; absent where that is not known, or where it is the host of both.
+    /// The end to change; absent if that is not known, or if both ends are on one host.
     pub end: Option<End>,
-    /// What else is to be known of it, in words; empty where nothing is.
+    /// Further information in words; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// As it is typed into a shell, with a comment that says where. It is not read back: a
-    /// stranger's is not to be pasted.
+    /// The shell command, with a comment that tells where to type it. It is not read back: a stranger's command
+    /// is not to be pasted.
     #[serde(deserialize_with = "unread")]
     #[schemars(with = "String")]
     pub command: String,
-    /// What has to be done before it.
+    /// The remedy that must be applied before it.
     pub first: Option<Box<Remedy>>,
 }
 
@@ -48,7 +48,7 @@ fn unread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     IgnoredAny::deserialize(deserializer).map(|_| String::new())
 }
 
-/// What a remedy changes.
+/// The change of a remedy.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -134,7 +134,7 @@ pub enum Change {
         /// Bytes, or a rate; absent where the program is to leave it to the kernel.
         value: Option<String>,
     },
-    /// Nothing yet: it shows where the cause is.
+    /// No change: a command that shows where the cause is.
     Look {
         /// At what.
         object: Sight,
@@ -214,7 +214,7 @@ pub enum Sight {
 pub struct Name(String);
 
 impl Name {
-    /// `None` for a name that is none.
+    /// The name; `None` if the text is not one.
     pub fn new(text: &str) -> Option<Self> {
         let harmless = |c: char| c.is_ascii_alphanumeric() || ".:_-%@[]".contains(c);
         let is_name = !text.is_empty() && !text.starts_with('-') && text.chars().all(harmless);
@@ -243,7 +243,7 @@ impl From<Name> for String {
 }
 
 impl Remedy {
-    /// Without a command yet.
+    /// A remedy without a command.
     pub fn new(change: Change, end: Option<End>) -> Self {
         Self {
             change,
@@ -254,43 +254,43 @@ impl Remedy {
         }
     }
 
-    /// Gives an option of the run another value.
+    /// A remedy that gives an option of the run another value.
     pub fn option(object: RunOption, value: impl fmt::Display) -> Self {
         let value = Some(value.to_string());
         Self::new(Change::Option { object, value }, None)
     }
 
-    /// Leaves an option of the run out.
+    /// A remedy that leaves an option of the run out.
     pub fn without(object: RunOption) -> Self {
         let value = None;
         Self::new(Change::Option { object, value }, None)
     }
 
-    /// Changes nothing, and shows where the cause is.
+    /// A remedy that changes nothing, and shows where the cause is.
     pub fn look(object: Sight, end: Option<End>) -> Self {
         Self::new(Change::Look { object }, end)
     }
 
-    /// Sets a kernel setting.
+    /// A remedy that sets a kernel setting.
     pub fn host_setting(end: Option<End>, key: &str, figures: &[u64]) -> Self {
         let words: Vec<String> = figures.iter().map(u64::to_string).collect();
         let (object, value) = (key.to_owned(), words.join(" "));
         Self::new(Change::HostSetting { object, value }, end)
     }
 
-    /// With words beside it.
+    /// The remedy with further information.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
     }
 
-    /// After another.
+    /// The remedy after another one.
     pub fn after(mut self, first: Remedy) -> Self {
         self.first = Some(Box::new(first));
         self
     }
 
-    /// Whether it changes something, and does not only show it.
+    /// Whether it changes something, rather than only showing it.
     pub fn changes(&self) -> bool {
         !matches!(self.change, Change::Look { .. })
     }

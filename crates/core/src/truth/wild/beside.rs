@@ -8,8 +8,7 @@ use crate::ceilings::Cause;
 use crate::plan::Direction;
 use crate::units::Dice;
 
-/// They share the line: it is full, and what the flow loses there is the others' doing as much as
-/// its own.
+/// The flows share the line. It is full, and the others cause the losses as much as the flow itself does.
 pub(super) fn competing_tcp(random: &mut Dice) -> Draft {
     let flows = random.choose(&[1, 1, 2, 4]);
     let (mut made, _) = shared_line(random);
@@ -24,7 +23,7 @@ pub(super) fn competing_tcp(random: &mut Dice) -> Draft {
     made
 }
 
-/// The line has this much less for the flow.
+/// The flow gets what the datagrams leave of the line.
 pub(super) fn competing_udp(random: &mut Dice) -> Draft {
     let (mut made, rate_bps) = shared_line(random);
     let taken = rate_bps as f64 * random.uniform(0.2, 0.6);
@@ -39,7 +38,7 @@ pub(super) fn competing_udp(random: &mut Dice) -> Draft {
     made
 }
 
-/// Both directions have a line of their own, and the one back is full.
+/// Each direction has a line of its own, and the line back is full.
 pub(super) fn busy_reverse_path(random: &mut Dice) -> Draft {
     let (mut made, rate_bps) = shared_line(random);
     let back = match made.conditions.direction {
@@ -81,5 +80,5 @@ fn shared_line(random: &mut Dice) -> (Draft, u64) {
     (made, queue.rate_bps)
 }
 
-/// Payload of others' datagrams, bytes.
+/// Payload of the other program's datagrams, bytes.
 const DATAGRAM: f64 = 1200.0;

@@ -1,4 +1,4 @@
-//! Lines that do more than carry: CoDel, policers, black holes; and transfers that are over soon.
+//! Lines with CoDel, policers and black holes, and short transfers.
 
 use super::super::conditions::{Control, Line, slow_start_rounds};
 use super::shaped::{queue, queued_line};
@@ -7,8 +7,8 @@ use crate::ceilings::Cause;
 use crate::link::Mtu;
 use crate::units::Dice;
 
-/// CoDel drops or marks because the line is full: where it keeps a window of CUBIC or Reno below
-/// what the line holds, that is as true.
+/// CoDel drops or marks because the line is full. Congestion is as right, if CoDel keeps a window of CUBIC or
+/// Reno below what the line holds.
 pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 4, 8]);
@@ -27,8 +27,7 @@ pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
     made
 }
 
-/// Behind a line that is far faster, and long enough for the bucket to be emptied before it is
-/// measured.
+/// A policer behind a far faster line; the warm-up is long enough to empty its bucket.
 pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     let rate_bps = rate(random, 5e6, 40e6);
@@ -55,7 +54,7 @@ pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     made
 }
 
-/// Without an answer to large packets a sender that probes the MTU (RFC 4821) finds it after some
+/// Large packets vanish without an answer. A sender that probes the MTU (RFC 4821) finds it after some
 /// timeouts, and then fills the line.
 pub(super) fn black_hole(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
@@ -74,7 +73,7 @@ pub(super) fn black_hole(random: &mut Dice) -> Draft {
     made
 }
 
-/// Over when the last flight is far below what the path holds.
+/// A transfer that ends while its flights are far below what the path holds.
 pub(super) fn short_transfer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);

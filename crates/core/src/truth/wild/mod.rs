@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use super::assemble::{hosts, interval, path, span, test};
 use super::causes::{plain, round};
-use super::conditions::{Bound, Conditions, Line};
+use super::conditions::{Bound, Conditions};
 use super::describe::describe;
 use super::families::{Draw, ScenarioFamily};
 use super::scenario::{HostSetup, Scenario, Shaper, Surroundings};

@@ -46,7 +46,7 @@ pub(super) fn many_flows(random: &mut Dice) -> Draft {
     behind(&queue, conditions, random)
 }
 
-/// The server sees nothing that it could tell.
+/// Only the client's end is seen: the other end is an iperf3 server.
 pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
     let conditions = few_flows(random);
     let mut made = shaped(QueueKind::Tbf, conditions, random);
@@ -54,7 +54,7 @@ pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
     made
 }
 
-/// Of a router: at the sender's own device the kernel lets no flow queue so much (TCP small
+/// A long queue on a router: at the sender's own device the kernel lets no flow queue so much (TCP small
 /// queues).
 pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
@@ -83,8 +83,7 @@ pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     made
 }
 
-/// Below the shaper's rate the sender keeps to what it was asked, above it the path does not carry
-/// more.
+/// Below the shaper's rate the sender keeps to the rate it was asked for; above it the path is the limit.
 pub(super) fn udp_rate(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     datagrams(&mut conditions, random);
@@ -127,7 +126,7 @@ fn few_flows(random: &mut Dice) -> Conditions {
     }
 }
 
-/// Through one shaper, on a LAN or beyond a delay of the lab's.
+/// A draft through one shaper, on a LAN or behind a delay of the lab.
 fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Draft {
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.002, 0.08);
@@ -144,7 +143,7 @@ fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Dra
     behind(&queue, conditions, random)
 }
 
-/// At the sender's device or on a router.
+/// A draft behind a queue at the sender's device or on a router.
 pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -> Draft {
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     made.shape(random.choose(&[Place::SendersDevice, Place::Router]), queue);
@@ -152,8 +151,8 @@ pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -
     made
 }
 
-/// A bucket for what the timers of a kernel miss, and a queue of 20 to 200 ms, or a product of rate
-/// and delay and more: a flow of any congestion control fills the line.
+/// A queue with a bucket for what the kernel's timers miss. It holds 20 to 200 ms, or at least the product of
+/// rate and delay, so that a flow of any congestion control fills the line.
 pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dice) -> Queue {
     let bytes_per_s = rate_bps as f64 / 8.0;
     let wait_s = random
