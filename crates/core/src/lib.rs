@@ -2,9 +2,9 @@
 //! The logic of linerate: units, plans, records, the wire, the control session, the emulated link,
 //! statistics, ceilings.
 //!
-//! This crate decides and touches nothing. It has no sockets, files, threads or clock: the time, the
-//! seed and the bytes are arguments (see `clippy.toml`). It does not depend on Linux. Five of its modules
-//! are crates of their own, which can be used without the rest.
+//! This crate decides and touches nothing. It has no sockets, files, threads or clock: the time,
+//! the seed and the bytes are arguments (see `clippy.toml`). It does not depend on Linux. Five of
+//! its modules are crates of their own, which can be used without the rest.
 //!
 //! A test is made from options, each given once, and checked as a whole:
 //!

@@ -1,9 +1,9 @@
-//! The carrier of a mesh's messages between the coordinator and the agents: a queue of tasks for each
-//! site, one queue of reports, and the presence of each site.
+//! The carrier of a mesh's messages between the coordinator and the agents: a queue of tasks for
+//! each site, one queue of reports, and the presence of each site.
 //!
-//! A bus does not look into messages. A delivery that is not acknowledged is delivered again, so its
-//! taker must tolerate duplicates. A message that is published with a key arrives once, however often it
-//! is published.
+//! A bus does not look into messages. A delivery that is not acknowledged is delivered again, so
+//! its taker must tolerate duplicates. A message that is published with a key arrives once, however
+//! often it is published.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub trait Bus: Send + Sync {
     /// The bus cannot be reached.
     fn withdraw(&self, site: &str) -> Result<(), BusError>;
 
-    /// Takes the oldest task of a site, and waits for at most `wait` for one. The task stays in the queue
-    /// until it is acknowledged.
+    /// Takes the oldest task of a site, and waits for at most `wait` for one. The task stays in the
+    /// queue until it is acknowledged.
     ///
     /// # Errors
     /// The bus cannot be reached.
@@ -75,7 +75,8 @@ pub trait Bus: Send + Sync {
     /// The bus cannot be reached, or does not allow it.
     fn prepare(&self, sites: &[&str]) -> Result<(), BusError>;
 
-    /// For the coordinator: puts a task into a site's queue, where it stays for [`OFFER_LIFE`] at most.
+    /// For the coordinator: puts a task into a site's queue, where it stays for [`OFFER_LIFE`] at
+    /// most.
     ///
     /// # Errors
     /// The bus cannot be reached.
@@ -87,8 +88,8 @@ pub trait Bus: Send + Sync {
     /// The bus cannot be reached.
     fn clear(&self) -> Result<(), BusError>;
 
-    /// For the coordinator: takes the oldest report, and waits for at most `wait` for one. The report
-    /// stays in the queue until it is acknowledged.
+    /// For the coordinator: takes the oldest report, and waits for at most `wait` for one. The
+    /// report stays in the queue until it is acknowledged.
     ///
     /// # Errors
     /// The bus cannot be reached.

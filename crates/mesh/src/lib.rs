@@ -2,8 +2,8 @@
 //! Tests between all pairs of many sites: their schedule, the limits of each site's owner, and the
 //! matrix of results.
 //!
-//! Nothing here touches a socket, a file, a thread or a clock: time, seed and texts are arguments. A
-//! [`Mesh`] is read from a file; a [`Schedule`] decides which pair is tested when.
+//! Nothing here touches a socket, a file, a thread or a clock: time, seed and texts are arguments.
+//! A [`Mesh`] is read from a file; a [`Schedule`] decides which pair is tested when.
 //!
 //! ```
 //! use linerate_core::units::Nanos;

@@ -72,9 +72,9 @@ impl OwnerLimits {
         read(text).map_err(|fault| fault.located(text))
     }
 
-    /// Checks a test that is to run `at` seconds since 1970, and returns the test that the agent runs:
-    /// a TCP test is paced to the owner's rate. `used` is the number of bytes carried in the 24 hours
-    /// before; tests under way count with the most that they may carry.
+    /// Checks a test that is to run `at` seconds since 1970, and returns the test that the agent
+    /// runs: a TCP test is paced to the owner's rate. `used` is the number of bytes carried in the
+    /// 24 hours before; tests under way count with the most that they may carry.
     ///
     /// # Errors
     /// The limit that forbids the test.
@@ -156,15 +156,15 @@ pub fn max_bytes(test: &Test) -> Option<u64> {
     }
 }
 
-/// Length of a test with its warm-up, seconds; for one that ends by an amount, the time that an agent
-/// gives it.
+/// Length of a test with its warm-up, seconds; for one that ends by an amount, the time that an
+/// agent gives it.
 fn seconds(test: &Test) -> u64 {
     test.seconds()
         .map_or(UNTIMED_S, |seconds| seconds.ceil() as u64)
 }
 
-/// The largest payload rate of a test, all flows together, bits per second; `None` if nothing limits
-/// it.
+/// The largest payload rate of a test, all flows together, bits per second; `None` if nothing
+/// limits it.
 fn max_rate(test: &Test) -> Option<u64> {
     let of_flow = match (&test.traffic, test.protocol) {
         (Traffic::Stream(stream), Protocol::Udp) => stream.rate_bps,

@@ -1,7 +1,7 @@
 //! The messages between the agents and the coordinator of a mesh, as JSON.
 //!
-//! A message comes from another host and is not trusted: [`decode`] checks every part of it against its
-//! bounds.
+//! A message comes from another host and is not trusted: [`decode`] checks every part of it against
+//! its bounds.
 
 pub use linerate_core::monitor::keys::is_name;
 use linerate_core::plan::Test;
@@ -32,8 +32,8 @@ const MAX_LEASE_S: u32 = 3600;
 pub struct Presence {
     /// The agent's site.
     pub site: String,
-    /// Where the other sites reach its endpoint: `host`, `host:port` or `[v6]:port`; default: the `host`
-    /// in the mesh's file.
+    /// Where the other sites reach its endpoint: `host`, `host:port` or `[v6]:port`; default: the
+    /// `host` in the mesh's file.
     pub address: Option<String>,
     /// The workloads that it can run, such as `stream`.
     pub workloads: Vec<String>,
@@ -157,8 +157,8 @@ impl Task {
 }
 
 impl Report {
-    /// A report on `task`. A document that is too long for a message becomes a failure; a reason that is
-    /// too long is cut.
+    /// A report on `task`. A document that is too long for a message becomes a failure; a reason
+    /// that is too long is cut.
     pub fn new(task: &Task, outcome: Outcome) -> Self {
         let outcome = match outcome {
             Outcome::Finished { document } if document.len() > MAX_DOCUMENT => {

@@ -40,8 +40,8 @@ pub struct Simulated {
     pub forgotten: u64,
     /// Time until every pair was measured, seconds; `None` if some were not.
     pub took_s: Option<f64>,
-    /// Least time that any schedule needs, seconds: the time of the busiest site or group in these tests,
-    /// or of all tests over the most that can run at once.
+    /// Least time that any schedule needs, seconds: the time of the busiest site or group in these
+    /// tests, or of all tests over the most that can run at once.
     pub bound_s: f64,
     /// `took_s` in slots, each as long as the longest test.
     pub slots: f64,

@@ -162,8 +162,9 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     })
 }
 
-/// More arrived than was sent, and faster than through most of the run: it waited behind a loss when the
-/// measured time began. (What waits in a queue arrives at the path's own rate, and does not mislead.)
+/// More arrived than was sent, and faster than through most of the run: it waited behind a loss
+/// when the measured time began. (What waits in a queue arrives at the path's own rate, and does
+/// not mislead.)
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;

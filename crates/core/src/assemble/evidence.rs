@@ -1,4 +1,5 @@
-//! Merges the evidence of two ends to that of a flow, and the evidence of flows to that of a direction.
+//! Merges the evidence of two ends to that of a flow, and the evidence of flows to that of a
+//! direction.
 
 use crate::plan::{Test, Traffic};
 use crate::record::{GapSummary, SenderEvidence, TcpEvidence, TcpSender, UdpEvidence};

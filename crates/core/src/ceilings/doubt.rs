@@ -1,9 +1,9 @@
 //! The confidence of a verdict, from the errors of its figures.
 //!
-//! Rules are thresholds, and a figure near one tells less than a figure far from it. So the same rules judge
-//! copies of the record in which each figure has an error of the usual size. The share of copies with the
-//! same verdict is the margin; most of the others give the next cause. The share of verdicts with a margin
-//! that is right is counted, not derived: [`confidence`].
+//! Rules are thresholds, and a figure near one tells less than a figure far from it. So the same
+//! rules judge copies of the record in which each figure has an error of the usual size. The share
+//! of copies with the same verdict is the margin; most of the others give the next cause. The share
+//! of verdicts with a margin that is right is counted, not derived: [`confidence`].
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Votes {
     }
 }
 
-/// Share of the verdicts with this margin that is right (docs/truth.md: checked with seeds that were never
-/// used before).
+/// Share of the verdicts with this margin that is right (docs/truth.md: checked with seeds that
+/// were never used before).
 pub(super) fn confidence(margin: f64) -> f64 {
     let above = MEASURED.iter().position(|(known, _)| *known >= margin);
     let above = above.unwrap_or(MEASURED.len() - 1).max(1);
@@ -67,7 +67,8 @@ const MEASURED: [(f64, f64); 4] = [(0.0, 0.4), (0.5, 0.9), (0.7, 0.944), (1.0, 0
 /// Number of copies: the error of a margin of a half is 7 % of it.
 const COPIES: usize = 48;
 
-/// Error of rates of the kernel and of windows: the difference of their medians between halves of a run.
+/// Error of rates of the kernel and of windows: the difference of their medians between halves of a
+/// run.
 const RATE: f64 = 0.05;
 /// Error of times and shares of time.
 const TIME: f64 = 0.1;

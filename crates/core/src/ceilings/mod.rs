@@ -1,8 +1,8 @@
 //! The ceiling of each cause, and the verdict: which cause holds a run back.
 //!
-//! [`explain`] is a pure function of a record, so that a later version can explain a stored record again. The
-//! kernel's evidence decides first, and a ceiling then confirms it. A run without a cause that has both stays
-//! `unexplained`.
+//! [`explain`] is a pure function of a record, so that a later version can explain a stored record
+//! again. The kernel's evidence decides first, and a ceiling then confirms it. A run without a
+//! cause that has both stays `unexplained`.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -74,8 +74,8 @@ pub fn is_even(view: &View<'_>) -> bool {
     view.is_even() || (view.leg.steps.is_none() && varies_little())
 }
 
-/// Writes the verdicts of [`explain`] into the record, in place of earlier ones, and a caveat if segments are
-/// small for their interface.
+/// Writes the verdicts of [`explain`] into the record, in place of earlier ones, and a caveat if
+/// segments are small for their interface.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
     let small = views(record).iter().find_map(small_segments_caveat);

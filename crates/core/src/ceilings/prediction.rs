@@ -1,9 +1,9 @@
 //! Predicts the effect of a remedy: the lowest limit that stays when the cause is lifted.
 //!
-//! A prediction uses only limits that stay: links, rates and sizes that were set, the largest buffers that
-//! the kernel's tuning may reach, random losses. It does not use what the course of the run made: idle
-//! threads, a congestion window that was not filled, the delivery rate of a queue, the buffers of slow
-//! start, the CPU time of small segments.
+//! A prediction uses only limits that stay: links, rates and sizes that were set, the largest
+//! buffers that the kernel's tuning may reach, random losses. It does not use what the course of
+//! the run made: idle threads, a congestion window that was not filled, the delivery rate of a
+//! queue, the buffers of slow start, the CPU time of small segments.
 
 use super::causes::{full_buffers_bps, whole_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
@@ -30,8 +30,9 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// The rate that a remedy must allow, bits/s. A large maximum for the kernel's tuning costs nothing before
-    /// it is used; a buffer that an application fixes is not made larger than can be predicted.
+    /// The rate that a remedy must allow, bits/s. A large maximum for the kernel's tuning costs
+    /// nothing before it is used; a buffer that an application fixes is not made larger than can be
+    /// predicted.
     pub(super) fn target_bps(&self, view: &View<'_>, lifted: Cause) -> f64 {
         let is_fixed = match lifted {
             Cause::ReceiveWindow => view.tcp.iter().any(TcpFlow::has_fixed_window),
@@ -58,8 +59,8 @@ impl Next {
     }
 }
 
-/// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of the
-/// applications. Other limits can be lifted as well, one after the other.
+/// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
+/// the applications. Other limits can be lifted as well, one after the other.
 pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
     let links = all.iter().filter(|ceiling| is_link(ceiling));
     let links = links.map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
@@ -70,8 +71,8 @@ pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) ->
     known_well.min_by(f64::total_cmp)
 }
 
-/// The lowest limit besides `current` that stays. A limit that seems clearly lower than the measured rate is
-/// not known well enough.
+/// The lowest limit besides `current` that stays. A limit that seems clearly lower than the
+/// measured rate is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
     let shown = ceilings.iter();
@@ -90,8 +91,8 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
     })
 }
 
-/// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the run has
-/// fixed cost nothing before they are used.
+/// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
+/// run has fixed cost nothing before they are used.
 pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
     if is_buffer(lifted) && fixes_both_buffers(view) {
         PREDICTED_TIMES
@@ -127,8 +128,8 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
     }
 }
 
-/// The ceiling after the remedy: larger segments have a larger share of a link, and nothing waits in
-/// a send buffer for the pace that another cause had kept low.
+/// The ceiling after the remedy: larger segments have a larger share of a link, and nothing waits
+/// in a send buffer for the pace that another cause had kept low.
 fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
     if ceiling.cause == Cause::SendBuffer {
         return full_buffers_bps(view).unwrap_or(ceiling.limit_bps);
@@ -195,9 +196,10 @@ fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
     Some((cause, view.throughput_bps * full / small / cost))
 }
 
-/// Whether the CPUs of both ends are known to reach a rate, at the cost of a byte in this run. The effect of a
-/// remedy for the CPU itself is not known. For a rate far above the measured one, the time of both ends'
-/// threads must suffice, the run must have been held by a single figure, and the link must be known.
+/// Whether the CPUs of both ends are known to reach a rate, at the cost of a byte in this run. The
+/// effect of a remedy for the CPU itself is not known. For a rate far above the measured one, the
+/// time of both ends' threads must suffice, the run must have been held by a single figure, and the
+/// link must be known.
 fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
     let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
@@ -214,9 +216,9 @@ fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f
     is_known && !of_cpu(lifted) && (times <= PREDICTED_TIMES || far())
 }
 
-/// Whether others have a part of the CPU of the busier end: what they will leave it in the next run is not
-/// known. Where it waited for 0.24 to 0.50 of the time, full segments brought half of what their cost
-/// promised; on quiet hosts it waits for 0.19 and less.
+/// Whether others have a part of the CPU of the busier end: what they will leave it in the next run
+/// is not known. Where it waited for 0.24 to 0.50 of the time, full segments brought half of what
+/// their cost promised; on quiet hosts it waits for 0.19 and less.
 fn is_cpu_taken(view: &View<'_>) -> bool {
     let wanted = |time: &ThreadTime| time.running + time.delayed;
     let ends = [view.writer(), view.reader()].into_iter().flatten();

@@ -41,8 +41,8 @@ fn target(view: &View<'_>) -> Target {
     Target::Endpoint(Name::new(&view.record.host), port)
 }
 
-/// The buffer that each flow needs for its share of `target_bps`, bytes. A share of payload that is smaller
-/// than small segments explain is not used: something else holds the window.
+/// The buffer that each flow needs for its share of `target_bps`, bytes. A share of payload that is
+/// smaller than small segments explain is not used: something else holds the window.
 pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
     let share = payload_share.and_then(positive);
     let share = share.filter(|share| *share >= MIN_SHARE);
@@ -51,8 +51,8 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
     remedy::buffer_for(product, share)
 }
 
-/// A socket buffer of `bytes`, preceded by the setting that must allow it: the kernel cuts larger requests to
-/// `limit_key` without an error.
+/// A socket buffer of `bytes`, preceded by the setting that must allow it: the kernel cuts larger
+/// requests to `limit_key` without an error.
 pub(super) fn buffer(
     view: &View<'_>,
     option: RunOption,
@@ -67,8 +67,8 @@ pub(super) fn buffer(
     }
 }
 
-/// Both buffers as `-w` sets them, if the run has fixed both: one alone would leave the other as the limit.
-/// `payload_share` is that of the send buffer.
+/// Both buffers as `-w` sets them, if the run has fixed both: one alone would leave the other as
+/// the limit. `payload_share` is that of the send buffer.
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
     let shares = [None, Some(payload_share)];
     let bytes = shares.map(|share| buffer_for(view, target_bps, share));
@@ -114,9 +114,9 @@ pub(super) fn setting_of<'a>(host: Option<&'a HostFacts>, key: &str) -> Option<&
     host?.sysctls.get(key).map(|text| text.trim())
 }
 
-/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`. The maximum is raised, never
-/// lowered. If it is large enough already, the tuning did not get there, and the default is raised instead.
-/// `None` if that is large enough, too.
+/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`. The maximum is
+/// raised, never lowered. If it is large enough already, the tuning did not get there, and the
+/// default is raised instead. `None` if that is large enough, too.
 pub(super) fn tuning(view: &View<'_>, role: Role, key: &str, bytes: u64) -> Option<Remedy> {
     let [min, default, max] = triple(host(view, role), key).unwrap_or(KERNEL_DEFAULTS);
     let (default, max) = match (default >= bytes, max >= bytes) {
@@ -162,8 +162,8 @@ pub(super) fn congestion_control(view: &View<'_>) -> Option<Remedy> {
     Some(remedy.after(Remedy::new(Change::Module { object }, Some(end))))
 }
 
-/// BBR; if the sender's host does not have it, CUBIC in place of Reno. For other congestion controls CUBIC is
-/// not known to be an improvement.
+/// BBR; if the sender's host does not have it, CUBIC in place of Reno. For other congestion
+/// controls CUBIC is not known to be an improvement.
 pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str> {
     if view.tcp.iter().any(|flow| is_bbr(flow.tcp)) {
         return None;

@@ -65,15 +65,15 @@ impl ThreadTime {
         wants && self.paced < USUAL_STATE
     }
 
-    /// Whether the threads have work: a thread that only takes the little that comes may wait as long for a
-    /// CPU, and lacks nothing.
+    /// Whether the threads have work: a thread that only takes the little that comes may wait as
+    /// long for a CPU, and lacks nothing.
     pub(super) fn has_work(&self) -> bool {
         self.work >= CPU_WORK
     }
 }
 
-/// Time that the hypervisor took over the time that the host's CPUs worked. The kernel counts it neither as a
-/// thread's time nor as its wait, so that it looks like sleep.
+/// Time that the hypervisor took over the time that the host's CPUs worked. The kernel counts it
+/// neither as a thread's time nor as its wait, so that it looks like sleep.
 fn stolen_for_each_run(end: &EndReport) -> f64 {
     let share = |percent: Option<f64>| percent.and_then(|percent| positive(percent / 100.0));
     let stolen = share(end.steal_percent).unwrap_or(0.0).min(1.0);
@@ -112,8 +112,8 @@ impl View<'_> {
         ThreadTime::of(self.sender()?, self.record.seconds)
     }
 
-    /// Share of the time in which the writers slept in send, or found no room in the socket; known also if
-    /// their CPU time is not.
+    /// Share of the time in which the writers slept in send, or found no room in the socket; known
+    /// also if their CPU time is not.
     pub(super) fn writer_blocked(&self) -> Option<f64> {
         let slept = self.sender()?.blocked_us?;
         let known = self.writer().map(|writer| writer.blocked);
@@ -141,7 +141,8 @@ impl View<'_> {
         self.rwnd_share().is_some_and(|share| share >= USUAL_STATE)
     }
 
-    /// Whether the network limits the flows for most of their busy time, as far as the kernel tells.
+    /// Whether the network limits the flows for most of their busy time, as far as the kernel
+    /// tells.
     pub(super) fn is_held_by_network(&self) -> bool {
         self.network_share()
             .is_none_or(|share| share >= USUAL_STATE)
@@ -152,8 +153,8 @@ impl View<'_> {
         self.tcp.len().max(self.udp.len()).max(1)
     }
 
-    /// Share of a CPU that each of the test's threads at this end has if they share the CPUs evenly, at least
-    /// a half.
+    /// Share of a CPU that each of the test's threads at this end has if they share the CPUs
+    /// evenly, at least a half.
     pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
         let directions = 1.0 + f64::from(u8::from(self.is_both()));
         let ends = 1.0 + f64::from(u8::from(self.has_one_kernel()));
@@ -226,8 +227,8 @@ impl View<'_> {
         fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
     }
 
-    /// Number of times that losses made the senders slow down, as their kernel counted them; `None` if the
-    /// counters include other connections.
+    /// Number of times that losses made the senders slow down, as their kernel counted them; `None`
+    /// if the counters include other connections.
     pub(super) fn recoveries(&self) -> Option<f64> {
         if self.is_of_packets() {
             // If losses are being repaired all the time, events cannot be told apart.
@@ -248,7 +249,8 @@ impl View<'_> {
         (is_own && episodes > 0.0).then_some(episodes)
     }
 
-    /// Number of times that losses made the senders slow down: counted by the kernel, or else estimated.
+    /// Number of times that losses made the senders slow down: counted by the kernel, or else
+    /// estimated.
     pub(super) fn loss_event_count(&self) -> Option<f64> {
         self.recoveries()
             .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds))))
@@ -264,9 +266,9 @@ impl View<'_> {
         Some(self.flows_mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
     }
 
-    /// Whether losses come one by one, often, and at any window: then they are noise of the path, not the end
-    /// of a queue or bucket. If most were spurious, from reordering by the hosts' CPUs, the rest tells
-    /// nothing.
+    /// Whether losses come one by one, often, and at any window: then they are noise of the path,
+    /// not the end of a queue or bucket. If most were spurious, from reordering by the hosts' CPUs,
+    /// the rest tells nothing.
     pub(super) fn losses_are_random(&self) -> bool {
         let spurious = self.sum(|flow| Some(flow.tcp.dsack_duplicates? as f64));
         let again = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64));
@@ -297,9 +299,9 @@ impl View<'_> {
         positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
     }
 
-    /// Largest delivery rate of a single flow, bits per second; of several flows, which reach theirs at
-    /// different times, the sum of the medians. A burst through a token bucket reads as a rate that no step of
-    /// the run has kept, so the rate of the steps is the upper limit.
+    /// Largest delivery rate of a single flow, bits per second; of several flows, which reach
+    /// theirs at different times, the sum of the medians. A burst through a token bucket reads as a
+    /// rate that no step of the run has kept, so the rate of the steps is the upper limit.
     pub(super) fn delivery_bps(&self) -> Option<f64> {
         let rate = |tcp: &TcpSender| match self.tcp.len() {
             1 => tcp.delivery_rate_max_bps,
@@ -322,8 +324,9 @@ impl View<'_> {
         self.leg.steps.is_some_and(|steps| spread(steps) <= EVEN)
     }
 
-    /// Whether a queue is never empty behind something that keeps its rate: a link, however late the hosts'
-    /// threads get their CPUs. A connection that has nothing in flight for most of the time leaves no queue.
+    /// Whether a queue is never empty behind something that keeps its rate: a link, however late
+    /// the hosts' threads get their CPUs. A connection that has nothing in flight for most of the
+    /// time leaves no queue.
     pub(super) fn is_shaped(&self) -> bool {
         let queue = |i: Inflation| i.ratio >= QUEUE_INFLATION && i.delay_us >= QUEUE_DELAY_US;
         if self.busy().is_some_and(|share| share < USUAL_STATE) {
@@ -335,9 +338,9 @@ impl View<'_> {
             && self.queues_a_segment()
     }
 
-    /// Whether at least one segment waits in the mean: the excess of the round trip times the rate (Little's
-    /// law). A queue that is never empty has at least one. Less is a burst that waits behind itself, or a host
-    /// that wakes up late.
+    /// Whether at least one segment waits in the mean: the excess of the round trip times the rate
+    /// (Little's law). A queue that is never empty has at least one. Less is a burst that waits
+    /// behind itself, or a host that wakes up late.
     pub(super) fn queues_a_segment(&self) -> bool {
         self.queued_segments()
             .is_none_or(|segments| segments >= 1.0)
@@ -378,7 +381,8 @@ impl View<'_> {
         self.ignores_loss() && self.loss().is_none_or(|loss| loss < POLICER_LOSS_BBR)
     }
 
-    /// Whether a queue stands at the bottleneck, however short, or packets are marked before one can.
+    /// Whether a queue stands at the bottleneck, however short, or packets are marked before one
+    /// can.
     pub(super) fn queue_or_marks(&self) -> bool {
         let marks = self.sum(|flow| flow.tcp.delivered_ce.map(|n| n as f64));
         let stands = self.has_queue(SHORT_QUEUE_INFLATION);
@@ -386,8 +390,8 @@ impl View<'_> {
         marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
     }
 
-    /// Whether a queue of several segments stands that is longer than the wake-up of a host delays: a policer
-    /// has none, whatever it drops.
+    /// Whether a queue of several segments stands that is longer than the wake-up of a host delays:
+    /// a policer has none, whatever it drops.
     pub(super) fn holds_queue(&self) -> bool {
         let is_long =
             |i: Inflation| i.is_queue(SHORT_QUEUE_INFLATION) && i.delay_us >= BBR_QUEUE_DELAY_US;
@@ -395,8 +399,8 @@ impl View<'_> {
         self.inflation().is_some_and(is_long) && holds_segments
     }
 
-    /// Share of the datagrams sent that the path lost; `None` without UDP, or if the receiver does not tell
-    /// what its sockets dropped.
+    /// Share of the datagrams sent that the path lost; `None` without UDP, or if the receiver does
+    /// not tell what its sockets dropped.
     pub(super) fn datagrams_lost(&self) -> Option<f64> {
         self.share_of_datagrams(|udp| Some(udp.lost.saturating_sub(udp.socket_drops?)))
     }
@@ -417,7 +421,8 @@ impl View<'_> {
         positive(sent as f64).and_then(|sent| Some(picked? as f64 / sent))
     }
 
-    /// Rate asked of the UDP senders, bits per second; `None` unless all of them were asked for one.
+    /// Rate asked of the UDP senders, bits per second; `None` unless all of them were asked for
+    /// one.
     pub(super) fn asked_bps(&self) -> Option<f64> {
         let asked = self.udp.iter();
         let asked: Option<f64> = asked.map(|udp| positive(udp.asked_bps? as f64)).sum();
@@ -526,9 +531,9 @@ pub(super) fn option_bytes(tcp: &TcpSender) -> f64 {
     }
 }
 
-/// Shortest round trip, µs. Where segments were sent again the kernel also takes it from timestamps,
-/// which tick in milliseconds (`tcp_rtt_tsopt_us`, net/ipv4/tcp_input.c): it may be up to a tick longer,
-/// but not longer than the handshake that the receiver saw.
+/// Shortest round trip, µs. Where segments were sent again the kernel also takes it from
+/// timestamps, which tick in milliseconds (`tcp_rtt_tsopt_us`, net/ipv4/tcp_input.c): it may be up
+/// to a tick longer, but not longer than the handshake that the receiver saw.
 fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
     let tcp = flow.tcp;
     let told = tcp.rtt_min_us?;

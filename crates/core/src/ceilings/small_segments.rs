@@ -66,8 +66,8 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
     Remedy::new(change, Some(role.end(view.leg.direction)))
 }
 
-/// Payload of the segments without what makes them small, bytes: what both interfaces carry, or, if one of
-/// the interfaces is the reason, what the other one carries.
+/// Payload of the segments without what makes them small, bytes: what both interfaces carry, or, if
+/// one of the interfaces is the reason, what the other one carries.
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
     let mss = view.mss()?;
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
@@ -89,8 +89,8 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     positive(mtu - ip_header_bytes(view.record.family) - TCP_HEADER_BYTES - options)
 }
 
-/// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that the receiver
-/// advertised distinguishes the receiver's end from a change on the way.
+/// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that
+/// the receiver advertised distinguishes the receiver's end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     let seen = Seen::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
@@ -111,7 +111,8 @@ fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     }
 }
 
-/// The figures that distinguish the reasons. All sizes are as in the MSS option of a SYN: with TCP options.
+/// The figures that distinguish the reasons. All sizes are as in the MSS option of a SYN: with TCP
+/// options.
 struct Seen {
     /// Size of the segments.
     size: f64,
@@ -167,8 +168,8 @@ impl Seen {
     }
 }
 
-/// The path MTU is the reason. An end advertises what its route's MTU carries when the connection begins: an
-/// end that advertised more learnt of the MTU later.
+/// The path MTU is the reason. An end advertises what its route's MTU carries when the connection
+/// begins: an end that advertised more learnt of the MTU later.
 fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
@@ -207,8 +208,8 @@ fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     })
 }
 
-/// The receiver asked for small segments: by its interface, the mtu or advmss of its route, or its socket.
-/// `TCP_MAXSEG` also limits what an end sends; the advmss of a route does not.
+/// The receiver asked for small segments: by its interface, the mtu or advmss of its route, or its
+/// socket. `TCP_MAXSEG` also limits what an end sends; the advmss of a route does not.
 fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(found) = by_interface(view, seen) {
         return found;
@@ -241,8 +242,8 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     }
 }
 
-/// The receiver asked for larger segments: the reason is the sender's socket, its MTU probing, or a router
-/// that rewrites SYNs.
+/// The receiver asked for larger segments: the reason is the sender's socket, its MTU probing, or a
+/// router that rewrites SYNs.
 fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     let more = format!("the receiver advertised an MSS of {told:.0}");
     if seen.own.is_some_and(|own| seen.reaches(own)) {

@@ -116,8 +116,8 @@ fn runner_up<'a>(
         .map(|(_, other)| other)
 }
 
-/// The next run: if the runner-up is the cause, its change makes the run faster. For causes that no option
-/// lifts it is the run that shows them.
+/// The next run: if the runner-up is the cause, its change makes the run faster. For causes that no
+/// option lifts it is the run that shows them.
 fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
     let cause = runner_up.map(|candidate| candidate.rule.cause);
     let look = |object| Remedy::look(object, None);
@@ -188,8 +188,8 @@ fn verdict(
     }
 }
 
-/// Whether a remedy lifts its cause. Remedies for a policer and a link avoid the losses and the queue, but do
-/// not lift the limit; some remedies only show where the cause is.
+/// Whether a remedy lifts its cause. Remedies for a policer and a link avoid the losses and the
+/// queue, but do not lift the limit; some remedies only show where the cause is.
 fn lifts(cause: Cause, remedy: Option<&Remedy>) -> bool {
     remedy.is_some_and(Remedy::changes) && ![Cause::Policer, Cause::PathRate].contains(&cause)
 }
@@ -232,8 +232,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     }
 }
 
-/// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens only when
-/// somebody reads.
+/// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens
+/// only when somebody reads.
 fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
     let threads = [("sending", view.writer()), ("receiving", view.reader())];
     let waiting = threads.into_iter().filter_map(|(name, time)| {

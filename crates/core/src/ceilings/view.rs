@@ -10,9 +10,9 @@ use crate::record::{
 
 /// One direction of a bulk transfer.
 ///
-/// From the plan the evidence takes only what the record of another program's connection has, too: sizes,
-/// protocol, streams, extent. Options of sockets and applications are for remedies alone: the evidence must
-/// come from the kernel.
+/// From the plan the evidence takes only what the record of another program's connection has, too:
+/// sizes, protocol, streams, extent. Options of sockets and applications are for remedies alone:
+/// the evidence must come from the kernel.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     /// The record.
@@ -21,8 +21,8 @@ pub struct View<'a> {
     pub leg: &'a Leg,
     /// Goodput, payload bits per second.
     pub throughput_bps: f64,
-    /// TCP's flows; empty if their evidence does not cover the transfer (several MPTCP subflows), or if the
-    /// sender's kernel was not read.
+    /// TCP's flows; empty if their evidence does not cover the transfer (several MPTCP subflows),
+    /// or if the sender's kernel was not read.
     pub tcp: Vec<TcpFlow<'a>>,
     /// UDP's flows.
     pub udp: Vec<&'a UdpEvidence>,
@@ -113,7 +113,8 @@ impl<'a> View<'a> {
         self.record.path_train.filter(|_| !self.is_both())
     }
 
-    /// The figures of the receiver's kernel for each TCP flow, whether the sender's was read or not.
+    /// The figures of the receiver's kernel for each TCP flow, whether the sender's was read or
+    /// not.
     pub(super) fn tcp_receivers(&self) -> Vec<&'a TcpReceiver> {
         let flows = self.record.flows_of(self.leg);
         let mut all: Vec<_> = flows

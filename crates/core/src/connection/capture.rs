@@ -199,20 +199,22 @@ fn options(flow: &Flow) -> Vec<String> {
     on.map(|(_, name)| name.to_owned()).collect()
 }
 
-/// Whether the bytes in flight fall with losses and grow again: then the congestion window limits them. If
-/// they stay the same, something else limits them, which packets do not show.
+/// Whether the bytes in flight fall with losses and grow again: then the congestion window limits
+/// them. If they stay the same, something else limits them, which packets do not show.
 fn follows_losses(steady: &Steady<'_>) -> bool {
     let flights = steady.flight(0.25).zip(steady.flight(0.9));
     let varies = flights.is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
     steady.retransmitted().episodes > 0 && varies
 }
 
-/// Whether losses come in each round trip and the sender goes on: then none of them is a separate event.
+/// Whether losses come in each round trip and the sender goes on: then none of them is a separate
+/// event.
 fn is_always_repairing(steady: &Steady<'_>) -> bool {
     2.0 * steady.time(|r| f64::from(u8::from(r.is_repairing))) > steady.seconds()
 }
 
-/// For each reading the difference of the window from the largest one so far: data that was not read yet.
+/// For each reading the difference of the window from the largest one so far: data that was not
+/// read yet.
 fn unread(steady: &Steady<'_>) -> Vec<u64> {
     let mut largest = 0;
     let is_told = steady.sent.window_largest.is_some();

@@ -8,8 +8,8 @@ use crate::plan::Test;
 use crate::record::{Environment, FlowRecord, Record};
 use crate::units::{Family, Span};
 
-/// The record of one TCP flow of which one end was seen. Its plan has no meaning, since nothing was asked of
-/// it. `None` if the connection carried nothing.
+/// The record of one TCP flow of which one end was seen. Its plan has no meaning, since nothing was
+/// asked of it. `None` if the connection carried nothing.
 pub(super) fn record(connection: &Connection, environment: &Environment) -> Option<Record> {
     if connection.bytes() == 0 || connection.seconds <= 0.0 {
         return None;

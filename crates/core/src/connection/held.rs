@@ -1,5 +1,5 @@
-//! Limits that no single packet shows, but all of them together: a clock that paces the sender, a writer
-//! with a clock of its own, or a full buffer.
+//! Limits that no single packet shows, but all of them together: a clock that paces the sender, a
+//! writer with a clock of its own, or a full buffer.
 
 use super::steady::Steady;
 use crate::capture::{Evenness, Flow, Side};
@@ -17,7 +17,8 @@ pub(super) enum Held {
     Unknown,
 }
 
-/// What holds the sender back; unknown if losses, a queue, a full window or an idle writer explain it.
+/// What holds the sender back; unknown if losses, a queue, a full window or an idle writer explain
+/// it.
 pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     let again = steady.retransmitted();
     let is_busy = steady.sent.idle.0 * 10 <= steady.sent.lasted.0;

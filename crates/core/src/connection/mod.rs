@@ -1,9 +1,9 @@
 //! Verdicts on connections of any program, by the rules for linerate's own runs.
 //!
-//! A [`ConnectionsDocument`] comes from the sockets of a host, watched from outside, or from a capture.
-//! [`explain`] turns each [`Connection`] into a record of what one end knows, for [`crate::ceilings`]. A cause
-//! that this end cannot know is never named: then [`Connection::needs_other_end`] has the command to run at the
-//! other end.
+//! A [`ConnectionsDocument`] comes from the sockets of a host, watched from outside, or from a
+//! capture. [`explain`] turns each [`Connection`] into a record of what one end knows, for
+//! [`crate::ceilings`]. A cause that this end cannot know is never named: then
+//! [`Connection::needs_other_end`] has the command to run at the other end.
 //!
 //! | module | what is in it |
 //! |---|---|

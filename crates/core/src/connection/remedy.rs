@@ -1,7 +1,8 @@
 //! Remedies for the program or the host of a connection.
 //!
-//! The rules give remedies for linerate's own runs. In place of an option of a run, another program has its own
-//! directive or a socket option; remedies that only another run would show are left out.
+//! The rules give remedies for linerate's own runs. In place of an option of a run, another program
+//! has its own directive or a socket option; remedies that only another run would show are left
+//! out.
 
 use std::net::SocketAddr;
 

@@ -8,7 +8,8 @@ use crate::units::BitRate;
 pub struct Demand {
     /// Flows over both directions.
     pub streams: u32,
-    /// Length with its warm-up, seconds; `None` if it ends by an amount, and is cut off at the owner's limit.
+    /// Length with its warm-up, seconds; `None` if it ends by an amount, and is cut off at the
+    /// owner's limit.
     pub seconds: Option<f64>,
     /// Rate over all flows, bits per second, if this end cannot slow them: that of datagrams.
     pub rate_bps: Option<u64>,

@@ -49,7 +49,8 @@ pub struct ForeignRun {
 }
 
 impl ForeignRun {
-    /// The record with ceilings and verdict, from what this end has seen. A caveat names what it cannot know.
+    /// The record with ceilings and verdict, from what this end has seen. A caveat names what it
+    /// cannot know.
     pub fn into_record(mut self) -> Record {
         let has_account = |half: &HalfReport| half.end != EndReport::default();
         let accounted = self.there.as_ref().is_some_and(has_account);

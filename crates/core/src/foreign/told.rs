@@ -6,9 +6,9 @@ use crate::session::message::FlowHalf;
 /// Rate that no link exceeds, bytes per second.
 const FASTEST_LINK: f64 = 1e12 / 8.0;
 
-/// Whether the other end can have counted that many bytes of a flow that this end has seen: a receiver
-/// has no more than was sent, and a sender no more than any link carries. A warm-up ends at different
-/// moments at the two ends, so that twice as much is still possible.
+/// Whether the other end can have counted that many bytes of a flow that this end has seen: a
+/// receiver has no more than was sent, and a sender no more than any link carries. A warm-up ends
+/// at different moments at the two ends, so that twice as much is still possible.
 pub(super) fn are_possible(bytes: u64, flow: &FlowHalf) -> bool {
     let beyond = if flow.sends {
         1 << 30
@@ -18,8 +18,9 @@ pub(super) fn are_possible(bytes: u64, flow: &FlowHalf) -> bool {
     bytes <= 2 * flow.bytes + beyond
 }
 
-/// The other end's half of `flow`, from its counts. Without messages or a plausible time those of this end
-/// are taken. Of a kernel that sent TCP nothing more is known than the segments that it retransmitted.
+/// The other end's half of `flow`, from its counts. Without messages or a plausible time those of
+/// this end are taken. Of a kernel that sent TCP nothing more is known than the segments that it
+/// retransmitted.
 pub(super) fn other_half(
     flow: &FlowHalf,
     bytes: u64,

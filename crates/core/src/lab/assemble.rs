@@ -32,8 +32,8 @@ impl Wanted {
         }
     }
 
-    /// Gives it the addresses of a number. IPv6 needs an MTU of 1280 (RFC 8200, section 5): Linux removes it from
-    /// an interface with less.
+    /// Gives it the addresses of a number. IPv6 needs an MTU of 1280 (RFC 8200, section 5): Linux
+    /// removes it from an interface with less.
     pub(super) fn number(&mut self, number: usize) {
         let [v4, v6] = block(number);
         let has_ipv6 = self.mtu >= MIN_IPV6_MTU;
@@ -93,8 +93,8 @@ impl Topology {
     }
 }
 
-/// The MTU that the interfaces of a link need, bytes: the smallest that limits neither direction. The link
-/// itself drops packets for a smaller MTU in one direction, and for a black hole.
+/// The MTU that the interfaces of a link need, bytes: the smallest that limits neither direction.
+/// The link itself drops packets for a smaller MTU in one direction, and for a black hole.
 pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
     let needed = |link: &LinkSpec| match link.mtu {
         None => DEFAULT_MTU,

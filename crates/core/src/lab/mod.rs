@@ -1,9 +1,9 @@
 //! The lab's topologies: hosts, routers and links, resolved to addresses and routes before anything
 //! is made.
 //!
-//! A [`Topology`] leaves nothing to decide for the engine: every name is known, every address allocated, every
-//! route computed. It comes from the spec of one path ([`Topology::of_path`]) or from a file
-//! ([`Topology::from_toml`]).
+//! A [`Topology`] leaves nothing to decide for the engine: every name is known, every address
+//! allocated, every route computed. It comes from the spec of one path ([`Topology::of_path`]) or
+//! from a file ([`Topology::from_toml`]).
 //!
 //! Addresses are from the ranges for benchmarks, 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC
 //! 5180).

@@ -100,7 +100,8 @@ pub struct Join {
 }
 
 impl Join {
-    /// Whether its interfaces do all that it needs, so that it can be a veth pair without emulation.
+    /// Whether its interfaces do all that it needs, so that it can be a veth pair without
+    /// emulation.
     pub fn is_plain(&self) -> bool {
         [&self.up, &self.down].into_iter().all(|link| {
             let is_held = link.mtu.is_none_or(|mtu| mtu.bytes >= self.mtu);

@@ -10,8 +10,8 @@ use super::{
 use crate::units::{Span, listed, quoted};
 use crate::value::Value;
 
-/// The options of a test as they are given, each at most once: by its setter, or by its key and the text of
-/// its value.
+/// The options of a test as they are given, each at most once: by its setter, or by its key and the
+/// text of its value.
 #[derive(Debug, Clone)]
 pub struct Draft {
     workload: Workload,
@@ -48,8 +48,8 @@ impl Test {
         Draft::new(Workload::Crr)
     }
 
-    /// The options that differ from their defaults, with their values: [`Draft::resolve`] makes this test from
-    /// them.
+    /// The options that differ from their defaults, with their values: [`Draft::resolve`] makes
+    /// this test from them.
     pub fn given(&self) -> Vec<(&'static TestOption, Value)> {
         let given = |option: &'static TestOption| {
             let value = option.value_in(self)?;
@@ -83,7 +83,8 @@ impl Draft {
         self.set_as(key, text, None)
     }
 
-    /// The same for an option that was typed as a shorthand, such as `--no-offload`: errors name it so.
+    /// The same for an option that was typed as a shorthand, such as `--no-offload`: errors name it
+    /// so.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -145,8 +146,8 @@ impl Draft {
     /// The test, with defaults for options that were not given, checked.
     ///
     /// # Errors
-    /// An option that the workload or the transport does not have, that is given twice or with one that
-    /// excludes it; a value out of range; a combination without a meaning.
+    /// An option that the workload or the transport does not have, that is given twice or with one
+    /// that excludes it; a value out of range; a combination without a meaning.
     pub fn resolve(self, seed: u64) -> Result<Test, PlanError> {
         self.test(seed).map_err(|error| self.as_typed(error))
     }

@@ -1,9 +1,9 @@
 //! The plan of a run: every option is resolved before anything is sent.
 //!
-//! A [`Plan`] is a row of tests ([`Test`]) with its repeats. One run executes one test, which the control
-//! session carries to the endpoint. A [`Draft`] makes a test from the options that were given; [`options`]
-//! is the table of options with their ranges and defaults. A test is plain data, checked by [`Test::check`]:
-//! an endpoint calls it on what a client sends.
+//! A [`Plan`] is a row of tests ([`Test`]) with its repeats. One run executes one test, which the
+//! control session carries to the endpoint. A [`Draft`] makes a test from the options that were
+//! given; [`options`] is the table of options with their ranges and defaults. A test is plain data,
+//! checked by [`Test::check`]: an endpoint calls it on what a client sends.
 
 mod build;
 mod ends;
@@ -145,8 +145,8 @@ pub struct StreamTest {
     /// Messages that one system call hands over; `None`: one, over UDP as many as suit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    /// UDP: a packet train, sent back to back; the receiver notes the arrival of its first and last datagram
-    /// by its kernel's clock.
+    /// UDP: a packet train, sent back to back; the receiver notes the arrival of its first and last
+    /// datagram by its kernel's clock.
     #[serde(default)]
     pub train: bool,
 }
@@ -351,8 +351,8 @@ pub const MAX_OBJECTS: u32 = 1000;
 /// Most requests in flight at once on one connection.
 pub const MAX_DEPTH: u32 = 1024;
 
-/// An option with a value that it cannot have, or not in this test. The message names options between
-/// backticks.
+/// An option with a value that it cannot have, or not in this test. The message names options
+/// between backticks.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct PlanError {
@@ -432,8 +432,8 @@ impl Test {
         BitRate((limit / u64::from(self.flows())).max(1))
     }
 
-    /// The same test with each TCP flow paced to its share of `limit`. Datagrams are not paced: they keep the
-    /// rate that the test asks for.
+    /// The same test with each TCP flow paced to its share of `limit`. Datagrams are not paced:
+    /// they keep the rate that the test asks for.
     #[must_use]
     pub fn slowed_to(mut self, limit: BitRate) -> Self {
         if self.protocol != Protocol::Udp {
@@ -444,8 +444,8 @@ impl Test {
         self
     }
 
-    /// Whether connections are made within the run; else all are bound before it begins. Both ends must agree,
-    /// since one waits for the other.
+    /// Whether connections are made within the run; else all are bound before it begins. Both ends
+    /// must agree, since one waits for the other.
     pub fn connects_within_run(&self) -> bool {
         match &self.traffic {
             Traffic::Stream(stream) => stream.whole,

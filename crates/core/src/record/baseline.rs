@@ -1,7 +1,7 @@
 //! Compares a document with an earlier one of the same kind.
 //!
-//! Runs at different times are observations: other things may have changed meanwhile. So there are changes
-//! and no verdict on them.
+//! Runs at different times are observations: other things may have changed meanwhile. So there are
+//! changes and no verdict on them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use super::{Cause, Check, Interval, Record, Sweep};
 use crate::plan::{Direction, Test, Traffic};
 use crate::stats::{Figure, LatencySummary, median_interval};
 
-/// The changes since an earlier document. They are observations: runs at different times differ by more than
-/// what was changed on purpose.
+/// The changes since an earlier document. They are observations: runs at different times differ by
+/// more than what was changed on purpose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Baseline {

@@ -96,9 +96,9 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// The remedy; absent if there is none.
     pub remedy: Option<Remedy>,
-    /// The rate that the remedy should bring, payload bits per second: the lowest limit that the record
-    /// shows and that stays when the cause is lifted. Absent where none is known well enough;
-    /// `evidence` then tells the most that can be reached, if that is known.
+    /// The rate that the remedy should bring, payload bits per second: the lowest limit that the
+    /// record shows and that stays when the cause is lifted. Absent where none is known well
+    /// enough; `evidence` then tells the most that can be reached, if that is known.
     pub predicted_bps: Option<f64>,
     /// The cause that would hold the run back then.
     pub next_cause: Option<Cause>,

@@ -1,7 +1,7 @@
 //! The shell command of a remedy.
 //!
-//! A run is typed as it was made, with one option changed: without its other options another limit would be
-//! the next one.
+//! A run is typed as it was made, with one option changed: without its other options another limit
+//! would be the next one.
 
 use std::collections::BTreeMap;
 use std::iter;

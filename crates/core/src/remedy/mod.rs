@@ -1,8 +1,8 @@
 //! Remedies: the change that lifts a limit, as data, and the command for it.
 //!
-//! Rules decide a [`Remedy`], and [`Remedy::typed`] writes its command. The command is never read back: a
-//! program that applies a remedy uses the data. A record may come from a stranger, and commands are pasted into
-//! a shell, so names get into a remedy only as [`Name`]s.
+//! Rules decide a [`Remedy`], and [`Remedy::typed`] writes its command. The command is never read
+//! back: a program that applies a remedy uses the data. A record may come from a stranger, and
+//! commands are pasted into a shell, so names get into a remedy only as [`Name`]s.
 
 mod buffer;
 mod command;
@@ -35,8 +35,8 @@ pub struct Remedy {
     /// Further information in words; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The shell command, with a comment that tells where to type it. It is not read back: a stranger's command
-    /// is not to be pasted.
+    /// The shell command, with a comment that tells where to type it. It is not read back: a
+    /// stranger's command is not to be pasted.
     #[serde(deserialize_with = "unread")]
     #[schemars(with = "String")]
     pub command: String,

@@ -64,8 +64,8 @@ impl RunOption {
         option.treatment.map(|_| option.name)
     }
 
-    /// Sets it in a test, or leaves it out there. `None` if it does not take the value, or if a test has no
-    /// such option.
+    /// Sets it in a test, or leaves it out there. `None` if it does not take the value, or if a
+    /// test has no such option.
     pub fn set(self, test: &mut Test, value: Option<&str>) -> Option<()> {
         let workload = test.workload();
         let own = option_of(workload, self.key())?;

@@ -61,8 +61,8 @@ pub(super) fn slot(asked: &Slot) -> Result<(), Refusal> {
     must(is_short, Reason::Limit, message)
 }
 
-/// Admits changes if the owner allows treatments, and each change is in the table of treatments and in its
-/// range: not even a client with the key may change anything else.
+/// Admits changes if the owner allows treatments, and each change is in the table of treatments and
+/// in its range: not even a client with the key may change anything else.
 pub(super) fn changes(changes: &[HostChange], owner: &Owner<'_>) -> Result<(), Refusal> {
     let message =
         "the endpoint applies no treatments: start it with --allow-treatments and --key-file";

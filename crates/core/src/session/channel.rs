@@ -8,7 +8,8 @@ use crate::wire::{Frame, FrameKind, FrameReader, Seal};
 
 use super::SessionError;
 
-/// Converts bytes to messages and back. It knows neither which end is the client nor what messages mean.
+/// Converts bytes to messages and back. It knows neither which end is the client nor what messages
+/// mean.
 #[derive(Debug)]
 pub(super) struct Channel {
     reader: FrameReader,
@@ -85,8 +86,8 @@ impl Channel {
         Ok(())
     }
 
-    /// The next whole message. On a sealed channel a clear message is accepted only before the end of the
-    /// handshake: it can only be the peer's refusal.
+    /// The next whole message. On a sealed channel a clear message is accepted only before the end
+    /// of the handshake: it can only be the peer's refusal.
     pub(super) fn next<M>(
         &mut self,
         parse: fn(&[u8]) -> serde_json::Result<M>,

@@ -19,7 +19,8 @@ pub enum ClientEvent {
     Welcome(Box<Welcome>),
     /// The answer to the request, checked.
     Reply(Reply),
-    /// The request was refused; the session goes on. If it was a treatment, the one before it may be undone.
+    /// The request was refused; the session goes on. If it was a treatment, the one before it may
+    /// be undone.
     Refused(Refusal),
     /// All flows of the test are bound.
     Ready,
@@ -198,8 +199,9 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for an operation. The session fails if another request waits for its answer, or if the stage is
-    /// none of [`Operation::STAGES`]. An endpoint that does not have the operation refuses it.
+    /// Asks for an operation. The session fails if another request waits for its answer, or if the
+    /// stage is none of [`Operation::STAGES`]. An endpoint that does not have the operation refuses
+    /// it.
     pub fn ask(&mut self, now: Duration, operation: impl Operation) {
         let request: Request = operation.into();
         let rules = request.rules();
@@ -218,7 +220,8 @@ impl Client {
         self.say_alive_at = None;
     }
 
-    /// Begins the test after [`ClientEvent::Ready`]: at once, or at this time of the endpoint's clock, µs.
+    /// Begins the test after [`ClientEvent::Ready`]: at once, or at this time of the endpoint's
+    /// clock, µs.
     pub fn begin(&mut self, now: Duration, at_us: Option<u64>) {
         if self.command(&[Stage::Ready], &ClientMessage::Begin { at_us }) {
             self.enter(now, Stage::Running);

@@ -90,9 +90,9 @@ pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time beyond the length of a test, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
 
-/// The deadline for the peer's next message while a test runs: [`SILENCE_TIMEOUT`] after the last one. But
-/// messages wait behind what the test has queued on the path, or are lost there. Data that moves shows that
-/// the peer is alive, and if its messages are held up, the deadline is [`GRACE`].
+/// The deadline for the peer's next message while a test runs: [`SILENCE_TIMEOUT`] after the last
+/// one. But messages wait behind what the test has queued on the path, or are lost there. Data that
+/// moves shows that the peer is alive, and if its messages are held up, the deadline is [`GRACE`].
 #[derive(Debug, Default)]
 struct Silence {
     /// When the last message came.
@@ -183,8 +183,8 @@ impl SessionError {
     }
 }
 
-/// The bytes that refuse a client before it has a session. A client that waits for the Noise handshake
-/// accepts them as well: they are in clear and contain no secret.
+/// The bytes that refuse a client before it has a session. A client that waits for the Noise
+/// handshake accepts them as well: they are in clear and contain no secret.
 pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     let mut channel = channel::Channel::new(0, None);
     // A refusal is short text: it can always be encoded.

@@ -69,9 +69,9 @@ pub struct Clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release;
 
-/// Lease the endpoint's only slot, or extend the lease: no other client gets it until the lease or this
-/// session is over. Tests need no slot. Clients that measure regularly lease it, so that their tests never
-/// run beside each other.
+/// Lease the endpoint's only slot, or extend the lease: no other client gets it until the lease or
+/// this session is over. Tests need no slot. Clients that measure regularly lease it, so that their
+/// tests never run beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
     /// Length of the lease, seconds, at most [`MAX_LEASE_S`].

@@ -21,8 +21,8 @@ const MAX_GREETING_FRAME: usize = 4 << 10;
 /// An event for the driver of a [`Server`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// Carry out this request, which is within the owner's limits. Answer by [`Server::reply`], or by
-    /// [`Server::refuse`] if the operation is refusable.
+    /// Carry out this request, which is within the owner's limits. Answer by [`Server::reply`], or
+    /// by [`Server::refuse`] if the operation is refusable.
     Request(Request),
     /// Begin the test.
     Begin {
@@ -216,7 +216,8 @@ impl Server {
         }
     }
 
-    /// That many bytes of the running test have moved: the client is alive, whatever holds up its messages.
+    /// That many bytes of the running test have moved: the client is alive, whatever holds up its
+    /// messages.
     pub fn moved(&mut self, now: Duration, bytes: u64) {
         if self.stage == Stage::Running && self.asked.is_none() {
             self.deadline = self.silence.moved(now, bytes).unwrap_or(self.deadline);
@@ -238,7 +239,8 @@ impl Server {
         self.tell(Stage::Holding, &ServerMessage::Held(progress));
     }
 
-    /// Sends a message that is only allowed in this stage. It is no error if the client has just given up.
+    /// Sends a message that is only allowed in this stage. It is no error if the client has just
+    /// given up.
     fn tell(&mut self, stage: Stage, message: &ServerMessage) -> bool {
         let fits = self.stage == stage && self.asked.is_none();
         if fits {
@@ -287,7 +289,8 @@ impl Server {
 
     fn fail(&mut self, error: SessionError) {
         if self.channel.is_sealed() && self.stage == Stage::Greeting {
-            // The client does not have the key: the reason is sent in clear, and contains no secret.
+            // The client does not have the key: the reason is sent in clear, and contains no
+            // secret.
             self.channel.unseal();
         }
         // The session ends either way: a refusal that cannot be encoded changes nothing.

@@ -10,8 +10,8 @@ use crate::link::{Aqm, Distribution, Jitter, LinkSpec, PathSpec, QueueLimit};
 use crate::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::units::{BitRate, ByteCount, Nanos, Span};
 
-/// The path of a line: loss, policer and queue management are in the direction of the payload alone, rate
-/// and delay in both.
+/// The path of a line: loss, policer and queue management are in the direction of the payload
+/// alone, rate and delay in both.
 pub(super) fn path(line: &Line, direction: Direction) -> PathSpec {
     let back = LinkSpec {
         rate_bps: line.rate_bps,
@@ -67,8 +67,8 @@ pub(super) fn hosts(conditions: &Conditions) -> (HostSetup, HostSetup) {
     }
 }
 
-/// The settings of a host, the same at both ends: each buffer serves one direction only. Free buffers are
-/// the same on every machine.
+/// The settings of a host, the same at both ends: each buffer serves one direction only. Free
+/// buffers are the same on every machine.
 fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
     let three = |bound: Bound, default: u64| {
         let most = match bound {

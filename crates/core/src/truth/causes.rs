@@ -1,5 +1,5 @@
-//! For each cause, conditions under which it may be the lowest limit. The ranges are wide, and most draws
-//! are no clear case: [`super::draw`] rejects those.
+//! For each cause, conditions under which it may be the lowest limit. The ranges are wide, and most
+//! draws are no clear case: [`super::draw`] rejects those.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
 use super::scenario::CpuShare;

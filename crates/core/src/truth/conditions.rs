@@ -1,5 +1,5 @@
-//! The conditions of a scenario, and the limit that each of them sets: physics and the kernel's documented
-//! behaviour, without a look at what a run measures.
+//! The conditions of a scenario, and the limit that each of them sets: physics and the kernel's
+//! documented behaviour, without a look at what a run measures.
 
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
@@ -95,8 +95,8 @@ impl Control {
 }
 
 impl Line {
-    /// A line that only delays; its round trip is rounded to whole microseconds, so that it reads back the
-    /// same.
+    /// A line that only delays; its round trip is rounded to whole microseconds, so that it reads
+    /// back the same.
     pub(super) fn new(rtt_s: f64) -> Self {
         Self {
             rtt_s: (rtt_s * 1e6).round() / 1e6,

@@ -98,8 +98,8 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Op
     Some(())
 }
 
-/// Whether the limit is the lowest, within the spread of kernels and machines; at a border with one rival
-/// beside it.
+/// Whether the limit is the lowest, within the spread of kernels and machines; at a border with one
+/// rival beside it.
 fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
     let limits = conditions.limits();
     let rivals = limits.iter().filter(|limit| limit.cause != own.cause);
@@ -182,8 +182,8 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
     enough && particular && bursts_pass(conditions)
 }
 
-/// Time until a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds. If it is long,
-/// the congestion control is the limit and not the bucket.
+/// Time until a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds. If it
+/// is long, the congestion control is the limit and not the bucket.
 fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     let by_one_each_round = segments * rtt_s;
     match control {
@@ -193,7 +193,8 @@ fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     }
 }
 
-/// Whether the last flight is far below what the path holds, and the transfer takes a few round trips.
+/// Whether the last flight is far below what the path holds, and the transfer takes a few round
+/// trips.
 fn ends_in_slow_start(conditions: &Conditions) -> bool {
     let Some(line) = &conditions.line else {
         return false;
@@ -204,8 +205,8 @@ fn ends_in_slow_start(conditions: &Conditions) -> bool {
     (0.01..=0.2).contains(&line.rtt_s) && rounds >= 3.0 && bytes / 2.0 <= holds / CLEAR
 }
 
-/// Whether each burst of a writer has passed before the next one, though the window may have fallen back to
-/// ten segments.
+/// Whether each burst of a writer has passed before the next one, though the window may have fallen
+/// back to ten segments.
 fn bursts_pass(conditions: &Conditions) -> bool {
     let (Some(rate), Some(line), false) =
         (conditions.write_bps, &conditions.line, conditions.is_udp)
@@ -222,8 +223,8 @@ fn bursts_pass(conditions: &Conditions) -> bool {
     through * 1.5 <= message * 8.0 / rate as f64
 }
 
-/// Causes whose limit is known well enough for a border. That of a window is not: the kernel may offer a third
-/// of a buffer.
+/// Causes whose limit is known well enough for a border. That of a window is not: the kernel may
+/// offer a third of a buffer.
 const HAVE_BORDERS: [Cause; 5] = [
     Cause::Pacing,
     Cause::PathRate,

@@ -44,8 +44,8 @@ pub fn families() -> impl Iterator<Item = &'static ScenarioFamily> {
     [&FIRST].into_iter().chain(wild::FAMILIES).chain([&LAST])
 }
 
-/// The families of a name: one of theirs, `wild` (linerate's runs without the old family) or `all` (all
-/// of linerate's runs).
+/// The families of a name: one of theirs, `wild` (linerate's runs without the old family) or `all`
+/// (all of linerate's runs).
 pub fn family(name: &str) -> Option<Vec<&'static ScenarioFamily>> {
     let is_meant = |family: &&ScenarioFamily| match name {
         "all" => family.name != STRANGERS,
@@ -55,8 +55,9 @@ pub fn family(name: &str) -> Option<Vec<&'static ScenarioFamily>> {
     Some(families().filter(is_meant).collect()).filter(|found: &Vec<_>| !found.is_empty())
 }
 
-/// Draws `count` scenarios from the families in turn, in random order; the old family takes its causes in
-/// turn. The scenario of a number depends on the seed and the families, and not on `count`.
+/// Draws `count` scenarios from the families in turn, in random order; the old family takes its
+/// causes in turn. The scenario of a number depends on the seed and the families, and not on
+/// `count`.
 pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario> {
     let turns: Vec<(&ScenarioFamily, u32)> = (families.iter())
         .flat_map(|family| (0..weight(family)).map(move |place| (*family, place)))

@@ -1,9 +1,10 @@
-//! The truth test: how often the verdict names the cause of runs whose cause is known by construction.
+//! The truth test: how often the verdict names the cause of runs whose cause is known by
+//! construction.
 //!
-//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the settings of its two hosts,
-//! chosen so that one limit is clearly the lowest. The limits are computed here from the conditions, with
-//! formulas of this module's own: the code under test, [`crate::ceilings`], gives nothing but the names of
-//! the causes. The engine runs the scenarios, and [`Score`] counts.
+//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the settings of its two
+//! hosts, chosen so that one limit is clearly the lowest. The limits are computed here from the
+//! conditions, with formulas of this module's own: the code under test, [`crate::ceilings`], gives
+//! nothing but the names of the causes. The engine runs the scenarios, and [`Score`] counts.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -38,8 +38,8 @@ pub struct Proof {
     /// Why the run with it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Whether the prediction held: within 15 % if the cause is exact, within 30 % if it is modelled. It did
-    /// not if the run failed.
+    /// Whether the prediction held: within 15 % if the cause is exact, within 30 % if it is
+    /// modelled. It did not if the run failed.
     pub held: bool,
 }
 
@@ -89,8 +89,8 @@ pub struct RemedyScore {
 }
 
 impl Proof {
-    /// Compares a verdict's prediction with the rate that its remedy brought, payload bits/s, or with the
-    /// failure of the run. `None` without a prediction or a remedy.
+    /// Compares a verdict's prediction with the rate that its remedy brought, payload bits/s, or
+    /// with the failure of the run. `None` without a prediction or a remedy.
     pub fn new(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
         let (measured_bps, failure) = match measured {
@@ -113,7 +113,8 @@ impl Proof {
         Some(proof)
     }
 
-    /// Whether the ceiling of the cause follows from a figure that was set or that the kernel tells.
+    /// Whether the ceiling of the cause follows from a figure that was set or that the kernel
+    /// tells.
     pub fn is_exact(&self) -> bool {
         matches!(
             self.cause,

@@ -11,8 +11,8 @@ use crate::ceilings::Cause;
 pub struct Reliability {
     /// Verdicts by their confidence, the least sure first; empty bins are left out.
     pub bins: Vec<Bin>,
-    /// Brier score: the mean squared difference of the confidence and the outcome, right (1) or wrong (0). 0
-    /// is best; 0.25 is that of a coin with a confidence of 50 %.
+    /// Brier score: the mean squared difference of the confidence and the outcome, right (1) or
+    /// wrong (0). 0 is best; 0.25 is that of a coin with a confidence of 50 %.
     pub brier: f64,
     /// Verdicts without a confidence.
     pub unknown: u64,

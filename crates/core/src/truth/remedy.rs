@@ -9,10 +9,10 @@ use crate::remedy::{Change, Remedy, RunOption};
 use crate::treatment::Treatments;
 use crate::units::Span;
 
-/// The scenario and the treatments with which a remedy is applied, if a lab can apply it. Settings of a
-/// host's network, metrics of its route, its device and socket options are treatments; options that are
-/// left out, and what is sent, change the test. `None` for remedies that belong to the whole machine or to
-/// an application.
+/// The scenario and the treatments with which a remedy is applied, if a lab can apply it. Settings
+/// of a host's network, metrics of its route, its device and socket options are treatments; options
+/// that are left out, and what is sent, change the test. `None` for remedies that belong to the
+/// whole machine or to an application.
 pub fn treated(scenario: &Scenario, remedy: &Remedy) -> Option<(Scenario, Treatments)> {
     if remedy.first.is_some() {
         return None;
@@ -37,8 +37,8 @@ pub fn treated(scenario: &Scenario, remedy: &Remedy) -> Option<(Scenario, Treatm
     Some((treated, treatments.parse().ok()?))
 }
 
-/// Sets an option in the test, or leaves it out there. A socket option is given as a treatment, which is
-/// read back in the run.
+/// Sets an option in the test, or leaves it out there. A socket option is given as a treatment,
+/// which is read back in the run.
 fn change_option(test: &mut Test, option: RunOption, value: Option<&str>) -> Option<String> {
     let treatment = option.treatment().zip(value);
     option.set(test, value.filter(|_| treatment.is_none()))?;
@@ -53,9 +53,9 @@ fn is_of_namespace(key: &str) -> bool {
     key.starts_with("net.ipv4.") || key.starts_with("net.ipv6.")
 }
 
-/// Warm-up of the run with the remedy. The path is full now: slow start ends in the losses of a queue, and
-/// the prediction is for the time after them. The full queue is the round-trip time of the path, and it
-/// takes several of them until the losses are noticed and repaired.
+/// Warm-up of the run with the remedy. The path is full now: slow start ends in the losses of a
+/// queue, and the prediction is for the time after them. The full queue is the round-trip time of
+/// the path, and it takes several of them until the losses are noticed and repaired.
 fn settled(scenario: &Scenario) -> Span {
     let links = scenario.path.iter().flat_map(|path| [&path.up, &path.down]);
     let queued = links.filter_map(|link| {

@@ -106,8 +106,8 @@ pub struct Surroundings {
     pub program: Option<Program>,
     /// Both ends are on the server's host.
     pub is_loopback: bool,
-    /// The rate that plain sockets must carry without the shapers, payload bits/s: else the limit is not
-    /// known to be the lowest.
+    /// The rate that plain sockets must carry without the shapers, payload bits/s: else the limit
+    /// is not known to be the lowest.
     pub needs_bps: Option<f64>,
 }
 
@@ -234,8 +234,8 @@ impl Scenario {
         }
     }
 
-    /// Judges a verdict: right are the cause and the accepted causes, and at a border also a rival within
-    /// 10 % and `unexplained`.
+    /// Judges a verdict: right are the cause and the accepted causes, and at a border also a rival
+    /// within 10 % and `unexplained`.
     pub fn judge(&self, verdict: Cause) -> Judgement {
         let near = |(cause, bps): &(Cause, f64)| {
             (*cause == verdict || verdict == Cause::Unexplained)

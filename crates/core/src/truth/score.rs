@@ -31,8 +31,8 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confidence: Option<f64>,
     },
-    /// It could not be built here as it was drawn: the kernel has no such queue, a program is missing, or the
-    /// host is too slow at this moment.
+    /// It could not be built here as it was drawn: the kernel has no such queue, a program is
+    /// missing, or the host is too slow at this moment.
     LeftOut {
         /// Why.
         reason: String,
@@ -145,10 +145,12 @@ pub struct Score {
     pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
     /// Every scenario, in the order of their numbers.
     pub trials: Vec<Trial>,
-    /// Scenarios that were run again with their remedies, in the same order; absent if there are none.
+    /// Scenarios that were run again with their remedies, in the same order; absent if there are
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
-    /// Scenarios that were not run again, in the same order, and why; absent if remedies were not asked for.
+    /// Scenarios that were not run again, in the same order, and why; absent if remedies were not
+    /// asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untried_remedies: Vec<Untried>,
     /// The results of all remedies; absent if they were not asked for.
@@ -256,8 +258,8 @@ impl Tally {
 }
 
 impl Score {
-    /// Counts the trials. `remedied` has an entry for each scenario, or is empty if remedies were not asked
-    /// for.
+    /// Counts the trials. `remedied` has an entry for each scenario, or is empty if remedies were
+    /// not asked for.
     pub fn new(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
         trials.sort_by_key(|trial| trial.number);
         let (mut proofs, mut untried) = (Vec::new(), Vec::new());

@@ -62,9 +62,10 @@ names! {
 impl Trial {
     /// Judges the verdicts on another program's traffic, one trial for each document.
     ///
-    /// From the sender's end the cause is to be named, unless it is the receiver's program or CPU, which that
-    /// end cannot know. From the receiver's end `unexplained` is right, too. From packets the verdict is to be
-    /// that of the sockets, or the true cause if the sockets had another one.
+    /// From the sender's end the cause is to be named, unless it is the receiver's program or CPU,
+    /// which that end cannot know. From the receiver's end `unexplained` is right, too. From
+    /// packets the verdict is to be that of the sockets, or the true cause if the sockets had
+    /// another one.
     pub fn from_looks(scenario: &Scenario, looks: &[(SeenFrom, ConnectionsDocument)]) -> Vec<Self> {
         let seen = |sight| {
             let document = looks.iter().find(|(at, _)| *at == sight);
@@ -105,8 +106,8 @@ fn answer(connection: Option<&Connection>) -> Answer {
 }
 
 impl Scenario {
-    /// The scenario with the verdicts that are right from this place. `sockets` are the verdicts from the
-    /// sockets of both ends; without them packets are not judged.
+    /// The scenario with the verdicts that are right from this place. `sockets` are the verdicts
+    /// from the sockets of both ends; without them packets are not judged.
     fn seen_at(&self, sight: SeenFrom, sockets: [Option<Cause>; 2]) -> Option<Self> {
         let mut seen = self.clone();
         let of_receiver = [Cause::ApplicationReceive, Cause::CpuReceive].contains(&self.cause);

@@ -38,8 +38,8 @@ pub struct PairResult<'a> {
     pub confidence: Option<f64>,
 }
 
-/// The last result of each pair of sites, the medians of each site, and the sites and groups that explain
-/// bad pairs.
+/// The last result of each pair of sites, the medians of each site, and the sites and groups that
+/// explain bad pairs.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixDocument {
@@ -57,8 +57,8 @@ pub struct MatrixDocument {
     pub missing_pairs: u64,
     /// Number of pairs that each cause holds back, the largest first.
     pub causes: Vec<CauseCount>,
-    /// The sites, directions of sites and groups that explain bad pairs, the surest first. For each metric
-    /// the probability that chance alone names one is at most 5 %.
+    /// The sites, directions of sites and groups that explain bad pairs, the surest first. For each
+    /// metric the probability that chance alone names one is at most 5 %.
     pub suspects: Vec<Suspect>,
 }
 
@@ -110,8 +110,8 @@ pub struct CauseCount {
 }
 
 impl MatrixDocument {
-    /// The matrix of one test of a mesh, from results in any order. Results of sites outside the mesh do not
-    /// count, and of each pair only the last one does.
+    /// The matrix of one test of a mesh, from results in any order. Results of sites outside the
+    /// mesh do not count, and of each pair only the last one does.
     pub fn new<'a>(
         mesh: &Mesh,
         test: usize,

@@ -1,10 +1,10 @@
 //! Finds the sites, directions of a site and groups that explain bad pairs.
 //!
-//! Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with those
-//! of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties). The candidate
-//! with the least p-value becomes a suspect, its pairs are set aside, and the rest is tested again.
-//! Bonferroni's correction over all candidates keeps the probability of naming any candidate by chance at
-//! [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
+//! Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
+//! those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
+//! The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
+//! tested again. Bonferroni's correction over all candidates keeps the probability of naming any
+//! candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
 
 use std::collections::BTreeMap;
 
@@ -100,8 +100,8 @@ fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
     suspects
 }
 
-/// Gives each pair its rank; equal ones get their mean rank. Returns the sum of t³ − t over the ties of t
-/// pairs each.
+/// Gives each pair its rank; equal ones get their mean rank. Returns the sum of t³ − t over the
+/// ties of t pairs each.
 fn rank(pairs: &mut [Pair<'_>]) -> f64 {
     pairs.sort_by(|a, b| a.value.total_cmp(&b.value));
     let mut ties = 0.0;

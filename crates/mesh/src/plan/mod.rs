@@ -68,10 +68,11 @@ pub struct MeshTest {
     pub kind: TestKind,
     /// Indexes of its sites in [`Mesh::sites`], ascending.
     pub sites: Vec<usize>,
-    /// Time from the beginning of one cycle over all pairs to the beginning of the next, seconds; 0:
-    /// cycles follow each other without a pause.
+    /// Time from the beginning of one cycle over all pairs to the beginning of the next, seconds;
+    /// 0: cycles follow each other without a pause.
     pub every_s: u64,
-    /// 1 to 10: where two tests could run, one of priority 4 has twice the time of one of priority 2.
+    /// 1 to 10: where two tests could run, one of priority 4 has twice the time of one of priority
+    /// 2.
     pub priority: u32,
 }
 

@@ -66,8 +66,8 @@ impl Schedule {
         }
     }
 
-    /// Frees the sites and links of a run that is over, and enters what it carried: what was reserved for
-    /// it, if that is not known.
+    /// Frees the sites and links of a run that is over, and enters what it carried: what was
+    /// reserved for it, if that is not known.
     fn release(&mut self, task: TaskId, bytes: Option<u64>) -> Option<Assignment> {
         let Running {
             assignment: ended,
@@ -111,8 +111,9 @@ impl Schedule {
         self.ledger.iter_mut().for_each(change);
     }
 
-    /// A site rests after a bandwidth test as its share of the time demands, and until the next hour if
-    /// its budget is used up. No round waits for a site that rests longer than a test takes.
+    /// A site rests after a bandwidth test as its share of the time demands, and until the next
+    /// hour if its budget is used up. No round waits for a site that rests longer than a test
+    /// takes.
     fn rest(&mut self, site: usize, used: Nanos) {
         let share = self.mesh.sites[site].share_of_time;
         if share < 1.0 {

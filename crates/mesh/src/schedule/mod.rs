@@ -1,19 +1,19 @@
 //! Which pair of sites is tested when.
 //!
-//! A [`Schedule`] is a state machine: [`Schedule::handle_input`] and [`Schedule::handle_timeout`] take
-//! events and time, [`Schedule::poll_transmit`] gives assignments, and [`Schedule::poll_event`] names the
-//! pairs that were missed.
+//! A [`Schedule`] is a state machine: [`Schedule::handle_input`] and [`Schedule::handle_timeout`]
+//! take events and time, [`Schedule::poll_transmit`] gives assignments, and
+//! [`Schedule::poll_event`] names the pairs that were missed.
 //!
-//! * All pairs of a test's sites form a round-robin tournament. A free site begins its oldest due pair
-//!   whose other site and shared links are free, too; there are no time slots, and nothing waits for the
-//!   slowest test of a round.
-//! * A bandwidth test has its sites and shared links for itself until it ends, or until a grace period
-//!   after [`Assignment::deadline`]: its agent has stopped by then, whatever it has heard.
-//! * A pair whose test failed, or whose site was away, stays due and goes first until its round comes
-//!   again. Then it was missed.
+//! * All pairs of a test's sites form a round-robin tournament. A free site begins its oldest due
+//!   pair whose other site and shared links are free, too; there are no time slots, and nothing
+//!   waits for the slowest test of a round.
+//! * A bandwidth test has its sites and shared links for itself until it ends, or until a grace
+//!   period after [`Assignment::deadline`]: its agent has stopped by then, whatever it has heard.
+//! * A pair whose test failed, or whose site was away, stays due and goes first until its round
+//!   comes again. Then it was missed.
 //! * Each pair is tested from one site in one cycle, and from the other site in the next.
-//! * For a pair that others always overtake, room is kept: after a while its sites and links start nothing
-//!   else.
+//! * For a pair that others always overtake, room is kept: after a while its sites and links start
+//!   nothing else.
 
 mod end;
 mod ledger;
@@ -238,9 +238,9 @@ fn pair_key(test: usize, a: usize, b: usize) -> PairKey {
 }
 
 impl Schedule {
-    /// The schedule of a mesh of which no site has joined. Nothing is assigned before `begin`, so that all
-    /// sites that join until then take part in the first round, and what another coordinator assigned has
-    /// ended. Times are since 1970.
+    /// The schedule of a mesh of which no site has joined. Nothing is assigned before `begin`, so
+    /// that all sites that join until then take part in the first round, and what another
+    /// coordinator assigned has ended. Times are since 1970.
     pub fn new(mesh: &Mesh, begin: Nanos) -> Self {
         let tests = mesh.tests.iter().map(|test| Planned {
             tournament: Tournament::new(mesh, test, begin),
@@ -276,8 +276,8 @@ impl Schedule {
         }
     }
 
-    /// Enters a result that was saved before the schedule was made: its bytes count, and its pair is
-    /// measured if the result is of this cycle.
+    /// Enters a result that was saved before the schedule was made: its bytes count, and its pair
+    /// is measured if the result is of this cycle.
     pub fn remember(&mut self, test: usize, pair: (usize, usize), began: Nanos, bytes: u64) {
         let (from, to) = pair;
         let planned = &mut self.tests[test];
@@ -363,7 +363,8 @@ impl Schedule {
         self.assigned.pop_front()
     }
 
-    /// The next pair that was missed. Only the first 10,000 that nobody asks for are kept; all are counted.
+    /// The next pair that was missed. Only the first 10,000 that nobody asks for are kept; all are
+    /// counted.
     pub fn poll_event(&mut self) -> Option<Missed> {
         self.missed.pop_front()
     }

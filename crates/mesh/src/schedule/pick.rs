@@ -176,8 +176,8 @@ impl Schedule {
         false
     }
 
-    /// Whether a test has had no more time than the bandwidth tests that wait for theirs, up to two runs of
-    /// each site.
+    /// Whether a test has had no more time than the bandwidth tests that wait for theirs, up to two
+    /// runs of each site.
     fn has_share(&self, test: usize) -> bool {
         let waiting = |(index, it): (usize, &Planned)| {
             let is_waiting = self.is_bandwidth(index) && it.tournament.is_waiting();

@@ -1,8 +1,9 @@
 //! The rounds of a round-robin tournament.
 
-/// Rounds in which each player meets each other player once, by the circle method (Kirkman, 1850). In
-/// round r those players meet whose numbers add up to r modulo the number of rounds; the player that
-/// would meet itself meets the last one. With an odd number of players one rests in each round.
+/// Rounds in which each player meets each other player once, by the circle method (Kirkman, 1850).
+/// In round r those players meet whose numbers add up to r modulo the number of rounds; the player
+/// that would meet itself meets the last one. With an odd number of players one rests in each
+/// round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rounds {
     players: usize,

@@ -8,14 +8,14 @@ use super::rounds::Rounds;
 use super::sets::{PairSet, SiteSet};
 use crate::plan::{Mesh, MeshTest, TestKind};
 
-/// Rounds are opened one after another. A pair is due from the opening of its round until it is begun.
-/// If its round is opened again in the next cycle and the pair is still due, it was missed. So a pair
-/// costs four bits.
+/// Rounds are opened one after another. A pair is due from the opening of its round until it is
+/// begun. If its round is opened again in the next cycle and the pair is still due, it was missed.
+/// So a pair costs four bits.
 ///
-/// A round is opened when all awaited pairs of an older round have begun. A pair is awaited if both its
-/// sites could be tested when its round was opened, and still can be. Nothing waits for a site that is
-/// away, rests or is late. The pairs that were not awaited are made up at the end of the cycle: in between
-/// they would delay their sites' next rounds, and with them all other sites.
+/// A round is opened when all awaited pairs of an older round have begun. A pair is awaited if both
+/// its sites could be tested when its round was opened, and still can be. Nothing waits for a site
+/// that is away, rests or is late. The pairs that were not awaited are made up at the end of the
+/// cycle: in between they would delay their sites' next rounds, and with them all other sites.
 #[derive(Debug, Clone)]
 pub(super) struct Tournament {
     rounds: Rounds,
@@ -36,8 +36,8 @@ pub(super) struct Tournament {
     every: Nanos,
     /// Length of a cycle in which no test is delayed.
     duration: Nanos,
-    /// How long the next cycle waits for pairs to be made up: a twentieth of `duration`, and at least the
-    /// longest test.
+    /// How long the next cycle waits for pairs to be made up: a twentieth of `duration`, and at
+    /// least the longest test.
     makes_up: Nanos,
     /// Most rounds that are open at a time.
     look_ahead: usize,
@@ -221,8 +221,8 @@ impl Tournament {
         next.flatten()
     }
 
-    /// Opens the next round. `awaits` decides for which pairs it waits; `missed` is called with each pair
-    /// that is still due.
+    /// Opens the next round. `awaits` decides for which pairs it waits; `missed` is called with
+    /// each pair that is still due.
     pub(super) fn open(
         &mut self,
         now: Nanos,
@@ -295,11 +295,11 @@ impl Tournament {
     }
 }
 
-/// Most rounds that are open at a time. For bandwidth tests it is one: no pair of the next round begins
-/// before all pairs of this round have begun. In simulations with tests that take 1 to 1.3 times their
-/// length, a cycle then takes 2 % longer than the least possible with 10 sites and 5 % with 100. With two
-/// and more open rounds, sites whose partners are late take pairs of later rounds, and at the end of a
-/// cycle too few pairs are left to fill the slots: 20 to 60 % longer.
+/// Most rounds that are open at a time. For bandwidth tests it is one: no pair of the next round
+/// begins before all pairs of this round have begun. In simulations with tests that take 1 to 1.3
+/// times their length, a cycle then takes 2 % longer than the least possible with 10 sites and 5 %
+/// with 100. With two and more open rounds, sites whose partners are late take pairs of later
+/// rounds, and at the end of a cycle too few pairs are left to fill the slots: 20 to 60 % longer.
 fn look_ahead(rounds: usize, at_once: usize) -> usize {
     let open = if at_once == 1 { 1 } else { 2 * at_once };
     open.min(rounds.saturating_sub(1)).max(1)

@@ -180,6 +180,6 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     congestion_control(view)
 }
 
-/// What packets show in flight is the most of each round, with what was lost in it: the windows over the
-/// round trip are more than the rate by up to a third.
+/// What packets show in flight is the most of each round, with what was lost in it: the windows
+/// over the round trip are more than the rate by up to a third.
 const PACKETS_TOLERANCE: f64 = 0.4;

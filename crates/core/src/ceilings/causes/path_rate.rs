@@ -42,8 +42,8 @@ pub(super) const RECEIVED: Rule = Rule {
     remedy: |_, _| None,
 };
 
-/// A link that a packet train has found. A run that reaches what it carries has no more to get, also
-/// where no queue tells; and it stays when something else is lifted.
+/// A link that a packet train has found. A run that reaches what it carries has no more to get,
+/// also where no queue tells; and it stays when something else is lifted.
 pub(super) const TRAIN: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
@@ -113,7 +113,8 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     // Behind a queue that stands each step has what the path gives.
     let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
-    // Behind one that is longer than the path the run has all that the path gave, in steps or bursts.
+    // Behind one that is longer than the path the run has all that the path gave, in steps or
+    // bursts.
     let limit = if view.has_queue(DEEP_QUEUE) {
         limit.max(view.throughput_bps)
     } else {
@@ -150,8 +151,8 @@ fn train_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly
-/// a queue: its plateau, with loss that it may take for noise, is the rate that it found, and so it is
-/// with any loss at a queue too short for what it keeps in flight.
+/// a queue: its plateau, with loss that it may take for noise, is the rate that it found, and so it
+/// is with any loss at a queue too short for what it keeps in flight.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
     if !view.udp.is_empty() {
         return datagram_signs(view);
@@ -174,7 +175,8 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the scheduler.
+/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the
+/// scheduler.
 fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     let threads = [view.writer(), view.reader()];
     let mut threads = threads.into_iter().flatten();

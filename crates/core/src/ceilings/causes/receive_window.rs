@@ -112,8 +112,8 @@ pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
     is_held(view).unwrap_or(false)
 }
 
-/// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes behind
-/// a reader that is late, and acknowledgements that come when it reads look like a queue.
+/// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes
+/// behind a reader that is late, and acknowledgements that come when it reads look like a queue.
 pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
     let is_open = |flow: &TcpFlow<'_>| {
         let most = flow.tcp.send_window_bytes.unwrap_or(0) as f64;
@@ -122,10 +122,10 @@ pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
     is_held_by_receiver(view) && !view.tcp.iter().any(is_open)
 }
 
-/// Whether the window is the sender's usual limit; `None` where the kernel does not count. It counts
-/// no time in which a pace keeps the sender from the window's end (`tcp_write_xmit` asks
-/// `tcp_pacing_check` first): a window that is as good as always full with no queue behind it is the
-/// limit all the same.
+/// Whether the window is the sender's usual limit; `None` where the kernel does not count. It
+/// counts no time in which a pace keeps the sender from the window's end (`tcp_write_xmit` asks
+/// `tcp_pacing_check` first): a window that is as good as always full with no queue behind it is
+/// the limit all the same.
 fn is_held(view: &View<'_>) -> Option<bool> {
     let share = view.rwnd_share()?;
     let full = view.mean(|tcp| tcp.send_window_full_share).unwrap_or(0.0);

@@ -57,10 +57,10 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     })
 }
 
-/// What the buffers let through once nothing else keeps the rate low: their pieces are large then. What
-/// a writer that is woken at two thirds of a large buffer fills up waits for a pace, or leaves at once and
-/// waits before the link: two thirds are in flight (of 4 MiB over 40 to 100 ms 0.60 to 0.73, with
-/// BBR, CUBIC and Reno).
+/// What the buffers let through once nothing else keeps the rate low: their pieces are large then.
+/// What a writer that is woken at two thirds of a large buffer fills up waits for a pace, or leaves
+/// at once and waits before the link: two thirds are in flight (of 4 MiB over 40 to 100 ms 0.60 to
+/// 0.73, with BBR, CUBIC and Reno).
 pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
     in_flight_bps(view, |tcp| {
         let is_large = is_bbr(tcp) || !tcp.send_buffer_locked;
@@ -102,8 +102,8 @@ fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Memory that the buffer may take, bytes, and by how much its queue overshot that. One far beyond it
-/// shows that the buffer does not hold.
+/// Memory that the buffer may take, bytes, and by how much its queue overshot that. One far beyond
+/// it shows that the buffer does not hold.
 fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let most = allowed(view, tcp)?;
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
@@ -120,11 +120,11 @@ fn allowed(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set))
 }
 
-/// The sender had nothing to send, as a rule, though its writer wanted to write. The kernel looks at
-/// the buffer only before it begins a new piece (`tcp_sendmsg_locked`), and while the congestion
-/// window has room the last one is sent as it is filled: 0.82 MB of writes of 128 KiB in a buffer of
-/// 0.22 MB. Once the window is full the writer sleeps until all but two thirds of the buffer have
-/// been acknowledged, and meanwhile the path runs dry.
+/// The sender had nothing to send, as a rule, though its writer wanted to write. The kernel looks
+/// at the buffer only before it begins a new piece (`tcp_sendmsg_locked`), and while the congestion
+/// window has room the last one is sent as it is filled: 0.82 MB of writes of 128 KiB in a buffer
+/// of 0.22 MB. Once the window is full the writer sleeps until all but two thirds of the buffer
+/// have been acknowledged, and meanwhile the path runs dry.
 fn is_starved(tcp: &TcpSender) -> bool {
     let unsent = tcp.notsent_bytes.unwrap_or(0) as f64;
     let is_drained = unsent <= ALL_SENT * tcp.send_buffer_bytes as f64;

@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
-        // The last round ends where it arrives, half a round trip after it was sent, or where that is
-        // acknowledged.
+        // The last round ends where it arrives, half a round trip after it was sent, or where that
+        // is acknowledged.
         let until = if view.counts_acknowledged() { 0.0 } else { 0.5 };
         let paced = match &flow.tcp.congestion {
             Some(_) if is_bbr(flow.tcp) => BBR_ROUNDS,
@@ -72,9 +72,9 @@ fn has_left(tcp: &TcpSender) -> bool {
     }
 }
 
-/// What BBR reached in the last round of slow start, it has not had for most of the time; and until it
-/// leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it never has
-/// what it paces at, however often anybody looked.
+/// What BBR reached in the last round of slow start, it has not had for most of the time; and until
+/// it leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it
+/// never has what it paces at, however often anybody looked.
 fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
     let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
     !is_bbr(flow.tcp) || (mean >= KEPT * rate && view.keeps_its_pace())
@@ -117,9 +117,9 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
 
 /// What `linerate stream` takes of itself, seconds.
 const MIN_SECONDS: f64 = 10.0;
-/// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round later,
-/// and it measures the next one's pace by that.
+/// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round
+/// later, and it measures the next one's pace by that.
 const BBR_ROUNDS: f64 = 1.0;
-/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter of the
-/// last one's.
+/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter
+/// of the last one's.
 const KEPT: f64 = 0.5;

@@ -42,9 +42,9 @@ impl Results {
         })
     }
 
-    /// The other end's half of a test of which `here` is this end's. With `own_time` its streams are as long
-    /// as this end's, whatever it tells: a server goes on counting until it hears that a test which ends by
-    /// a count is over.
+    /// The other end's half of a test of which `here` is this end's. With `own_time` its streams
+    /// are as long as this end's, whatever it tells: a server goes on counting until it hears that
+    /// a test which ends by a count is over.
     pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
         let flows = here.flows.iter().filter_map(|flow| {
             let id = stream_id(flow.id);

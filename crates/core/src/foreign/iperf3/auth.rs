@@ -1,7 +1,9 @@
-//! Authorisation: the list of users, and the token that a client encrypts with the server's public key.
+//! Authorisation: the list of users, and the token that a client encrypts with the server's public
+//! key.
 //!
-//! Decrypting the token is left to the caller. The list has the format of the reference server: a line
-//! `user,digest` for each user, where the digest is the SHA-256 of `{user}password` in hexadecimal digits.
+//! Decrypting the token is left to the caller. The list has the format of the reference server: a
+//! line `user,digest` for each user, where the digest is the SHA-256 of `{user}password` in
+//! hexadecimal digits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -84,7 +86,8 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Whether the client with this token may test at `now` (since 1970). `sha256` computes a digest.
+    /// Whether the client with this token may test at `now` (since 1970). `sha256` computes a
+    /// digest.
     ///
     /// # Errors
     /// Why it may not.

@@ -8,7 +8,8 @@ use thiserror::Error;
 use super::reader::{ReadError, Reader, framed};
 use super::{Cookie, ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, State};
 
-/// Longest time from the parameters to the start of the test: a server waits no longer for the streams.
+/// Longest time from the parameters to the start of the test: a server waits no longer for the
+/// streams.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An action for the client's engine.

@@ -49,8 +49,8 @@ errors! {
 }
 
 impl ErrorCode {
-    /// The nearest number for which a client of this version has a text: 3.12 prints later numbers without
-    /// a text.
+    /// The nearest number for which a client of this version has a text: 3.12 prints later numbers
+    /// without a text.
     #[must_use]
     pub fn known_to(self, version: Option<&str>) -> Self {
         let minor = version.and_then(|version| {

@@ -68,8 +68,8 @@ impl Layout {
         }
     }
 
-    /// Writes the header to the front of a datagram, which must hold it. The time is of the sender's clock,
-    /// ns.
+    /// Writes the header to the front of a datagram, which must hold it. The time is of the
+    /// sender's clock, ns.
     pub fn write(self, datagram: &mut [u8], sequence: u64, sent_ns: u64) {
         let seconds = (sent_ns / 1_000_000_000) as u32;
         let microseconds = (sent_ns % 1_000_000_000 / 1000) as u32;
@@ -81,8 +81,8 @@ impl Layout {
         }
     }
 
-    /// Reads the sequence number and the time, ns; `None` if the datagram is too short. `highest` is the
-    /// highest number so far, from which numbers of 32 bits are continued.
+    /// Reads the sequence number and the time, ns; `None` if the datagram is too short. `highest`
+    /// is the highest number so far, from which numbers of 32 bits are continued.
     pub fn read(self, datagram: &[u8], highest: u64) -> Option<(u64, u64)> {
         let word = |at: usize| -> Option<u32> {
             let bytes = datagram.get(at..at + 4)?;

@@ -63,8 +63,8 @@ const PARAMS_TIMEOUT: Duration = Duration::from_secs(10);
 const STREAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time beyond the length of a test (the reference: 10 transitions of 4 s).
 const GRACE: Duration = Duration::from_secs(40);
-/// Longest time from the end of the test to the client's results, and from the server's results to the
-/// goodbye.
+/// Longest time from the end of the test to the client's results, and from the server's results to
+/// the goodbye.
 const RESULTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The name of a test, by which its data connections find it.
@@ -72,8 +72,8 @@ const RESULTS_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Cookie(pub [u8; COOKIE_BYTES]);
 
 impl Cookie {
-    /// Whether these bytes, at most [`COOKIE_BYTES`], can be the beginning of a cookie: printable ASCII, and
-    /// only zeros after the first zero.
+    /// Whether these bytes, at most [`COOKIE_BYTES`], can be the beginning of a cookie: printable
+    /// ASCII, and only zeros after the first zero.
     pub fn can_begin(bytes: &[u8]) -> bool {
         let text = bytes.iter().position(|byte| *byte == 0);
         let (text, rest) = bytes.split_at(text.unwrap_or(bytes.len()));
@@ -86,8 +86,8 @@ impl Cookie {
             && rest.iter().all(|byte| *byte == 0)
     }
 
-    /// A cookie of 36 letters from random bytes, as iperf3 makes it. It uses 32 letters, so that all are
-    /// equally likely.
+    /// A cookie of 36 letters from random bytes, as iperf3 makes it. It uses 32 letters, so that
+    /// all are equally likely.
     pub fn from_random(random: [u8; COOKIE_BYTES - 1]) -> Self {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut bytes = [0; COOKIE_BYTES];

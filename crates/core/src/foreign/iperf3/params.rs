@@ -148,8 +148,8 @@ impl Params {
     /// Reads the parameters that a client has sent.
     ///
     /// # Errors
-    /// It is no JSON object, asks for a protocol that linerate does not have, or has a figure beyond iperf3's
-    /// own limits; with the number that iperf3's server would answer.
+    /// It is no JSON object, asks for a protocol that linerate does not have, or has a figure
+    /// beyond iperf3's own limits; with the number that iperf3's server would answer.
     pub fn parse(json: &[u8]) -> Result<Self, ParamsError> {
         let raw: Raw = match serde_json::from_slice(json) {
             Ok(raw) => raw,
@@ -250,7 +250,8 @@ impl Params {
         self.streams * self.direction.parts().len() as u32
     }
 
-    /// Length of the test with its warm-up, seconds; `None` if it ends by an amount, or not by itself.
+    /// Length of the test with its warm-up, seconds; `None` if it ends by an amount, or not by
+    /// itself.
     pub fn seconds(&self) -> Option<f64> {
         let ends_by_time = self.time_s > 0 && self.bytes == 0 && self.blocks == 0;
         ends_by_time.then(|| f64::from(self.omit_s + self.time_s))

@@ -91,7 +91,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins with a client whose cookie has been read; `longest` is the longest test that the owner allows.
+    /// Begins with a client whose cookie has been read; `longest` is the longest test that the
+    /// owner allows.
     pub fn new(now: Duration, longest: Duration) -> Self {
         Self {
             stage: Stage::Params,

@@ -1,5 +1,5 @@
-//! The tests that have messages of their own, with other layouts and the same meaning: all tests of older
-//! clients, and a few of newer ones.
+//! The tests that have messages of their own, with other layouts and the same meaning: all tests of
+//! older clients, and a few of newer ones.
 
 use super::answer::{Ready, Results};
 use super::block::{Block, Width};
@@ -26,8 +26,8 @@ pub enum Classic {
     TcpCc,
 }
 
-/// The tests: the type of the request (the types of response and results follow it), what the endpoint
-/// does, and over which transport.
+/// The tests: the type of the request (the types of response and results follow it), what the
+/// endpoint does, and over which transport.
 const TESTS: [(Classic, i32, Role, Transport); 7] = [
     (Classic::TcpStream, 10, Role::Receive, Transport::Tcp),
     (Classic::TcpRr, 13, Role::Exchange, Transport::Tcp),

@@ -43,7 +43,8 @@ pub enum ClientError {
     Closed,
 }
 
-/// Type of the second answer of some netservers: the type of the first one, whose bytes they swap twice.
+/// Type of the second answer of some netservers: the type of the first one, whose bytes they swap
+/// twice.
 const OLD_RESPONSE: i32 = kind::OMNI_RESPONSE.swap_bytes();
 
 fn note(number: i32) -> &'static str {
@@ -76,7 +77,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins at `now` with a message that changes nothing, to find out whether a netserver answers.
+    /// Begins at `now` with a message that changes nothing, to find out whether a netserver
+    /// answers.
     pub fn new(now: Duration) -> Self {
         let hello = Block::new(Width::Wide, kind::DEBUG_OFF).with_second(-1);
         Self {
@@ -102,7 +104,8 @@ impl Client {
         }
     }
 
-    /// The data is on its way: the results are due after `length` and the time that a netserver adds.
+    /// The data is on its way: the results are due after `length` and the time that a netserver
+    /// adds.
     pub fn begun(&mut self, now: Duration, length: Duration) {
         if self.state == State::Running {
             let pad = Duration::from_secs(PAD_SECONDS.into());

@@ -18,8 +18,9 @@
 //!   end of the stream ──────────────────────▶
 //! ```
 //!
-//! A request does not tell whether a client with wide blocks is 2.6.0, whose results have fewer fields. It
-//! gets the results of 2.7, as from a netserver of 2.7, and misreads all fields after the CPU utilisation.
+//! A request does not tell whether a client with wide blocks is 2.6.0, whose results have fewer
+//! fields. It gets the results of 2.7, as from a netserver of 2.7, and misreads all fields after
+//! the CPU utilisation.
 
 mod answer;
 mod block;

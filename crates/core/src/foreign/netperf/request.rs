@@ -97,8 +97,8 @@ pub struct DataTest {
     pub address: Option<IpAddr>,
     /// Port to which the endpoint sends datagrams; 0 if they only answer.
     pub client_port: u16,
-    /// Address to which the endpoint sends datagrams, as the words of the request; all zero: the client's
-    /// own.
+    /// Address to which the endpoint sends datagrams, as the words of the request; all zero: the
+    /// client's own.
     pub client_address: [u32; 4],
     /// Sends in a burst and µs from one burst to the next, if the endpoint is to pace.
     pub burst: Option<(u32, u32)>,
@@ -322,8 +322,8 @@ impl DataTest {
         block
     }
 
-    /// Whether the client wants datagrams at `peer`, its own address. It may name it or leave it open;
-    /// clients of little-endian hosts swap the bytes of each word of an IPv6 address.
+    /// Whether the client wants datagrams at `peer`, its own address. It may name it or leave it
+    /// open; clients of little-endian hosts swap the bytes of each word of an IPv6 address.
     pub fn is_for(&self, peer: IpAddr) -> bool {
         let words = self.client_address;
         if words == [0; 4] {

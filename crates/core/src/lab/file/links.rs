@@ -19,8 +19,8 @@ pub(super) struct Draft<'a> {
     pub(super) addresses: Option<&'a Value<'a>>,
 }
 
-/// Reads all links, in the order of the file. Nodes that the tables make come after those with a table of
-/// their own.
+/// Reads all links, in the order of the file. Nodes that the tables make come after those with a
+/// table of their own.
 pub(super) fn read<'a>(
     root: &Section<'a>,
     topology: &mut Topology,

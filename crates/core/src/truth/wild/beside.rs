@@ -8,7 +8,8 @@ use crate::ceilings::Cause;
 use crate::plan::Direction;
 use crate::units::Dice;
 
-/// The flows share the line. It is full, and the others cause the losses as much as the flow itself does.
+/// The flows share the line. It is full, and the others cause the losses as much as the flow itself
+/// does.
 pub(super) fn competing_tcp(random: &mut Dice) -> Draft {
     let flows = random.choose(&[1, 1, 2, 4]);
     let (mut made, _) = shared_line(random);

@@ -51,9 +51,10 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     }
 }
 
-/// A small send buffer as in [`small_send_buffer`], or a small window, with small segments. The window is no
-/// smaller than what the handshake offers: where a segment is smaller than the unit of a scaled window, the
-/// kernel rounds up at each acknowledgement and never comes down again (`tcp_select_window`).
+/// A small send buffer as in [`small_send_buffer`], or a small window, with small segments. The
+/// window is no smaller than what the handshake offers: where a segment is smaller than the unit of
+/// a scaled window, the kernel rounds up at each acknowledgement and never comes down again
+/// (`tcp_select_window`).
 pub(super) fn small_segments(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);

@@ -1,5 +1,5 @@
-//! Nothing set, as fast as the hosts go: the CPUs are the limit. On one machine the sender's CPU is as right an
-//! answer as the receiver's.
+//! Nothing set, as fast as the hosts go: the CPUs are the limit. On one machine the sender's CPU is
+//! as right an answer as the receiver's.
 
 use super::super::scenario::CpuShare;
 use super::{Draft, usual};

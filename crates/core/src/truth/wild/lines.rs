@@ -7,8 +7,8 @@ use crate::ceilings::Cause;
 use crate::link::Mtu;
 use crate::units::Dice;
 
-/// CoDel drops or marks because the line is full. Congestion is as right, if CoDel keeps a window of CUBIC or
-/// Reno below what the line holds.
+/// CoDel drops or marks because the line is full. Congestion is as right, if CoDel keeps a window
+/// of CUBIC or Reno below what the line holds.
 pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 4, 8]);
@@ -54,8 +54,8 @@ pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     made
 }
 
-/// Large packets vanish without an answer. A sender that probes the MTU (RFC 4821) finds it after some
-/// timeouts, and then fills the line.
+/// Large packets vanish without an answer. A sender that probes the MTU (RFC 4821) finds it after
+/// some timeouts, and then fills the line.
 pub(super) fn black_hole(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     let rate_bps = rate(random, 5e6, 30e6);

@@ -1,8 +1,9 @@
-//! The families that resemble what users meet: full speed, the kernel's own shapers, other programs.
+//! The families that resemble what users meet: full speed, the kernel's own shapers, other
+//! programs.
 //!
-//! The right answer is known by construction, as in the old family, and written down here before anything
-//! runs; where two answers are equally right, both are. Hosts have their kernel's defaults except for what
-//! a scenario sets.
+//! The right answer is known by construction, as in the old family, and written down here before
+//! anything runs; where two answers are equally right, both are. Hosts have their kernel's defaults
+//! except for what a scenario sets.
 
 mod beside;
 mod buffers;
@@ -135,8 +136,8 @@ impl Draft {
         });
     }
 
-    /// The kernel limits the frames to this rate, bits/s: the payload in them is the limit, if the host
-    /// carries far more.
+    /// The kernel limits the frames to this rate, bits/s: the payload in them is the limit, if the
+    /// host carries far more.
     fn limited_to(&mut self, rate_bps: u64) {
         let limit = rate_bps as f64 * self.conditions.payload_share();
         self.limit_bps = Some(limit);

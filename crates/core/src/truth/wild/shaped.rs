@@ -54,8 +54,8 @@ pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
     made
 }
 
-/// A long queue on a router: at the sender's own device the kernel lets no flow queue so much (TCP small
-/// queues).
+/// A long queue on a router: at the sender's own device the kernel lets no flow queue so much (TCP
+/// small queues).
 pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 2]);
@@ -83,7 +83,8 @@ pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     made
 }
 
-/// Below the shaper's rate the sender keeps to the rate it was asked for; above it the path is the limit.
+/// Below the shaper's rate the sender keeps to the rate it was asked for; above it the path is the
+/// limit.
 pub(super) fn udp_rate(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     datagrams(&mut conditions, random);
@@ -151,8 +152,8 @@ pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -
     made
 }
 
-/// A queue with a bucket for what the kernel's timers miss. It holds 20 to 200 ms, or at least the product of
-/// rate and delay, so that a flow of any congestion control fills the line.
+/// A queue with a bucket for what the kernel's timers miss. It holds 20 to 200 ms, or at least the
+/// product of rate and delay, so that a flow of any congestion control fills the line.
 pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dice) -> Queue {
     let bytes_per_s = rate_bps as f64 / 8.0;
     let wait_s = random

@@ -36,8 +36,8 @@ fn behind_kernels_shaper(seed: u64, number: u32, random: &mut Dice) -> Scenario 
     }
 }
 
-/// Limits conditions to what programs can do: one flow with the host's congestion control or Reno, which any
-/// program may use.
+/// Limits conditions to what programs can do: one flow with the host's congestion control or Reno,
+/// which any program may use.
 fn fits(made: &mut Conditions, cause: Cause) -> bool {
     made.streams = 1;
     made.verifies = false;
