@@ -1,6 +1,5 @@
 //! Numbers and flags as the different versions of iperf3 write them.
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// A count: whole and not negative, also where it was written as a float (`1e+10`).
@@ -20,15 +19,10 @@ pub(super) fn count_if_known(value: &Value) -> Option<u64> {
 }
 
 /// A flag: `true`, or any number but 0.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Flag(pub(super) bool);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(match Value::deserialize(deserializer)? {
-            Value::Bool(flag) => flag,
-            Value::Number(number) => number.as_f64() != Some(0.0),
-            _ => false,
-        }))
+pub(super) fn flag(value: &Value) -> bool {
+    match value {
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        _ => false,
     }
 }

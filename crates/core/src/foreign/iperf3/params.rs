@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -13,7 +12,7 @@ use crate::plan::{
 };
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 
-use super::number::{Flag, count};
+use super::number::{count, flag};
 use super::{ErrorCode, Layout};
 
 /// Streams in each direction (iperf3: MAX_STREAMS).
@@ -108,39 +107,6 @@ fn refuse<T>(code: ErrorCode, what: impl Into<String>) -> Result<T, ParamsError>
     })
 }
 
-/// The parameters as they come: any key may be missing, and unknown keys are skipped.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Raw {
-    tcp: Flag,
-    udp: Flag,
-    sctp: Flag,
-    omit: Value,
-    time: Value,
-    num: Value,
-    blockcount: Value,
-    parallel: Value,
-    len: Value,
-    window: Value,
-    #[serde(rename = "MSS")]
-    mss: Value,
-    bandwidth: Value,
-    fqrate: Value,
-    burst: Value,
-    #[serde(rename = "TOS")]
-    tos: Value,
-    congestion: Value,
-    authtoken: Value,
-    client_version: Value,
-    nodelay: Flag,
-    reverse: Flag,
-    bidirectional: Flag,
-    get_server_output: Flag,
-    udp_counters_64bit: Flag,
-    zerocopy: Flag,
-    skip_rx_copy: Flag,
-}
-
 impl Params {
     /// Longest JSON of parameters that is taken, bytes; the reference's limit.
     pub const MAX_BYTES: usize = 8 << 10;
@@ -151,36 +117,39 @@ impl Params {
     /// It is no JSON object, asks for a protocol that linerate does not have, or has a figure
     /// beyond iperf3's own limits; with the number that iperf3's server would answer.
     pub fn parse(json: &[u8]) -> Result<Self, ParamsError> {
-        let raw: Raw = match serde_json::from_slice(json) {
+        // Any key may be missing, and unknown ones are skipped.
+        let raw: Map<String, Value> = match serde_json::from_slice(json) {
             Ok(raw) => raw,
             Err(error) => return refuse(ErrorCode::PARAMS, format!("the parameters: {error}")),
         };
+        let raw = Value::Object(raw);
+        let is = |key: &str| flag(&raw[key]);
         let transport = transport(&raw)?;
-        let streams = within("parallel", &raw.parallel, MAX_STREAMS, ErrorCode::STREAMS)?.max(1);
-        within("burst", &raw.burst, MAX_BURST, ErrorCode::BURST)?;
-        let window = within("window", &raw.window, MAX_BUFFER, ErrorCode::BUFFER)?;
-        let mss = within("MSS", &raw.mss, MAX_MSS, ErrorCode::MSS)?;
+        let streams = within(&raw, "parallel", MAX_STREAMS, ErrorCode::STREAMS)?.max(1);
+        within(&raw, "burst", MAX_BURST, ErrorCode::BURST)?;
+        let window = within(&raw, "window", MAX_BUFFER, ErrorCode::BUFFER)?;
+        let mss = within(&raw, "MSS", MAX_MSS, ErrorCode::MSS)?;
         Ok(Self {
             transport,
-            omit_s: within("omit", &raw.omit, MAX_OMIT, ErrorCode::OMIT)? as u32,
-            time_s: within("time", &raw.time, MAX_SECONDS, ErrorCode::DURATION)? as u32,
-            bytes: within("num", &raw.num, 1 << 50, ErrorCode::PARAMS)?,
-            blocks: within("blockcount", &raw.blockcount, 1 << 40, ErrorCode::PARAMS)?,
+            omit_s: within(&raw, "omit", MAX_OMIT, ErrorCode::OMIT)? as u32,
+            time_s: within(&raw, "time", MAX_SECONDS, ErrorCode::DURATION)? as u32,
+            bytes: within(&raw, "num", 1 << 50, ErrorCode::PARAMS)?,
+            blocks: within(&raw, "blockcount", 1 << 40, ErrorCode::PARAMS)?,
             streams: streams as u32,
             direction: direction(&raw)?,
-            block_bytes: block(&raw.len, transport)?,
-            nodelay: raw.nodelay.0,
+            block_bytes: block(&raw["len"], transport)?,
+            nodelay: is("nodelay"),
             window_bytes: Some(window).filter(|bytes| *bytes > 0),
             mss_bytes: Some(mss as u32).filter(|bytes| *bytes > 0),
-            rate_bps: rate("bandwidth", &raw.bandwidth)?,
-            pacing_bps: rate("fqrate", &raw.fqrate)?,
-            tos: within("TOS", &raw.tos, 255, ErrorCode::TOS)? as u8,
-            congestion: congestion(&raw.congestion)?,
-            zerocopy: raw.zerocopy.0,
-            discard: raw.skip_rx_copy.0,
-            wants_output: raw.get_server_output.0,
-            token: raw.authtoken.as_str().map(str::to_owned),
-            version: raw.client_version.as_str().map(version),
+            rate_bps: rate(&raw, "bandwidth")?,
+            pacing_bps: rate(&raw, "fqrate")?,
+            tos: within(&raw, "TOS", 255, ErrorCode::TOS)? as u8,
+            congestion: congestion(&raw["congestion"])?,
+            zerocopy: is("zerocopy"),
+            discard: is("skip_rx_copy"),
+            wants_output: is("get_server_output"),
+            token: raw["authtoken"].as_str().map(str::to_owned),
+            version: raw["client_version"].as_str().map(version),
         })
     }
 
@@ -330,7 +299,8 @@ impl Params {
 }
 
 /// A figure from 0 to `most`; 0 where there is none.
-fn within(key: &str, value: &Value, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+fn within(raw: &Value, key: &str, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+    let value = &raw[key];
     if value.is_null() {
         return Ok(0);
     }
@@ -341,27 +311,29 @@ fn within(key: &str, value: &Value, most: u64, code: ErrorCode) -> Result<u64, P
 }
 
 /// A rate that can be set, or none.
-fn rate(key: &str, value: &Value) -> Result<Option<u64>, ParamsError> {
-    let rate = within(key, value, MAX_RATE, ErrorCode::TOTAL_RATE)?;
+fn rate(raw: &Value, key: &str) -> Result<Option<u64>, ParamsError> {
+    let rate = within(raw, key, MAX_RATE, ErrorCode::TOTAL_RATE)?;
     Ok(Some(rate.max(MIN_RATE)).filter(|_| rate > 0))
 }
 
-fn transport(raw: &Raw) -> Result<Transport, ParamsError> {
-    match (raw.tcp.0, raw.udp.0, raw.sctp.0) {
-        (true, false, false) => Ok(Transport::Tcp),
-        (false, true, false) if raw.udp_counters_64bit.0 => Ok(Transport::Udp(Layout::Wide)),
-        (false, true, false) => Ok(Transport::Udp(Layout::Narrow)),
-        (false, false, true) => refuse(ErrorCode::PARAMS, "linerate has no SCTP"),
+fn transport(raw: &Value) -> Result<Transport, ParamsError> {
+    match ["tcp", "udp", "sctp"].map(|key| flag(&raw[key])) {
+        [true, false, false] => Ok(Transport::Tcp),
+        [false, true, false] if flag(&raw["udp_counters_64bit"]) => {
+            Ok(Transport::Udp(Layout::Wide))
+        }
+        [false, true, false] => Ok(Transport::Udp(Layout::Narrow)),
+        [false, false, true] => refuse(ErrorCode::PARAMS, "linerate has no SCTP"),
         _ => refuse(ErrorCode::PARAMS, "one of tcp and udp must be asked for"),
     }
 }
 
-fn direction(raw: &Raw) -> Result<Direction, ParamsError> {
-    match (raw.reverse.0, raw.bidirectional.0) {
-        (false, false) => Ok(Direction::Up),
-        (true, false) => Ok(Direction::Down),
-        (false, true) => Ok(Direction::Both),
-        (true, true) => refuse(ErrorCode::PARAMS, "reverse and bidirectional at once"),
+fn direction(raw: &Value) -> Result<Direction, ParamsError> {
+    match ["reverse", "bidirectional"].map(|key| flag(&raw[key])) {
+        [false, false] => Ok(Direction::Up),
+        [true, false] => Ok(Direction::Down),
+        [false, true] => Ok(Direction::Both),
+        [true, true] => refuse(ErrorCode::PARAMS, "reverse and bidirectional at once"),
     }
 }
 
