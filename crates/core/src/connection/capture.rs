@@ -309,72 +309,61 @@ fn is_cold(flow: &Flow) -> bool {
 }
 
 fn caveats(capture: &Capture) -> Vec<Caveat> {
-    let seen = possible_caveats(capture).into_iter();
-    let seen = seen.filter(|(is_so, ..)| *is_so);
-    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
-    seen.map(|(_, kind, message, remedy)| Caveat::new(kind, message, remedy))
-        .chain(largest.and_then(small_segments))
-        .collect()
-}
-
-/// The possible caveats: whether each holds, its kind, its message and its remedy.
-fn possible_caveats(capture: &Capture) -> [(bool, CaveatKind, String, &'static str); 6] {
     use CaveatKind::{NotReadable, Partial};
+    let mut caveats = Vec::new();
+    let mut add = |kind, message: String, remedy: &str| {
+        caveats.push(Caveat::new(kind, message, remedy));
+    };
+    if capture.truncated {
+        let packets = capture.packets;
+        let message = format!("the file ends within a packet, after {packets} whole ones");
+        let remedy = "copy it again, or let the capture end by itself";
+        add(Partial, message, remedy);
+    }
+    if capture.stopped {
+        let message = "reading was stopped before the end of the file";
+        add(Partial, message.to_owned(), "");
+    }
     let left = capture.left_out;
+    if left.flows > 0 {
+        let (flows, bytes) = (left.flows, left.flow_bytes);
+        let message = format!(
+            "{flows} more connections, with {bytes} bytes, are left out: the smallest of those that \
+             were over"
+        );
+        add(Partial, message, "filter the capture by port or host");
+    }
+    let (cut, fragments) = (left.cut, left.fragments);
+    if cut + fragments > 0 {
+        let message = format!(
+            "{cut} TCP segments were cut within their header, {fragments} packets are fragments: \
+             neither counts"
+        );
+        let remedy = "capture with a snap length of 96 bytes or more";
+        add(NotReadable, message, remedy);
+    }
     let missing: u64 = capture.flows.iter().map(missing_segments).sum();
+    if missing > 0 {
+        let message = format!("{missing} segments were acknowledged that are not in the capture");
+        let remedy =
+            "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)";
+        add(NotReadable, message, remedy);
+    }
     let cold = capture.flows.iter().filter(|flow| is_cold(flow)).count();
-    [
-        (
-            capture.truncated,
-            Partial,
-            format!(
-                "the file ends within a packet, after {} whole ones",
-                capture.packets
-            ),
-            "copy it again, or let the capture end by itself",
-        ),
-        (
-            capture.stopped,
-            Partial,
-            "reading was stopped before the end of the file".to_owned(),
-            "",
-        ),
-        (
-            left.flows > 0,
-            Partial,
-            format!(
-                "{} more connections, with {} bytes, are left out: the smallest of those that \
-                 were over",
-                left.flows, left.flow_bytes
-            ),
-            "filter the capture by port or host",
-        ),
-        (
-            left.cut + left.fragments > 0,
+    if cold > 0 {
+        let message = format!(
+            "{cold} connections began before the capture: the scale of their windows is not known, \
+             so that a receive window cannot be told"
+        );
+        add(
             NotReadable,
-            format!(
-                "{} TCP segments were cut within their header, {} packets are fragments: neither \
-                 counts",
-                left.cut, left.fragments
-            ),
-            "capture with a snap length of 96 bytes or more",
-        ),
-        (
-            missing > 0,
-            NotReadable,
-            format!("{missing} segments were acknowledged that are not in the capture"),
-            "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)",
-        ),
-        (
-            cold > 0,
-            NotReadable,
-            format!(
-                "{cold} connections began before the capture: the scale of their windows is not \
-                 known, so that a receive window cannot be told"
-            ),
+            message,
             "begin the capture before the connection",
-        ),
-    ]
+        );
+    }
+    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
+    caveats.extend(largest.and_then(small_segments));
+    caveats
 }
 
 /// The name of a link type, from its number in files.

@@ -17,7 +17,7 @@ pub const CONNECTIONS_SCHEMA: &str = "linerate.connections/1";
 
 /// TCP connections of any program, and what holds each back.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionsDocument {
     /// [`CONNECTIONS_SCHEMA`].
     pub schema: String,
@@ -74,6 +74,13 @@ pub enum Source {
         /// Packets that the capture lost, or that were cut off.
         missing: u64,
     },
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        let namespace = None;
+        Self::Host { namespace }
+    }
 }
 
 /// A TCP connection.
@@ -271,18 +278,8 @@ impl ConnectionsDocument {
     pub fn new(source: Source) -> Self {
         Self {
             schema: CONNECTIONS_SCHEMA.to_owned(),
-            status: Status::Complete,
-            started_at: String::new(),
             source,
-            asked: None,
-            explained: false,
-            seconds: 0.0,
-            connections: Vec::new(),
-            listeners: Vec::new(),
-            listen_totals: None,
-            baseline: None,
-            caveats: Vec::new(),
-            environment: Environment::default(),
+            ..Self::default()
         }
     }
 }
