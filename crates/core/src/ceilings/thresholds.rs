@@ -1,14 +1,14 @@
-//! Where the kernel's evidence begins to count, each with its reason.
+//! The thresholds of the kernel's evidence, each with its reason.
 //!
 //! Shares are 0–1. The figures behind them were measured on Linux 6.18, one cause at a time.
 
-/// Exact causes (windows, buffers, pacing, a known link) must agree with the measured rate within
-/// this.
+/// Largest distance of the measured rate from the ceiling of an exact cause (windows, buffers,
+/// pacing, a known link).
 pub const EXACT_TOLERANCE: f64 = 0.10;
-/// Modelled causes (congestion, CPU, startup) and ceilings from delivery rates within this.
+/// The same for modelled causes (congestion, CPU, startup) and ceilings from delivery rates.
 pub const MODEL_TOLERANCE: f64 = 0.30;
 
-/// Share of the busy time that makes a limit the usual state of the flow: the most part of it.
+/// Share of the busy time from which on a limit is the usual state of the flow.
 /// A receiver's window that holds reads 98–99 %, one that does not 0 %.
 pub(super) const USUAL_STATE: f64 = 0.5;
 

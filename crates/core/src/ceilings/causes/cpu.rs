@@ -33,7 +33,7 @@ pub(super) const RECEIVE: Rule = Rule {
     remedy: |view, _| remedy(view, Role::Receiver),
 };
 
-/// Of the host that both ends share.
+/// The CPUs of the host that both ends share.
 pub(super) const HOST: Rule = Rule {
     cause: Cause::CpuHost,
     tolerance: MODEL_TOLERANCE,
@@ -42,7 +42,7 @@ pub(super) const HOST: Rule = Rule {
     remedy: |_, _| None,
 };
 
-/// CPUs that the threads of both ends had and wanted, and those that they can use at once.
+/// The CPUs that the threads of both ends had and wanted, and those that they can use at once.
 struct Chain {
     had: f64,
     wanted: f64,
@@ -60,7 +60,7 @@ impl Chain {
         let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
             ends.iter().map(|(end, time)| pick(end, *time)).sum()
         };
-        // What is idle while threads wait for a CPU is not theirs to use.
+        // CPUs that are idle while threads wait are not available to them.
         let contended = ends.iter().any(|(_, time)| time.delayed >= CPU_CONTENDED);
         let busy = ends[0].0.host_cpu_percent.filter(|_| contended);
         let cpus = f64::from(ends[0].0.cpus.max(1)) * busy.map_or(1.0, |percent| percent / 100.0);
@@ -87,7 +87,8 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
     (share >= MIN_UTILISATION).then_some(ceiling)
 }
 
-/// Both ends' threads together have what they can use; what else takes the CPUs is told.
+/// Both ends' threads together have all that they can use. The evidence also tells what else takes
+/// the CPUs.
 fn host_signs(view: &View<'_>) -> Option<Signs> {
     let chain = Chain::of(view)?;
     let end = view.sender()?;
@@ -128,8 +129,8 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
         let share = ("softirq_core_share", share);
         return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
     }
-    // The threads of one flow run by turns: a reader whose CPU others have keeps the writer
-    // waiting, and together they have all that there is for them.
+    // The threads of one flow run in turn: a reader whose CPU others have keeps the writer waiting,
+    // and together they have all CPU time that there is for them.
     let is_starved = starved(view.reader()?, view.writer()) && view.flow_count() == 1;
     let turns = Chain::of(view).filter(|chain| is_starved && chain.wants_all());
     if let Some(chain) = turns {
@@ -141,8 +142,8 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     ceiling(Cause::CpuReceive, view, end, threads, view.receiver_host)
 }
 
-/// One flow has one core, and what of it the thread took and waited for; several have a core each,
-/// as far as there are any. Where all CPUs are taken, the host has no more for either.
+/// One flow has one core, of which its thread took and waited for a share; several flows have a
+/// core each, as far as there are cores. If all CPUs are busy, the host has no more for either end.
 fn ceiling(
     cause: Cause,
     view: &View<'_>,
@@ -183,7 +184,7 @@ fn ceiling(
     (used >= MIN_UTILISATION).then_some(ceiling)
 }
 
-/// µs/KiB: the host's where it counts this end alone, else that of the test's threads.
+/// Service demand, µs/KiB: the host's if it counts this end alone, else that of the test's threads.
 fn service_demand(end: &EndReport) -> Option<f64> {
     match end.service_demand_meaningful {
         Some(false) => end.service_demand_threads_us_per_kib,
@@ -201,13 +202,13 @@ fn sentences(thread: ThreadTime) -> Vec<String> {
     vec![words + others.unwrap_or_default()]
 }
 
-/// Others have the most of its CPU.
+/// Whether others have most of the thread's CPU.
 fn others_run(thread: ThreadTime) -> bool {
     thread.delayed >= CPU_TAKEN && thread.delayed > thread.running
 }
 
-/// A UDP sender may spin between departures, and send more than the path takes: CPU that limits
-/// nothing.
+/// A UDP sender may spin between departures, and send more than the path carries: then its CPU
+/// limits nothing.
 fn send_signs(view: &View<'_>) -> Option<Signs> {
     let writer = view.writer()?;
     let done = view
@@ -227,8 +228,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(short && !done && !wasted, say)
 }
 
-/// The quota of the end's control group, if it was used up as a rule, and by the test itself. A
-/// group of both ends says nothing of either.
+/// The quota of the end's control group, if it was usually used up, and by the test itself. A group
+/// that contains both ends tells nothing of either.
 fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota> {
     let is_used_up = |quota: &CpuQuota| {
         let periods = quota.periods.max(QUOTA_PERIODS) as f64;
@@ -251,10 +252,10 @@ fn quota_sentence(quota: &CpuQuota) -> String {
     )
 }
 
-/// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more
-/// of them than the other end's: where both ends, or a busy neighbour, share the CPUs, no thread of
-/// either need run all the time. With more of the test's own threads than CPUs, each must have
-/// wanted its share of them.
+/// The busy share of the host's CPUs, if all of them were busy and this end's thread had or wanted
+/// more than the other end's: where both ends or a busy neighbour share the CPUs, no thread need
+/// run all the time. With more threads of the test than CPUs, each must have wanted its share of
+/// them.
 pub(super) fn full_host(
     view: &View<'_>,
     end: &EndReport,
@@ -277,15 +278,15 @@ fn full_sentence(busy: f64) -> String {
     format!("all CPUs of its host were busy for {busy} of the time")
 }
 
-/// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What
-/// is unread may be a small part of a receive buffer that has grown large.
+/// Whether the reader mostly waits for a CPU that others have, while the writer waits for the
+/// reader. Unread data may be a small part of a receive buffer that has grown large.
 fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     let spare = writer.is_some_and(|writer| !writer.cpu_bound() && writer.blocked >= WRITER_WAITS);
     reader.has_work() && reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
 }
 
-/// A segment of each flow waits for the reader as a rule, or its window is closed. A reader that
-/// leaves less takes all that comes, however late it gets a CPU.
+/// Whether at least a segment of each flow usually waits for the reader, or its window is closed. A
+/// reader that leaves less takes all that comes, however late it gets a CPU.
 fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
@@ -294,8 +295,8 @@ fn has_unread(view: &View<'_>) -> Option<bool> {
     Some(late || view.is_held_by_window())
 }
 
-/// Share of the time that one core of the receiver's host was in soft interrupts, where that is as
-/// good as all it has: packets of one queue are taken by one core, whatever the others do.
+/// Share of the time in which one core of the receiver's host was in soft interrupts, if that is
+/// nearly all: one core takes the packets of a queue, whatever the other cores do.
 fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
     let percent = end
         .softirq_core_percent
@@ -303,7 +304,7 @@ fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
     (percent >= SOFTIRQ_FULL_PERCENT).then_some((percent / 100.0).min(1.0))
 }
 
-/// The reader's thread is late for want of CPU, or the host's soft interrupts are.
+/// The reader's thread lacks CPU time, or the host's soft interrupts do.
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
     let (late, why) = reader_is_late(view)?;
@@ -334,8 +335,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }
 
-/// A thread that mostly waits for a CPU has others to thank for it. Else larger writes where they
-/// are small; else more flows, while there are cores without one.
+/// If others have the thread's CPU, a look at the programs of the host. Else larger writes, if they
+/// are small; else more flows, if there are cores without one.
 fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     let (end, thread) = match role {
         Role::Sender => (view.sender()?, view.writer()?),
@@ -361,5 +362,5 @@ fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     has_room.then(|| Remedy::option(RunOption::Streams, flows * 2))
 }
 
-/// Below it the system call costs more than the copy, bytes.
+/// Size of a write below which the system call costs more than the copy, bytes.
 const SMALL_WRITE: u64 = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Applications as packets show them, where nobody has looked at their threads.
+//! Applications as packets show them, if their threads were not seen.
 
 use super::super::signals::positive;
 use super::super::text::percent;
@@ -24,7 +24,7 @@ pub(super) const READER: Rule = Rule {
     remedy: |_, _| None,
 };
 
-/// Shown only where it holds: the rate that it came to is all that is known of an application.
+/// Only if the evidence holds: the rate that the application reached is all that is known of it.
 fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceiling> {
     let formula = "rate that the application kept to";
     let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
@@ -68,5 +68,6 @@ fn reader_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// Share of the readings in which the writer had nothing more.
+/// Share of the readings in which the writer had nothing more, from which on it always had nothing
+/// more.
 const ALWAYS: f64 = 0.99;

@@ -1,4 +1,4 @@
-//! The slowest link of the path: known from the device, or shown by the queue before it.
+//! The slowest link of the path: known from a device, or shown by the queue in front of it.
 
 use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::rate;
@@ -33,7 +33,7 @@ pub(super) const QUEUE: Rule = Rule {
     remedy: queue_remedy,
 };
 
-/// The same where only the receiver's kernel was read.
+/// A link between them, if only the receiver's kernel was read.
 pub(super) const RECEIVED: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
@@ -66,7 +66,8 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(ceiling)
 }
 
-/// Virtual devices have no speed, or tell one that they do not keep to (veth: 10 Gbit/s).
+/// The speed of a host's device. Virtual devices have none, or report one that is not true (veth:
+/// 10 Gbit/s).
 pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
     let device = host.device.as_ref()?;
     let speed = device.speed_bps.filter(|bps| *bps > 0)?;
@@ -97,8 +98,8 @@ fn link_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// Shown only where a queue or loss says that a link is full: else the delivery rate is just what
-/// another cause let through.
+/// Only if a queue or loss shows that a link is full: else the delivery rate is what another cause
+/// allows.
 fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if !queue_signs(view)?.hold {
         return None;
@@ -127,7 +128,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(ceiling.dependent())
 }
 
-/// What a packet train found before the run.
+/// The rate of a packet train before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let train = view.train().filter(|train| {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
@@ -184,9 +185,9 @@ fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     taken && inflation.shortest_us() < QUEUE_DELAY_US && inflation.delay_us < SCHEDULER_DELAY_US
 }
 
-/// Behind a queue the receiver's own estimate of the round trip is long, too. It would also be
-/// where the sender paused, so that its program must be known to write without a rest: ours and
-/// those that a test asked for do. The window has room, and the reader waits.
+/// Behind a queue the receiver's own estimate of the round trip is long, too. It is also long if
+/// the sender paused, so its program must be known to write without a rest, as linerate and the
+/// tools of a test do. The window must have room, and the reader must wait.
 fn received_signs(view: &View<'_>) -> Option<Signs> {
     let receivers = view.receivers_alone();
     if receivers.is_empty() {
@@ -278,7 +279,8 @@ fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     )))
 }
 
-/// Of a shorter train the clocks' own steps are too large a part.
+/// Shortest dispersion of a train, µs: in a shorter one the steps of the clocks are too large a
+/// part.
 const SHORTEST_DISPERSION_US: f64 = 1000.0;
 /// A train that left no faster than it arrived was held by the sender's own CPU: above this it says
 /// nothing of the path.

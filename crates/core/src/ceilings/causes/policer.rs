@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// The long-run rate is the measured one: shown only where the losses are a policer's.
+/// The long-run rate is the measured one; only if the losses are those of a policer.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "long-run rate with loss and without a queue";
     let ceiling = || {
@@ -68,7 +68,7 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// Of a sender that halves its window at each loss event.
+/// Whether the losses of a sender that halves its window at each loss event are those of a policer.
 fn is_policed(view: &View<'_>, loss: f64) -> bool {
     let train = view.loss_train().unwrap_or(0.0);
     let same = view.mean(|tcp| tcp.loss_window_variation);
@@ -83,7 +83,7 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
     loss >= POLICER_LOSS && bursts && several && !view.queue_or_marks()
 }
 
-/// Of BBR, which takes loss for noise until it knows a policer's rate.
+/// The same for BBR, which takes loss for noise until it knows a policer's rate.
 fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     let inflation = view.inflation().map_or(1.0, |inflation| inflation.ratio);
     let several = view.recoveries().is_none_or(|n| n >= POLICER_EVENTS_BBR);
@@ -93,8 +93,8 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     (open || found_out) && view.keeps_its_pace()
 }
 
-/// BBR that has found out a policer's rate loses nothing any more: what it lost before, and the
-/// rate at which a short train passed. A link has no faster trains.
+/// BBR that knows a policer's rate loses nothing any more. Returns the segments that it lost
+/// before, and the rate at which a short train passed: a train is not faster than a link.
 fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
     let link_bps = view.train()?.link_bps;
     let lost = view.sum(|flow| Some(flow.tcp.warm_up_retransmitted_segments? as f64))?;
@@ -121,7 +121,7 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     Some(Remedy::option(RunOption::Pacing, rate(each).typed()).because(reason))
 }
 
-/// In words, where the flows are paced at the measured rate.
+/// A sentence, if the flows are paced at the measured rate.
 fn nothing_more(view: &View<'_>) -> Option<String> {
     let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
     (most <= PACED_AT * view.throughput_bps).then(|| {
@@ -132,13 +132,13 @@ fn nothing_more(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// The same, where the losses of a paced run are a policer's.
+/// The same sentence, if the losses of a paced run are those of a policer.
 pub(super) fn of_paced(view: &View<'_>) -> Option<String> {
     let is_policed = signs(view).is_some_and(|signs| signs.hold);
     is_policed.then(|| nothing_more(view)).flatten()
 }
 
-/// A pace no further above the measured rate is the policer's: it counts frames, too.
+/// A pace of up to so many times the measured rate is the policer's, which counts whole frames.
 const PACED_AT: f64 = 1.1;
-/// A train's rate over the run's: a bucket let it pass.
+/// Least rate of a train over that of the run which shows a bucket.
 const TRAIN_FASTER: f64 = 2.0;

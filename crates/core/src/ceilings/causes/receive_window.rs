@@ -27,8 +27,8 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// Where only the receiver was seen: of a window that its buffer keeps, by its own estimate of the
-/// round-trip time.
+/// The window that the receiver's buffer keeps, if only the receiver was seen; with its own
+/// estimate of the round-trip time.
 pub(super) const OWN: Rule = Rule {
     cause: Cause::ReceiveWindow,
     tolerance: EXACT_TOLERANCE,
@@ -48,8 +48,8 @@ fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(ceiling)
 }
 
-/// What is tuned offers twice what came in a round trip, so that a window that is used up is one
-/// that cannot grow. Behind a queue it is the path that is full.
+/// A tuned window is twice what came in a round trip, so that a window that is used up cannot grow.
+/// Behind a queue the path is full instead.
 fn own_signs(view: &View<'_>) -> Option<Signs> {
     let [receiver] = own_receiver(view)?;
     let buffer = receiver.buffer_bytes? as f64;
@@ -68,13 +68,13 @@ fn own_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(at_limit && !queue && !late, [say])
 }
 
-/// The only flow's, where nobody has read its sender.
+/// The receiver of the only flow, if its sender's kernel was not read.
 fn own_receiver<'a>(view: &View<'a>) -> Option<[&'a TcpReceiver; 1]> {
     view.receivers_alone().try_into().ok()
 }
 
-/// While the window does not hold, or only because nobody reads, an autotuned one still grows: its
-/// maximum is the limit then.
+/// If the window does not limit, or only because nobody reads, an autotuned one still grows: then
+/// its maximum is the limit.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let unread = reader_is_late(view).is_some_and(|(late, _)| late);
     let holds = !unread && is_held(view).unwrap_or(true);
@@ -98,8 +98,8 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(ceiling)
 }
 
-/// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to
-/// split one for it (it need not: RFC 1122, 4.2.3.4).
+/// The part of a window that a sender uses: whole segments, and the rest as well if it was seen to
+/// split a segment for it (it need not: RFC 1122, 4.2.3.4).
 fn usable(window: f64, tcp: &TcpSender) -> f64 {
     let mss = f64::from(tcp.mss_bytes.max(1));
     let whole = (window / mss).floor() * mss;
@@ -107,7 +107,7 @@ fn usable(window: f64, tcp: &TcpSender) -> f64 {
     (tcp.unacked_bytes as f64).max(whole).min(window)
 }
 
-/// Whether the window is what keeps the sender waiting, whyever it is small.
+/// Whether the window keeps the sender waiting, whatever the reason for its size.
 pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
     is_held(view).unwrap_or(false)
 }
@@ -199,15 +199,15 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
 }
 
-/// What the receiver's kernel offers of a buffer: the payload of the segments that came over their
-/// memory (`scaling_ratio`, net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
+/// Window over buffer: the payload of the segments that came over their memory (`scaling_ratio`,
+/// net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
 fn window_share(view: &View<'_>) -> Option<f64> {
     let window = view.sum(|flow| flow.tcp.send_window_bytes.map(|w| w as f64))?;
     let buffer = view.sum(|flow| Some(flow.receiver?.buffer_bytes? as f64))?;
     positive(window / buffer)
 }
 
-/// Windows of more than 64 KiB, which either end can refuse.
+/// The remedy for windows of at most 64 KiB: window scaling, which either end can refuse.
 fn scaling(view: &View<'_>) -> Remedy {
     let key = "net.ipv4.tcp_window_scaling";
     let roles = [Role::Sender, Role::Receiver];

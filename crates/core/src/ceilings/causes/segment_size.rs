@@ -1,4 +1,4 @@
-//! Segments too small for the CPU time that each one costs.
+//! Segments that are too small for the CPU time that each one costs.
 
 use super::super::signals::positive;
 use super::super::small_segments::small_segments;

@@ -1,4 +1,4 @@
-//! A transfer too short to leave slow start.
+//! A transfer that is too short to leave slow start.
 
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
 use super::super::signals::{is_bbr, lost, positive, rtt_s};
@@ -46,7 +46,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(ceiling)
 }
 
-/// `None` where a warm-up left slow start out of what was measured.
+/// `None` if the warm-up left slow start out of the measured time.
 fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     if view.record.plan.warm_up.as_secs_f64() > 0.0 {
         return None;
@@ -62,8 +62,8 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     ))
 }
 
-/// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once
-/// there are enough readings for one.
+/// Whether slow start is over: a threshold was set. BBR sets none; its largest rate counts once
+/// there are enough readings of it.
 fn has_left(tcp: &TcpSender) -> bool {
     if is_bbr(tcp) {
         tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE)
@@ -86,8 +86,9 @@ fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
     shortest.and_then(positive).or_else(|| rtt_s(flow.tcp))
 }
 
-/// A whole transfer begins with its handshake. Else the connection is there, and a client that is
-/// to receive begins to count as it asks. A stranger's is counted from its first data.
+/// Round trips before the first payload: a whole transfer begins with its handshake; otherwise a
+/// client that receives begins to count when it asks. Other programs' connections are counted from
+/// their first data.
 fn round_trips_before_data(view: &View<'_>) -> f64 {
     if view.counts_acknowledged() {
         return 0.0;
@@ -96,7 +97,7 @@ fn round_trips_before_data(view: &View<'_>) -> f64 {
     f64::from(u8::from(whole || view.leg.direction == Direction::Down))
 }
 
-/// Losses end slow start; without them it lasts for its rounds.
+/// Slow start takes most of the measured time, and no loss ended it.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
     let share = time / view.tcp.len() as f64 / positive(view.record.seconds)?;
@@ -106,7 +107,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(share >= SLOW_START_SHARE && lossless, [say])
 }
 
-/// So long that slow start is a twentieth of it.
+/// A run of which slow start is a twentieth.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
@@ -115,7 +116,7 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
 }
 
-/// What `linerate stream` takes of itself, seconds.
+/// Length of `linerate stream` by default, seconds.
 const MIN_SECONDS: f64 = 10.0;
 /// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round
 /// later, and it measures the next one's pace by that.
