@@ -102,8 +102,8 @@ fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Memory that the buffer may take, bytes, and by how much its queue overshot that. One far beyond
-/// it shows that the buffer does not hold.
+/// Memory that the buffer takes, bytes, with what its queue overshot. A queue far beyond the buffer
+/// shows that the buffer does not limit.
 fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let most = allowed(view, tcp)?;
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
