@@ -1,4 +1,4 @@
-//! Makes a test from the options that were given: fills in defaults, and refuses contradictions.
+//! Makes a test from the given options: fills in defaults, and refuses contradictions.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{
 use crate::units::{Span, listed, quoted};
 use crate::value::Value;
 
-/// The options of a test as they are given, each at most once: by its setter, or by its key and the
-/// text of its value.
+/// The given options of a test, each at most once: by its setter, or by its key and the text of its
+/// value.
 #[derive(Debug, Clone)]
 pub struct Draft {
     workload: Workload,
@@ -22,7 +22,7 @@ pub struct Draft {
 struct Given {
     option: &'static TestOption,
     value: Value,
-    /// The option as it was typed, if that is not two dashes and the key.
+    /// The option as typed, if that is not two dashes and the key.
     typed: Option<&'static str>,
 }
 
@@ -75,16 +75,16 @@ impl Draft {
         }
     }
 
-    /// Gives the option with that key the value that a text means.
+    /// Sets the option with that key from a text.
     ///
     /// # Errors
-    /// The workload has no such option, or the text is not one of its values.
+    /// The workload has no such option, or the text is no value of it.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), PlanError> {
         self.set_as(key, text, None)
     }
 
-    /// The same for an option that was typed as a shorthand, such as `--no-offload`: errors name it
-    /// so.
+    /// The same for an option that was typed as a shorthand, such as `--no-offload`, which errors
+    /// name.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -143,16 +143,16 @@ impl Draft {
         self
     }
 
-    /// The test, with defaults for options that were not given, checked.
+    /// Makes the test, with defaults for options that were not given, and checks it.
     ///
     /// # Errors
     /// An option that the workload or the transport does not have, that is given twice or with one
-    /// that excludes it; a value out of range; a combination without a meaning.
+    /// that excludes it; a value out of range; a meaningless combination.
     pub fn resolve(self, seed: u64) -> Result<Test, PlanError> {
         self.test(seed).map_err(|error| self.as_typed(error))
     }
 
-    /// The error with each option as it was typed.
+    /// The error with each option as typed.
     fn as_typed(&self, error: PlanError) -> PlanError {
         let mut message = error.message;
         for (at, given) in self.given.iter().enumerate() {
@@ -173,7 +173,7 @@ impl Draft {
             self.check_alone(given, &self.given[..at])?;
             given.option.check_value(&given.value)?;
         }
-        // Rules last: they look at the rest of the test.
+        // Rules last, since they depend on the rest of the test.
         for by_rule in [false, true] {
             let options = options().iter();
             for option in options.filter(|option| option.is_rule() == by_rule) {
@@ -190,6 +190,7 @@ impl Draft {
         Ok(test)
     }
 
+    /// The error for an option of other workloads.
     fn is_of_another(&self, option: &TestOption, name: &'static str) -> PlanError {
         let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
         let workload = self.workload.word();
@@ -225,7 +226,7 @@ impl TestOption {
     }
 
     fn fill_in(&self, test: &mut Test) {
-        // An implied value is in the test already, or another one in its place.
+        // The test already has an implied value, or another one in its place.
         if self.workloads.contains(&test.workload())
             && !matches!(self.default, Default::Implied(_))
             && let Some(value) = self.default_in(test)
@@ -235,7 +236,7 @@ impl TestOption {
     }
 }
 
-/// A test of a workload before any option, its default or otherwise, is put into it.
+/// A test of a workload before any option is set.
 fn empty(workload: Workload, seed: u64) -> Test {
     let exchange = ExchangeTest {
         closer: Closer::Client,
