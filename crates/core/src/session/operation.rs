@@ -1,7 +1,7 @@
-//! What a client can ask of an endpoint. Each operation is one entry of the table at the end of
-//! this file: what is asked, what is answered, when it may be asked, until when the answer must
-//! come, what an endpoint refuses of it and what a client believes of the answer. The two state
-//! machines know nothing of any of them but a run's phases.
+//! The operations of an endpoint. Each is one entry of the table at the end of this file: request
+//! and reply, the stages in which it may be asked for, the time until the answer, the checks of the
+//! request at the endpoint and of the answer at the client. The two state machines know only the
+//! stages of a run.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ pub const MAX_LEASE_S: f64 = 900.0;
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
 pub const MAX_CHANGES: usize = 32;
 
-/// Make ready for a test.
+/// Prepare for a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// The test.
     pub test: Box<Test>,
-    /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile is
-    /// in the report.
+    /// Profile the endpoint's host during the test, if it has the operation [`PROFILE`]; the report
+    /// has the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRequest>,
 }
@@ -49,23 +49,23 @@ pub struct Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End;
 
-/// Change the endpoint's host, in place of what this session has changed there before. Undone at
+/// Change the endpoint's host. The changes replace earlier ones of this session, and are undone at
 /// the latest when the session ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Treat {
-    /// 1 to [`MAX_CHANGES`].
+    /// The changes: 1 to [`MAX_CHANGES`].
     pub changes: Vec<HostChange>,
 }
 
-/// Undo what this session has changed.
+/// Undo the changes of this session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untreat;
 
-/// Say the time: µs of the monotonic clock.
+/// Report the time: µs of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock;
 
-/// Close the connections that are held, and report.
+/// Close the held connections, and report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release;
 
@@ -107,7 +107,7 @@ pub enum Stage {
     Running,
     /// Connections are held.
     Holding,
-    /// Over.
+    /// The session is over.
     Closed,
 }
 
@@ -218,7 +218,7 @@ macro_rules! operations {
                 match self { $(Self::$name(_) => matches!(reply, Reply::$name(_)),)* }
             }
 
-            /// `None` of the answer to something else.
+            /// Checks the answer; `None` if it answers another request.
             pub(super) fn believe(&self, reply: Reply) -> Option<Result<Reply, String>> {
                 match (self, reply) {
                     $((Self::$name(request), Reply::$name(reply)) => {
@@ -264,7 +264,7 @@ impl Rules {
 }
 
 operations! {
-    /// Make ready for a test; it was checked and is within the limits.
+    /// Prepare for a test.
     Open: Open => () {
         const NAMES: &'static [&'static str] = &["stream", "rr", "crr", STAMP, PROFILE];
         const THEN: Stage = Stage::Binding;
@@ -282,7 +282,7 @@ operations! {
         }
     }
 
-    /// Stop the test, or give it up, and report what there is.
+    /// Stop the test, also before its end, and report.
     End: End => Box<HalfReport> {
         const STAGES: &'static [Stage] = &[Stage::Binding, Stage::Ready, Stage::Running];
         const TIMEOUT: Duration = super::REPORT_TIMEOUT;
@@ -297,12 +297,11 @@ operations! {
         }
     }
 
-    /// Change the endpoint's host so, and in no other way; the answer is what was read back, one
-    /// line for each change.
+    /// Change the endpoint's host; the answer is what was read back, one line for each change.
     Treat: Treat => Vec<String> {
         const NAMES: &'static [&'static str] = &[TREATMENTS];
-        // Some devices renegotiate their link when they are changed, and the control connection
-        // stands still for as long.
+        // Some devices renegotiate their link after a change; until then the control connection is
+        // interrupted.
         const TIMEOUT: Duration = super::TREATING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say whether it has changed its host";
 
@@ -311,7 +310,7 @@ operations! {
         }
     }
 
-    /// Undo what was changed.
+    /// Undo the changes.
     Untreat: Untreat => () {
         const TIMEOUT: Duration = super::TREATING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say whether its host is as it was";
@@ -352,7 +351,7 @@ operations! {
         }
     }
 
-    /// Trace the way to the address that the client's connection comes from.
+    /// Trace the path to the address that the client's connection comes from.
     Trace: TraceRequest => Box<TraceDocument> {
         const NAMES: &'static [&'static str] = &[TRACE];
         const TIMEOUT: Duration = super::TRACING_TIMEOUT;
@@ -367,7 +366,7 @@ operations! {
         }
     }
 
-    /// Hold connections; the answer says on which ports.
+    /// Hold connections; the answer has the ports.
     Hold: CapacityRequest => HoldPorts {
         const NAMES: &'static [&'static str] = &[CAPACITY];
         const THEN: Stage = Stage::Holding;
@@ -388,7 +387,7 @@ operations! {
         }
     }
 
-    /// Close all that is held.
+    /// Close the held connections.
     Release: Release => Box<CapacityHalf> {
         const STAGES: &'static [Stage] = &[Stage::Holding];
         const TIMEOUT: Duration = super::RELEASE_TIMEOUT;

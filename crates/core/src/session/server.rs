@@ -129,34 +129,27 @@ impl Server {
             (ClientMessage::Introduce { .. }, Stage::Introducing) => {
                 self.channel.set_limit(MAX_CLIENT_FRAME);
                 self.stage = Stage::Introduced;
-                Ok(())
             }
-            (ClientMessage::Bye, _) => {
-                self.close(None);
-                Ok(())
-            }
+            (ClientMessage::Bye, _) => self.close(None),
             (ClientMessage::Ask(request), _) if self.asked.is_none() => {
-                self.take_request(now, request)
+                return self.take_request(now, request);
             }
             (ClientMessage::Begin { at_us }, Stage::Ready) if self.asked.is_none() => {
                 self.enter(now, Stage::Running);
                 self.events.push_back(ServerEvent::Begin { at_us });
-                Ok(())
             }
             (ClientMessage::Alive, Stage::Running | Stage::Holding) if self.asked.is_none() => {
                 self.deadline = self.silence.heard(now);
-                Ok(())
             }
-            _ => Err(SessionError::OutOfTurn("from the client")),
+            _ => return Err(SessionError::OutOfTurn("from the client")),
         }
+        Ok(())
     }
 
     fn take_request(&mut self, now: Duration, request: Request) -> Result<(), SessionError> {
         let rules = request.rules();
-        if !rules.stages.contains(&self.stage) {
-            return Err(SessionError::OutOfTurn("from the client"));
-        }
-        let Some(welcome) = &self.welcome else {
+        let is_in_turn = rules.stages.contains(&self.stage);
+        let Some(welcome) = self.welcome.as_ref().filter(|_| is_in_turn) else {
             return Err(SessionError::OutOfTurn("from the client"));
         };
         let owner = Owner {
