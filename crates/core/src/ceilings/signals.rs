@@ -32,11 +32,7 @@ pub(super) struct ThreadTime {
 
 impl ThreadTime {
     fn of(end: &EndReport, seconds: f64) -> Option<Self> {
-        let share = |us: u64| {
-            positive(us as f64 / (seconds * 1e6))
-                .unwrap_or(0.0)
-                .min(1.0)
-        };
+        let share = |us: u64| positive(us as f64 / (seconds * 1e6)).map_or(0.0, |it| it.min(1.0));
         let slept = share(end.blocked_us?);
         let running = fraction(end.busiest_thread_percent? / 100.0)?;
         let stolen = (running * stolen_for_each_run(end)).min(slept);
@@ -132,8 +128,7 @@ impl View<'_> {
 
     /// Whether a queue makes the RTT at least `ratio` times as long.
     pub(super) fn has_queue(&self, ratio: f64) -> bool {
-        self.inflation()
-            .is_some_and(|inflation| inflation.is_queue(ratio))
+        self.inflation().is_some_and(|it| it.is_queue(ratio))
     }
 
     /// Whether the receiver's window limits the flows for most of their busy time.
@@ -144,8 +139,8 @@ impl View<'_> {
     /// Whether the network limits the flows for most of their busy time, as far as the kernel
     /// tells.
     pub(super) fn is_held_by_network(&self) -> bool {
-        self.network_share()
-            .is_none_or(|share| share >= USUAL_STATE)
+        let share = self.network_share();
+        share.is_none_or(|share| share >= USUAL_STATE)
     }
 
     /// Number of flows of either transport.
@@ -284,19 +279,14 @@ impl View<'_> {
 
     /// Segments lost in each loss event; `None` without losses, or if events cannot be told apart.
     pub(super) fn loss_train(&self) -> Option<f64> {
-        if let Some(events) = self.recoveries() {
-            return positive(self.sum(|flow| Some(lost(flow.tcp)))? / events);
-        }
-        let mergeable = |flow: &TcpFlow<'_>| {
-            flow.tcp
-                .samples
-                .is_some_and(|n| flow.tcp.loss_events as f64 > EVENTS_SATURATED * n as f64)
+        let is_merged = |flow: &TcpFlow<'_>| {
+            let most = flow.tcp.samples.map(|n| EVENTS_SATURATED * n as f64);
+            most.is_some_and(|most| flow.tcp.loss_events as f64 > most)
         };
-        if self.tcp.iter().any(mergeable) {
+        if self.recoveries().is_none() && self.tcp.iter().any(is_merged) {
             return None;
         }
-        let events = self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds)))?;
-        positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
+        positive(self.sum(|flow| Some(lost(flow.tcp)))? / self.loss_event_count()?)
     }
 
     /// Largest delivery rate of a single flow, bits per second; of several flows, which reach
@@ -329,10 +319,8 @@ impl View<'_> {
     /// time leaves no queue.
     pub(super) fn is_shaped(&self) -> bool {
         let queue = |i: Inflation| i.ratio >= QUEUE_INFLATION && i.delay_us >= QUEUE_DELAY_US;
-        if self.busy().is_some_and(|share| share < USUAL_STATE) {
-            return false;
-        }
-        self.is_even()
+        self.busy().is_none_or(|share| share >= USUAL_STATE)
+            && self.is_even()
             && self.is_held_by_network()
             && self.inflation().is_some_and(queue)
             && self.queues_a_segment()
@@ -365,7 +353,7 @@ impl View<'_> {
 
     /// Whether the rate fell through the run: its windows were still those of slow start.
     pub(super) fn comes_down(&self) -> bool {
-        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
+        let rates = self.interval_rates();
         let (first, rest) = rates.split_at(rates.len() / 4);
         let mean = |rates: &[f64]| positive(rates.iter().sum::<f64>() / rates.len() as f64);
         matches!((mean(first), mean(rest)), (Some(first), Some(rest)) if first >= COMING_DOWN * rest)
@@ -453,9 +441,13 @@ impl View<'_> {
         positive(mss / (packet + framing_bytes))
     }
 
+    fn interval_rates(&self) -> Vec<f64> {
+        self.intervals().map(|i| i.throughput_bps).collect()
+    }
+
     /// Standard deviation over mean of the intervals' rates; `None` for too few.
     pub(super) fn variation(&self) -> Option<f64> {
-        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
+        let rates = self.interval_rates();
         if rates.len() < STEADY_INTERVALS {
             return None;
         }
@@ -524,11 +516,8 @@ pub(super) fn loss_events(tcp: &TcpSender, seconds: f64) -> f64 {
 
 /// TCP options in each data segment of a flow, bytes.
 pub(super) fn option_bytes(tcp: &TcpSender) -> f64 {
-    if tcp.options.iter().any(|name| name == "timestamps") {
-        TIMESTAMP_BYTES
-    } else {
-        0.0
-    }
+    let is_stamped = tcp.options.iter().any(|name| name == "timestamps");
+    if is_stamped { TIMESTAMP_BYTES } else { 0.0 }
 }
 
 /// Shortest round trip, µs. Where segments were sent again the kernel also takes it from
@@ -553,7 +542,6 @@ const TICK_US: u32 = 1000;
 
 /// Whether the congestion control is BBR, of any version.
 pub(super) fn is_bbr(tcp: &TcpSender) -> bool {
-    tcp.congestion
-        .as_deref()
-        .is_some_and(|name| name.starts_with("bbr"))
+    let name = tcp.congestion.as_deref();
+    name.is_some_and(|name| name.starts_with("bbr"))
 }
