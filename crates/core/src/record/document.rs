@@ -31,12 +31,12 @@ pub enum Status {
     /// As planned.
     #[default]
     Complete,
-    /// Stopped early: figures of what there is.
+    /// Stopped early: the figures are of the part that ran.
     Partial,
 }
 
 impl Status {
-    /// The status of a run that ended as planned, or did not.
+    /// The status by whether the run ended as planned.
     pub fn new(is_complete: bool) -> Self {
         if is_complete {
             Self::Complete
@@ -60,7 +60,7 @@ pub struct Record {
     pub host: String,
     /// Its address and port.
     pub peer: String,
-    /// The tool at the other end, where that is not linerate.
+    /// The tool at the other end, if that is not linerate.
     pub via: Option<Tool>,
     /// Made by the endpoint, which served a client of another tool: `host` and `peer` are the
     /// address at which the client reached it, and the client's addresses are the `local` ones of
@@ -77,7 +77,7 @@ pub struct Record {
     pub direction: Direction,
     /// The test as it was run.
     pub plan: Test,
-    /// Measured time, warm-up left out.
+    /// Measured time without the warm-up.
     pub seconds: f64,
     /// Messages of a stream, as the sender wrote them, or datagrams received.
     pub messages: Option<u64>,
@@ -97,7 +97,7 @@ pub struct Record {
     pub one_way: Option<OneWay>,
     /// Pages: time from the first request to the last byte of the last object.
     pub page_us: Option<LatencySummary>,
-    /// Video: what the player got.
+    /// Video: results of the player.
     pub video: Option<Playback>,
     /// Open loop: requests due in the run that were never sent.
     pub requests_not_sent: Option<u64>,
@@ -132,7 +132,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a test of which nothing is known yet.
+    /// The record of a test without any figures.
     pub fn new(plan: Test) -> Self {
         Self {
             schema: RECORD_SCHEMA.to_owned(),
@@ -174,19 +174,19 @@ impl Record {
     }
 }
 
-/// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer
-/// than the narrowest link lets them (Dovrolis et al., "Packet-dispersion techniques and a
+/// A packet train on an otherwise idle path: its datagrams leave back to back, and arrive at the
+/// rate of the narrowest link (Dovrolis et al., "Packet-dispersion techniques and a
 /// capacity-estimation methodology", 2004).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathTrain {
     /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without
-    /// preamble and gap). Where the sender is no faster than the path it is the sender's.
+    /// preamble and gap); the sender's rate if that is lower.
     pub link_bps: f64,
     /// Datagrams that arrived.
     pub datagrams: u64,
     /// Payload of each, bytes.
     pub datagram_bytes: u64,
-    /// From the first to the last, µs.
+    /// Time from the first to the last, µs.
     pub dispersion_us: f64,
 }
 
@@ -212,7 +212,7 @@ const AGREED: f64 = 0.1;
 pub struct FlowRecord {
     /// Number of the flow, from 0.
     pub id: u32,
-    /// Which way its payload goes.
+    /// Direction of its payload.
     pub direction: Direction,
     /// Goodput, payload bits per second.
     pub throughput_bps: f64,
@@ -230,10 +230,11 @@ pub struct FlowRecord {
     pub tcp: Option<TcpEvidence>,
     /// UDP's evidence.
     pub udp: Option<UdpEvidence>,
-    /// When its first byte was handed to the sender's kernel, µs by the sender's clock since the
-    /// beginning that it was told or, without one, its own.
+    /// Time at which its first byte was handed to the sender's kernel, µs by the sender's clock
+    /// since the beginning that it was told or, without one, its own.
     pub first_sent_us: Option<f64>,
-    /// When its first byte was taken from the receiver's kernel, likewise by the receiver's clock.
+    /// Time at which its first byte was taken from the receiver's kernel, likewise by the
+    /// receiver's clock.
     pub first_received_us: Option<f64>,
 }
 
@@ -256,7 +257,7 @@ pub struct Interval {
     pub rtt_us: Option<f64>,
     /// Congestion window, the sum over the flows, bytes.
     pub cwnd_bytes: Option<u64>,
-    /// Written and not yet sent, the sum over the flows at the end of the interval, bytes.
+    /// Bytes written and not yet sent, the sum over the flows at the end of the interval.
     pub notsent_bytes: Option<u64>,
     /// Segments retransmitted.
     pub retransmitted_segments: Option<u64>,
@@ -272,23 +273,21 @@ pub struct Interval {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Of repeats of one test: the throughput of the median run, payload bits per second; of an
-    /// even number the lower of the two in the middle. Whether the runs are one figure is in
-    /// `figures`.
+    /// Repeats of one test: the throughput of the median run, payload bits per second; with an even
+    /// number of runs the lower of the two in the middle. `figures` tells whether the runs agree.
     pub throughput_bps: Option<f64>,
-    /// Of repeats of one test: the requests that the median run had answered for each second.
+    /// Repeats of one test: requests answered per second in the median run.
     pub transactions_per_s: Option<f64>,
-    /// Of repeats of one test: the connections that the median run opened, used and closed for each
-    /// second.
+    /// Repeats of one test: connections opened, used and closed per second in the median run.
     pub connections_per_s: Option<f64>,
-    /// In the order that they ran.
+    /// The runs, in their order.
     pub rows: Vec<Record>,
     /// The figure of each size: the median of its runs with its interval, its modes, or its drift.
     #[serde(default)]
     pub figures: Vec<SizeFigure>,
-    /// What has changed since an earlier document, which was asked for.
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind of the whole.
+    /// Caveats of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }
@@ -319,7 +318,7 @@ impl Sweep {
 pub struct SizeFigure {
     /// Message or request size, bytes.
     pub message_bytes: u64,
-    /// What the figure is of: `throughput_bps` or `transactions_per_s`.
+    /// The metric: `throughput_bps` or `transactions_per_s`.
     pub metric: String,
     /// The figure.
     pub figure: Figure,
@@ -332,17 +331,17 @@ pub struct SizeFigure {
 pub struct PathFacts {
     /// Addresses of the name.
     pub addresses: Vec<String>,
-    /// Interface that the path leaves by.
+    /// Interface to the path.
     pub device: Option<String>,
     /// Source address chosen.
     pub source: Option<String>,
-    /// Next hop; absent where the destination is on the link.
+    /// Next hop; absent if the destination is on the link.
     pub gateway: Option<String>,
     /// MTU of that interface, bytes.
     pub device_mtu_bytes: Option<u32>,
     /// Path MTU, bytes.
     pub pmtu_bytes: Option<u32>,
-    /// Segment size negotiated, options taken off, bytes.
+    /// Negotiated segment size, without TCP options, bytes.
     pub mss_bytes: Option<u32>,
     /// Segment size that this interface's MTU would carry, bytes.
     pub mss_expected_bytes: Option<u32>,
@@ -367,9 +366,9 @@ pub struct Check {
     pub host: String,
     /// Route, MTU and connect time.
     pub path: PathFacts,
-    /// The path by hop; absent on loopback and where this host sends no probes.
+    /// The path by hop; absent on loopback, and if this host can send no probes.
     pub route: Option<Box<TraceDocument>>,
-    /// No endpoint answered: only what one end can see was examined.
+    /// No endpoint answered: the check used only the view of one end.
     #[serde(default)]
     pub one_sided: bool,
     /// Client to endpoint: the median run.
@@ -392,9 +391,9 @@ pub struct Check {
     pub responsiveness: BTreeMap<String, Responsiveness>,
     /// The fault of the demonstration path.
     pub hidden_fault: Option<HiddenFault>,
-    /// What has changed since an earlier document, which was asked for.
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind of the whole.
+    /// Caveats of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
     /// Both ends.
@@ -402,7 +401,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// The check of a path of which nothing is known yet.
+    /// A check without any results.
     pub fn new(host: &str, environment: Environment) -> Self {
         Self {
             schema: CHECK_SCHEMA.to_owned(),

@@ -55,7 +55,7 @@ pub enum Cause {
     QosClass,
     /// The transfer ended before slow start did.
     Startup,
-    /// Nothing: the sender of datagrams kept to the rate asked of it.
+    /// Nothing: the sender of datagrams kept to the rate it was asked for.
     AsAsked,
     /// None of them fits, or none well enough.
     #[default]

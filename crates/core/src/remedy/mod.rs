@@ -53,23 +53,23 @@ fn unread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
-    /// An option of the run, which is made once more.
+    /// An option of a further run.
     Option {
-        /// Which.
+        /// Its key.
         object: RunOption,
-        /// What it is to be, as it is typed; absent where it is to be left out.
+        /// Its new value as typed; absent to leave it out.
         value: Option<String>,
     },
     /// A kernel setting of a host.
     HostSetting {
         /// Its key.
         object: String,
-        /// One figure, or several with blanks between them.
+        /// Its new value: one figure, or several separated by blanks.
         value: String,
     },
     /// A metric of the route to the other end.
     RouteMetric {
-        /// Which.
+        /// The metric.
         object: RouteMetric,
         /// Bytes.
         value: u32,
@@ -83,21 +83,21 @@ pub enum Change {
     },
     /// A key of a DiffServ policy's file, which is then applied.
     Policy {
-        /// Name of the policy, of `rate` that of the adapter; absent for a policy of its own.
+        /// Name of the policy, or for `rate` of the adapter; absent for a new policy.
         object: Option<Name>,
-        /// Which key.
+        /// The key.
         key: PolicyKey,
-        /// What it is to be.
+        /// Its new value.
         value: BitRate,
     },
     /// The root queueing discipline of a network device.
     Discipline {
         /// The device.
         object: Name,
-        /// Which.
+        /// The discipline.
         value: Discipline,
-        /// What the device is to send at most, so that the queue is in front of it; absent where it
-        /// is already.
+        /// Maximum rate of the device, so that the queue is in front of it; absent if it is
+        /// already.
         rate: Option<BitRate>,
     },
     /// A class of HTB that is not linerate's, changed by tc.
@@ -106,9 +106,9 @@ pub enum Change {
         object: Name,
         /// Its device.
         device: Name,
-        /// The rate that it is sure of.
+        /// Its guaranteed rate.
         rate: BitRate,
-        /// The most that it may have.
+        /// Its maximum rate.
         value: BitRate,
     },
     /// A kernel module that has to be loaded.
@@ -118,25 +118,25 @@ pub enum Change {
     },
     /// A limit of the process that runs linerate.
     ProcessLimit {
-        /// Which.
+        /// The limit.
         object: ProcessLimit,
-        /// What it is to be.
+        /// Its new value.
         value: u64,
     },
-    /// What a program that is not linerate asks of its socket.
+    /// A socket option of a program that is not linerate.
     Program {
         /// The option that does the same for linerate's own run.
         object: RunOption,
-        /// The program, where it is known.
+        /// The program, if it is known.
         program: Option<Name>,
         /// Its port.
         port: u16,
-        /// Bytes, or a rate; absent where the program is to leave it to the kernel.
+        /// Bytes, or a rate; absent to leave it to the kernel.
         value: Option<String>,
     },
     /// No change: a command that shows where the cause is.
     Look {
-        /// At what.
+        /// The object to look at.
         object: Sight,
     },
 }
@@ -155,9 +155,9 @@ pub enum RouteMetric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyKey {
-    /// The most that a class may have.
+    /// Maximum rate of a class.
     Limit,
-    /// What a class is sure of.
+    /// Guaranteed rate of a class.
     Reserve,
     /// The rate of the link.
     Rate,
@@ -195,7 +195,7 @@ pub enum Sight {
     RouterRules,
     /// Packet trains, both directions and the latency under load: a check of the path.
     Path,
-    /// Where both ends' CPU time goes, layer by layer.
+    /// The CPU time of both ends by layer.
     CpuTime,
     /// The programs of a host that use its CPUs.
     Programs,
