@@ -1,5 +1,5 @@
-//! The conditions of a scenario, and the limit that each of them sets: physics and the kernel's
-//! documented behaviour, without a look at what a run measures.
+//! The conditions of a scenario, and the limit that each of them sets, from physics and the
+//! kernel's documented behaviour and not from measurements.
 
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
@@ -7,7 +7,7 @@ use crate::link::{Loss, Mtu};
 use crate::plan::Direction;
 use crate::units::Family;
 
-/// Everything that is chosen for a scenario.
+/// All choices of a scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Conditions {
     pub(super) direction: Direction,
@@ -24,13 +24,13 @@ pub(super) struct Conditions {
     pub(super) window: Bound,
     pub(super) send_buffer: Bound,
     pub(super) pacing_bps: Option<u64>,
-    /// TCP: of the writing application; UDP: asked of the sender.
+    /// TCP: rate of the writing application; UDP: rate that the sender is asked for.
     pub(super) write_bps: Option<u64>,
     pub(super) read_bps: Option<u64>,
     pub(super) message_bytes: u64,
     /// `TCP_NODELAY`.
     pub(super) nodelay: bool,
-    /// Neither TSO nor GSO at the sender.
+    /// The sender has neither TSO nor GSO.
     pub(super) is_offload_off: bool,
     pub(super) sender: CpuShare,
     pub(super) receiver: CpuShare,
@@ -45,7 +45,7 @@ pub(super) struct Line {
     pub(super) rtt_s: f64,
     pub(super) rate_bps: Option<u64>,
     pub(super) queue_bytes: u64,
-    /// CoDel, and whether it marks.
+    /// Whether CoDel marks, if there is CoDel.
     pub(super) codel: Option<bool>,
     pub(super) loss: Option<Loss>,
     /// Rate and bucket.
@@ -80,7 +80,7 @@ pub(super) struct Limit {
     pub(super) cause: Cause,
     /// Payload, bits/s over all flows.
     pub(super) bps: f64,
-    /// Factor to both sides of `bps` within which it lies: what a kernel or a machine leaves open.
+    /// The limit lies within this factor of `bps`: kernels and machines differ.
     pub(super) spread: f64,
 }
 
@@ -208,7 +208,8 @@ impl Conditions {
         let window = match self.window {
             Bound::Free => (FREE_BUFFER / 2.0, 1.5),
             Bound::Socket(bytes) => (bytes as f64, 1.1),
-            // The kernel offers what is not overhead of packets: half of the memory, or nearly all.
+            // The kernel offers the memory without the overhead of packets: half of it, or nearly
+            // all.
             Bound::Host(bytes) => (bytes as f64 * 0.7, 1.4),
         };
         let queue = match self.send_buffer {
@@ -273,7 +274,7 @@ impl Conditions {
         limits.collect()
     }
 
-    /// Rates that applications keep to, and pacing: the kernel's own counts payload.
+    /// Rates of the applications, and pacing, which counts payload in the kernel.
     fn set_rates(&self) -> impl Iterator<Item = Limit> {
         let pacing = self.pacing_bps.filter(|_| !self.is_udp);
         let rates = [
@@ -318,7 +319,7 @@ impl Conditions {
         self.cpu(Cause::CpuReceive, RECEIVER_BPS, self.receiver)
     }
 
-    /// On an emulated path each packet is handled by itself, in the emulator, too.
+    /// On an emulated path the hosts and the emulator handle each packet separately.
     fn cpu(&self, cause: Cause, full_bps: f64, share: CpuShare) -> Limit {
         let emulated = match self.line {
             Some(_) => (EMULATED_PACKETS * self.segment_bytes() * 8.0).min(EMULATED_BPS),
@@ -345,14 +346,14 @@ fn ip_header(family: Family) -> u32 {
 }
 
 pub(super) const ETHERNET_MTU: u32 = 1500;
-/// TCP without options, its timestamps with padding (RFC 7323), UDP, and what the emulated line
-/// counts of Ethernet.
+/// Bytes of TCP without options, of its timestamps with padding (RFC 7323), of UDP, and of Ethernet
+/// as the emulated line counts it.
 const TCP_HEADER: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 const UDP_HEADER: u32 = 8;
 const ETHERNET_HEADER: u32 = 14;
 
-/// Maximum of `tcp_rmem` and `tcp_wmem` where they are to be no limit.
+/// Maximum of `tcp_rmem` and `tcp_wmem` if they must not limit.
 pub(super) const FREE_BUFFER: f64 = 33_554_432.0;
 
 /// Memory over payload of large pieces in a send queue.
@@ -360,15 +361,15 @@ const PIECE_MEMORY: f64 = 1.1;
 
 /// Round trip of a plain veth pair.
 const PLAIN_RTT_S: f64 = 50e-6;
-/// What one core of an ordinary machine sends and receives in large messages over a veth pair,
-/// bits/s. Receiving takes about four fifths of the CPU time of sending: the soft interrupts of
-/// both ends run on the sender's.
+/// Rates at which one core of an ordinary machine sends and receives large messages over a veth
+/// pair, bits/s. Receiving takes about four fifths of the CPU time of sending: the soft interrupts
+/// of both ends run on the sender's.
 const SENDER_BPS: f64 = 20e9;
 const RECEIVER_BPS: f64 = 25e9;
 /// `write` calls of small messages each second.
 const CALLS_PER_S: f64 = 900_000.0;
 /// Packets each second through a veth pair without segmentation offload.
 const PACKETS_WITHOUT_OFFLOAD: f64 = 450_000.0;
-/// What the emulator carries each second.
+/// The most that the emulator carries each second.
 const EMULATED_PACKETS: f64 = 250_000.0;
 const EMULATED_BPS: f64 = 3e9;

@@ -7,7 +7,7 @@ use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::units::Dice;
 
-/// The causes that are drawn, each as often as the others.
+/// The causes that are drawn, equally often.
 pub const CAUSES: [Cause; 12] = [
     Cause::ReceiveWindow,
     Cause::SendBuffer,
@@ -25,7 +25,7 @@ pub const CAUSES: [Cause; 12] = [
 
 /// Every other limit is at least so many times the limit of the cause, or at most [`BORDER`] times.
 pub const CLEAR: f64 = 1.6;
-/// Another limit of up to so many times the lowest one is as right.
+/// Another limit of up to so many times the lowest one is also right.
 pub const BORDER: f64 = 1.1;
 
 /// The scenario of the old family with that number; the causes take turns.
@@ -90,7 +90,7 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Op
         1 if cause != Cause::ApplicationSend => conditions.write_bps = Some(each),
         2 if cause != Cause::PathRate => {
             conditions.line.as_mut()?.rate_bps = Some((all / share) as u64);
-            // Without one it would be a limit that nobody reaches.
+            // Without a queue the flow would not reach this limit.
             causes::deepen_queue(conditions, 2.0);
         }
         _ => return None,
@@ -110,7 +110,7 @@ fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
 }
 
 fn is_far(own: &Limit, rival: &Limit) -> bool {
-    // A slow machine is slow in all of these.
+    // A slow machine lowers all of these.
     let of_machine = |limit: &Limit| {
         matches!(
             limit.cause,
@@ -158,20 +158,19 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
         None => own.bps / 8.0 / segment * measured_s(conditions, own.cause) >= MIN_SEGMENTS,
     };
     let particular = match own.cause {
-        // A window of few segments is not used to its end, and of small ones not known.
+        // A window of few segments is not used fully, and one of small segments is not known.
         Cause::ReceiveWindow => in_flight >= 5.0 && segment >= 500.0,
-        // Of a buffer of small ones most is overhead.
+        // A buffer of small segments holds mostly overhead.
         Cause::SendBuffer => in_flight >= 6.0 && segment >= 500.0,
         Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MAX_S && in_flight >= 4.0,
-        // Of fewer a bucket leaves nothing but timeouts.
+        // With fewer segments a bucket causes only timeouts.
         Cause::Policer => {
             in_flight >= 4.0
                 && (0.01..=0.15).contains(&rtt)
                 && grows_back_s(conditions.control, in_flight, rtt) <= SOON_S
         }
-        // What nobody reads does not make the kernel enlarge the window (tcp_rcv_space_adjust): the
-        // first one has to do, and it is opened again a whole segment at a time (RFC 9293,
-        // 3.8.6.2.2).
+        // Unread data does not make the kernel enlarge the window (tcp_rcv_space_adjust): the first
+        // window must suffice, and it reopens by whole segments (RFC 9293, 3.8.6.2.2).
         Cause::ApplicationReceive => {
             conditions.line.is_none()
                 || CLEAR * (own.bps * rtt / 8.0 + 2.0 * segment) <= FIRST_WINDOW
@@ -193,8 +192,8 @@ fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     }
 }
 
-/// Whether the last flight is far below what the path holds, and the transfer takes a few round
-/// trips.
+/// Whether the last flight is far below the capacity of the path, and the transfer takes a few
+/// round trips.
 fn ends_in_slow_start(conditions: &Conditions) -> bool {
     let Some(line) = &conditions.line else {
         return false;
@@ -240,7 +239,7 @@ const SURE: f64 = 1.1;
 const MIN_BPS: f64 = 1e5;
 /// Window that a receive buffer of 128 KiB offers at first, bytes: half of it.
 const FIRST_WINDOW: f64 = 65_536.0;
-/// Longest such time, seconds: a run with a policer has eight such cycles.
+/// Longest time of [`grows_back_s`], seconds: a run with a policer has eight such cycles.
 const SOON_S: f64 = 1.0;
 /// Most packets that an emulated path is asked to carry, packets/s.
 const PACKETS_PER_S: f64 = 100_000.0;

@@ -1,4 +1,4 @@
-//! A scenario: what is to be run, and which verdicts on it are right.
+//! A scenario: the test to run, and the verdicts that are right.
 
 use std::collections::BTreeMap;
 
@@ -67,23 +67,23 @@ pub struct HostSetup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuShare {
-    /// What the scheduler gives them.
+    /// As the scheduler decides.
     Any,
     /// One CPU, and no other.
     Own {
-        /// Which of those that the process may use, from 0.
+        /// Its index among those that the process may use, from 0.
         cpu: u32,
     },
     /// One CPU, together with threads that never rest.
     Shared {
-        /// Which of those that the process may use, from 0.
+        /// Its index among those that the process may use, from 0.
         cpu: u32,
-        /// How many threads.
+        /// Number of the threads.
         neighbours: u32,
     },
     /// A control group's quota.
     Quota {
-        /// Of one CPU.
+        /// Share of one CPU.
         percent: u32,
     },
 }
@@ -158,7 +158,7 @@ pub struct Steps {
 pub struct OtherTraffic {
     /// Its direction, seen from the client.
     pub direction: Direction,
-    /// Datagrams at this rate, bits/s of payload; absent: flows of TCP, as fast as they go.
+    /// Datagrams at this rate, payload bits/s; absent: flows of TCP as fast as possible.
     pub udp_bps: Option<u64>,
     /// Number of flows.
     pub flows: u32,

@@ -6,11 +6,11 @@ use super::{Draft, Place, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::units::Dice;
 
-/// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: what is
-/// on its way is at most the buffer and 64 KiB. That is 0.3 to 0.9 of what the path holds, so that
-/// no queue lasts, and a larger buffer brings more. A sender without a pace goes on past that while
-/// its congestion window has room, in bursts between which the path runs dry: what it reaches is
-/// then more than is said here, or less where the bursts are lost.
+/// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: at most
+/// the buffer and 64 KiB are in flight. That is 0.3 to 0.9 of the capacity of the path, so that no
+/// queue lasts, and a larger buffer raises the rate. A sender without a pace sends more while its
+/// congestion window has room, in bursts between which the path is idle: its rate is then higher
+/// than this limit, or lower if the bursts are lost.
 pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -52,7 +52,7 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
 }
 
 /// A small send buffer as in [`small_send_buffer`], or a small window, with small segments. The
-/// window is no smaller than what the handshake offers: where a segment is smaller than the unit of
+/// window is no smaller than what the handshake offers: if a segment is smaller than the unit of
 /// a scaled window, the kernel rounds up at each acknowledgement and never comes down again
 /// (`tcp_select_window`).
 pub(super) fn small_segments(random: &mut Dice) -> Draft {
