@@ -16,7 +16,7 @@ use linerate_engine::Stop;
 use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
-use linerate_mesh::{Assignment, Input, Mesh, MeshTest, Missed, Schedule, Why};
+use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Schedule};
 use linerate_report::document;
 
 use crate::failure::Failure;
@@ -86,7 +86,7 @@ impl<'a> Coordinator<'a> {
         let prepared = bus.prepare(&names).and_then(|()| bus.clear());
         prepared.map_err(Failure::failed)?;
         let begun_at = Nanos(now() * 1_000_000_000);
-        let longest = mesh.tests.iter().map(MeshTest::lasts_at_most).max();
+        let longest = mesh.tests.iter().map(MeshTest::max_duration).max();
         let settles = if is_shared {
             longest.unwrap_or_default()
         } else {
@@ -238,17 +238,17 @@ impl<'a> Coordinator<'a> {
     fn missed(&mut self, missed: &Missed) {
         let [one, other] = [missed.pair.0, missed.pair.1].map(|site| &self.mesh.sites[site].name);
         let why = match missed.why {
-            Why::Away(site) => format!("{} was away", self.mesh.sites[site].name),
-            Why::Spent(site) => {
+            MissReason::Away(site) => format!("{} was away", self.mesh.sites[site].name),
+            MissReason::Spent(site) => {
                 format!(
                     "{} has carried what it may in a day",
                     self.mesh.sites[site].name
                 )
             }
-            Why::Unreachable => "neither can be reached".to_owned(),
-            Why::Failed => "it failed".to_owned(),
-            Why::Refused => "an owner does not allow it".to_owned(),
-            Why::NoTime => "other tests had their sites or links".to_owned(),
+            MissReason::Unreachable => "neither can be reached".to_owned(),
+            MissReason::Failed => "it failed".to_owned(),
+            MissReason::Refused => "an owner does not allow it".to_owned(),
+            MissReason::NoTime => "other tests had their sites or links".to_owned(),
         };
         let test = &self.mesh.tests[missed.test].name;
         output::note(&format!(
@@ -282,7 +282,7 @@ impl<'a> Coordinator<'a> {
                 seed: plan::fresh_seed(),
                 ..work
             },
-            lease_s: test.lasts_at_most().0.div_ceil(1_000_000_000) as u32,
+            lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
         }
     }
 

@@ -12,13 +12,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{MAX_SECONDS, Test, Workload};
 use linerate_core::session::message::Limits as EndpointLimits;
 use linerate_core::wire::Key;
 use linerate_mesh::bus::{BEAT, Bus, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
-use linerate_mesh::{Asked, OwnerLimits, most_bytes};
+use linerate_mesh::{OwnerLimits, TestRequest, max_bytes};
 use linerate_sys::netns::{Namespace, NamespaceError};
 use thiserror::Error;
 
@@ -358,24 +357,18 @@ impl Work {
             return Err(format!("{MAX_RUNNING} tests run here"));
         }
         let now = unix_seconds();
-        let mut work = MonitoredWork::Test(Box::new(task.work.clone()));
+        let mut work = task.work.clone();
         for address in addresses {
-            let asked = Asked {
+            let request = TestRequest {
                 site: task.other(),
                 address: address.ip(),
-                command: task.work.workload().word(),
-                work: &work,
+                test: &work,
             };
-            let admitted = self
-                .options
-                .limits
-                .admit(&asked, self.used.carried(now), now);
+            let limits = &self.options.limits;
+            let admitted = limits.admit(&request, self.used.carried(now), now);
             work = admitted.map_err(|refusal| refusal.to_string())?;
         }
-        match work {
-            MonitoredWork::Test(test) => Ok(*test),
-            MonitoredWork::Load(_) | MonitoredWork::Check(_) => Err("it is no test".to_owned()),
-        }
+        Ok(work)
     }
 
     /// Said if the bus is there: who does not hear it waits until the lease is over.
@@ -394,8 +387,7 @@ impl Work {
         sender: &Sender<Event>,
     ) -> bool {
         let stop = Stop::new();
-        let most = most_bytes(&MonitoredWork::Test(Box::new(task.work.clone())));
-        let booked = (unix_seconds(), most.unwrap_or(0));
+        let booked = (unix_seconds(), max_bytes(&task.work).unwrap_or(0));
         self.used.add(booked.0, booked.1);
         let (own, key, sender) = (task.clone(), self.options.key.clone(), sender.clone());
         let asked = stop.clone();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::PORT;
-use linerate_core::foreign::{Encounter, Role, Tool};
+use linerate_core::foreign::{ForeignRun, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Plan, Test, Traffic};
 use linerate_core::record::{Record, Status};
 use linerate_core::session::SessionError;
@@ -315,7 +315,7 @@ impl Found {
     }
 
     fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: Ended) -> Outcome {
-        let encounter = Encounter {
+        let foreign_run = ForeignRun {
             tool,
             version: None,
             role: Role::Used,
@@ -333,7 +333,7 @@ impl Found {
             exchange: ended.exchange,
         };
         Outcome {
-            record: encounter.into_record(),
+            record: foreign_run.into_record(),
             error: ended.error,
             profiles: Profiles::default(),
             probes: Vec::new(),

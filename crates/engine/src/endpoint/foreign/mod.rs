@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use linerate_core::foreign::{Encounter, Tool};
+use linerate_core::foreign::{ForeignRun, Tool};
 use linerate_core::plan::Test;
 use linerate_core::wire::Token;
 
@@ -135,15 +135,15 @@ impl Guest {
     }
 
     /// Leaves the record of a test, and its line in the log.
-    pub(super) fn tested(&self, encounter: Encounter) {
-        let version = encounter.version.as_deref().unwrap_or_default();
+    pub(super) fn tested(&self, foreign_run: ForeignRun) {
+        let version = foreign_run.version.as_deref().unwrap_or_default();
         let name = format!("{} {version}", self.tool);
         let summary = format!(
             "{}: {}",
             name.trim(),
-            words::tested(&encounter.test, &encounter.here)
+            words::tested(&foreign_run.test, &foreign_run.here)
         );
-        let record = Box::new(encounter.into_record());
+        let record = Box::new(foreign_run.into_record());
         (self.context.log)(ServeEvent::Served {
             peer: self.peer,
             summary,

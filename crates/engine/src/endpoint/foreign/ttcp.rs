@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use linerate_core::foreign::{Encounter, Role, Tool};
+use linerate_core::foreign::{ForeignRun, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
@@ -119,7 +119,13 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
     report
         .caveats
         .extend(limits.rate_bps.map(terms::owners_limit));
-    guest.tested(encounter(*test, guest.peer(), started_at, finished, report));
+    guest.tested(foreign_run(
+        *test,
+        guest.peer(),
+        started_at,
+        finished,
+        report,
+    ));
     Ok(())
 }
 
@@ -156,15 +162,15 @@ fn test(protocol: Protocol, direction: Direction, length: Duration) -> Test {
     }
 }
 
-fn encounter(
+fn foreign_run(
     test: Test,
     peer: SocketAddr,
     started_at: String,
     status: Status,
     here: HalfReport,
-) -> Encounter {
+) -> ForeignRun {
     let address = peer.ip().to_canonical();
-    Encounter {
+    ForeignRun {
         tool: Tool::Ttcp,
         version: None,
         role: Role::Served,
@@ -336,7 +342,7 @@ impl Tally {
             ..HalfReport::default()
         };
         let test = test(Protocol::Udp, Direction::Up, passed);
-        self.guest.tested(encounter(
+        self.guest.tested(foreign_run(
             test,
             peer,
             self.started_at,

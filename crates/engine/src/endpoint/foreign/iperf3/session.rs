@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use linerate_core::foreign::iperf3::{
     Cookie, ErrorCode, Params, Results, Server, ServerEvent, Transport,
 };
-use linerate_core::foreign::{Encounter, Excess, Role, Tool};
+use linerate_core::foreign::{Excess, ForeignRun, Role, Tool};
 use linerate_core::plan::{Direction, Extent, MAX_SECONDS, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
@@ -507,7 +507,7 @@ impl Session {
         };
         self.tell_running(0.0, Vec::new(), Some(accounts));
         let local = self.local;
-        self.guest.tested(Encounter {
+        self.guest.tested(ForeignRun {
             tool: Tool::Iperf3,
             version: asked.params.version.clone(),
             role: Role::Served,

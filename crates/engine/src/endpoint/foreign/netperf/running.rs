@@ -7,7 +7,7 @@ use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
-use linerate_core::foreign::{self, Encounter, Tool};
+use linerate_core::foreign::{self, ForeignRun, Tool};
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
@@ -148,7 +148,7 @@ impl Running {
             .first()
             .map(|flow| flow.remote.clone())
             .filter(|remote| !remote.is_empty());
-        guest.tested(Encounter {
+        guest.tested(ForeignRun {
             tool: Tool::Netperf,
             version: None,
             role: foreign::Role::Served,
