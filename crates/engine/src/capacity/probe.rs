@@ -1,4 +1,4 @@
-//! One active connection beside the idle ones: its round trips.
+//! One active connection beside the idle ones, and its round-trip times.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use linerate_sys::socket::{Mptcp, connect, reset_on_close, tcp_socket};
 
 use crate::clock::now_ns;
 
-/// A connection of this process's own to one of the endpoint's workers.
+/// A connection of this process to one of the endpoint's workers.
 pub(super) struct Probe {
     stream: TcpStream,
     number: u64,
@@ -34,7 +34,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// So many requests, one after another.
+    /// Makes this many exchanges, one after another.
     pub(super) fn run(&mut self, count: u64, histogram: &mut LatencyHistogram) -> io::Result<()> {
         for _ in 0..count {
             self.number += 1;
@@ -61,5 +61,5 @@ impl Probe {
     }
 }
 
-/// For the connection and for each answer.
+/// Longest wait for the connection and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,12 +1,13 @@
 //! The connections of a session: the control connection, and the data connections of a test.
 
 use std::io::{ErrorKind, IoSlice, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::plan::{Protocol, SocketOptions, Test, Traffic};
 use linerate_core::session::{ClientEvent, SessionError};
+use linerate_core::units::End;
 use linerate_core::wire::{Hello, HelloKind};
 use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::socket::{self, Connecting, Mptcp};
@@ -16,13 +17,12 @@ use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::crr::leaves_at_once;
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
-use crate::measure::options::apply_tcp;
+use crate::measure::options::{apply_tcp, apply_udp};
 use crate::measure::source::{Connect, FlowSource};
 use crate::stop::Stop;
-use linerate_core::units::End;
 
 impl Client {
-    /// Connects the flows of a test and waits until the endpoint has them all.
+    /// Connects the flows of a test, and waits until the endpoint has all of them.
     pub(super) fn connect_flows(
         &mut self,
         test: &Test,
@@ -59,30 +59,23 @@ impl Client {
         }
     }
 
-    /// Makes a data connection: options set before the SYN, the hello sent after it.
+    /// Makes data connections: the options are set before the SYN, the hello is sent after it.
     fn connector(&self, test: &Test) -> Box<Connect> {
         let (peer, token, test) = (self.peer, self.token, test.clone());
-        let target = self.target.clone();
+        let mut target = self.target.clone();
+        target.source = test.options.source.or(target.source);
         let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
         let mut options = test.options.clone();
         if let Traffic::Crr(exchange) = &test.traffic {
             options.nodelay &= !leaves_at_once(exchange, End::Client);
         }
         Box::new(move |flow, first| {
-            let mptcp = match test.protocol {
-                Protocol::Mptcp => Mptcp::On,
-                Protocol::Tcp | Protocol::Udp => Mptcp::Off,
-            };
-            let sends = sends(End::Client, flow_direction(&test, flow));
-            let source = test.options.source.or(target.source);
-            let socket =
-                socket::tcp_socket_from(peer, source, options.source_port_of(flow), mptcp)?;
-            prepare(&socket, &target)?;
-            apply_tcp(&socket, &options, End::Client, sends).map_err(std::io::Error::other)?;
+            let socket = tcp_flow_socket(&target, peer, &test, &options, flow)?;
             let given_up = || stop.is_requested() || run_over.is_requested();
             let stream = if test.connects_within_run() {
-                // One flow's endpoint wakes up by the acknowledgement, while the request is being
-                // sent; of several, others have work meanwhile, and a packet less counts.
+                // With one flow the acknowledgement of the handshake wakes the endpoint while the
+                // request is still being sent. With several flows the endpoint has other work, and
+                // one packet less is worth more.
                 if test.options.quickack.is_none() && test.streams > 1 {
                     socket::join_first_data_to_handshake(&socket);
                 }
@@ -101,7 +94,58 @@ impl Client {
     }
 }
 
-/// Connects to the first address that answers, and says how long that took.
+/// The socket of TCP flow `id`, with its options set, which is to be connected to `peer`.
+pub(crate) fn tcp_flow_socket(
+    target: &Target,
+    peer: SocketAddr,
+    test: &Test,
+    options: &SocketOptions,
+    id: u32,
+) -> std::io::Result<Connecting> {
+    let mptcp = match test.protocol {
+        Protocol::Mptcp => Mptcp::On,
+        Protocol::Tcp | Protocol::Udp => Mptcp::Off,
+    };
+    let port = options.source_port_of(id);
+    let socket = socket::tcp_socket_from(peer, target.source, port, mptcp)?;
+    prepare(&socket, target)?;
+    let sends = sends(End::Client, flow_direction(test, id));
+    apply_tcp(&socket, options, End::Client, sends).map_err(std::io::Error::other)?;
+    Ok(socket)
+}
+
+/// The socket of UDP flow `id`, with its options set, connected to `peer`.
+pub(crate) fn udp_flow_socket(
+    target: &Target,
+    peer: SocketAddr,
+    test: &Test,
+    options: &SocketOptions,
+    id: u32,
+) -> Result<UdpSocket, MeasureError> {
+    let port = options.source_port_of(id);
+    let socket = udp_socket(target, peer, port).map_err(MeasureError::connect(peer))?;
+    apply_udp(
+        &socket,
+        options,
+        sends(End::Client, flow_direction(test, id)),
+    )?;
+    Ok(socket)
+}
+
+/// A UDP socket from this host's `port` (0: one that the kernel chooses), connected to `peer`.
+pub(crate) fn udp_socket(
+    target: &Target,
+    peer: SocketAddr,
+    port: u16,
+) -> std::io::Result<UdpSocket> {
+    let source = target.source.unwrap_or_else(|| socket::any(&peer));
+    let socket = socket::udp_socket(SocketAddr::new(source, port), None, false)?;
+    prepare(&socket, target)?;
+    socket.connect(peer)?;
+    Ok(socket)
+}
+
+/// Connects to the first address that answers; the result has the time that this took.
 pub(crate) fn connect_first(
     target: &Target,
     stop: &Stop,
@@ -126,22 +170,22 @@ pub(crate) fn connect_first(
     }))
 }
 
-/// Sends both in one call, so that they leave in one segment if they fit it.
+/// Sends both in one call, so that they leave in one segment if they fit.
 fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
     let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
     stream.write_all(&hello[sent.min(hello.len())..])?;
     stream.write_all(&first[sent.saturating_sub(hello.len())..])
 }
 
-/// What is set on every socket of a target before it is connected.
-pub(crate) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+/// Binds a socket to the device of the target, before it is connected.
+fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
     match &target.device {
         Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
         None => Ok(()),
     }
 }
 
-/// Connects, and looks on the way whether it was given up.
+/// Connects, unless `given_up` becomes true first. Calls on the connection block.
 pub(crate) fn connect_unless(
     socket: Connecting,
     peer: SocketAddr,
@@ -153,7 +197,8 @@ pub(crate) fn connect_unless(
     Ok(stream)
 }
 
-/// The same; the connection's own calls do not wait longer than a tick either.
+/// Connects, unless `given_up` becomes true first. Calls on the connection wait for one tick at
+/// most.
 pub(crate) fn connect_bounded(
     socket: Connecting,
     peer: SocketAddr,

@@ -1,51 +1,49 @@
-//! The UDP flows of a test: each proves its address to the endpoint before any of its datagrams go
-//! there.
+//! The UDP flows of a test. Each proves its address to the endpoint before the endpoint sends it
+//! test traffic.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use linerate_core::plan::Test;
 use linerate_core::session::ClientEvent;
 use linerate_core::wire::{HANDSHAKE_BYTES, Handshake, HandshakeStep, Token};
 use linerate_sys::poll::wait_readable;
-use linerate_sys::socket;
 
-use super::flows::prepare;
-use super::{Client, Target};
+use super::Client;
+use super::flows::udp_flow_socket;
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
-use crate::measure::options;
-use linerate_core::units::End;
+use crate::measure::flow::{Flow, FlowSocket};
 
-/// Between two tries of a step.
+/// Time after which a step of the handshake is repeated.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Between two looks at the sockets.
+/// Time between two looks at the sockets.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A flow that is not bound yet.
+/// A flow that the endpoint has not bound yet.
 struct UnboundFlow {
     socket: UdpSocket,
-    /// What this end says next.
+    /// The message that this end sends next.
     handshake: Handshake,
 }
 
 impl Client {
-    /// Makes the flows and asks until the endpoint has bound them all. Its word on the control
-    /// connection counts: the datagram that says so may be lost.
+    /// Makes the flows, and repeats their handshakes until the endpoint has bound all of them. The
+    /// endpoint confirms that on the control connection, because a datagram may be lost.
     pub(super) fn bind_udp_flows(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
-        let mut unbound = (0..test.flows())
-            .map(|flow| self.unbound_flow(test, flow))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut say_again_at = now();
+        let unbound = (0..test.flows()).map(|flow| {
+            let (target, options) = (&self.target, &test.options);
+            let socket = udp_flow_socket(target, self.peer, test, options, flow)?;
+            Ok(UnboundFlow::new(socket, self.token, flow))
+        });
+        let mut unbound = unbound.collect::<Result<Vec<_>, MeasureError>>()?;
+        let mut send_again_at = now();
         loop {
-            if now() >= say_again_at {
-                say_again_at = now() + AGAIN;
-                unbound.iter().for_each(UnboundFlow::say);
+            if now() >= send_again_at {
+                send_again_at = now() + AGAIN;
+                unbound.iter().for_each(UnboundFlow::send);
             }
-            for flow in &mut unbound {
-                flow.listen();
-            }
+            unbound.iter_mut().for_each(UnboundFlow::receive);
             self.pump(LOOK);
             match self.session.poll_event() {
                 Some(ClientEvent::Ready) => {
@@ -57,27 +55,6 @@ impl Client {
             }
         }
     }
-
-    fn unbound_flow(&self, test: &Test, flow: u32) -> Result<UnboundFlow, MeasureError> {
-        let sends = sends(End::Client, flow_direction(test, flow));
-        let socket = udp_socket(&self.target, self.peer, test.options.source_port_of(flow))
-            .map_err(MeasureError::connect(self.peer))?;
-        options::apply_udp(&socket, &test.options, sends)?;
-        Ok(UnboundFlow::new(socket, self.token, flow))
-    }
-}
-
-/// A UDP socket of a target's, connected to `peer`; from a port of the kernel's choice if it is 0.
-pub(crate) fn udp_socket(
-    target: &Target,
-    peer: SocketAddr,
-    port: u16,
-) -> std::io::Result<UdpSocket> {
-    let source = target.source.unwrap_or_else(|| socket::any(&peer));
-    let socket = socket::udp_socket(SocketAddr::new(source, port), None, false)?;
-    prepare(&socket, target)?;
-    socket.connect(peer)?;
-    Ok(socket)
 }
 
 impl UnboundFlow {
@@ -91,15 +68,15 @@ impl UnboundFlow {
         Self { socket, handshake }
     }
 
-    /// Lost like any datagram, or answered by ICMP: said again until the session's deadline.
-    fn say(&self) {
+    /// The datagram may be lost or refused: it is sent again until the session's deadline.
+    fn send(&self) {
         if self.handshake.kind != HandshakeStep::Welcome {
             let _ = self.socket.send(&self.handshake.encode());
         }
     }
 
-    /// Takes what has come; a challenge is answered at once.
-    fn listen(&mut self) {
+    /// Takes a datagram that has arrived; a challenge is answered at once.
+    fn receive(&mut self) {
         let mut bytes = [0; HANDSHAKE_BYTES + 1];
         if !wait_readable(&self.socket, Duration::ZERO).unwrap_or(false) {
             return;
@@ -111,7 +88,7 @@ impl UnboundFlow {
             Some(challenge) if challenge.kind == HandshakeStep::Challenge => {
                 self.handshake.kind = HandshakeStep::Answer;
                 self.handshake.cookie = challenge.cookie;
-                self.say();
+                self.send();
             }
             Some(welcome) if welcome.kind == HandshakeStep::Welcome => {
                 self.handshake.kind = HandshakeStep::Welcome;

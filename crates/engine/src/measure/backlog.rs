@@ -1,10 +1,10 @@
-//! What waits in the queueing discipline of the device by which a sender reaches its peer.
+//! Bytes that wait in the queueing discipline of the device by which a sender reaches its peer.
 
 use linerate_sys::netlink::Netlink;
 
 use super::shared::FlowState;
 
-/// Looks at the device's root discipline.
+/// Reads the device's root queueing discipline.
 pub(crate) struct BacklogMeter {
     netlink: Netlink,
     index: u32,
@@ -12,8 +12,8 @@ pub(crate) struct BacklogMeter {
 }
 
 impl BacklogMeter {
-    /// Of the device by which the peer of these flows is reached, if this end sends and there is a
-    /// queue.
+    /// The meter for the device by which the peer of these flows is reached, if this end sends and
+    /// the device has a queue.
     pub(crate) fn towards_peer_of(flows: &[FlowState]) -> Option<Self> {
         let mut sending = flows.iter().filter(|flow| flow.sends);
         let peer = sending.find_map(|flow| flow.socket.as_ref()?.addresses().1)?;
@@ -32,7 +32,7 @@ impl BacklogMeter {
         self.readings.extend(waiting.ok().flatten().map(u64::from));
     }
 
-    /// Mean of all looks, bytes; `None` without one.
+    /// Mean of all readings, bytes; `None` without a reading.
     pub(crate) fn mean(&self) -> Option<u64> {
         let sum: u64 = self.readings.iter().sum();
         sum.checked_div(self.readings.len() as u64)

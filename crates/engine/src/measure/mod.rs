@@ -1,4 +1,5 @@
-//! Running a test: workers, sampler, evidence.
+//! One end's half of a test: the workers that move the data, the sampler that decides when the
+//! measured time begins and ends, and the evidence that both leave.
 
 mod backlog;
 mod connect_transfer;

@@ -1,5 +1,5 @@
-//! What the DiffServ policy of this host does to what leaves by the path's device while a test
-//! runs: its classes and its counters, read at the beginning and at the end of the measured time.
+//! The effect of this host's DiffServ policy on the packets that leave by the path's device: its
+//! classes and counters, read at the beginning and at the end of the measured time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,16 +10,16 @@ use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink, Shaper};
 use super::flow::Flow;
 use crate::qos::{self, Counting};
 
-/// Classes and policies that a record keeps.
+/// Most classes, and most policies, that a record keeps.
 const MAX_LISTED: usize = 16;
 
-/// The device of the path, if it has classes or a policy. What reading takes is done when it is
-/// made: the measured time is not to pay for it.
+/// Reads the classes and the policy of the path's device. It is prepared before the measured time,
+/// so that this costs the measured time nothing.
 pub(crate) struct QosMeter {
     netlink: Netlink,
     index: u32,
     name: String,
-    /// Of the HTB at its root.
+    /// Handle of the HTB at the device's root.
     major: Option<u16>,
     has_shaper: bool,
     counting: Option<Counting>,
@@ -30,13 +30,13 @@ pub(crate) struct QosMeter {
 struct Reading {
     classes: Vec<(HtbClass, HtbStatistics)>,
     shaper: Option<(Shaper, HtbStatistics)>,
-    /// Of each policy.
+    /// The counters of each policy.
     counts: Vec<CounterReport>,
 }
 
 impl QosMeter {
-    /// Of the device by which the peer of these flows is reached; `None` if nothing there is worth
-    /// reading.
+    /// The meter for the device by which the peer of these flows is reached; `None` if the device
+    /// has neither classes nor a policy.
     pub(crate) fn towards_peer_of(flows: &[Flow]) -> Option<Self> {
         let mut peers = flows.iter().filter_map(|flow| flow.socket.addresses().1);
         let peer: SocketAddr = peers.next()?;
@@ -47,7 +47,7 @@ impl QosMeter {
         let mut netlink = Netlink::open().ok()?;
         let index = netlink.route_to(peer).ok()?.link?;
         let link = netlink.link_by_index(index).ok()?;
-        // Most hosts have none; they are not to pay for it.
+        // Most hosts have none of these; there nothing more is read.
         let has_htb = link.qdisc.as_deref() == Some("htb");
         let has_shaper = link.qdisc.as_deref().is_some_and(Shaper::is_kind);
         let has_policy = qos::is_known(&link);
@@ -68,12 +68,12 @@ impl QosMeter {
         })
     }
 
-    /// The measured time begins. Called again, it begins anew.
+    /// Reads everything at the beginning of the measured time.
     pub(crate) fn begin(&mut self) {
         self.begin = self.read();
     }
 
-    /// The measured time ends: what was done in it.
+    /// Reads everything at the end of the measured time; the result is the difference.
     pub(crate) fn end(&mut self) -> QosEvidence {
         let end = self.read();
         let mut evidence = evidence(&self.name, &self.begin, &end);
@@ -169,7 +169,7 @@ fn has_children(reading: &Reading, class: &HtbClass) -> bool {
     others.any(|(other, _)| other.parent == Some(class.id))
 }
 
-/// What a class had done before; one that was made since had done nothing.
+/// A class's statistics at the beginning; zero if the class was made later.
 fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
     let mut earlier = begin.classes.iter();
     let found = earlier.find(|(other, _)| other.id == class.id);
@@ -177,7 +177,7 @@ fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
 }
 
 fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
-    // The kernel's own counts of 32 bits go round.
+    // The kernel's 32-bit counters wrap around.
     let grown = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
     QosClass {
         bytes: now.bytes.saturating_sub(then.bytes),
@@ -191,7 +191,7 @@ fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
     }
 }
 
-/// As tc writes it.
+/// A class's name as `tc` writes it.
 fn name_of(class: u32) -> String {
     format!("{:x}:{:x}", class >> 16, class & 0xffff)
 }
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_what_grew_in_the_classes_that_carry_packets() {
-        // The kernel's packets go round at 2³².
+    fn evidence_is_the_growth_of_the_classes_that_carry_packets() {
+        // The kernel's packet counter wraps around at 2³².
         let (begin, end) = (reading(5_000, u32::MAX - 1), reading(45_000, 38));
         let found = evidence("wa", &begin, &end);
         assert_eq!(found.link_bps, Some(8e6));

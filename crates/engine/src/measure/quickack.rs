@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use linerate_core::plan::Test;
 use linerate_sys::socket;
 
-/// What a test asks for; without it nothing is set.
+/// The setting that a test asks for; without one the kernel decides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuickAck(Option<bool>);
 
@@ -16,14 +16,14 @@ impl QuickAck {
         Self(test.options.quickack)
     }
 
-    /// Leaves it to the kernel.
+    /// Leaves the decision to the kernel.
     pub(crate) const NONE: Self = Self(None);
 
     #[inline]
     pub(crate) fn renew(self, socket: &TcpStream) {
         if let Some(on) = self.0 {
-            // It took when the socket was made. On one that has ended since, the call that follows
-            // says so.
+            // The option was accepted when the socket was made. If the connection has ended since,
+            // the next call reports that.
             let _ = socket::set_quickack(socket, on);
         }
     }

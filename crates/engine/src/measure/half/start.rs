@@ -1,4 +1,4 @@
-//! How a half begins: at once, or together with others at a set time.
+//! What a half is started with, and how it begins at a set time together with others.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -13,27 +13,42 @@ use linerate_sys::thread::{set_real_time_policy, wake_sharply};
 use super::Half;
 use crate::measure::flow::FlowSocket;
 use crate::measure::outcome::Answer;
+use crate::measure::shared::Marks;
 use crate::measure::stream;
 
-/// What a half has beside its test.
+/// What a half is started with, apart from its test and its sockets.
 #[derive(Default)]
-pub(crate) struct Beside {
-    /// This host is profiled meanwhile.
+pub(crate) struct HalfOptions {
+    /// Profile this host during the run.
     pub(crate) profile: Option<ProfileRequest>,
-    /// Who is told of each transaction of `crr`.
+    /// Gets each transaction of `crr` when it has ended.
     pub(crate) answers: Option<Sender<Answer>>,
-    /// When it begins, by [`crate::clock::now_ns`]; at once if that has passed.
+    /// When to begin, by [`crate::clock::now_ns`]; at once if that has passed.
     pub(crate) at_ns: Option<u64>,
+    /// Header of the test's datagrams.
+    pub(crate) marks: Marks,
+    /// Bytes that all TCP senders together send at most; the last message is sent whole.
+    pub(crate) quota: Option<u64>,
+}
+
+impl From<Marks> for HalfOptions {
+    fn from(marks: Marks) -> Self {
+        Self {
+            marks,
+            ..Self::default()
+        }
+    }
 }
 
 impl Half {
-    /// The first bytes of all flows leave from one thread, one flow after the other, before a
-    /// worker has a CPU: each worker would keep it for as long as the scheduler lets it.
+    /// Waits for the set time and then sends the first bytes of all flows from one thread, one flow
+    /// after the other. Only then the workers begin: the first worker with a CPU would keep it for
+    /// as long as the scheduler lets it.
     pub(super) fn begin_on_time(&self) -> io::Result<()> {
         thread::scope(|scope| {
             let starter = thread::Builder::new().name("start".into());
             let starter = starter.spawn_scoped(scope, || {
-                // Where it is refused, what the record says of the start shows it.
+                // Where this is refused, the record shows how late the flows began.
                 let _ = set_real_time_policy();
                 wake_sharply();
                 sleep_until(self.shared.began_ns, Duration::ZERO);
@@ -72,7 +87,7 @@ mod tests {
     use crate::measure::source::FlowSource;
 
     #[test]
-    fn the_first_bytes_of_all_flows_leave_in_their_order_and_not_before_the_time() {
+    fn flows_send_their_first_bytes_in_order_and_not_before_the_set_time() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let flow = |id| {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -82,11 +97,11 @@ mod tests {
         let (flows, _peers): (Vec<_>, Vec<_>) = (0..12).map(flow).unzip();
         let test = Test::stream().streams(12_u32).resolve(7).unwrap();
         let at_ns = now_ns() + 30_000_000;
-        let beside = Beside {
+        let options = HalfOptions {
             at_ns: Some(at_ns),
-            ..Beside::default()
+            ..HalfOptions::default()
         };
-        let half = Half::start(End::Client, &test, flows, FlowSource::Bound, beside).unwrap();
+        let half = Half::start(End::Client, &test, flows, FlowSource::Bound, options).unwrap();
         let counters = half.shared.flows.iter().map(|flow| &flow.counters);
         let begun: Vec<u64> = counters
             .filter_map(|counters| counters.begun_ns())

@@ -1,25 +1,23 @@
-//! The streams of a test, one after another: the server numbers them as they come.
+//! The streams of a test. They are opened one after another, because the server numbers them in
+//! the order in which they arrive.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
 use linerate_core::foreign::iperf3::{ClientError, Greeting};
 use linerate_core::plan::Protocol;
 use linerate_sys::poll::wait_readable;
-use linerate_sys::socket::{self, Mptcp};
 
 use super::{Run, TICK};
-use crate::client::{connect_unless, prepare, udp_socket};
+use crate::client::{connect_unless, tcp_flow_socket, udp_flow_socket};
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
-use crate::measure::options;
-use linerate_core::units::End;
+use crate::measure::flow::{Flow, FlowSocket};
 
-/// Longest wait for the answer to a greeting. It is not repeated: a server would take the second
-/// for another stream's.
+/// Longest wait for the answer to a greeting. The greeting is not repeated: a server would take the
+/// second for that of another stream.
 const ANSWER: Duration = Duration::from_secs(10);
-/// More than any answer: a datagram of data that has overtaken it is one, too.
+/// Largest datagram that may arrive, bytes: data that overtakes the answer counts as one, too.
 const MAX_ANSWER: usize = 65_536;
 
 impl Run<'_> {
@@ -41,23 +39,11 @@ impl Run<'_> {
     fn connect(&self, id: u32) -> Result<FlowSocket, MeasureError> {
         let (server, test) = (self.server, &self.adapted.test);
         let target = &server.target;
-        let attempt = || -> io::Result<_> {
-            let socket = socket::tcp_socket_from(
-                server.peer,
-                target.source,
-                test.options.source_port_of(id),
-                Mptcp::Off,
-            )?;
-            prepare(&socket, target)?;
-            let sends = sends(End::Client, flow_direction(test, id));
-            options::apply_tcp(&socket, &test.options, End::Client, sends)
-                .map_err(io::Error::other)?;
-            let given_up = || server.stop.is_requested();
-            let mut stream = connect_unless(socket, server.peer, target.connect_timeout, given_up)?;
-            stream.write_all(&self.cookie.0)?;
-            Ok(stream)
-        };
-        match attempt() {
+        let given_up = || server.stop.is_requested();
+        let connected = tcp_flow_socket(target, server.peer, test, &test.options, id)
+            .and_then(|s| connect_unless(s, server.peer, target.connect_timeout, given_up))
+            .and_then(|mut stream| stream.write_all(&self.cookie.0).map(|()| stream));
+        match connected {
             Ok(stream) => Ok(FlowSocket::Tcp(stream)),
             Err(_) if server.stop.is_requested() => Err(MeasureError::Interrupted),
             Err(error) => Err(MeasureError::connect(server.peer)(error)),
@@ -67,11 +53,7 @@ impl Run<'_> {
     fn greet(&mut self, id: u32) -> Result<FlowSocket, MeasureError> {
         let peer = self.server.peer;
         let test = &self.adapted.test;
-        let port = test.options.source_port_of(id);
-        let socket =
-            udp_socket(&self.server.target, peer, port).map_err(MeasureError::connect(peer))?;
-        let sends = sends(End::Client, flow_direction(test, id));
-        options::apply_udp(&socket, &test.options, sends)?;
+        let socket = udp_flow_socket(&self.server.target, peer, test, &test.options, id)?;
         socket
             .send(&Greeting::hello())
             .map_err(MeasureError::connect(peer))?;
@@ -87,7 +69,7 @@ impl Run<'_> {
             }
             match socket.recv(&mut bytes) {
                 Ok(_) => return Ok(FlowSocket::Udp(socket)),
-                // ICMP's answer, or none after all.
+                // Nothing to read after all.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(MeasureError::connect(peer)(error)),
             }
