@@ -62,8 +62,8 @@ impl Destination {
         self.ports.give(port);
     }
 
-    /// Counts a connection that is begun. The result is its number if the endpoint is to answer when
-    /// it has accepted it, else 0.
+    /// Counts a connection that is begun. The result is its number if the endpoint is to answer
+    /// when it has accepted it, else 0.
     pub(super) fn begin(&mut self, last: bool) -> u64 {
         self.begun += 1;
         self.room -= 1;

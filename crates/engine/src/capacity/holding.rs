@@ -16,7 +16,7 @@ use linerate_sys::proc::limits::descriptor_limit;
 
 use super::accept::PATIENCE_S;
 use super::message::{Listen, Order, Role, Terms};
-use super::workers::Workers;
+use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
 use crate::host;
@@ -196,8 +196,8 @@ impl Holding {
     fn progress(&self, workers: &Workers, now: Duration) -> HoldProgress {
         HoldProgress {
             at_s: (now - self.began).as_secs_f64(),
-            tcp: workers.status(workers.tcp()).open,
-            udp: workers.status(workers.udp()).open,
+            tcp: workers.status(workers.pool(TCP)).open,
+            udp: workers.status(workers.pool(UDP)).open,
             failures: workers.status(workers.all()).failures.list(),
         }
     }

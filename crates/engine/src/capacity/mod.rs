@@ -9,7 +9,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `run`, `round`, `opening` | client: the phases of a run in their order, the search for the limit |
+//! | `run`, `round`, `opening` | client: the phases of a run, the search for the limit |
 //! | `outcome` | client: the document of a run |
 //! | `holding` | endpoint: the connections of one client, for its session |
 //! | `workers`, `share` | starting and ending workers, and dividing the connections between them |

@@ -1,7 +1,6 @@
 //! The phases that open connections, and the latency of an active connection beside them.
 
 use std::io;
-use std::ops::Range;
 use std::time::Duration;
 
 use linerate_core::capacity::{FailureCause, LatencyAt, RampStep};
@@ -14,6 +13,7 @@ use super::probe::Probe;
 use super::round::Round;
 use super::run::CapacityPhase;
 use super::tally::is_lasting;
+use super::workers::{TCP, UDP};
 use crate::clock::{now, now_ns};
 use crate::error::MeasureError;
 
@@ -23,7 +23,6 @@ pub(super) struct Opening {
     pub(super) asked: u64,
     /// The number that each worker opens.
     pub(super) shares: Vec<u64>,
-    pub(super) workers: Range<usize>,
     /// Time that it took, without pauses.
     pub(super) seconds: f64,
     pub(super) steps: Vec<RampStep>,
@@ -32,10 +31,9 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    pub(super) fn new(asked: u64, shares: Vec<u64>, first_worker: usize) -> Self {
+    pub(super) fn new(asked: u64, shares: Vec<u64>) -> Self {
         Self {
             asked,
-            workers: first_worker..first_worker + shares.len(),
             shares,
             ..Self::default()
         }
@@ -76,7 +74,7 @@ impl Round<'_> {
         for part in steps {
             self.phase = CapacityPhase::Opening;
             let goes_on = self.ramp(TCP, total / part)?;
-            let open = self.workers.status(self.workers.tcp()).open;
+            let open = self.workers.status(self.workers.pool(TCP)).open;
             if total > 0 {
                 self.measure_latency(open)?;
             }
@@ -101,11 +99,11 @@ impl Round<'_> {
         let (before, began) = (self.openings[which].seconds, now_ns());
         let rate = self.document.test.rate_per_s;
         let opening = &self.openings[which];
-        self.workers.tell_each(opening.workers.clone(), |index| {
+        self.workers.tell_each(self.workers.pool(which), |index| {
             opening.order(index, to, rate)
         });
         let goes_on = self.watch_ramp(which, (before, began))?;
-        let totals = self.workers.status(self.openings[which].workers.clone());
+        let totals = self.workers.status(self.workers.pool(which));
         let opening = &mut self.openings[which];
         opening.seconds = before + since(began, totals.last_open_ns);
         opening.step(RampStep {
@@ -125,7 +123,7 @@ impl Round<'_> {
         let mut moved = (0, now());
         while !self.workers.is_idle() {
             self.turn()?;
-            let totals = self.workers.status(self.openings[which].workers.clone());
+            let totals = self.workers.status(self.workers.pool(which));
             if now_ns() >= next_step {
                 next_step = now_ns() + STEP_EVERY;
                 self.openings[which].step(RampStep {
@@ -219,9 +217,6 @@ fn since(earlier_ns: u64, later_ns: u64) -> f64 {
     later_ns.saturating_sub(earlier_ns) as f64 / 1e9
 }
 
-/// Indices of [`Round::openings`].
-pub(super) const TCP: usize = 0;
-pub(super) const UDP: usize = 1;
 const MAX_STEPS: usize = 1_000;
 const STEP_EVERY: u64 = 100_000_000;
 /// Without a rate limit, no progress for this long, which is longer than any handshake, is the end

@@ -49,8 +49,8 @@ fn caches() -> Vec<SlabUse> {
         .collect()
 }
 
-/// The memory after the closed connections are gone, and with `udp` the closed UDP sockets, too: the
-/// kernel closes the sockets of an ended process a little later. Only a client has as many UDP
+/// The memory after the closed connections are gone, and with `udp` the closed UDP sockets, too:
+/// the kernel closes the sockets of an ended process a little later. Only a client has as many UDP
 /// sockets; an endpoint on the same host must not wait for those.
 pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryReading {
     let until = now() + SETTLE;

@@ -15,10 +15,10 @@ use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
 use super::message::{Connect, Order, Role, Terms};
-use super::opening::{Opening, TCP, UDP};
+use super::opening::Opening;
 use super::probe::Probe;
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
-use super::workers::Workers;
+use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, outcome, readings, share};
 use crate::client::{Client, both};
 use crate::clock::now;
@@ -70,14 +70,13 @@ impl<'a> Round<'a> {
         let workers = Workers::start(roles).map_err(MeasureError::host(
             "cannot start the processes that hold connections",
         ))?;
-        let first_udp = tcp.len();
         let mut round = Self {
             client,
             observe,
             workers,
             openings: [
-                Opening::new(test.connections, tcp, 0),
-                Opening::new(test.udp_sockets, udp, first_udp),
+                Opening::new(test.connections, tcp),
+                Opening::new(test.udp_sockets, udp),
             ],
             ports,
             source,
@@ -166,7 +165,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Waits until all workers have carried out their orders. After `patience` they are told to stop.
+    /// Waits until all workers have carried out their orders. After `patience` they are told to
+    /// stop.
     pub(super) fn finish_orders(&mut self, patience: Duration) -> Result<(), MeasureError> {
         let until = now() + patience;
         while !self.workers.is_idle() {
@@ -214,7 +214,7 @@ impl<'a> Round<'a> {
         } else {
             share::even(load.connections, tcp.shares.len() as u64)
         };
-        self.workers.tell_each(self.workers.tcp(), |index| {
+        self.workers.tell_each(self.workers.pool(TCP), |index| {
             let share = shares[index];
             let per_s = match load.pace {
                 LoadPace::Closed => None,
@@ -273,7 +273,7 @@ impl<'a> Round<'a> {
         closing_began: Duration,
     ) -> CapacityOutcome {
         let (workers, mut document) = (self.workers, self.document);
-        let reports = [workers.tcp(), workers.udp()].map(|which| workers.report(which));
+        let reports = [TCP, UDP].map(|which| workers.report(workers.pool(which)));
         let account = workers.account();
         workers.end(CLOSING);
         let CapacityHalf {

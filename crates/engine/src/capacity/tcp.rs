@@ -95,8 +95,8 @@ impl Transport for Tcp {
         }))
     }
 
-    /// When the handshake is over, sends the first message if one is to be sent at once. If there is
-    /// no room for it, the connection counts as not established yet.
+    /// When the handshake is over, sends the first message if one is to be sent at once. If there
+    /// is no room for it, the connection counts as not established yet.
     fn establish(&mut self, first: &Opening) -> Result<bool, FailureCause> {
         if !self.is_connected {
             self.is_connected = is_established(&self.stream, first.peer).map_err(cause_of)?;

@@ -16,6 +16,10 @@ use super::message::{Channel, Order, Report, Role, Status, WorkerMessage};
 use super::worker::CAPACITY_WORKER;
 use crate::clock::now;
 
+/// Index of everything that is for TCP connections, where UDP sockets have their own.
+pub(super) const TCP: usize = 0;
+pub(super) const UDP: usize = 1;
+
 struct Worker {
     child: Child,
     /// Closing it is the order to end.
@@ -81,12 +85,9 @@ impl Workers {
         0..self.all.len()
     }
 
-    pub(super) fn tcp(&self) -> Range<usize> {
-        0..self.tcp
-    }
-
-    pub(super) fn udp(&self) -> Range<usize> {
-        self.tcp..self.all.len()
+    /// The workers for [`TCP`], or those for [`UDP`].
+    pub(super) fn pool(&self, which: usize) -> Range<usize> {
+        [0..self.tcp, self.tcp..self.all.len()][which].clone()
     }
 
     /// Gives an order to a worker, unless that has ended.
@@ -210,8 +211,8 @@ impl Workers {
     pub(super) fn account(&self) -> CapacityHalf {
         let all = self.report(self.all());
         CapacityHalf {
-            tcp: self.report(self.tcp()).counts(),
-            udp: self.report(self.udp()).counts(),
+            tcp: self.report(self.pool(TCP)).counts(),
+            udp: self.report(self.pool(UDP)).counts(),
             workers: self.all.len() as u32,
             cpu_seconds: all.cpu,
             user_bytes: all.memory,

@@ -233,8 +233,8 @@ impl Client {
         self.stop.is_requested()
     }
 
-    /// Reads the endpoint's clock; of several readings, that with the shortest round trip. `None` if
-    /// the endpoint is too old to tell.
+    /// Reads the endpoint's clock; of several readings, that with the shortest round trip. `None`
+    /// if the endpoint is too old to tell.
     ///
     /// # Errors
     /// The session is over.
@@ -331,8 +331,8 @@ impl Client {
         self.welcome.has(PROFILE)
     }
 
-    /// Runs a test. `observe` is called about ten times a second while it runs; if it returns false,
-    /// the run is stopped as by [`Stop::request`].
+    /// Runs a test. `observe` is called about ten times a second while it runs; if it returns
+    /// false, the run is stopped as by [`Stop::request`].
     ///
     /// # Errors
     /// The test could not begin. A test that began always has an [`Outcome`].

@@ -8,9 +8,9 @@ use super::Client;
 use crate::error::MeasureError;
 
 impl Client {
-    /// Changes the endpoint's host, and first undoes what this session has changed there before. The
-    /// result is what the endpoint read back, one line for each change. [`Client::untreat`] undoes
-    /// the changes, and the end of the session does at the latest. Without changes this is
+    /// Changes the endpoint's host, and first undoes what this session has changed there before.
+    /// The result is what the endpoint read back, one line for each change. [`Client::untreat`]
+    /// undoes the changes, and the end of the session does at the latest. Without changes this is
     /// [`Client::untreat`].
     ///
     /// # Errors

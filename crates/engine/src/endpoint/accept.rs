@@ -83,16 +83,10 @@ impl Acceptor {
                 registry,
                 calls,
                 occupancy: Occupancy::new(PATIENCE),
-                limits: endpoint.options.limits,
-                allow_treatments: endpoint.options.allow_treatments,
-                allow_profiles: endpoint.options.allow_profiles,
-                live: endpoint.options.live,
-                key: endpoint.options.key,
-                iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits),
-                one_off: endpoint.options.one_off,
+                options: endpoint.options,
                 parting: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log: {
@@ -131,7 +125,7 @@ impl Acceptor {
 
     /// An idle endpoint does not wake up at all.
     fn patience(&self) -> Duration {
-        if self.context.one_off {
+        if self.context.options.one_off {
             ONE_OFF_TICK
         } else {
             self.refusals.patience()
@@ -139,7 +133,7 @@ impl Acceptor {
     }
 
     fn is_over(&self) -> bool {
-        self.context.one_off
+        self.context.options.one_off
             && self.context.served.load(Ordering::Acquire) > 0
             && self.context.is_deserted()
     }
@@ -218,17 +212,15 @@ impl Acceptor {
         let stream = match self.context.calls.deliver(cookie, peer.ip(), stream) {
             Caller::Delivered => return,
             Caller::Unwanted(stream) => {
-                (self.context.log)(ServeEvent::Refused {
-                    peer,
-                    reason: "an iperf3 test has no place for this connection".to_owned(),
-                });
+                let reason = "an iperf3 test has no place for this connection";
+                self.context.log_refusal(peer, reason.to_owned());
                 return self.say_last(stream, peer, &[ACCESS_DENIED]);
             }
             Caller::New(stream) => stream,
         };
-        let proves = self.context.iperf3.is_some() || self.context.key.is_some();
+        let proves = self.context.options.iperf3.is_some() || self.context.options.key.is_some();
         let newcomer = proves.then_some(&stream);
-        let Ok(client) = ForeignClient::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
+        let Some(client) = ForeignClient::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
             return self.say_last(stream, peer, &[ACCESS_DENIED]);
         };
         (self.context).spawn("iperf3", peer, move || iperf3::run(client, stream, cookie));
@@ -236,7 +228,7 @@ impl Acceptor {
 
     fn start_session(&mut self, pending: Pending, sealed: bool) {
         let peer = pending.peer;
-        let newcomer = self.context.key.as_ref().map(|_| &pending.stream);
+        let newcomer = self.context.options.key.as_ref().map(|_| &pending.stream);
         let admitted = self.context.clients.admit(peer.ip(), None, newcomer);
         let presence = match admitted {
             Ok(presence) => presence,
@@ -254,10 +246,7 @@ impl Acceptor {
             reason,
             message: message.clone(),
         });
-        (self.context.log)(ServeEvent::Refused {
-            peer: pending.peer,
-            reason: message,
-        });
+        self.context.log_refusal(pending.peer, message);
         self.say_last(pending.stream, pending.peer, &bytes);
     }
 
@@ -315,8 +304,8 @@ impl Pending {
         }
     }
 
-    /// Reads to the end: closing with unread bytes would reset the connection, and the refusal would
-    /// be lost.
+    /// Reads to the end: closing with unread bytes would reset the connection, and the refusal
+    /// would be lost.
     fn drain(&mut self) -> Option<Look> {
         let mut bytes = [0; 4096];
         // Within bounds: a peer that goes on sending is cut off.

@@ -111,8 +111,8 @@ pub struct NetperfOptions {
 }
 
 impl ServeOptions {
-    /// Serves all clients of linerate's and iperf3's, on all addresses and on a port that the kernel
-    /// chooses. They may have the host profiled and change nothing.
+    /// Serves all clients of linerate's and iperf3's, on all addresses and on a port that the
+    /// kernel chooses. They may have the host profiled and change nothing.
     pub fn within(limits: Limits) -> Self {
         Self {
             bind: None,

@@ -30,7 +30,7 @@ use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::Tracing;
-use super::{Iperf3Access, ServeEvent};
+use super::{ServeEvent, ServeOptions};
 use crate::capacity::{Holding, HoldingNews};
 use crate::clock::{now, now_ns};
 use crate::control::ControlSocket;
@@ -48,26 +48,16 @@ pub(super) type Denial = (RefusalReason, String);
 
 /// The state that all sessions of an endpoint share.
 pub(super) struct Context {
+    pub(super) options: ServeOptions,
     pub(super) listeners: Arc<Listeners>,
     pub(super) registry: Registry,
     pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
-    pub(super) limits: Limits,
-    pub(super) key: Option<Key>,
-    pub(super) iperf3: Option<Arc<Iperf3Access>>,
-    /// Clients may change this host; only set together with a key.
-    pub(super) allow_treatments: bool,
     /// Connections that the clients of `capacity` hold.
     pub(super) shares: Shares,
     /// Resources that the clients' tests take.
     pub(super) budget: Budget,
-    /// Clients may have this host profiled while their tests run.
-    pub(super) allow_profiles: bool,
-    /// How often the log gets the progress of a running iperf3 test.
-    pub(super) live: Option<Duration>,
     pub(super) clients: Clients,
-    /// The endpoint ends after its first client.
-    pub(super) one_off: bool,
     /// Number of connections that wait until a client, which no longer counts, has read the last
     /// message.
     pub(super) parting: AtomicU32,
@@ -81,13 +71,16 @@ impl Context {
     /// Starts the thread of a client. A failure goes to the log.
     pub(super) fn spawn(&self, name: &str, peer: SocketAddr, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = thread::Builder::new().name(name.into()).spawn(work) {
-            let reason = format!("no thread for it: {error}");
-            (self.log)(ServeEvent::Refused { peer, reason });
+            self.log_refusal(peer, format!("no thread for it: {error}"));
         }
     }
 
-    /// Counts a client as served and logs its connection, at its first sensible request: `is_logged`
-    /// is set then.
+    pub(super) fn log_refusal(&self, peer: SocketAddr, reason: String) {
+        (self.log)(ServeEvent::Refused { peer, reason });
+    }
+
+    /// Counts a client as served and logs its connection, at its first sensible request:
+    /// `is_logged` is set then.
     pub(super) fn log_client(&self, peer: SocketAddr, is_logged: &mut bool) {
         if !std::mem::replace(is_logged, true) {
             self.served.fetch_add(1, Ordering::AcqRel);
@@ -143,7 +136,7 @@ pub(super) fn run(
     peer: SocketAddr,
     sealed: bool,
 ) {
-    let Some(token) = random_token() else {
+    let Ok(token) = random_token() else {
         return;
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
@@ -153,7 +146,7 @@ pub(super) fn run(
         token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
-        server: Server::new(now(), context.key.as_ref(), sealed),
+        server: Server::new(now(), context.options.key.as_ref(), sealed),
         stage: Stage::Idle,
         context,
         presence,
@@ -170,11 +163,11 @@ pub(super) fn run(
 
 fn operations(context: &Context) -> Vec<String> {
     // Requests over held connections have no rate limit, so that an owner's rate excludes them.
-    let is_slowed = context.limits.rate_bps.is_some();
+    let is_slowed = context.options.limits.rate_bps.is_some();
     let allowed = |name: &&str| match *name {
-        CAPACITY => context.limits.connections > 0 && !is_slowed,
-        PROFILE => context.allow_profiles,
-        TREATMENTS => context.allow_treatments,
+        CAPACITY => context.options.limits.connections > 0 && !is_slowed,
+        PROFILE => context.options.allow_profiles,
+        TREATMENTS => context.options.allow_treatments,
         _ => true,
     };
     Request::names()
@@ -183,10 +176,10 @@ fn operations(context: &Context) -> Vec<String> {
         .collect()
 }
 
-fn random_token() -> Option<Token> {
+pub(super) fn random_token() -> Result<Token, String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(Token(bytes))
+    getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(Token(bytes))
 }
 
 /// What the session does at present.
@@ -276,7 +269,7 @@ impl Session<'_> {
             software: env!("CARGO_PKG_VERSION").to_owned(),
             token: words::hexadecimal(&self.token.0),
             operations: operations(self.context),
-            limits: self.context.limits,
+            limits: self.context.options.limits,
             facts: Box::new(host::facts(Some(self.peer.ip()))),
         };
         self.server.welcome(now(), welcome);
@@ -343,8 +336,8 @@ impl Session<'_> {
     fn open(&mut self, open: Open) -> Result<(), Denial> {
         self.profile = open.profile;
         let context = self.context;
-        let has_key = context.key.is_some();
-        let test = within_rate(open.test, context.limits.rate_bps)
+        let has_key = context.options.key.is_some();
+        let test = within_rate(open.test, context.options.limits.rate_bps)
             .map_err(|message| (RefusalReason::Limit, message))?;
         can_do(&test, has_key).map_err(|message| (RefusalReason::Test, message))?;
         let claim = context.budget.take(self.peer.ip(), &test, has_key);
@@ -377,7 +370,7 @@ impl Session<'_> {
             Ok(()) => {
                 // Only one session has the slot, and its tests have their own sessions: it need
                 // not take a client's place beside them.
-                if !self.context.one_off {
+                if !self.context.options.one_off {
                     self.presence.step_aside();
                 }
                 SlotState::Leased(slot.seconds)
@@ -404,7 +397,7 @@ impl Session<'_> {
     /// must begin like the first. If that fails, it matters from the second test on.
     fn forget_earlier(&mut self, test: &Test) {
         self.tests += 1;
-        if !self.context.allow_treatments || test.protocol == Protocol::Udp {
+        if !self.context.options.allow_treatments || test.protocol == Protocol::Udp {
             return;
         }
         let addresses = [Some(self.peer.ip()), test.options.source];
@@ -471,7 +464,7 @@ impl Session<'_> {
         // A host that another client has changed would give this client wrong results.
         self.begin_test()?;
         let ends = (self.local.ip(), self.peer.ip());
-        match Tracing::start(request, ends, &self.context.limits) {
+        match Tracing::start(request, ends, &self.context.options.limits) {
             Ok(tracing) => self.stage = Stage::Tracing(tracing),
             Err(denial) => self.end_trace(Err(denial)),
         }
@@ -483,10 +476,7 @@ impl Session<'_> {
         self.lease.place().end_test();
         match outcome {
             Ok(document) => {
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: format!("the way to it: {}", document.end_words),
-                });
+                self.log_test(format!("the way to it: {}", document.end_words));
                 self.server.reply(now(), Reply::Trace(Box::new(document)));
             }
             Err((reason, message)) => self.server.refuse(reason, message),
@@ -532,12 +522,9 @@ impl Session<'_> {
                 let HalfEnd { mut report, .. } = half.stop(facts);
                 report
                     .caveats
-                    .extend(self.context.limits.rate_bps.map(owners_limit));
+                    .extend(self.context.options.limits.rate_bps.map(owners_limit));
                 report.caveats.extend(self.remembered.take());
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: words::summary(&report),
-                });
+                self.log_test(words::summary(&report));
                 report
             }
             _ => HalfReport {
@@ -551,7 +538,7 @@ impl Session<'_> {
     }
 
     fn hold(&mut self, request: &CapacityRequest) -> Result<(), Denial> {
-        let owner = self.context.limits.connections;
+        let owner = self.context.options.limits.connections;
         let asked = request.connections;
         let share = self.context.shares.take(asked, owner).map_err(|others| {
             let message = format!(
@@ -584,10 +571,7 @@ impl Session<'_> {
             HoldingNews::Released(half) => {
                 self.end_holding();
                 let (tcp, udp) = (half.tcp.most, half.udp.most);
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: format!("held {tcp} connections and {udp} UDP sockets"),
-                });
+                self.log_test(format!("held {tcp} connections and {udp} UDP sockets"));
                 self.server.reply(now(), Reply::Release(half));
             }
             HoldingNews::Refused(message) => {
@@ -640,6 +624,11 @@ impl Session<'_> {
                 .server
                 .hang_up(RefusalReason::Failed, &error.to_string()),
         }
+    }
+
+    fn log_test(&self, summary: String) {
+        let peer = self.peer;
+        (self.context.log)(ServeEvent::Tested { peer, summary });
     }
 
     fn log_undone(&self, undone: Result<bool, LeaseError>) {

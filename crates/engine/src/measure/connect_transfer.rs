@@ -16,7 +16,8 @@ use super::transfer::Mover;
 use crate::clock::now_ns;
 use crate::measure::options;
 
-/// Longest blocking call: only the worker has this socket, so that no other thread can shut it down.
+/// Longest blocking call: only the worker has this socket, so that no other thread can shut it
+/// down.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// One connection, from before its SYN to the peer's FIN.

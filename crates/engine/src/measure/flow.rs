@@ -42,8 +42,8 @@ pub(crate) fn flow_direction(test: &Test, id: u32) -> Direction {
     }
 }
 
-/// A test of one flow without a warm-up and with default options, as linerate makes them for its own
-/// purposes.
+/// A test of one flow without a warm-up and with default options, as linerate makes them for its
+/// own purposes.
 pub(crate) fn one_flow(
     traffic: Traffic,
     protocol: Protocol,

@@ -75,6 +75,7 @@ const COUNTERS: [&str; 47] = [
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Readings of a worker thread, made by the sampler's thread.
+#[derive(Default)]
 struct ThreadMeter {
     reader: Option<SchedTimesReader>,
     begin: SchedTimes,
@@ -113,15 +114,7 @@ impl Meter {
             group: CpuGroup::of_this_thread().ok().flatten(),
             begin: HostReading::default(),
             end: HostReading::default(),
-            threads: (0..workers)
-                .map(|_| ThreadMeter {
-                    reader: None,
-                    begin: SchedTimes::default(),
-                    end: SchedTimes::default(),
-                    paced_begin_ns: 0,
-                    paced_end_ns: 0,
-                })
-                .collect(),
+            threads: (0..workers).map(|_| ThreadMeter::default()).collect(),
         }
     }
 
@@ -197,8 +190,8 @@ impl Meter {
         Duration::from_nanos(self.end.at_ns.saturating_sub(self.begin.at_ns))
     }
 
-    /// The costs from `begin` to `end`. `whole_life` is each worker's CPU time as read by itself: it
-    /// tells user from system time, which the kernel does not tell exactly of another thread.
+    /// The costs from `begin` to `end`. `whole_life` is each worker's CPU time as read by itself:
+    /// it tells user from system time, which the kernel does not tell exactly of another thread.
     pub(crate) fn report(&self, whole_life: &[CpuUsage]) -> EndReport {
         let wall = self.wall();
         let passed: Vec<SchedTimes> = self.threads.iter().map(ThreadMeter::passed).collect();

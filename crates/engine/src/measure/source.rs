@@ -13,8 +13,8 @@ use super::flow::{Flow, FlowSocket};
 use crate::retry::is_transient;
 use crate::stop::Stop;
 
-/// Makes a data connection for a flow, sets its options, and sends the hello together with the bytes
-/// of the second argument. Calls on the connection wait for a short time at most.
+/// Makes a data connection for a flow, sets its options, and sends the hello together with the
+/// bytes of the second argument. Calls on the connection wait for a short time at most.
 pub(crate) type Connect = dyn Fn(u32, &[u8]) -> io::Result<TcpStream> + Send + Sync;
 
 /// The source of connections for `crr` and for `--whole`.
@@ -62,8 +62,8 @@ pub(crate) struct Arrivals<'a> {
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
-    /// A new connection to the endpoint, on which the hello and `first` were sent, in one segment if
-    /// they fit.
+    /// A new connection to the endpoint, on which the hello and `first` were sent, in one segment
+    /// if they fit.
     pub(crate) fn connect(&self, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
         match self {
             Self::Connect(connect) => connect(flow, first),

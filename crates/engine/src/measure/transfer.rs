@@ -96,7 +96,8 @@ impl Mover<'_> {
         self.receive_end(socket)
     }
 
-    /// Waits until the peer has closed or reset the connection; bytes that still arrive are dropped.
+    /// Waits until the peer has closed or reset the connection; bytes that still arrive are
+    /// dropped.
     pub(crate) fn receive_end(&self, socket: &TcpStream) -> io::Result<()> {
         use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         let mut scrap = [0; 512];

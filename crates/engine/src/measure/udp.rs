@@ -237,7 +237,8 @@ impl Sender<'_> {
                 std::thread::sleep(Duration::from_micros(50));
                 Ok(0)
             }
-            // An ICMP error for an earlier datagram. At the end of a run the peer may be done first.
+            // An ICMP error for an earlier datagram. At the end of a run the peer may be done
+            // first.
             io::ErrorKind::ConnectionRefused if self.gone < MAX_REFUSED => {
                 self.gone += 1;
                 Ok(0)
@@ -485,8 +486,8 @@ impl Receiver {
         }
     }
 
-    /// `None` for a datagram that is not part of this stream: it counts as malformed, unless it is a
-    /// late handshake.
+    /// `None` for a datagram that is not part of this stream: it counts as malformed, unless it is
+    /// a late handshake.
     fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
         let header = match self.marks {
             Marks::Iperf3(layout) => self.iperf3_header(layout, bytes),

@@ -84,7 +84,8 @@ fn near(a: u64, b: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Window divided by wanted window, with a kernel that advertises `share` of the doubled buffer.
+    /// Window divided by wanted window, with a kernel that advertises `share` of the doubled
+    /// buffer.
     fn settled(wanted: u64, share: f64) -> f64 {
         let mut keeper = WindowKeeper::new(wanted);
         for _ in 0..10 {

@@ -16,12 +16,11 @@ use std::sync::Arc;
 
 use linerate_core::foreign::{Encounter, Tool};
 use linerate_core::plan::Test;
-use linerate_core::wire::Token;
 
 use super::budget::Claim;
 use super::clients::Presence;
 use super::occupancy::Place;
-use super::session::Context;
+use super::session::{Context, random_token};
 use super::{Running, ServeEvent};
 use crate::words;
 
@@ -42,43 +41,35 @@ pub(super) struct ForeignClient {
 }
 
 impl ForeignClient {
-    /// Admits a client if there is room for one more. A client that has yet to prove something is
-    /// a newcomer with this control connection until it [enters](Self::enter).
-    ///
-    /// # Errors
-    /// The message says why there is no room; it has been logged.
+    /// Admits a client if there is room for one more; a refusal is logged. A client that has yet to
+    /// prove something is a newcomer with this control connection until it [enters](Self::enter).
     pub(super) fn admit(
         context: &Arc<Context>,
         tool: Tool,
         peer: SocketAddr,
         newcomer: Option<&TcpStream>,
+    ) -> Option<Self> {
+        let admitted = Self::new(context, tool, peer, newcomer);
+        admitted
+            .map_err(|reason| context.log_refusal(peer, reason))
+            .ok()
+    }
+
+    fn new(
+        context: &Arc<Context>,
+        tool: Tool,
+        peer: SocketAddr,
+        newcomer: Option<&TcpStream>,
     ) -> Result<Self, String> {
-        let refuse = |reason: String| {
-            (context.log)(ServeEvent::Refused {
-                peer,
-                reason: reason.clone(),
-            });
-            Err(reason)
-        };
-        let presence = match context.clients.admit(peer.ip(), Some(tool), newcomer) {
-            Ok(presence) => presence,
-            Err(reason) => return refuse(reason),
-        };
-        let thread = match context.budget.take_thread(peer.ip()) {
-            Ok(thread) => thread,
-            Err(refusal) => return refuse(refusal.message),
-        };
-        let mut bytes = [0; 16];
-        if let Err(error) = getrandom::fill(&mut bytes) {
-            return refuse(format!("no random numbers: {error}"));
-        }
+        let presence = context.clients.admit(peer.ip(), Some(tool), newcomer)?;
+        let thread = context.budget.take_thread(peer.ip());
         Ok(Self {
-            context: Arc::clone(context),
             presence,
             tool,
             peer,
-            place: context.occupancy.place(Token(bytes)),
-            _thread: thread,
+            place: context.occupancy.place(random_token()?),
+            _thread: thread.map_err(|refusal| refusal.message)?,
+            context: Arc::clone(context),
             claim: Cell::new(None),
             is_logged: false,
         })

@@ -1,5 +1,5 @@
-//! ttcp's clients: a sink for streams and datagrams, and a source that sends a stream to each client
-//! that connects.
+//! ttcp's clients: a sink for streams and datagrams, and a source that sends a stream to each
+//! client that connects.
 //!
 //! There is no control connection and no answer: the log and a record have what arrived. No
 //! datagram is ever sent.
@@ -63,7 +63,7 @@ fn streams(
 ) {
     let stop = context.stop.clone();
     accept(listeners, admission, &stop, |stream, peer| {
-        let Ok(client) = ForeignClient::admit(context, Tool::Ttcp, peer, None) else {
+        let Some(client) = ForeignClient::admit(context, Tool::Ttcp, peer, None) else {
             return;
         };
         context.spawn("ttcp", peer, move || serve(client, stream, direction));
@@ -80,7 +80,7 @@ fn serve(mut client: ForeignClient, stream: TcpStream, direction: Direction) {
 
 fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Result<(), String> {
     client.begin_test()?;
-    let limits = client.context().limits;
+    let limits = client.context().options.limits;
     let extent = Duration::from_secs_f64(limits.seconds);
     let test = Box::new(test(Protocol::Tcp, direction, extent));
     let test = terms::within_rate(test, limits.rate_bps)?;
@@ -184,7 +184,7 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: &[UdpSocket]) {
     }
     let mut flows: HashMap<SocketAddr, DatagramFlow> = HashMap::new();
     let mut begun = PerSecond::default();
-    let longest_ns = (context.limits.seconds * 1e9) as u64;
+    let longest_ns = (context.options.limits.seconds * 1e9) as u64;
     watch_datagrams(sockets, &context.stop, |ready| {
         for socket in ready {
             take(context, socket, &mut flows, &mut begun);
@@ -198,15 +198,15 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: &[UdpSocket]) {
     flows.into_values().for_each(DatagramFlow::end);
 }
 
-/// Takes the datagrams of a socket. The number of flows that begin in a second is limited: no sender
-/// has proved its address, and each flow leaves a record.
+/// Takes the datagrams of a socket. The number of flows that begin in a second is limited: no
+/// sender has proved its address, and each flow leaves a record.
 fn take(
     context: &Arc<Context>,
     socket: &UdpSocket,
     flows: &mut HashMap<SocketAddr, DatagramFlow>,
     begun: &mut PerSecond,
 ) {
-    let max = context.limits.clients;
+    let max = context.options.limits.clients;
     let mut datagram = [0; 1 << 16];
     for _ in 0..BURST {
         let (length, peer) = match socket.recv_from(&mut datagram) {
@@ -237,10 +237,10 @@ impl DatagramFlow {
     /// `None` if there is no room, or if the owner has set a rate, to which this end cannot slow
     /// datagrams down.
     fn begin(context: &Arc<Context>, socket: &UdpSocket, peer: SocketAddr) -> Option<Self> {
-        if context.limits.rate_bps.is_some() {
+        if context.options.limits.rate_bps.is_some() {
             return None;
         }
-        let mut client = ForeignClient::admit(context, Tool::Ttcp, peer, None).ok()?;
+        let mut client = ForeignClient::admit(context, Tool::Ttcp, peer, None)?;
         client.begin_test().ok()?;
         client.log_client();
         let now = now_ns();

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use linerate_core::plan::ExchangeTest;
-use linerate_core::stats::LatencyHistogram;
 use linerate_core::video::Player;
 
 use super::tag::SLICE;
@@ -81,7 +80,7 @@ impl<'a> Fetcher<'a> {
 
     /// Fetches objects of page after page, together with the other connections.
     pub(super) fn pages(mut self, pages: &Pages, tally: &mut Tally<'_>) -> io::Result<()> {
-        while let Some(page) = pages.next_object(tally) {
+        while let Some(began_ns) = pages.next_object(tally) {
             let start = now_ns();
             if !tally.wants(start) {
                 break;
@@ -94,23 +93,14 @@ impl<'a> Fetcher<'a> {
             }
             let done = now_ns();
             tally.answered(start, done);
-            if pages.object_is_there(page, done) && tally.window.has(page.began_ns) {
-                let pages = tally
-                    .outcome
-                    .pages
-                    .get_or_insert_with(LatencyHistogram::new);
-                pages.record_ns(done - page.began_ns);
+            if pages.object_is_there(done) && tally.window.has(began_ns) {
+                let pages = &mut tally.outcome.pages;
+                pages.get_or_insert_default().record_ns(done - began_ns);
             }
         }
         pages.end();
         Ok(())
     }
-}
-
-/// The page that all connections fetch at present.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Page {
-    began_ns: u64,
 }
 
 /// The objects of a page that are still to be fetched. Connections take one object after the other,
@@ -126,7 +116,8 @@ pub(crate) struct Pages {
 
 #[derive(Debug)]
 struct State {
-    page: Page,
+    /// When the present page begins.
+    began_ns: u64,
     taken: u32,
     there: u32,
     is_over: bool,
@@ -138,7 +129,7 @@ impl Pages {
             objects,
             every_ns: rate_per_s.map_or(0, |rate| (1e9 / rate) as u64),
             state: Mutex::new(State {
-                page: Page { began_ns },
+                began_ns,
                 taken: 0,
                 there: 0,
                 is_over: false,
@@ -147,9 +138,9 @@ impl Pages {
         }
     }
 
-    /// Waits for an object to fetch; `None` when there are no more.
-    fn next_object(&self, tally: &Tally<'_>) -> Option<Page> {
-        let page = {
+    /// Waits for an object to fetch; the result is when its page begins, or `None` after the last.
+    fn next_object(&self, tally: &Tally<'_>) -> Option<u64> {
+        let began_ns = {
             let mut state = lock(&self.state);
             while state.taken == self.objects && !state.is_over {
                 if tally.is_stopped() || now_ns() >= tally.window.to_ns {
@@ -162,21 +153,21 @@ impl Pages {
                 return None;
             }
             state.taken += 1;
-            state.page
+            state.began_ns
         };
-        tally.sleep_until(page.began_ns);
-        Some(page)
+        tally.sleep_until(began_ns);
+        Some(began_ns)
     }
 
     /// Counts an object that has arrived. True if it was the page's last one: then the next page
     /// begins.
-    fn object_is_there(&self, page: Page, now_ns: u64) -> bool {
+    fn object_is_there(&self, now_ns: u64) -> bool {
         let mut state = lock(&self.state);
         state.there += 1;
         let is_whole = state.there == self.objects;
         if is_whole {
-            let began_ns = now_ns.max(page.began_ns + self.every_ns);
-            (state.page, state.taken, state.there) = (Page { began_ns }, 0, 0);
+            state.began_ns = now_ns.max(state.began_ns + self.every_ns);
+            (state.taken, state.there) = (0, 0);
             self.next.notify_all();
         }
         is_whole

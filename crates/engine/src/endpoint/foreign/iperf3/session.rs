@@ -51,7 +51,7 @@ pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie:
         return;
     };
     socket.expect_signs_of_life();
-    let longest = Duration::from_secs_f64(client.context().limits.seconds);
+    let longest = Duration::from_secs_f64(client.context().options.limits.seconds);
     let session = Session {
         server: Server::new(now(), longest),
         client,
@@ -198,7 +198,7 @@ impl Session {
     /// there.
     fn leave_port(&self) {
         let context = self.client.context();
-        if context.one_off {
+        if context.options.one_off {
             context.listeners.leave_ports();
         }
     }
@@ -245,17 +245,17 @@ impl Session {
 
     fn admit(&self, params: Params) -> Result<Asked, (ErrorCode, String)> {
         let context = self.client.context();
-        match &context.iperf3 {
+        match &context.options.iperf3 {
             Some(access) => access
                 .admit(params.token.as_deref(), self.client.peer().ip())
                 .map_err(|why| (ErrorCode::AUTHORIZATION, why.to_string()))?,
-            None if context.key.is_some() => {
+            None if context.options.key.is_some() => {
                 let why = "the endpoint has a key, which iperf3's protocol cannot prove";
                 return Err((ErrorCode::AUTHORIZATION, why.to_owned()));
             }
             None => {}
         }
-        if let Some(excess) = params.demand().excess(&context.limits) {
+        if let Some(excess) = params.demand().excess(&context.options.limits) {
             let code = match excess {
                 Excess::Streams(_) => ErrorCode::STREAMS,
                 Excess::Seconds(_) => ErrorCode::MAX_DURATION,
@@ -270,7 +270,7 @@ impl Session {
             ..test.clone()
         });
         if params.transport == Transport::Tcp {
-            driven = within_rate(driven, context.limits.rate_bps)
+            driven = within_rate(driven, context.options.limits.rate_bps)
                 .map_err(|why| (ErrorCode::TOTAL_RATE, why))?;
         }
         can_do(&driven, false).map_err(|why| match params.congestion {
@@ -436,7 +436,7 @@ impl Session {
         // At once: bytes that arrive while facts are gathered are no longer part of the test.
         half.request_stop();
         let mut report = half.stop(host::facts(Some(self.client.peer().ip()))).report;
-        let limit = self.client.context().limits.rate_bps;
+        let limit = self.client.context().options.limits.rate_bps;
         report.caveats.extend(limit.map(owners_limit));
         self.client.end_test();
         report
@@ -452,7 +452,7 @@ impl Session {
 
     /// The test with the intervals of the log, if they are wanted.
     fn live_test(&self) -> Option<Test> {
-        let interval = Span(self.client.context().live?);
+        let interval = Span(self.client.context().options.live?);
         let test = self.asked.as_ref()?.test.clone();
         Some(Test { interval, ..test })
     }

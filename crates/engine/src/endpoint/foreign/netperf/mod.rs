@@ -20,8 +20,8 @@ use super::ForeignClient;
 use super::accept::{Admission, accept};
 use crate::clock::now;
 use crate::control::ControlSocket;
+use crate::endpoint::NetperfOptions;
 use crate::endpoint::session::Context;
-use crate::endpoint::{NetperfOptions, ServeEvent};
 use crate::host;
 
 /// Longest wait without a look at the stop flag.
@@ -38,7 +38,7 @@ pub(in crate::endpoint) fn serve(
     let stop = context.stop.clone();
     accept(listeners, Admission::FirstByte, &stop, |stream, peer| {
         let newcomer = options.passphrase.is_some().then_some(&stream);
-        let Ok(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
+        let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
             return;
         };
         let passphrase = options.passphrase.clone();
@@ -75,7 +75,7 @@ impl Session {
         let facts = host::facts(Some(client.peer().ip()));
         let settings = Settings {
             passphrase,
-            limits: client.context().limits,
+            limits: client.context().options.limits,
             cpus: facts.cpu.count,
             cpu_rate: stat::user_hz() as f32,
         };
@@ -127,10 +127,9 @@ impl Session {
     }
 
     fn log_refusal(&self, refusal: Refusal) {
-        (self.client.context().log)(ServeEvent::Refused {
-            peer: self.client.peer(),
-            reason: format!("netperf: {}", refusal.reason),
-        });
+        let reason = format!("netperf: {}", refusal.reason);
+        let client = &self.client;
+        client.context().log_refusal(client.peer(), reason);
     }
 
     fn refuse(&mut self, refusal: Refusal) {
@@ -154,7 +153,7 @@ impl Session {
         let client = &self.client;
         client.enter().map_err(busy)?;
         client.begin_test().map_err(busy)?;
-        let limits = &client.context().limits;
+        let limits = &client.context().options.limits;
         let data = Data::open(test, self.local, client.peer().ip(), limits)?;
         client.claim(&data.test).map_err(busy)?;
         Ok(data)
