@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
 
 use linerate_core::capacity::FailureCause;
-use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 
@@ -297,6 +296,7 @@ mod tests {
     use super::*;
     use crate::capacity::message::Terms;
     use linerate_core::capacity::wire::{Header, Kind, opening};
+    use linerate_core::wire::Token;
     use linerate_sys::poll::wait_readable;
     use linerate_sys::socket::{begin_connect, send_buffer};
     use std::io::Write;

@@ -19,7 +19,6 @@
 //! | `destination`, `load` | local ports; requests over the connections |
 //! | `accept`, `held` | an endpoint's worker: its connections |
 //! | `answer` | an endpoint's worker for UDP |
-//! | `probe` | the latency of one active connection |
 //! | `readings`, `tally` | the kernel's figures of sockets, memory and limits; failures by cause |
 
 mod accept;
@@ -34,7 +33,6 @@ mod opening;
 mod outcome;
 mod outgoing;
 mod pool;
-mod probe;
 mod readings;
 mod round;
 mod run;

@@ -15,8 +15,7 @@ use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
 use super::message::{Connect, Order, Role, Terms};
-use super::opening::Opening;
-use super::probe::Probe;
+use super::opening::{Opening, Probe};
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
 use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, outcome, readings, share};

@@ -11,7 +11,7 @@ use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
-use linerate_core::session::message::{HalfReport, Limits, RefusalReason, Welcome};
+use linerate_core::session::message::{HalfReport, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     CAPACITY, Open, PROFILE, Reply, Request, Slot, SlotState, TREATMENTS,
 };
@@ -19,7 +19,7 @@ use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
 use linerate_core::units::End;
-use linerate_core::wire::{Key, Token};
+use linerate_core::wire::Token;
 
 use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use linerate_core::plan::StreamTest;
 use linerate_core::units::End;
 
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::stream;
 use super::tcp::TcpProbe;

@@ -15,8 +15,8 @@ use linerate_core::wire::HELLO_BYTES;
 use linerate_sys::socket;
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
+use super::options::QuickAck;
 use super::outcome::Answer;
-use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::Arrival;
 use super::transfer::{Mover, buffer, stopped};

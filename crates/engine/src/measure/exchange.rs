@@ -14,17 +14,15 @@ mod stamp;
 mod tag;
 mod tally;
 mod tcp;
-mod udp;
-
 #[cfg(test)]
 mod tests;
+mod udp;
 
 use std::io;
 
+pub(crate) use fetch::Pages;
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::ExchangeTest;
-
-pub(crate) use fetch::Pages;
 pub(crate) use respond::respond;
 pub(crate) use stamp::{LostEachWay, answer};
 pub(super) use tally::Tally;
@@ -34,7 +32,7 @@ use self::pipeline::Pipeline;
 use self::tcp::TcpRequests;
 use self::udp::UdpRequests;
 use super::flow::FlowSocket;
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 
 /// A request that is due just before the run ends may still be sent for this long after it.

@@ -1,8 +1,9 @@
 //! A test's socket options, set on a data socket and read back.
 
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-use linerate_core::plan::SocketOptions;
+use linerate_core::plan::{SocketOptions, Test};
 use linerate_core::units::{ByteCount, End};
 use linerate_sys::socket::{self, OptionError};
 
@@ -84,4 +85,26 @@ pub(crate) fn apply_udp(
 
 fn clamp(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// The setting that a test asks for; without one the kernel decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuickAck(Option<bool>);
+
+impl QuickAck {
+    pub(crate) fn new(test: &Test) -> Self {
+        Self(test.options.quickack)
+    }
+
+    /// Leaves the decision to the kernel.
+    pub(crate) const NONE: Self = Self(None);
+
+    #[inline]
+    pub(crate) fn renew(self, socket: &TcpStream) {
+        if let Some(on) = self.0 {
+            // The option was accepted when the socket was made. If the connection has ended since,
+            // the next call reports that.
+            let _ = socket::set_quickack(socket, on);
+        }
+    }
 }

@@ -1,13 +1,14 @@
-//! The effect of this host's DiffServ policy on the packets that leave by the path's device: its
-//! classes and counters, read at the beginning and at the end of the measured time.
+//! The queueing at the device of the path: the backlog of its root discipline, and the effect of this
+//! host's DiffServ policy, read at the beginning and at the end of the measured time.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use linerate_core::record::{QosClass, QosEvidence, QosPolicy};
 use linerate_qos::interpret::CounterReport;
-use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink, Shaper};
+use linerate_sys::netlink::{HtbClass, HtbStatistics, Link, Netlink, Shaper};
 
 use super::flow::Flow;
+use super::shared::FlowState;
 use crate::qos::{self, Counting};
 
 /// Most classes, and most policies, that a record keeps.
@@ -39,14 +40,7 @@ impl QosMeter {
     /// has neither classes nor a policy.
     pub(crate) fn towards_peer_of(flows: &[Flow]) -> Option<Self> {
         let mut peers = flows.iter().filter_map(|flow| flow.socket.addresses().1);
-        let peer: SocketAddr = peers.next()?;
-        Self::towards(peer.ip().to_canonical())
-    }
-
-    fn towards(peer: IpAddr) -> Option<Self> {
-        let mut netlink = Netlink::open().ok()?;
-        let index = netlink.route_to(peer).ok()?.link?;
-        let link = netlink.link_by_index(index).ok()?;
+        let (mut netlink, index, link) = device_towards(peers.next()?)?;
         // Most hosts have none of these; there nothing more is read.
         let has_htb = link.qdisc.as_deref() == Some("htb");
         let has_shaper = link.qdisc.as_deref().is_some_and(Shaper::is_kind);
@@ -97,6 +91,14 @@ impl QosMeter {
             counts: self.counting.as_ref().map_or_else(Vec::new, Counting::read),
         }
     }
+}
+
+/// The device by which `peer` is reached, with its index.
+fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
+    let mut netlink = Netlink::open().ok()?;
+    let index = netlink.route_to(peer.ip().to_canonical()).ok()?.link?;
+    let link = netlink.link_by_index(index).ok()?;
+    Some((netlink, index, link))
 }
 
 fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
@@ -198,6 +200,39 @@ fn name_of(class: u32) -> String {
 
 fn bits(bytes_per_s: u64) -> f64 {
     bytes_per_s as f64 * 8.0
+}
+
+/// Reads the device's root queueing discipline.
+pub(crate) struct BacklogMeter {
+    netlink: Netlink,
+    index: u32,
+    readings: Vec<u64>,
+}
+
+impl BacklogMeter {
+    /// The meter for the device by which the peer of these flows is reached, if this end sends and
+    /// the device has a queue.
+    pub(crate) fn towards_peer_of(flows: &[FlowState]) -> Option<Self> {
+        let mut sending = flows.iter().filter(|flow| flow.sends);
+        let peer = sending.find_map(|flow| flow.socket.as_ref()?.addresses().1)?;
+        let (netlink, index, link) = device_towards(peer)?;
+        (link.qdisc? != "noqueue").then(|| Self {
+            netlink,
+            index,
+            readings: Vec::new(),
+        })
+    }
+
+    pub(crate) fn look(&mut self) {
+        let waiting = self.netlink.root_backlog(self.index);
+        self.readings.extend(waiting.ok().flatten().map(u64::from));
+    }
+
+    /// Mean of all readings, bytes; `None` without a reading.
+    pub(crate) fn mean(&self) -> Option<u64> {
+        let sum: u64 = self.readings.iter().sum();
+        sum.checked_div(self.readings.len() as u64)
+    }
 }
 
 #[cfg(test)]

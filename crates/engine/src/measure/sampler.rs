@@ -10,10 +10,9 @@ use linerate_core::plan::Extent;
 use linerate_core::record::QosEvidence;
 use linerate_core::session::message::keep_every_second;
 
-use super::backlog::BacklogMeter;
 use super::flow::Counters;
 use super::meter::Meter;
-use super::qos::QosMeter;
+use super::qos::{BacklogMeter, QosMeter};
 use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::{nanos, now_ns};

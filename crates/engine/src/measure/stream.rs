@@ -17,8 +17,8 @@ use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
+use super::options::QuickAck;
 use super::pause::{Pause, receive_buffer};
-use super::quickack::QuickAck;
 use super::shared::{FlowState, Quota, Shared};
 use crate::clock::now_ns;
 use crate::shares::lock;

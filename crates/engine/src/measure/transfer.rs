@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_sys::poll::{self, Interest};
 use linerate_sys::socket;
 
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use crate::clock::now_ns;
 use crate::retry::is_transient;
 use crate::stop::Stop;

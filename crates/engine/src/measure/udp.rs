@@ -91,7 +91,6 @@ pub(crate) fn send(
         sequence: 0,
         phase_began: 0,
         phase: Phase::WarmUp,
-        handed_over: 0,
         refused: 0,
         gone: 0,
         gaps: LatencyHistogram::new(),
@@ -141,14 +140,11 @@ struct Sender<'a> {
     spin: Duration,
     pattern: Option<Pattern>,
     message: u64,
-    /// Sequence number of the next datagram. It begins anew with the measured time, unless the
-    /// marks have no phase.
+    /// Datagrams sent in both phases.
     sequence: u64,
-    /// Sequence number of the first datagram of this phase.
+    /// Datagrams sent before this phase. Marks with a phase count within it.
     phase_began: u64,
     phase: Phase,
-    /// Datagrams of both phases.
-    handed_over: u64,
     refused: u64,
     gone: u32,
     gaps: LatencyHistogram,
@@ -174,10 +170,7 @@ impl Sender<'_> {
             let now = now_ns();
             if self.phase == Phase::WarmUp && now >= measured_ns {
                 self.phase = Phase::Measured;
-                match self.shared.marks {
-                    Marks::Own | Marks::None => self.sequence = 0,
-                    Marks::Iperf3(_) => self.phase_began = self.sequence,
-                }
+                self.phase_began = self.sequence;
                 self.last_call_ns = None;
             }
             let left = match self.phase {
@@ -200,7 +193,11 @@ impl Sender<'_> {
     /// Sends up to `wanted` datagrams; the result is how many were sent.
     fn call(&mut self, now: u64, wanted: usize) -> io::Result<u64> {
         let message = self.message;
-        for (sequence, datagram) in (self.sequence..).zip(self.batch.datagrams_mut().take(wanted)) {
+        let first = match self.shared.marks {
+            Marks::Own | Marks::None => self.sequence - self.phase_began,
+            Marks::Iperf3(_) => self.sequence,
+        };
+        for (sequence, datagram) in (first..).zip(self.batch.datagrams_mut().take(wanted)) {
             if let Some(pattern) = &self.pattern {
                 pattern.fill(sequence.wrapping_mul(message), datagram);
             }
@@ -221,9 +218,8 @@ impl Sender<'_> {
             Err(error) => self.refusal(error, wanted as u64)?,
         };
         self.sequence += sent;
-        self.handed_over += sent;
         let counters = &self.flow.counters;
-        counters.set(self.handed_over * self.message, self.handed_over);
+        counters.set(self.sequence * self.message, self.sequence);
         Ok(sent)
     }
 

@@ -57,7 +57,7 @@ impl Ports {
             let sockets = datagrams(&locals, "--ttcp")?;
             ports.add("ttcp", locals, |context| ttcp::sink(context, listeners));
             // Its addresses are those of the streams.
-            ports.add("ttcp-udp", Vec::new(), |context| {
+            ports.add("ttcp-udp", Vec::new(), move |context| {
                 ttcp::sink_datagrams(context, &sockets);
             });
         }

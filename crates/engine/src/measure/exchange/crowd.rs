@@ -4,11 +4,10 @@
 //! connections than CPUs that costs more than the message. Here one call names all connections on
 //! which something has arrived, and the thread sleeps only if there are none.
 
-use std::io;
 use std::net::TcpStream;
 use std::ops::Range;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use linerate_core::plan::{ExchangeTest, Protocol, Test, Traffic};
 use linerate_core::units::End;
@@ -20,7 +19,7 @@ use super::tag::SLICE;
 use super::tally::Tally;
 use super::tcp::TcpRequests;
 use crate::measure::flow::FlowSocket;
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::shared::{FlowState, Shared, WorkerEnd};
 use crate::stop::Stop;
 

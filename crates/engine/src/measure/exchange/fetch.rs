@@ -10,7 +10,7 @@ use linerate_core::video::Player;
 use super::tag::SLICE;
 use super::tally::Tally;
 use crate::clock::{nanos, now, now_ns};
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::shared::Shared;
 use crate::measure::transfer::{Mover, PIECE, buffer};
 use crate::shares::lock;

@@ -9,7 +9,7 @@ use linerate_sys::socket;
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
 use crate::clock::now_ns;
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::transfer::{Mover, buffer, stopped};
 use crate::retry::is_transient_for_datagrams;
 use crate::stop::Stop;

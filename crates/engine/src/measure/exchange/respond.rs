@@ -11,7 +11,7 @@ use super::tag::{SLICE, Tag};
 use super::udp;
 use crate::clock::now_ns;
 use crate::measure::flow::{Counters, FlowSocket};
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::measure::transfer::{PIECE, buffer, send_unsent};
 use crate::retry::is_transient_for_datagrams;

@@ -12,7 +12,7 @@ use linerate_sys::socket;
 use super::pipeline::Requests;
 use super::tally::Tally;
 use crate::clock::now_ns;
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::transfer::{buffer, send_unsent};
 use crate::retry::is_transient;
 

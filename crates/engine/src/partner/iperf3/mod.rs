@@ -1,25 +1,29 @@
 //! A client of iperf3's server. Each test has its own control connection.
 
-mod flows;
 mod test;
 
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::{
-    Client as Session, ClientError, ClientEvent, Cookie, Results, Transport,
+    Client as Session, ClientError, ClientEvent, Cookie, Greeting, Results, Transport,
 };
 use linerate_core::plan::{Direction, Extent, Protocol, Test};
 use linerate_core::session::message::{HalfReport, Refusal, RefusalReason};
 use linerate_core::units::format_rfc3339;
+use linerate_sys::poll::wait_readable;
 
 use self::test::{Adapted, adapt};
 use super::{Ended, ServerAddress, live, start_half};
-use crate::client::{Observe, Outcome, both, connect_first};
+use crate::client::{
+    Observe, Outcome, both, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
+};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::error::MeasureError;
+use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::half::Half;
 use crate::measure::live::until_interval;
 use crate::measure::shared::Marks;
@@ -171,6 +175,64 @@ impl Iperf3 {
 }
 
 impl Run<'_> {
+    /// Opens all streams.
+    pub(super) fn connect_flows(&mut self) -> Result<Vec<Flow>, MeasureError> {
+        let udp = self.adapted.test.protocol == Protocol::Udp;
+        let mut flows = Vec::new();
+        for id in 0..self.adapted.test.flows() {
+            let socket = if udp {
+                self.greet(id)?
+            } else {
+                self.connect(id)?
+            };
+            flows.push(Flow { id, socket });
+        }
+        Ok(flows)
+    }
+
+    fn connect(&self, id: u32) -> Result<FlowSocket, MeasureError> {
+        let (server, test) = (self.server, &self.adapted.test);
+        let target = &server.target;
+        let given_up = || server.stop.is_requested();
+        let connected = tcp_flow_socket(target, server.peer, test, &test.options, id)
+            .and_then(|s| connect_unless(s, server.peer, target.connect_timeout, given_up))
+            .and_then(|mut stream| stream.write_all(&self.cookie.0).map(|()| stream));
+        match connected {
+            Ok(stream) => Ok(FlowSocket::Tcp(stream)),
+            Err(_) if server.stop.is_requested() => Err(MeasureError::Interrupted),
+            Err(error) => Err(MeasureError::connect(server.peer)(error)),
+        }
+    }
+
+    fn greet(&mut self, id: u32) -> Result<FlowSocket, MeasureError> {
+        let peer = self.server.peer;
+        let test = &self.adapted.test;
+        let socket = udp_flow_socket(&self.server.target, peer, test, &test.options, id)?;
+        socket
+            .send(&Greeting::hello())
+            .map_err(MeasureError::connect(peer))?;
+        let until = now() + ANSWER;
+        let mut bytes = vec![0; MAX_ANSWER];
+        while now() < until {
+            self.pump(Duration::ZERO);
+            if self.session.is_closed() || self.server.stop.is_requested() {
+                self.next_event()?;
+            }
+            if !wait_readable(&socket, TICK).unwrap_or(false) {
+                continue;
+            }
+            match socket.recv(&mut bytes) {
+                Ok(_) => return Ok(FlowSocket::Udp(socket)),
+                // Nothing to read after all.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(MeasureError::connect(peer)(error)),
+            }
+        }
+        Err(self.error(ClientError::Timeout(
+            "no answer by UDP (a firewall may let only TCP pass)",
+        )))
+    }
+
     /// Sends and receives on the control connection, for at most `timeout`.
     fn pump(&mut self, timeout: Duration) {
         self.socket.drive(&mut self.session, timeout);
@@ -340,3 +402,9 @@ fn random_cookie() -> Result<Cookie, MeasureError> {
     })?;
     Ok(Cookie::from_random(random))
 }
+
+/// Longest wait for the answer to a greeting. The greeting is not repeated: a server would take the
+/// second for that of another stream.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Largest datagram that may arrive, bytes: data that overtakes the answer counts as one, too.
+const MAX_ANSWER: usize = 65_536;

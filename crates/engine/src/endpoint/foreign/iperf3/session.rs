@@ -178,15 +178,13 @@ impl Session {
             }
             self.look();
             self.flush(&mut socket);
-            if self.server.is_closed() && reason.is_some() {
-                break;
-            }
             if self.server.is_closed() {
                 // The event with the reason may still wait.
-                reason = self.last_reason();
+                reason = reason.or_else(|| self.last_reason());
                 break;
             }
-            socket.listen(&mut self.server, self.patience());
+            let patience = self.patience();
+            socket.listen(&mut self.server, patience);
             if self.client.context().stop.is_requested() {
                 self.server.terminate();
             }
