@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linerate_sys::clock;
 
-use crate::clock::{nanos, now_ns};
+use crate::clock::now_ns;
 
 /// A request to end early, shared between a signal handler and whoever runs. Once made it stays.
 #[derive(Debug, Clone, Default)]
@@ -22,8 +22,8 @@ struct Request {
     bell: OnceLock<(PipeReader, PipeWriter)>,
 }
 
-/// Longest sleep without a look at the request.
-const SLICE: Duration = Duration::from_millis(50);
+/// Longest sleep without a look at the request, ns.
+const SLICE_NS: u64 = 50_000_000;
 
 impl Stop {
     /// A stop that nobody has requested yet.
@@ -60,8 +60,10 @@ impl Stop {
             if now >= due_ns {
                 return true;
             }
-            if due_ns - now > nanos(SLICE) {
-                thread::sleep(SLICE);
+            let left = due_ns - now;
+            if left > SLICE_NS {
+                // The last part is at least half a slice: it ends at its time, and not late.
+                thread::sleep(Duration::from_nanos(SLICE_NS.min(left - SLICE_NS / 2)));
             } else {
                 clock::sleep_until(due_ns, spin);
             }

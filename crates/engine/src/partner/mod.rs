@@ -46,7 +46,7 @@ pub enum Partner {
 /// Another tool's server.
 #[derive(Debug)]
 pub struct Foreign {
-    address: ServerAddress,
+    address: Box<ServerAddress>,
     server: Server,
 }
 
@@ -105,10 +105,9 @@ impl Partner {
         let found = match tool {
             Tool::Iperf3 => Foreign::find_iperf3(target, stop, BUSY_FOR),
             Tool::Netperf => Foreign::find_netperf(target, stop),
-            Tool::Stamp => stamp::find(target, stop).map(|address| Foreign {
-                address,
-                server: Server::Stamp,
-            }),
+            Tool::Stamp => {
+                stamp::find(target, stop).map(|found| Foreign::new(found, Server::Stamp))
+            }
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
         let foreign = found.map_err(|error| match via {
@@ -186,14 +185,16 @@ impl Foreign {
 
     fn find_iperf3(target: Target, stop: Stop, patience: Duration) -> Result<Self, MeasureError> {
         let (address, iperf3) = Iperf3::find(target, stop, patience)?;
-        let server = Server::Iperf3(Box::new(iperf3));
-        Ok(Self { address, server })
+        Ok(Self::new(address, Server::Iperf3(Box::new(iperf3))))
     }
 
     fn find_netperf(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let address = netperf::find(target, stop)?;
-        let server = Server::Netperf;
-        Ok(Self { address, server })
+        netperf::find(target, stop).map(|address| Self::new(address, Server::Netperf))
+    }
+
+    fn new(address: ServerAddress, server: Server) -> Self {
+        let address = Box::new(address);
+        Self { address, server }
     }
 
     fn tool(&self) -> Tool {
