@@ -88,18 +88,9 @@ impl Client {
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_holds(&self) -> Result<(), MeasureError> {
-        let welcome = self.welcome();
-        if welcome.has(CAPACITY) {
-            return Ok(());
-        }
-        Err(MeasureError::Lacks {
-            peer: self.peer(),
-            what: format!(
-                "its linerate {} holds no connections: its owner allows none (--max-connections \
-                 0), or it is too old",
-                welcome.software
-            ),
-        })
+        let lack = "holds no connections: its owner allows none (--max-connections 0), or it is \
+                    too old";
+        self.check_has(CAPACITY, lack)
     }
 
     /// Opens and holds connections, or searches for the largest number that can be held. `observe`

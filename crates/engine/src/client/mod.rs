@@ -205,6 +205,16 @@ impl Client {
         &self.welcome
     }
 
+    /// Checks that the endpoint has an operation; `lack` completes "its linerate VERSION …".
+    pub(crate) fn check_has(&self, operation: &str, lack: &str) -> Result<(), MeasureError> {
+        if self.welcome.has(operation) {
+            return Ok(());
+        }
+        let what = format!("its linerate {} {lack}", self.welcome.software);
+        let peer = self.peer;
+        Err(MeasureError::Lacks { peer, what })
+    }
+
     /// How long it took to make the control connection: one round trip.
     pub fn connect_time(&self) -> Duration {
         self.connect_time

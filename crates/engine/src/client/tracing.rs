@@ -24,16 +24,7 @@ impl Client {
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_traces(&self) -> Result<(), MeasureError> {
-        if self.welcome.has(TRACE) {
-            return Ok(());
-        }
-        Err(MeasureError::Lacks {
-            peer: self.peer,
-            what: format!(
-                "its linerate {} traces no way back: a newer one does",
-                self.welcome.software
-            ),
-        })
+        self.check_has(TRACE, "traces no way back: a newer one does")
     }
 
     /// The reverse path of what `config` traces, and the losses in each direction. What the

@@ -16,13 +16,16 @@ use std::sync::Arc;
 
 use linerate_core::foreign::{Encounter, Tool};
 use linerate_core::plan::Test;
+use linerate_core::session::message::HalfReport;
 
 use super::budget::Claim;
 use super::clients::Presence;
 use super::occupancy::Place;
 use super::session::{Context, random_token};
+use super::terms::owners_limit;
 use super::{Running, ServeEvent};
-use crate::words;
+use crate::measure::half::Half;
+use crate::{host, words};
 
 pub(super) use self::ports::Ports;
 
@@ -42,7 +45,7 @@ pub(super) struct ForeignClient {
 
 impl ForeignClient {
     /// Admits a client if there is room for one more; a refusal is logged. A client that has yet to
-    /// prove something is a newcomer with this control connection until it [enters](Self::enter).
+    /// prove something is a newcomer with this control connection until its presence [enters](Presence::enter).
     pub(super) fn admit(
         context: &Arc<Context>,
         tool: Tool,
@@ -75,24 +78,6 @@ impl ForeignClient {
         })
     }
 
-    /// The state that all sessions of the endpoint share.
-    pub(super) fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    /// The client's address and port.
-    pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Makes a client of a newcomer that has proved what it must.
-    ///
-    /// # Errors
-    /// There is no room, as the message says.
-    pub(super) fn enter(&self) -> Result<(), String> {
-        self.presence.enter()
-    }
-
     /// Counts the client as served and logs it, at its first sensible request.
     pub(super) fn log_client(&mut self) {
         self.context.log_client(self.peer, &mut self.is_logged);
@@ -109,18 +94,21 @@ impl ForeignClient {
         Ok(())
     }
 
-    /// Begins a test.
-    ///
-    /// # Errors
-    /// Another client has changed the host, as the message says.
-    pub(super) fn begin_test(&self) -> Result<(), String> {
-        self.place.begin_test()
-    }
-
     /// Ends the test.
     pub(super) fn end_test(&self) {
         self.claim.set(None);
         self.place.end_test();
+    }
+
+    /// Stops this end's half of a test; the report has the owner's limit as a caveat.
+    fn stop(&self, half: Half) -> HalfReport {
+        // At once: bytes that arrive while facts are gathered are no longer part of the test.
+        half.request_stop();
+        let mut report = half.stop(host::facts(Some(self.peer.ip()))).report;
+        let limit = self.context.options.limits.rate_bps;
+        report.caveats.extend(limit.map(owners_limit));
+        self.end_test();
+        report
     }
 
     /// Logs a test with its record.

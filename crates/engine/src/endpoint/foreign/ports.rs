@@ -19,7 +19,7 @@ type Work = dyn FnOnce(&Arc<Context>) + Send;
 
 /// Sockets that are bound, and the work that serves them.
 struct Service {
-    /// The option that asked for it, and the name of its thread.
+    /// The option that asked for it; its thread is named after that.
     name: &'static str,
     addresses: Vec<SocketAddr>,
     work: Box<Work>,
@@ -115,7 +115,7 @@ impl Ports {
     pub(in crate::endpoint) fn start(self, context: &Arc<Context>) -> io::Result<()> {
         for Service { name, work, .. } in self.0 {
             let context = Arc::clone(context);
-            let thread = thread::Builder::new().name(name.to_owned());
+            let thread = thread::Builder::new().name(format!("{name}-port"));
             thread.spawn(move || work(&context))?;
         }
         Ok(())

@@ -26,7 +26,7 @@ use crate::endpoint::session::Context;
 use crate::endpoint::terms;
 use crate::host;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
-use crate::measure::half::{Half, HalfEnd, HalfOptions};
+use crate::measure::half::{Half, HalfOptions};
 use crate::measure::options;
 use crate::measure::source::FlowSource;
 use crate::measure::udp;
@@ -79,8 +79,8 @@ fn serve(mut client: ForeignClient, stream: TcpStream, direction: Direction) {
 }
 
 fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Result<(), String> {
-    client.begin_test()?;
-    let limits = client.context().options.limits;
+    client.place.begin_test()?;
+    let limits = client.context.options.limits;
     let extent = Duration::from_secs_f64(limits.seconds);
     let test = Box::new(test(Protocol::Tcp, direction, extent));
     let test = terms::within_rate(test, limits.rate_bps)?;
@@ -100,17 +100,14 @@ fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Resul
     let half = Half::start(End::Server, &test, vec![flow], source, options)
         .map_err(|error| format!("cannot start the test: {error}"))?;
     let finished = watch(client, &half);
-    let HalfEnd { mut report, .. } = half.stop(host::facts(Some(client.peer().ip())));
+    let mut report = client.stop(half);
     if sends {
         // A client ends the source's stream by closing the connection.
         report
             .caveats
             .retain(|caveat| caveat.kind != CaveatKind::Partial);
     }
-    report
-        .caveats
-        .extend(limits.rate_bps.map(terms::owners_limit));
-    let peer = client.peer();
+    let peer = client.peer;
     client.log_test(encounter(*test, peer, started_at, finished, report));
     Ok(())
 }
@@ -128,7 +125,7 @@ fn watch(client: &ForeignClient, half: &Half) -> Status {
             seen = (messages, now_ns());
         }
         let still = Duration::from_nanos(now_ns() - seen.1) >= STILL;
-        if still || half.is_finished() || client.context().stop.is_requested() {
+        if still || half.is_finished() || client.context.stop.is_requested() {
             return Status::Partial;
         }
         thread::sleep(TICK);
@@ -241,7 +238,7 @@ impl DatagramFlow {
             return None;
         }
         let mut client = ForeignClient::admit(context, Tool::Ttcp, peer, None)?;
-        client.begin_test().ok()?;
+        client.place.begin_test().ok()?;
         client.log_client();
         let now = now_ns();
         let local = socket.local_addr();
@@ -264,7 +261,7 @@ impl DatagramFlow {
 
     fn end(self) {
         let passed = Duration::from_nanos(self.last_ns - self.first_ns);
-        let peer = self.client.peer();
+        let peer = self.client.peer;
         let flow = FlowHalf {
             local: self.local,
             remote: peer.to_string(),

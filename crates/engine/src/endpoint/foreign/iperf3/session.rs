@@ -20,8 +20,7 @@ use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::Running;
 use crate::endpoint::foreign::ForeignClient;
-use crate::endpoint::terms::{can_do, owners_limit, prepare, within_rate};
-use crate::host;
+use crate::endpoint::terms::{can_do, prepare, within_rate};
 use crate::measure::flow::Flow;
 use crate::measure::half::{Half, HalfOptions};
 use crate::measure::live::{LiveFlow, until_interval};
@@ -43,15 +42,15 @@ const LAST_OF_BOTH: Duration = Duration::from_millis(200);
 
 /// Serves a client until it leaves.
 pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie: Cookie) {
-    let peer = client.peer();
-    let Some(call) = client.context().calls.register(cookie, peer.ip()) else {
+    let peer = client.peer;
+    let Some(call) = client.context.calls.register(cookie, peer.ip()) else {
         return client.log_end(Some("its cookie is another test's".to_owned()));
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
     socket.expect_signs_of_life();
-    let longest = Duration::from_secs_f64(client.context().options.limits.seconds);
+    let longest = Duration::from_secs_f64(client.context.options.limits.seconds);
     let session = Session {
         server: Server::new(now(), longest),
         client,
@@ -185,7 +184,7 @@ impl Session {
             }
             let patience = self.patience();
             socket.listen(&mut self.server, patience);
-            if self.client.context().stop.is_requested() {
+            if self.client.context.stop.is_requested() {
                 self.server.terminate();
             }
         }
@@ -195,7 +194,7 @@ impl Session {
     /// Frees the port of an endpoint that serves one client: another process may be about to listen
     /// there.
     fn leave_port(&self) {
-        let context = self.client.context();
+        let context = &self.client.context;
         if context.options.one_off {
             context.listeners.leave_ports();
         }
@@ -242,10 +241,10 @@ impl Session {
     }
 
     fn admit(&self, params: Params) -> Result<Asked, (ErrorCode, String)> {
-        let context = self.client.context();
+        let context = &self.client.context;
         match &context.options.iperf3 {
             Some(access) => access
-                .admit(params.token.as_deref(), self.client.peer().ip())
+                .admit(params.token.as_deref(), self.client.peer.ip())
                 .map_err(|why| (ErrorCode::AUTHORIZATION, why.to_string()))?,
             None if context.options.key.is_some() => {
                 let why = "the endpoint has a key, which iperf3's protocol cannot prove";
@@ -276,8 +275,8 @@ impl Session {
             None => (ErrorCode::STREAM, why),
         })?;
         let client = &self.client;
-        let free = client.enter().and_then(|()| client.claim(&driven));
-        let free = free.and_then(|()| client.begin_test());
+        let free = client.presence.enter().and_then(|()| client.claim(&driven));
+        let free = free.and_then(|()| client.place.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
         Ok(Asked {
             params,
@@ -431,13 +430,7 @@ impl Session {
         if self.live.is_some() {
             self.log_running(half.at_s(), half.flows(), None);
         }
-        // At once: bytes that arrive while facts are gathered are no longer part of the test.
-        half.request_stop();
-        let mut report = half.stop(host::facts(Some(self.client.peer().ip()))).report;
-        let limit = self.client.context().options.limits.rate_bps;
-        report.caveats.extend(limit.map(owners_limit));
-        self.client.end_test();
-        report
+        self.client.stop(half)
     }
 
     /// How long to wait until the next look at a running half.
@@ -450,7 +443,7 @@ impl Session {
 
     /// The test with the intervals of the log, if they are wanted.
     fn live_test(&self) -> Option<Test> {
-        let interval = Span(self.client.context().options.live?);
+        let interval = Span(self.client.context.options.live?);
         let test = self.asked.as_ref()?.test.clone();
         Some(Test { interval, ..test })
     }
@@ -519,7 +512,7 @@ impl Session {
         self.record(None);
         self.flush(&mut socket);
         self.client.log_end(reason);
-        let context = Arc::clone(self.client.context());
+        let context = Arc::clone(&self.client.context);
         context.part(self, socket, &[]);
     }
 }

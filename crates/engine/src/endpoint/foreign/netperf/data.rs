@@ -207,34 +207,28 @@ impl Data {
         })))
     }
 
+    /// The flow of datagrams. If the client sends, the socket is first connected to the sender of
+    /// the first datagram, which must have the client's address: datagrams of others are neither
+    /// counted nor answered.
     fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<FirstData>> {
-        if self.asked.role != Role::Send && !self.bind_to_sender(socket, timeout)? {
-            return Ok(None);
+        if self.asked.role != Role::Send {
+            if !poll::wait_readable(socket, timeout)? {
+                return Ok(None);
+            }
+            let mut scrap = [0; 1];
+            match socket.peek_from(&mut scrap) {
+                Ok((_, from)) if from.ip().to_canonical() == self.peer => socket.connect(from)?,
+                Ok(_) => {
+                    let _ = socket.recv(&mut scrap);
+                    return Ok(None);
+                }
+                Err(_) => return Ok(None),
+            }
         }
         Ok(Some(FirstData::Flow(Flow {
             id: 0,
             socket: FlowSocket::Udp(socket.try_clone()?),
         })))
-    }
-
-    /// Connects the socket to the sender of the first datagram, if that has the client's address:
-    /// datagrams of others are neither counted nor answered.
-    fn bind_to_sender(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<bool> {
-        if !poll::wait_readable(socket, timeout)? {
-            return Ok(false);
-        }
-        let mut scrap = [0; 1];
-        match socket.peek_from(&mut scrap) {
-            Ok((_, from)) if from.ip().to_canonical() == self.peer => {
-                socket.connect(from)?;
-                Ok(true)
-            }
-            Ok(_) => {
-                let _ = socket.recv(&mut scrap);
-                Ok(false)
-            }
-            Err(_) => Ok(false),
-        }
     }
 
     pub(super) fn is_overdue(&self) -> bool {

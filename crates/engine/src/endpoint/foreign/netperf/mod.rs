@@ -72,10 +72,10 @@ impl Session {
             return;
         };
         socket.expect_signs_of_life();
-        let facts = host::facts(Some(client.peer().ip()));
+        let facts = host::facts(Some(client.peer.ip()));
         let settings = Settings {
             passphrase,
-            limits: client.context().options.limits,
+            limits: client.context.options.limits,
             cpus: facts.cpu.count,
             cpu_rate: stat::user_hz() as f32,
         };
@@ -102,7 +102,7 @@ impl Session {
                     ServerEvent::Closed(end) => reason = end.reason(),
                 }
             }
-            if self.client.context().stop.is_requested() {
+            if self.client.context.stop.is_requested() {
                 reason = Some("the endpoint is shutting down".into());
                 break;
             }
@@ -113,7 +113,7 @@ impl Session {
         }
         self.client.end_test();
         self.client.log_end(reason);
-        let context = Arc::clone(self.client.context());
+        let context = Arc::clone(&self.client.context);
         context.part(self, socket, &[]);
     }
 
@@ -129,7 +129,7 @@ impl Session {
     fn log_refusal(&self, refusal: Refusal) {
         let reason = format!("netperf: {}", refusal.reason);
         let client = &self.client;
-        client.context().log_refusal(client.peer(), reason);
+        client.context.log_refusal(client.peer, reason);
     }
 
     fn refuse(&mut self, refusal: Refusal) {
@@ -151,10 +151,10 @@ impl Session {
     fn open_data(&self, test: DataTest) -> Result<Data, Refusal> {
         let busy = |reason| Refusal::new(errno::EBUSY, reason);
         let client = &self.client;
-        client.enter().map_err(busy)?;
-        client.begin_test().map_err(busy)?;
-        let limits = &client.context().options.limits;
-        let data = Data::open(test, self.local, client.peer().ip(), limits)?;
+        client.presence.enter().map_err(busy)?;
+        client.place.begin_test().map_err(busy)?;
+        let limits = &client.context.options.limits;
+        let data = Data::open(test, self.local, client.peer.ip(), limits)?;
         client.claim(&data.test).map_err(busy)?;
         Ok(data)
     }

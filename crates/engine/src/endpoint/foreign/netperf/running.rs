@@ -139,7 +139,7 @@ impl Running {
             version: None,
             role: foreign::Role::Served,
             host: self.peer.to_string(),
-            peer: peer.unwrap_or_else(|| client.peer().to_string()),
+            peer: peer.unwrap_or_else(|| client.peer.to_string()),
             family: Family::from(self.peer),
             started_at: self.started_at,
             status,
