@@ -2,7 +2,7 @@
 //! and a block ends where the next one begins.
 
 use linerate_core::toml_reader::{self, At};
-use linerate_core::units::{shortened, suggestion};
+use linerate_core::units::shortened;
 
 use crate::policy::error::{Fault, PolicyProblem};
 
