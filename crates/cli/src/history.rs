@@ -1,10 +1,10 @@
-//! The history of runs: listed, compared, exported, pruned.
+//! `history`: lists, compares, exports and prunes the saved runs.
 
 #[cfg_attr(not(feature = "parquet"), path = "history/no_parquet.rs")]
 mod parquet;
 mod trend;
 
-pub(crate) use trend::beside;
+pub(crate) use trend::{SEED, change, of_one_metric};
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::files::OutputFile;
 use crate::keep::open;
-use crate::{gate, output, typed};
+use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
 ///
@@ -155,10 +155,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
         parquet::is_built()?;
     }
     let history = kept(&args.place)?;
-    let option = typed::here("--output", &['o'], &[]);
-    let file = args.output.as_deref();
-    let file = file.map(|path| OutputFile::open(&option, path));
-    let file = file.transpose()?;
+    let file = OutputFile::of_output(args.output.as_deref())?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
     match (format, file) {

@@ -1,4 +1,4 @@
-//! Where runs are kept: the history is opened before a run and gets its document after it.
+//! Saves runs: the history is opened before a run, and its document is written after it.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::args::KeepOptions;
 use crate::failure::Failure;
+use crate::files;
 
-/// A history that a run is to be saved in, opened before it is made.
+/// The history of `--save`, opened before the run.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     history: History,
@@ -20,7 +21,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The history, if the run is to be saved.
+    /// Opens the history if the run is to be saved.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -34,7 +35,7 @@ impl Keeper {
         }))
     }
 
-    /// Saves the document; the run's number.
+    /// Saves the document and returns the run's number.
     ///
     /// # Errors
     /// It cannot be written.
@@ -44,8 +45,8 @@ impl Keeper {
     }
 }
 
-/// Saves a document; the run's number. What it has carried, bytes, is a figure of its own where
-/// somebody has a budget.
+/// Saves a document and returns the run's number. `carried`, in bytes, is saved as a figure for
+/// budgets.
 ///
 /// # Errors
 /// It cannot be written.
@@ -77,8 +78,8 @@ pub(crate) fn save(
     })
 }
 
-/// Runs of one test to one path are to be set beside each other: a monitor names both, else what
-/// was run and where to tell them apart.
+/// The series of a run: runs of one test on one path are compared with each other. A monitor's
+/// labels name both; else they are what was run, and where to.
 fn series(about: &About, labels: &[(String, String)]) -> String {
     let label = |name: &str| labels.iter().rev().find(|(key, _)| key == name);
     if let (Some((_, test)), Some((_, path))) = (label("test"), label("path")) {
@@ -88,10 +89,10 @@ fn series(about: &About, labels: &[(String, String)]) -> String {
     format!("{} to {}", test.trim_end(), about.path)
 }
 
-/// The figure of what a run has carried.
+/// Name of the figure of the bytes that a run carried.
 pub(crate) const CARRIED: &str = "carried_bytes";
 
-/// What a run is found by.
+/// The fields by which runs are found.
 struct About {
     schema: String,
     started_at: String,
@@ -101,7 +102,7 @@ struct About {
 }
 
 impl About {
-    /// As the document says: of several runs the first one.
+    /// Takes them from the document; of several runs it takes the first.
     fn new(json: &str) -> Self {
         let value: Value = serde_json::from_str(json).unwrap_or_default();
         let at = |path: &str| {
@@ -143,9 +144,10 @@ impl About {
 /// # Errors
 /// It cannot be opened.
 pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
+    let option = if file.is_some() { "--db" } else { "" };
     let opened = || {
         let path = place(file)?;
-        History::open(&path).with_context(|| path.display().to_string())
+        History::open(&path).with_context(|| files::named(option, &path))
     };
     opened().map_err(Failure::usage)
 }
@@ -155,16 +157,14 @@ pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
 /// # Errors
 /// Nothing says where that is, or its directory cannot be made.
 pub(crate) fn place(file: Option<&Path>) -> anyhow::Result<PathBuf> {
-    file.map_or_else(default_place, |path| Ok(path.to_owned()))
+    match file {
+        Some(path) => Ok(path.to_owned()),
+        None => Ok(state_directory()?.join("history.db")),
+    }
 }
 
-/// In the state directory of the user (XDG Base Directory Specification), which is made if it is
-/// not there: for nobody else to read, as hosts and addresses are in it.
-fn default_place() -> anyhow::Result<PathBuf> {
-    Ok(state_directory()?.join("history.db"))
-}
-
-/// The directory of what linerate keeps for this user, which is made if it is not there.
+/// The user's directory of linerate's data (XDG Base Directory Specification). A new one can be
+/// read by nobody else: hosts and addresses are in it.
 ///
 /// # Errors
 /// As [`place`].

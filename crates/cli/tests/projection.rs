@@ -1,11 +1,4 @@
 //! What a change would bring, projected and then done, over a pair of veth devices.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::thread;
 use std::time::Duration;

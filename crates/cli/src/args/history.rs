@@ -1,4 +1,4 @@
-//! `linerate history`.
+//! Options of `history`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_core::units::Percent;
@@ -31,31 +31,31 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistoryCommand {
-    /// The page of a run, or its document
+    /// Print a run: its page, or its document
     Show(ShowArgs),
-    /// What has changed from run A to run B
+    /// Print what changed from run A to run B
     Compare(CompareRunsArgs),
-    /// When the figures of a test have changed, and what else has then
+    /// Print when the figures of a test changed, and what else changed then
     Changes(ChangesArgs),
-    /// All runs on stdout, for a spreadsheet or a notebook
+    /// Write all runs, for a spreadsheet or a notebook
     Export(ExportArgs),
-    /// Take runs away
+    /// Delete runs
     Prune(PruneArgs),
 }
 
 /// Which runs.
 #[derive(Debug, Args)]
 pub(crate) struct FilterOptions {
-    /// To this host, as it was named, or on this emulated path
+    /// Runs to this host, as it was typed, or on this emulated path
     #[arg(long, alias = "host", value_name = "HOST")]
     pub(crate) path: Option<String>,
-    /// Of this command: stream, rr, crr, check, load, ...
+    /// Runs of this command: stream, rr, crr, check, load, ...
     #[arg(long, value_name = "COMMAND")]
     pub(crate) workload: Option<String>,
-    /// With this label; may be repeated: then with all of them
+    /// Runs with this label; may be repeated: runs with all of them
     #[arg(long, value_name = "KEY=VALUE", value_parser = parsers::label)]
     pub(crate) label: Vec<(String, String)>,
-    /// Begun since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    /// Runs since: 7d, 12h, or a date such as 2026-11-23 (UTC)
     #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
     pub(crate) since: Option<Since>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct DbOptions {
 pub(crate) struct ShowArgs {
     /// The run's number, as `linerate history` lists it
     pub(crate) id: i64,
-    /// Print the evidence after the answer: all that was measured
+    /// Print the evidence, too: everything that was measured
     #[arg(short = 'v', long)]
     pub(crate) details: bool,
     /// Print the document as JSON
@@ -99,7 +99,7 @@ pub(crate) struct CompareRunsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArgs {
-    /// The figure, as `linerate history export --csv` names it (default: each run's first)
+    /// Figure, as `linerate history export --csv` names it (default: each run's first)
     #[arg(long, value_name = "METRIC")]
     pub(crate) metric: Option<String>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(crate) struct ChangesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// How runs are written; parquet needs --output, and a build with --features parquet
+    /// Format; parquet needs --output, and a build with --features parquet
     #[arg(long, value_enum, value_name = "FORMAT",
           required_unless_present_any = ["csv", "json_lines"],
           conflicts_with_all = ["csv", "json_lines"])]
@@ -152,7 +152,7 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    /// Take away all but the newest N
+    /// Delete all but the newest N
     #[arg(
         long,
         value_name = "N",
@@ -160,7 +160,7 @@ pub(crate) struct PruneArgs {
         conflicts_with = "older"
     )]
     pub(crate) keep: Option<u64>,
-    /// Take away those that began longer ago: 30d, 2w, 12h
+    /// Delete runs that are older: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]
     pub(crate) older: Option<u64>,
     #[command(flatten)]

@@ -1,11 +1,10 @@
-//! The coordinator: what the schedule decides is offered to the agents, and what they report is saved.
+//! The coordinator: offers the tasks of the schedule to the agents, and saves their reports.
 //!
-//! It keeps nothing but the history. One that begins anew takes back what was offered before it, and
-//! offers nothing before what an earlier one has asked for is over; a report of an earlier one's task is
-//! saved as any other, once.
+//! It keeps no state but the history. A coordinator that starts again withdraws the offers of the
+//! one before it, and offers nothing until the tests of that one are over. It saves reports about
+//! those tests like any others, each once.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
@@ -24,14 +23,14 @@ use crate::keep::{self, CARRIED};
 use crate::monitor::{now, rfc3339};
 use crate::{output, plan};
 
-/// How long one wait for a report lasts.
+/// Longest wait for a report.
 const WAIT: Duration = Duration::from_millis(200);
-/// How often it is looked who is there.
+/// Period of looking which sites are present.
 const LOOK: Duration = Duration::from_secs(1);
-/// A report that comes so long after its task was to be over is of no use to the schedule.
+/// How long after the end of its task a report still counts for the schedule.
 const LATE: Duration = Duration::from_secs(10);
-/// `--once` ends when nothing was offered or reported for so long: longer than until a pair that failed
-/// is tried again.
+/// `--once` ends when nothing was offered or reported for this time, which is longer than the wait
+/// before a pair that failed is tried again.
 const IDLE: Duration = Duration::from_secs(40);
 
 /// A mesh at work.
@@ -42,14 +41,15 @@ pub(super) struct Coordinator<'a> {
     history: History,
     quiet: bool,
     begun: Instant,
-    /// On the host's clock, which may be set meanwhile.
+    /// Time of the beginning on the host's clock, which may be set meanwhile.
     begun_at: Nanos,
     looked: Option<Instant>,
-    /// Where the endpoints are of the sites that are there.
+    /// The sites that are present, with the addresses of their endpoints.
     present: HashMap<usize, String>,
-    /// What was offered and has not ended, by its task.
+    /// The tasks that were offered and have not ended, by their IDs.
     open: HashMap<String, Open>,
     once: Once,
+    /// The bus could not be reached the last time.
     is_lost: bool,
 }
 
@@ -59,29 +59,28 @@ struct Open {
     until: Instant,
 }
 
-/// What `--once` waits for.
+/// The progress of `--once`.
 struct Once {
     wanted: usize,
-    /// A test and a pair, the lower index first: measured, or given up.
+    /// Tests and pairs, the lower site first, that were measured or given up.
     settled: HashSet<(usize, [usize; 2])>,
     given_up: usize,
-    /// Since when nothing has happened.
+    /// When something last happened.
     idle: Instant,
 }
 
 impl<'a> Coordinator<'a> {
-    /// Opens the history and prepares the bus, which `is_shared` with other processes.
+    /// Prepares the bus, which `is_shared` with other processes or not.
     ///
     /// # Errors
-    /// The history or the bus cannot be had.
+    /// The bus cannot be reached, or the history cannot be read.
     pub(super) fn new(
         mesh: Mesh,
         bus: &'a dyn Bus,
-        history: &Path,
+        history: History,
         is_shared: bool,
         quiet: bool,
     ) -> Result<Self, Failure> {
-        let history = keep::open(Some(history))?;
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
         let prepared = bus.prepare(&names).and_then(|()| bus.clear());
         prepared.map_err(Failure::failed)?;
@@ -111,7 +110,7 @@ impl<'a> Coordinator<'a> {
         })
     }
 
-    /// Runs until somebody asks to stop; with `once` until all is measured.
+    /// Runs until a signal; with `once` until all pairs are measured.
     ///
     /// # Errors
     /// With `once`: a pair was not measured.
@@ -127,6 +126,7 @@ impl<'a> Coordinator<'a> {
             }
             self.gather(WAIT);
             if once && self.once.is_over(self.open.is_empty()) {
+                self.end();
                 return self.once.verdict();
             }
         }
@@ -134,13 +134,13 @@ impl<'a> Coordinator<'a> {
         Ok(())
     }
 
-    /// On a clock that nobody sets.
+    /// The time since 1970, by a clock that nobody sets.
     fn now(&self) -> Nanos {
         let since = self.begun.elapsed().as_nanos();
         self.begun_at + Nanos(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// Who has come, and who is gone.
+    /// Tells the schedule which sites have come or gone.
     fn look(&mut self) {
         let Some(seen) = self.reached(self.bus.present()) else {
             return;
@@ -196,12 +196,12 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What the bus says; the first time that it says nothing is told.
-    fn reached<T>(&mut self, said: Result<T, BusError>) -> Option<T> {
-        match said {
-            Ok(said) => {
+    /// The answer of the bus. The first failure in a row is printed.
+    fn reached<T>(&mut self, answer: Result<T, BusError>) -> Option<T> {
+        match answer {
+            Ok(answer) => {
                 self.is_lost = false;
-                Some(said)
+                Some(answer)
             }
             Err(error) => {
                 if !self.is_lost {
@@ -213,7 +213,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What the schedule wants now, to those who are to run it.
+    /// Offers the tasks that the schedule wants to run now.
     fn offer(&mut self) {
         self.schedule.handle_timeout(self.now());
         while let Some(missed) = self.schedule.poll_event() {
@@ -224,7 +224,7 @@ impl<'a> Coordinator<'a> {
             let key = format!("{}.task", task.id);
             let offered = self.bus.offer(task.runner(), &key, &encode(&task));
             let lease = Duration::from_secs(task.lease_s.into());
-            // One that was perhaps not offered may have been: its sites are free when it is over.
+            // An offer that failed may have arrived: its sites stay taken until it would be over.
             let until = Instant::now() + OFFER_LIFE + lease + LATE;
             self.open.insert(task.id, Open { assignment, until });
             self.once.idle = Instant::now();
@@ -234,7 +234,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// A pair that was not measured.
+    /// Prints that a pair was not measured, and why.
     fn missed(&mut self, missed: &Missed) {
         let [one, other] = [missed.pair.0, missed.pair.1].map(|site| &self.mesh.sites[site].name);
         let why = match missed.why {
@@ -286,13 +286,13 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Takes a report, if one comes within that time.
+    /// Waits for a report, and takes it.
     fn gather(&mut self, wait: Duration) {
         let collected = self.bus.collect(wait);
         match self.reached(collected) {
             Some(Some(delivery)) => {
                 if self.take(&delivery) {
-                    // Else it comes again, and is known then.
+                    // If this fails, the report comes again, and is recognised.
                     let _ = self.bus.acknowledge(&delivery);
                 }
             }
@@ -301,7 +301,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Whether it is done with.
+    /// Takes a report; `false` if it must come again.
     fn take(&mut self, delivery: &Delivery) -> bool {
         let site = &delivery.site;
         let report: Report = match decode(&delivery.body) {
@@ -335,14 +335,14 @@ impl<'a> Coordinator<'a> {
                         && !self.quiet
                     {
                         let at = rfc3339(now());
-                        // Who reads the lines may go: the runs are saved.
+                        // The run is saved, whether or not anybody reads the line.
                         let _ = output::print(&format!("{at} {said}: {answer} (run {run})\n"));
                     }
                     bytes = Some(saved.bytes);
                 }
                 Err(Unsaved::NotWhole(why)) => output::note(&format!("{said}: {why:#}")),
                 Err(Unsaved::NotNow(why)) => {
-                    output::note(&format!("{said}: not saved, tried again: {why}"));
+                    output::note(&format!("{said}: not saved, will be tried again: {why}"));
                     return false;
                 }
             },
@@ -353,7 +353,7 @@ impl<'a> Coordinator<'a> {
         true
     }
 
-    /// Tells the schedule what came of a task that is its own.
+    /// Tells the schedule the outcome of one of its tasks.
     fn note(&mut self, report: &Report, ends: [usize; 2], bytes: Option<u64>) {
         let now = self.now();
         let Some(open) = self.open.get(&report.id) else {
@@ -385,7 +385,7 @@ impl<'a> Coordinator<'a> {
         self.schedule.handle_input(now, input);
     }
 
-    /// Saves a document once, however often it is reported.
+    /// Saves a document, once even if it is reported several times.
     fn save(
         &mut self,
         report: &Report,
@@ -396,11 +396,11 @@ impl<'a> Coordinator<'a> {
             let document = document::read(text.as_bytes())?;
             ensure!(
                 document.records().is_some(),
-                "its document is none of a run"
+                "its document is not one of a run"
             );
             ensure!(
                 document.why_partial().is_none(),
-                "its document is not whole"
+                "its document is not complete"
             );
             anyhow::Ok(document)
         };
@@ -435,7 +435,7 @@ impl<'a> Coordinator<'a> {
         })
     }
 
-    /// Nothing is offered any more; what runs may come to its end, and is saved.
+    /// Withdraws all offers, and waits a while for the reports of running tests.
     fn end(&mut self) {
         let _ = self.bus.clear();
         let until = Instant::now() + BEAT;
@@ -447,15 +447,15 @@ impl<'a> Coordinator<'a> {
 
 /// A document that is in the history.
 struct Saved {
-    /// What the run has carried.
+    /// Bytes that the run carried.
     bytes: u64,
-    /// Its number and its answer, unless it was there before.
+    /// The run's number and its answer, unless it was saved before.
     line: Option<(i64, String)>,
 }
 
-/// Why one is not.
+/// Why a document was not saved.
 enum Unsaved {
-    /// It never will be.
+    /// It is no complete document of a run.
     NotWhole(anyhow::Error),
     /// The history cannot be written now.
     NotNow(HistoryError),
@@ -498,8 +498,8 @@ impl Once {
     }
 }
 
-/// What the history has of this mesh: what was measured in this cycle is not measured again, and what
-/// was carried today counts.
+/// Tells the schedule the runs in the history: pairs that were measured in this cycle are not
+/// measured again, and bytes that were carried today count.
 fn remember(
     mesh: &Mesh,
     history: &History,
@@ -533,7 +533,7 @@ fn remember(
     Ok(())
 }
 
-/// The same as the other end sees it.
+/// The direction as the other end sees it.
 fn turned(direction: Direction) -> Direction {
     match direction {
         Direction::Up => Direction::Down,
@@ -556,7 +556,7 @@ pub(super) fn check(mesh: &Mesh) -> Result<(), Failure> {
     }
 }
 
-/// The label that tells the task of a run.
+/// The label of a run that has the ID of its task.
 pub(super) const RUN: &str = "run";
 
 fn test_of(work: &MonitoredWork) -> Option<&Test> {

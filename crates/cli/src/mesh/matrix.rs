@@ -1,4 +1,4 @@
-//! `mesh matrix`: what the history has of each pair, newest first, and which sites explain the bad ones.
+//! `mesh matrix`: the newest result of each pair in the history, and the sites that explain bad ones.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use linerate_report::{Document, document, json};
 use crate::args::MeshMatrixArgs;
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::{history, output, typed};
+use crate::{history, output};
 
 /// Shows the matrix of a test.
 ///
@@ -24,11 +24,7 @@ use crate::{history, output, typed};
 pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     let test = number(&mesh, args.test.as_deref())?;
-    let option = typed::here("--output", &['o'], &[]);
-    let file = args.output.as_deref();
-    let file = file
-        .map(|path| OutputFile::open(&option, path))
-        .transpose()?;
+    let file = OutputFile::of_output(args.output.as_deref())?;
     let history = history::kept(&args.place)?;
     let runs = newest(&mesh, &mesh.tests[test].name, &history);
     let runs = runs.map_err(|error| Failure::failed(anyhow!(error)))?;
@@ -60,7 +56,7 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
     })
 }
 
-/// Of two sites the newest run from the one to the other.
+/// The newest run from one site to another.
 struct Newest {
     from: String,
     to: String,
@@ -84,7 +80,7 @@ fn newest(mesh: &Mesh, test: &str, history: &History) -> Result<Vec<Newest>, His
     let mut runs = Vec::new();
     for ((from, to), (_, id)) in last {
         let text = history.document(id)?;
-        // A document of a later version is none that counts here.
+        // A document of a later version cannot be read, and is left out.
         let read = text.and_then(|text| document::read(text.as_bytes()).ok());
         runs.extend(read.map(|mut document| {
             document.annotate();
@@ -94,7 +90,7 @@ fn newest(mesh: &Mesh, test: &str, history: &History) -> Result<Vec<Newest>, His
     Ok(runs)
 }
 
-/// What a run says of each direction in which it sent, or of the round trip where it only asked.
+/// The result of each direction in which a run sent data, or of `rr` and `crr` the one of the pair.
 fn results(run: &Newest) -> Vec<PairResult<'_>> {
     let records = run.document.records().unwrap_or_default();
     let of_record = |record| {
@@ -118,7 +114,7 @@ fn record_legs<'a>(run: &'a Newest, record: &'a Record) -> impl Iterator<Item = 
     })
 }
 
-/// What goes down goes from the site that was asked.
+/// A result without figures of its direction; downwards the asked site is the sender.
 fn result<'a>(run: &'a Newest, record: &'a Record, direction: Direction) -> PairResult<'a> {
     let (from, to) = match direction {
         Direction::Up | Direction::Both => (&run.from, &run.to),
