@@ -66,6 +66,7 @@ mod error;
 mod experiment;
 mod host;
 pub mod host_settings;
+mod join;
 mod lab;
 mod lab_process;
 mod load;
@@ -122,9 +123,7 @@ pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
 pub use partner::{Accounts, Foreign, Partner};
-pub use profile::{
-    DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,
-};
+pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
 pub use qos_cost::{CostError, CostOptions, CostProgress, qos_cost};
 pub use signal::stop_on_signal;

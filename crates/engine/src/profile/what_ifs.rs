@@ -11,7 +11,7 @@ use linerate_core::profile::projection::{
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::Span;
 
-use super::prove::{DesignOptions, ProveOptions, prove, run_design, warm_up};
+use super::prove::{DesignOptions, prove, run_design, warm_up};
 use crate::client::Client;
 use crate::compare::CompareObserver;
 use crate::error::MeasureError;
@@ -25,8 +25,8 @@ pub struct WhatIfOptions {
     pub prove: bool,
 }
 
-/// What changes would bring to a transfer that was profiled, into its document; where they are
-/// proved, 1981's records in datagrams too. What was had before an error stays.
+/// Puts into the document of a profiled transfer what changes would bring; where they are proved,
+/// 1981's records in datagrams too. What was found before an error stays.
 ///
 /// # Errors
 /// Interrupted, or a run failed for another reason than its treatment; nothing is left changed.
@@ -58,11 +58,8 @@ const OF_DATAGRAMS: &str = "it is of datagrams: -u projects it, and --prove does
 pub fn time_of_what_ifs(options: &WhatIfOptions) -> Duration {
     let own = options.test.protocol;
     let udp = (options.prove && own != Protocol::Udp).then_some(Protocol::Udp);
-    let runs: u32 = [Some(own), udp]
-        .into_iter()
-        .flatten()
-        .map(|protocol| runs_of(protocol, options.prove))
-        .sum();
+    let protocols = [Some(own), udp].into_iter().flatten();
+    let runs: u32 = protocols.map(|one| runs_of(one, options.prove)).sum();
     let time = short(&options.test);
     (time.0 + warm_up(time).0 + BETWEEN_RUNS) * runs
 }
@@ -75,29 +72,20 @@ fn projected(
     document: &mut ProfileDocument,
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
-    let test = design_of(protocol, &options.test);
-    let path_mtu_bytes = document.record.tcp_sender().map(|tcp| tcp.pmtu_bytes);
-    let time = short(&options.test);
     let design = DesignOptions {
-        test: test.clone(),
-        path_mtu_bytes,
+        test: design_of(protocol, &options.test),
+        path_mtu_bytes: document.record.tcp_sender().map(|tcp| tcp.pmtu_bytes),
         runs: ROUNDS,
-        time,
+        pairs: PAIRS,
+        time: short(&options.test),
         seed: known.seed,
     };
     let designed = run_design(client, &design, observer)?;
-    let proofs = ProveOptions {
-        test,
-        path_mtu_bytes,
-        time,
-        pairs: PAIRS,
-        seed: known.seed,
-    };
     document.caveats.extend(designed.caveats());
     let at = document.projections.len();
     enter(document, protocol, &designed, known);
     if options.prove {
-        prove(client, &proofs, &mut document.projections[at..], observer)
+        prove(client, &design, &mut document.projections[at..], observer)
     } else {
         Ok(())
     }
