@@ -2,8 +2,8 @@
 //! made of them.
 
 use linerate_core::analyze::{
-    Analysis, ClaimResult, ClaimVerdict, Claims, Contrast, DoubtKind, Input, Options,
-    Table, Unit, analyze, read,
+    Analysis, ClaimResult, ClaimVerdict, Claims, Contrast, DoubtKind, Input, Options, Table, Unit,
+    analyze, read,
 };
 use linerate_core::ceilings::Cause;
 use linerate_core::link::Framing;
