@@ -52,7 +52,7 @@ impl Bench {
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        skip(Need::Lab, stderr(&output));
+        skip(Need::Lab, stderr(output));
     }
     is_missing
 }

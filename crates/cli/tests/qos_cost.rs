@@ -17,7 +17,7 @@ fn cost(arguments: &[&str]) -> Output {
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        skip(Need::Bpf, stderr(&output));
+        skip(Need::Bpf, stderr(output));
     }
     is_missing
 }

@@ -5,10 +5,10 @@
 //! the bytes, or by a test with virtual time:
 //!
 //! 1. [`Link::handle_packet`] offers a packet, and returns at once whether the link has accepted
-//! it;
+//!    it;
 //! 2. [`Link::poll_timeout`] returns when there is something to fetch;
 //! 3. [`Link::poll_deliver`] fetches it: an arrival at the far end or a late drop, until there is
-//! no more.
+//!    no more.
 //!
 //! The fates of packets depend only on the arrivals and the seed, not on how often the link is
 //! polled: each packet is served at the time at which the line was free for it, even if the poll

@@ -37,9 +37,9 @@
 //!   them and 5 ms have passed. Answers that came by then show hops of at most that RTT, so that
 //!   nothing can be learnt of the target before all must be sent: 90 probes take 9 ms here, and a
 //!   chain of 2 ms a hop grants 12 ms and the 5.
-//! Probes past the target are wasted; its first answer ends them. From low to high, a near target
-//! is found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4 superfluous
-//! TTLs, and one beyond 9 ms all of them, at most `probes × (hops − distance)`.
+//!   Probes past the target are wasted; its first answer ends them. From low to high, a near target
+//!   is found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4 superfluous
+//!   TTLs, and one beyond 9 ms all of them, at most `probes × (hops − distance)`.
 //! * A Linux host answers 6 errors at once to a peer and then one a second (`XRLIM_BURST_FACTOR`,
 //!   `icmp_ratelimit`). Three probes at a router are below that. At the target all later TTLs
 //!   arrive as well, after its own three, so that the limit strikes those whose answers nobody

@@ -16,6 +16,7 @@ mod outcome;
 mod rule;
 mod timing;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -276,8 +277,8 @@ impl PathFinder {
 
     /// Queues a flow at a TTL to which it was not sent before.
     fn enqueue(&mut self, ttl: u8, flow: u16) {
-        if !self.cells.contains_key(&(ttl, flow)) {
-            self.cells.insert((ttl, flow), Cell::default());
+        if let Entry::Vacant(cell) = self.cells.entry((ttl, flow)) {
+            cell.insert(Cell::default());
             self.level_mut(ttl).queue.push_back(flow);
         }
     }
