@@ -3,8 +3,10 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
+use linerate_core::units::format_rfc3339;
 use linerate_history::{History, HistoryError, NewRun};
 use linerate_report::Document;
 use serde_json::Value;
@@ -43,6 +45,12 @@ impl Keeper {
         let saved = save(&mut self.history, document, &self.labels, None);
         saved.context("--save").map_err(Failure::failed)
     }
+}
+
+/// A time in seconds since 1970, as text in UTC.
+pub(crate) fn rfc3339(at: u64) -> String {
+    let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
+    at.replace(".000000", "")
 }
 
 /// Saves a document and returns the run's number. `carried`, in bytes, is saved as a figure for
