@@ -25,6 +25,7 @@ use linerate_core::monitor::{
 };
 use linerate_core::units::ByteCount;
 use linerate_history::{Filter, History, HistoryError, Point, Since};
+use linerate_report::metrics::Metrics;
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
@@ -64,6 +65,8 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let mut watch = Watch::new(monitor, history, place, args.quiet)?;
     watch.otlp = args.otlp.clone().map(Otlp::new);
     if let Some(address) = args.metrics {
+        // Nobody is to find the page empty.
+        watch.renew();
         serve(address, watch.page.clone())?;
     }
     watch.tell();
@@ -349,9 +352,15 @@ impl Watch {
 
     /// Renews the metrics for Prometheus, and sends them to the collector.
     fn show(&self) {
+        let metrics = self.renew();
+        self.otlp.iter().for_each(|otlp| otlp.send(&metrics));
+    }
+
+    /// Renews the page of metrics.
+    fn renew(&self) -> Metrics {
         let metrics = metrics::page(&self.monitor, &self.schedule, &self.health, now());
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = metrics.page();
-        self.otlp.iter().for_each(|otlp| otlp.send(&metrics));
+        metrics
     }
 }
 
