@@ -1,15 +1,20 @@
-//! Where runs are kept: the history is opened before a run and gets its document after it.
+//! Saving runs: the history is opened before a run and gets its document after it.
+
+mod pairs;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use linerate_history::{History, HistoryError, NewRun};
+use linerate_core::units::format_rfc3339;
+use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
 use serde_json::Value;
 
 use crate::args::KeepOptions;
+use crate::config;
 use crate::failure::Failure;
 
 /// A history that a run is to be saved in, opened before it is made.
@@ -29,7 +34,7 @@ impl Keeper {
             return Ok(None);
         }
         Ok(Some(Self {
-            history: open(options.db.as_deref())?,
+            history: open(&place(options.db.as_ref()).map_err(Failure::usage)?)?,
             labels: options.label.clone(),
         }))
     }
@@ -62,6 +67,7 @@ pub(crate) fn save(
         .map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(&json);
+    let pairs = pairs::of(document, labels);
     history.save(&NewRun {
         started_at: &about.started_at,
         schema: &about.schema,
@@ -72,6 +78,7 @@ pub(crate) fn save(
         answer: &document.answer(),
         cause: observed.cause().map(|cause| cause.name()),
         figures: &figures.chain(carried).collect::<Vec<_>>(),
+        pairs: &pairs,
         labels,
         document: json.trim_end(),
     })
@@ -138,25 +145,91 @@ impl About {
     }
 }
 
-/// The history of `--db`, or the user's own.
+/// The history of a place.
 ///
 /// # Errors
 /// It cannot be opened.
-pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
-    let opened = || {
-        let path = place(file)?;
-        History::open(&path).with_context(|| path.display().to_string())
-    };
-    opened().map_err(Failure::usage)
+pub(crate) fn open(place: &Place) -> Result<History, Failure> {
+    linerate_history::open(place).map_err(|error| {
+        let is_lacking = matches!(error, HistoryError::NotBuilt);
+        let error = anyhow!(error).context(place.to_string());
+        if is_lacking {
+            Failure::unsupported(error)
+        } else {
+            Failure::usage(error)
+        }
+    })
 }
 
-/// The file of `--db`, or the user's own.
+/// The place of `--db`, that of the user's `linerate.toml`, or the default one.
 ///
 /// # Errors
-/// Nothing says where that is, or its directory cannot be made.
-pub(crate) fn place(file: Option<&Path>) -> anyhow::Result<PathBuf> {
-    file.map_or_else(default_place, |path| Ok(path.to_owned()))
+/// Nothing says where the default is, or its directory cannot be made.
+pub(crate) fn place(given: Option<&Place>) -> anyhow::Result<Place> {
+    match given.cloned().or_else(config::db) {
+        Some(place) => Ok(place),
+        None => Ok(Place::File(default_place()?)),
+    }
 }
+
+/// The path beside which this host has its own files of a history, such as locks: that of the file, or
+/// one in the state directory that is named after the server.
+///
+/// # Errors
+/// As [`place`].
+pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
+    match place {
+        Place::File(path) => Ok(path.clone()),
+        Place::Server(_) => {
+            let name = place.to_string();
+            let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+            Ok(state_directory()?.join(name))
+        }
+    }
+}
+
+/// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
+pub(crate) struct Retention {
+    keep_s: Option<u64>,
+    /// Looked at again from this moment on, seconds since 1970.
+    next: u64,
+}
+
+impl Retention {
+    pub(crate) fn new(keep_s: Option<u64>) -> Self {
+        Self { keep_s, next: 0 }
+    }
+
+    /// Once an hour: deletes those of these runs whose whole day (UTC) is older than is kept, so that a
+    /// day is rolled up whole; how many.
+    ///
+    /// # Errors
+    /// The history cannot be written; tried again an hour later.
+    pub(crate) fn apply(
+        &mut self,
+        history: &mut History,
+        now: u64,
+        runs: impl IntoIterator<Item = Filter>,
+    ) -> Result<usize, HistoryError> {
+        let Some(keep_s) = self.keep_s.filter(|_| now >= self.next) else {
+            return Ok(0);
+        };
+        self.next = now + RETENTION_EVERY_S;
+        let oldest = Duration::from_secs(now.saturating_sub(keep_s));
+        let day = format_rfc3339(SystemTime::UNIX_EPOCH + oldest);
+        let day = day.split('T').next().unwrap_or_default();
+        let mut deleted = 0;
+        for runs in runs {
+            deleted += history.prune(&Filter {
+                before: Some(Since::Moment(day.to_owned())),
+                ..runs
+            })?;
+        }
+        Ok(deleted)
+    }
+}
+
+const RETENTION_EVERY_S: u64 = 3600;
 
 /// In the state directory of the user (XDG Base Directory Specification), which is made if it is
 /// not there: for nobody else to read, as hosts and addresses are in it.

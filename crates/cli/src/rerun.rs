@@ -187,7 +187,7 @@ impl Again {
         for (key, value) in &keep.label {
             words.value("--label", format!("{key}={value}"));
         }
-        words.maybe("--db", file(&keep.db));
+        words.maybe("--db", keep.db.as_ref());
         words.flag("--details", args.document.details);
         words.flag("--json", args.document.json);
         words.flag("--quiet", args.document.quiet);

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
-use linerate_history::{Filter, History, Point, Run};
+use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
 use linerate_report::text::{SavedRun, SeriesChange};
 use linerate_web::{Answer, Ask, is_same_secret};
@@ -42,8 +42,9 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         )));
     }
     let monitor = args.file.as_deref().map(monitor::read).transpose()?;
-    let place = keep::place(args.db.as_deref()).map_err(Failure::usage)?;
-    keep::open(Some(&place))?;
+    let place = keep::place(args.db.as_ref()).map_err(Failure::usage)?;
+    keep::open(&place)?;
+    let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let token = fresh_token().map_err(Failure::unsupported)?;
     let site = Arc::new(Site {
@@ -53,6 +54,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
             .collect(),
         monitor,
         place,
+        beside,
         password,
         token,
         last: Mutex::default(),
@@ -79,7 +81,9 @@ fn fresh_token() -> anyhow::Result<String> {
 struct Site {
     monitor: Option<Monitor>,
     tasks: Vec<Task>,
-    place: PathBuf,
+    place: Place,
+    /// What the locks of the history are beside.
+    beside: PathBuf,
     /// Who reads pages must know it.
     password: Option<String>,
     /// Forms have it: what another site has a browser send has not.
@@ -140,7 +144,7 @@ impl Site {
     }
 
     fn history(&self) -> Result<History, (u16, String)> {
-        keep::open(Some(&self.place)).map_err(|failure| (500, failure.chain()))
+        keep::open(&self.place).map_err(|failure| (500, failure.chain()))
     }
 
     fn last(&self) -> Option<Ended> {
@@ -151,7 +155,7 @@ impl Site {
     }
 
     fn running(&self) -> Option<Running> {
-        let running = turn::running(&self.place)?;
+        let running = turn::running(&self.beside)?;
         Some(Running {
             test: format!("{} to {}", running.test, running.path),
             elapsed_s: monitor::now().saturating_sub(running.began_s),
@@ -294,7 +298,7 @@ impl Site {
             found.ok_or((404, "The file has no such test of that path.".to_owned()))?;
         let task = self.tasks[number];
         self.has_room(monitor, number)?;
-        let turn = monitor::turn(&self.place, monitor, task);
+        let turn = monitor::turn(&self.beside, monitor, task);
         let turn = turn.map_err(|failure| (500, failure.chain()))?;
         let turn = turn.ok_or((
             409,
@@ -326,7 +330,7 @@ impl Site {
             if let Some(why) = done.document.why_partial() {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }
-            let mut history = keep::open(Some(&self.place))?;
+            let mut history = keep::open(&self.place)?;
             let labels = monitor::labels(monitor, task);
             let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
             Ok((id.map_err(Failure::failed)?, done.document.answer()))

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use linerate_history::{Filter, History};
+use linerate_history::Filter;
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ struct Run {
 }
 
 fn runs(history: &Path, test: &str) -> Vec<Run> {
-    let history = History::open(history).unwrap();
+    let history = linerate_history::open(&history.into()).unwrap();
     let filter = Filter {
         labels: vec![("test".to_owned(), test.to_owned())],
         ..Filter::default()

@@ -48,7 +48,7 @@ use std::fmt::Debug;
 
 use thiserror::Error;
 
-pub use filter::{Filter, Since};
+pub use filter::{Filter, Since, first_moment};
 pub use place::Place;
 pub use rollup::{Period, Rollup, RollupFilter};
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_core::units::Percent;
-use linerate_history::Since;
+use linerate_history::{Period, Place, Since};
 use std::path::PathBuf;
 
 use super::parsers;
@@ -37,6 +37,8 @@ pub(crate) enum HistoryCommand {
     Compare(CompareRunsArgs),
     /// When the figures of a test have changed, and what else has then
     Changes(ChangesArgs),
+    /// The median of a figure in each day or hour, also of runs that were pruned
+    Medians(MediansArgs),
     /// All runs on stdout, for a spreadsheet or a notebook
     Export(ExportArgs),
     /// Take runs away
@@ -63,9 +65,10 @@ pub(crate) struct FilterOptions {
 /// Where the history is.
 #[derive(Debug, Args)]
 pub(crate) struct DbOptions {
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
+    /// ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    pub(crate) db: Option<Place>,
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +109,45 @@ pub(crate) struct ChangesArgs {
     pub(crate) which: FilterOptions,
     #[command(flatten)]
     pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MediansArgs {
+    /// A line for each of these
+    #[arg(long, value_enum, value_name = "PERIOD", default_value = "day")]
+    pub(crate) by: By,
+    /// Of this series, such as "bulk to north" (default: all)
+    #[arg(long, value_name = "SERIES")]
+    pub(crate) series: Option<String>,
+    /// The figure, as `linerate history export --csv` names it (default: each run's first)
+    #[arg(long, value_name = "METRIC")]
+    pub(crate) metric: Option<String>,
+    /// Begun since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
+    pub(crate) since: Option<Since>,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+/// How long a line of `history medians` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// From midnight to midnight, UTC
+    Day,
+    /// From one full hour to the next
+    Hour,
+}
+
+impl From<By> for Period {
+    fn from(by: By) -> Self {
+        match by {
+            By::Day => Self::Day,
+            By::Hour => Self::Hour,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -159,7 +201,7 @@ pub(crate) struct PruneArgs {
         required_unless_present = "older",
         conflicts_with = "older"
     )]
-    pub(crate) keep: Option<u64>,
+    pub(crate) keep: Option<u32>,
     /// Take away those that began longer ago: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]
     pub(crate) older: Option<u64>,

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use linerate_core::record::Cause;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
+use linerate_history::{Place, Since};
 
-use super::DbOptions;
+use super::parsers;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -17,6 +19,8 @@ pub(crate) enum MeshCommand {
     Join(MeshJoinArgs),
     /// The last result of each pair, and which sites or groups explain the bad ones
     Matrix(MeshMatrixArgs),
+    /// The results from one site to another over time
+    Pair(MeshPairArgs),
     /// What the schedule of a mesh does, in virtual time
     Simulate(MeshSimulateArgs),
     /// The accounts of a nats-server in which no site can speak for another
@@ -51,9 +55,10 @@ pub(crate) struct MeshUpArgs {
     /// End when each pair was measured once by each test, or is known not to be measured
     #[arg(long)]
     pub(crate) once: bool,
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
+    /// else ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    pub(crate) db: Option<Place>,
     /// No line on stdout for each run
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -109,8 +114,19 @@ pub(crate) struct MeshMatrixArgs {
     /// The test of that name (default the first of the file)
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
-    #[command(flatten)]
-    pub(crate) place: DbOptions,
+    /// The results as they were then: 7d ago, or a date such as 2026-11-23T14:00 (UTC)
+    #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
+    pub(crate) at: Option<Since>,
+    /// Only the N worst pairs, as a list
+    #[arg(long, value_name = "N", value_parser = parsers::number::<usize>(1, 1_000_000))]
+    pub(crate) worst: Option<usize>,
+    /// Only the pairs with this bottleneck, such as congestion, as a list
+    #[arg(long, value_name = "CAUSE", value_parser = cause)]
+    pub(crate) verdict: Option<Cause>,
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
+    /// else ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<Place>,
     /// Print the document as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -125,8 +141,30 @@ pub(crate) struct MeshMatrixArgs {
 const MATRIX_EXAMPLES: &str = "\
 Examples:
   linerate mesh matrix sites.toml
+  linerate mesh matrix sites.toml --at 2026-11-23T14:00 --worst 10
   linerate mesh matrix sites.toml --test bulk -o matrix.json
   linerate report matrix.json -o matrix.html";
+
+#[derive(Debug, Args)]
+pub(crate) struct MeshPairArgs {
+    /// Sites, groups and tests, in TOML; max 8 MiB
+    pub(crate) file: PathBuf,
+    /// The site that sends
+    pub(crate) from: String,
+    /// The site that receives
+    pub(crate) to: String,
+    /// The test of that name (default the first of the file)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) test: Option<String>,
+    /// Show at most N results, the newest
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = parsers::number::<u32>(1, 1_000_000))]
+    pub(crate) most: u32,
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
+    /// else ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: Option<Place>,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct MeshSimulateArgs {
@@ -149,4 +187,10 @@ fn site(text: &str) -> Result<String, String> {
     } else {
         Err("it must be 1 to 64 letters, digits, -, _ and .".to_owned())
     }
+}
+
+/// A cause as JSON has it.
+fn cause(text: &str) -> Result<Cause, String> {
+    serde_json::from_value(text.into())
+        .map_err(|_| "it must be a cause, such as congestion or path_rate".to_owned())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use linerate_core::monitor::HttpUrl;
+use linerate_history::Place;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -23,9 +24,10 @@ pub(crate) struct MonitorArgs {
     /// Send the same to a collector of OpenTelemetry: http://HOST:4318
     #[arg(long, value_name = "URL", value_parser = collector)]
     pub(crate) otlp: Option<HttpUrl>,
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
+    /// ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    pub(crate) db: Option<Place>,
     /// No line on stdout for each run
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -57,9 +59,10 @@ pub(crate) struct WebArgs {
     /// Ask for a password: the first line of FILE, after any user name
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
+    /// ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    pub(crate) db: Option<Place>,
 }
 
 const WEB_EXAMPLES: &str = "\

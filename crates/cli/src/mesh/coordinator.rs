@@ -5,7 +5,6 @@
 //! saved as any other, once.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
@@ -13,14 +12,14 @@ use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::units::Nanos;
 use linerate_engine::Stop;
-use linerate_history::{Filter, History, HistoryError, Since};
+use linerate_history::{Filter, History, HistoryError, Place, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, Missed, Schedule, Why};
 use linerate_report::document;
 
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED};
+use crate::keep::{self, CARRIED, Retention};
 use crate::monitor::{now, rfc3339};
 use crate::{output, plan};
 
@@ -40,6 +39,7 @@ pub(super) struct Coordinator<'a> {
     schedule: Schedule,
     bus: &'a dyn Bus,
     history: History,
+    retention: Retention,
     quiet: bool,
     begun: Instant,
     /// On the host's clock, which may be set meanwhile.
@@ -77,11 +77,11 @@ impl<'a> Coordinator<'a> {
     pub(super) fn new(
         mesh: Mesh,
         bus: &'a dyn Bus,
-        history: &Path,
+        history: &Place,
         is_shared: bool,
         quiet: bool,
     ) -> Result<Self, Failure> {
-        let history = keep::open(Some(history))?;
+        let history = keep::open(history)?;
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
         let prepared = bus.prepare(&names).and_then(|()| bus.clear());
         prepared.map_err(Failure::failed)?;
@@ -98,6 +98,7 @@ impl<'a> Coordinator<'a> {
         Ok(Self {
             schedule,
             once,
+            retention: Retention::new(mesh.keep_s),
             mesh,
             bus,
             history,
@@ -120,6 +121,7 @@ impl<'a> Coordinator<'a> {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.look();
                 self.open.retain(|_, open| Instant::now() < open.until);
+                self.delete_old();
                 self.looked = Some(Instant::now());
             }
             if !self.is_lost {
@@ -132,6 +134,20 @@ impl<'a> Coordinator<'a> {
         }
         self.end();
         Ok(())
+    }
+
+    /// Deletes the runs of this mesh that are older than its file keeps them.
+    fn delete_old(&mut self) {
+        let runs = self.mesh.tests.iter().map(|test| Filter {
+            labels: vec![("test".to_owned(), test.name.clone())],
+            label_key: Some(RUN.to_owned()),
+            ..Filter::default()
+        });
+        if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
+            output::note(&format!(
+                "old runs were not deleted, tried again in an hour: {error}"
+            ));
+        }
     }
 
     /// On a clock that nobody sets.

@@ -6,16 +6,18 @@ mod join;
 mod matrix;
 mod up;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use linerate_core::units::{ByteCount, Span};
+use linerate_history::Place;
 use linerate_mesh::{Mesh, Simulation};
 
 use crate::args::{MeshCommand, MeshSimulateArgs};
 use crate::failure::Failure;
-use crate::{files, output, plan};
+use crate::{config, files, output, plan};
 
 /// Does what the command line says.
 ///
@@ -26,6 +28,7 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
         MeshCommand::Up(args) => up::execute(&args),
         MeshCommand::Join(args) => join::execute(args),
         MeshCommand::Matrix(args) => matrix::execute(&args),
+        MeshCommand::Pair(args) => matrix::pair(&args),
         MeshCommand::Simulate(args) => simulate(&args),
         MeshCommand::Permissions(args) => bus::permissions(&args),
     }
@@ -35,11 +38,19 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
 fn read(file: &Path) -> Result<Mesh, Failure> {
     let read = || {
         let text = String::from_utf8(files::read_at_most(file, MAX_FILE)?)?;
-        anyhow::Ok(Mesh::from_toml(&text, plan::fresh_seed())?)
+        let mut mesh = Mesh::from_toml(&text, plan::fresh_seed())?;
+        mesh.db = mesh.db.map(|db| config::beside(&db, file));
+        anyhow::Ok(mesh)
     };
     read()
         .with_context(|| file.display().to_string())
         .map_err(Failure::usage)
+}
+
+/// The place of `--db`, or that of the mesh's file.
+fn place(mesh: &Mesh, given: Option<&Place>) -> Option<Place> {
+    let of_file = || mesh.db.as_ref().map(|db| OsString::from(db).into());
+    given.cloned().or_else(of_file)
 }
 
 /// Longest file of a mesh, bytes.

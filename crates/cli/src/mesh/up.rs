@@ -35,7 +35,9 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|file| lab(file, &mesh))
         .transpose()?;
-    let place = keep::place(args.db.as_deref()).map_err(Failure::usage)?;
+    let place = super::place(&mesh, args.db.as_ref());
+    let place = keep::place(place.as_ref()).map_err(Failure::usage)?;
+    let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
@@ -47,7 +49,7 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
         None => {
             let bus: Arc<dyn Bus> = Arc::new(LocalBus::default());
             // Dropped after the coordinator: then none of them runs a test any more.
-            let _agents = agents(&mesh, &bus, lab.as_ref(), &place)?;
+            let _agents = agents(&mesh, &bus, lab.as_ref(), &beside)?;
             coordinate(mesh, &*bus)
         }
     }

@@ -3,9 +3,9 @@
 //! Runs, figures and results are partitioned by the month in which a run began; all rows are written by
 //! COPY. The tables are in the schema `linerate`.
 
-mod moment;
 mod schema;
 mod select;
+mod text;
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,8 +23,8 @@ use crate::{
     Filter, HistoryError, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
     RollupFilter, Run, Store,
 };
-use moment::{json_without_nul, whole};
 use select::{Values, select};
+use text::json_without_nul;
 
 /// How long the connection may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ const DEFAULT_SOCKET: &str = "/var/run/postgresql";
 fn connect(config: &Config) -> Try<Client> {
     let mut client = config.connect(NoTls)?;
     // A matrix is many short look-ups: to compile them takes longer than to make them.
-    client.batch_execute("SET search_path TO linerate; SET jit TO off")?;
+    client.batch_execute("SET search_path TO linerate; SET jit TO off; SET TimeZone TO UTC")?;
     Ok(client)
 }
 
@@ -153,7 +153,10 @@ fn check_encryption(config: &Config) -> Result<()> {
 
 impl Store for Postgres {
     fn save_all(&mut self, runs: &[NewRun<'_>]) -> Result<Vec<i64>> {
-        let times: Vec<String> = runs.iter().map(|run| whole(run.started_at)).collect();
+        let times: Vec<String> = runs
+            .iter()
+            .map(|run| first_moment(run.started_at))
+            .collect();
         self.write(|change| {
             let months = times.iter().map(|time| &time[..7]).collect();
             schema::make_partitions(change, &months)?;
@@ -289,7 +292,7 @@ impl Store for Postgres {
     }
 
     fn matrix(&self, test: &str, until: Option<&str>) -> Result<Vec<PairRun>> {
-        let until = until.map_or_else(|| "infinity".to_owned(), whole);
+        let until = until.map_or_else(|| "infinity".to_owned(), first_moment);
         let sql = format!(
             "SELECT {} FROM pairs CROSS JOIN LATERAL (SELECT * FROM results \
              WHERE pair = pairs.id AND started_at <= $2::text::timestamptz \

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ::postgres::types::ToSql;
 
-use super::moment::{self, text_without_nul};
-use crate::{Filter, Since};
+use super::text::text_without_nul;
+use crate::{Filter, Since, first_moment};
 
 /// The parameters of a statement.
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Values {
                     self.add(*seconds as f64)
                 )
             }
-            Since::Moment(text) => format!("{}::text::timestamptz", self.add(moment::whole(text))),
+            Since::Moment(text) => format!("{}::text::timestamptz", self.add(first_moment(text))),
         }
     }
 

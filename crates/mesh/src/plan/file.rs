@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use linerate_core::monitor::keys::{
-    DAY_S, bytes, check_names, is_name, labels, link, name, whole_seconds,
+    bytes, check_names, is_name, keep, labels, link, name, whole_seconds,
 };
 use linerate_core::monitor::{MonitorProblem, work};
 use linerate_core::toml_reader::{self, At, FileError, Section};
@@ -28,6 +28,7 @@ impl Mesh {
     /// |---|---|---|
     /// | the file | `bytes-per-day` | what all bandwidth tests may carry in any 24 hours: `"1TB"` |
     /// | | `keep` | how long results are kept: `"90d"`; default for ever |
+    /// | | `db` | the history, as with `--db`: a file beside this one, or `"postgres://…"` |
     /// | `[[site]]` | `name` | required |
     /// | | `host` | how the others reach its endpoint: `host:port`; without it they do not |
     /// | | `labels` | saved with each result: `{ region = "north" }` |
@@ -70,23 +71,13 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
     let mesh = Mesh {
         bytes_per_day: bytes(&root)?,
         keep_s: keep(&root)?,
+        db: root.string("db")?.map(|at| at.value.to_owned()),
         tests: tests(&root, &sites, &groups, seed)?,
         groups: groups.list,
         sites,
     };
     check_budgets(&mesh, &root)?;
     Ok(mesh)
-}
-
-fn keep(root: &Section<'_>) -> Result<Option<u64>, Fault> {
-    let Some(at) = root.string("keep")? else {
-        return Ok(None);
-    };
-    let days = at.value.strip_suffix('d').map(str::parse::<u64>);
-    match days {
-        Some(Ok(days)) if (1..=MAX_DAYS).contains(&days) => Ok(Some(days * DAY_S)),
-        _ => Fault::malformed(at, "time to keep", "write \"1d\" to \"3650d\""),
-    }
 }
 
 /// Groups, and where each is.
@@ -331,7 +322,7 @@ fn check_budgets(mesh: &Mesh, root: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-const KEYS: &str = "bytes-per-day keep site group test";
+const KEYS: &str = "bytes-per-day keep db site group test";
 const SITE_KEYS: &str = "name host labels groups can rate share bytes-per-day share-of-time";
 const GROUP_KEYS: &str = "name ways";
 const TEST_KEYS: &str = "name workload every sites priority at-once";
@@ -340,7 +331,5 @@ const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
 const OWN_LABELS: [&str; 8] = [
     "test", "path", "from", "to", "mesh", "figure", "cause", "instance",
 ];
-/// Days that results are kept at most.
-const MAX_DAYS: u64 = 3650;
 /// 3,000 sites, each in 2 KiB.
 const MAX_BYTES: usize = 8 << 20;
