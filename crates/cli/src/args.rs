@@ -45,7 +45,7 @@ pub(crate) use compare::{CompareArgs, FailOn, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use explain::WatchOptions;
 pub(crate) use history::{
-    ChangesArgs, CompareRunsArgs, DbOptions, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
+    ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
     HistoryCommand, MediansArgs, PruneArgs, ShowArgs,
 };
 pub(crate) use host::{

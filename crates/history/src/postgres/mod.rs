@@ -26,7 +26,7 @@ use crate::{
 use select::{Values, select};
 use text::json_without_nul;
 
-/// How long the connection may take.
+/// How long the server may take to answer at first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the server, which is made anew when it is lost.
@@ -80,7 +80,8 @@ impl Postgres {
 
     fn client(&self) -> Try<RefMut<'_, Client>> {
         let mut client = self.client.borrow_mut();
-        if client.is_closed() {
+        // Between two saves a server may be started again, or a firewall may forget the connection.
+        if client.is_valid(PATIENCE).is_err() {
             *client = connect(&self.config)?;
         }
         Ok(client)
@@ -344,7 +345,7 @@ impl Store for Postgres {
                 "CREATE TEMP TABLE gone (id bigint, series text COLLATE \"C\", started_at timestamptz) \
                  ON COMMIT DROP",
             )?;
-            change.execute(&format!("INSERT INTO gone {runs}"), &values.list())?;
+            change.execute(&*format!("INSERT INTO gone {runs}"), &values.list())?;
             change.batch_execute("ANALYZE gone")?;
             for period in Period::ALL {
                 change.batch_execute(&roll_up(period, &affected(period)))?;
@@ -385,12 +386,12 @@ fn pairs(change: &mut Transaction<'_>, runs: &[NewRun<'_>]) -> Try<Pairs> {
         "SELECT test, from_site, to_site, id FROM pairs JOIN {given} AS given (a, b, c) \
          ON test = a AND from_site = b AND to_site = c"
     );
-    let mut found = change.query(&known, &values)?;
+    let mut found = change.query(&*known, &values)?;
     if found.len() < all.len() {
-        change.execute(&add, &values)?;
-        found = change.query(&known, &values)?;
+        change.execute(&*add, &values)?;
+        found = change.query(&*known, &values)?;
     }
-    let pair = |row: &Row| ([0, 1, 2].map(|at| row.get(at)), row.get(3));
+    let pair = |row: &Row| ([0_usize, 1, 2].map(|at| row.get(at)), row.get(3));
     Ok(found.iter().map(pair).collect())
 }
 
@@ -463,7 +464,7 @@ impl Rows {
             ("results", &self.results),
         ];
         for (table, rows) in tables.into_iter().filter(|(_, rows)| !rows.is_empty()) {
-            let mut copy = change.copy_in(&format!("COPY {table} FROM STDIN"))?;
+            let mut copy = change.copy_in(&*format!("COPY {table} FROM STDIN"))?;
             // What goes wrong is said at the end.
             let _ = copy.write_all(rows.as_bytes());
             copy.finish()?;

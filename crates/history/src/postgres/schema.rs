@@ -29,7 +29,7 @@ pub(super) fn migrate(client: &mut Client) -> Result<()> {
     let Some(missing) = MIGRATIONS.get(found as usize..) else {
         return Err(HistoryError::Newer { found, known });
     };
-    let mut migrated = || {
+    let migrated = || {
         // Whoever may not make one can be given one: IF NOT EXISTS asks for the right to make it first.
         let there = "SELECT 1 FROM pg_namespace WHERE nspname = 'linerate'";
         if change.query_opt(there, &[])?.is_none() {
@@ -94,7 +94,7 @@ pub(super) fn drop_empty_partitions(
     for row in change.query(sql, &[])? {
         let runs: String = row.get(0);
         let is_empty = format!("SELECT NOT EXISTS (SELECT 1 FROM {runs})");
-        if change.query_one(&is_empty, &[])?.get(0) {
+        if change.query_one(&*is_empty, &[])?.get(0) {
             let month = runs.trim_start_matches("runs");
             for table in PARTITIONED {
                 change.batch_execute(&format!("DROP TABLE {table}{month}"))?;

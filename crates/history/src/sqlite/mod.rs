@@ -63,7 +63,7 @@ impl Sqlite {
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        let mut written = || {
+        let written = || {
             let change = self
                 .db
                 .transaction_with_behavior(TransactionBehavior::Immediate)?;
