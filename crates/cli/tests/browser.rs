@@ -143,6 +143,7 @@ fn a_series_of_ten_thousand_runs_is_one_page() {
             answer: "94.1 Mbit/s up to pit; bottleneck: path rate, 97 % sure",
             cause: Some(["path_rate", "congestion", "receive_window"][number as usize % 3]),
             figures: &[("throughput_bps".to_owned(), value)],
+            pairs: &[],
             labels: &[
                 ("test".to_owned(), "bulk".to_owned()),
                 ("path".to_owned(), "pit".to_owned()),

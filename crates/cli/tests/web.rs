@@ -174,6 +174,7 @@ fn a_test_beyond_the_budget_is_not_started() {
             ("transactions_per_s".to_owned(), 1.0),
             ("carried_bytes".to_owned(), 1e7),
         ],
+        pairs: &[],
         labels: &[pair("test", "asks"), pair("path", "loop")],
         document: "{}",
     };

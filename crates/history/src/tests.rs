@@ -465,7 +465,7 @@ fn the_matrix_has_the_newest_result_of_each_pair_at_a_time(open: Open<'_>) {
     let middle = add("2026-11-02T00:00:00Z", &both_ways);
     let old = add("2026-09-01T00:00:00Z", &[pair_figures("a", "b", 1.0)]);
     let new = add(
-        "2026-12-03T00:00:00.500000Z",
+        "2026-12-03T00:00:01.500000Z",
         &[pair_figures("a", "b", 4.0)],
     );
     let other = PairFigures {
@@ -492,7 +492,7 @@ fn the_matrix_has_the_newest_result_of_each_pair_at_a_time(open: Open<'_>) {
         [new, middle]
     );
     assert_eq!(over_time[1].figures, both_ways[0]);
-    assert_eq!(over_time[0].started_at, "2026-12-03T00:00:00.500000Z");
+    assert_eq!(over_time[0].started_at, "2026-12-03T00:00:01.500000Z");
     assert!(history.pair("bulk", "b", "c", 2).unwrap().is_empty());
 }
 

@@ -152,7 +152,7 @@ fn programs() -> Result<PathBuf, &'static str> {
     let versions = versions.map(|version| version.path().join("bin"));
     let mut places = std::env::split_paths(&path).chain(versions);
     let is_there = |place: &PathBuf| {
-        ["initdb", "postgres"]
+        ["initdb", "postgres", "pg_ctl", "psql"]
             .iter()
             .all(|it| place.join(it).is_file())
     };

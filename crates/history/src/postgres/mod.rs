@@ -21,7 +21,7 @@ use ::postgres::{Client, Config, NoTls, Row, Transaction};
 use crate::rollup::{medians_of, of_most_runs, roll_up};
 use crate::{
     Filter, HistoryError, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
-    RollupFilter, Run, Store,
+    RollupFilter, Run, Store, first_moment,
 };
 use select::{Values, select};
 use text::json_without_nul;

@@ -44,12 +44,18 @@ pub(super) fn migrate(client: &mut Client) -> Result<()> {
 }
 
 fn version(client: &mut impl GenericClient) -> std::result::Result<u32, Error> {
-    let there = "SELECT to_regclass('linerate.version') IS NOT NULL";
-    if !client.query_one(there, &[])?.get::<_, bool>(0) {
+    if !has_table(client, "version")? {
         return Ok(0);
     }
     let row = client.query_one("SELECT number FROM linerate.version", &[])?;
     Ok(u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX))
+}
+
+/// Asked of the catalogue itself: what `to_regclass` remembers may be older than the turn that was waited for.
+fn has_table(client: &mut impl GenericClient, name: &str) -> std::result::Result<bool, Error> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_tables \
+         WHERE schemaname = 'linerate' AND tablename = $1::text)";
+    Ok(client.query_one(sql, &[&name])?.get(0))
 }
 
 /// Waits until nobody else writes. Then runs become visible in the order of their numbers, and a partition
@@ -66,11 +72,7 @@ pub(super) fn make_partitions(
 ) -> std::result::Result<(), Error> {
     for month in months {
         let name = month.replace('-', "_");
-        let there = "SELECT to_regclass($1) IS NOT NULL";
-        if change
-            .query_one(there, &[&format!("linerate.runs_{name}")])?
-            .get(0)
-        {
+        if has_table(change, &format!("runs_{name}"))? {
             continue;
         }
         for table in PARTITIONED {

@@ -277,7 +277,7 @@ impl Store for Sqlite {
 
 fn insert(change: &Transaction<'_>, run: &NewRun<'_>) -> rusqlite::Result<i64> {
     change
-        .prepare_cached(
+        .prepare(
             "INSERT INTO runs (started_at, schema, path, workload, detail, series, answer, cause) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
@@ -293,50 +293,44 @@ fn insert(change: &Transaction<'_>, run: &NewRun<'_>) -> rusqlite::Result<i64> {
         ])?;
     let id = change.last_insert_rowid();
     change
-        .prepare_cached("INSERT INTO documents (run, json) VALUES (?1, ?2)")?
+        .prepare("INSERT INTO documents (run, json) VALUES (?1, ?2)")?
         .execute(params![id, run.document])?;
-    let mut add = change.prepare_cached("INSERT OR IGNORE INTO figures VALUES (?1, ?2, ?3, ?4)")?;
+    let mut add = change.prepare("INSERT OR IGNORE INTO figures VALUES (?1, ?2, ?3, ?4)")?;
     for (place, (metric, value)) in (0_i64..).zip(run.figures) {
         add.execute(params![id, place, metric, value])?;
     }
-    let mut add = change.prepare_cached("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3, ?4)")?;
+    let mut add = change.prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3, ?4)")?;
     for (key, value) in run.labels {
         add.execute(params![id, key, value, run.started_at])?;
     }
-    for figures in run.pairs {
-        insert_result(change, id, run.started_at, figures)?;
+    if !run.pairs.is_empty() {
+        insert_results(change, id, run)?;
     }
     Ok(id)
 }
 
-fn insert_result(
-    change: &Transaction<'_>,
-    run: i64,
-    started_at: &str,
-    it: &PairFigures,
-) -> rusqlite::Result<()> {
-    change
-        .prepare_cached(
-            "INSERT OR IGNORE INTO pairs (test, from_site, to_site) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![it.test, it.from, it.to])?;
-    change
-        .prepare_cached(
-            "INSERT OR IGNORE INTO results SELECT id, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM pairs \
-             WHERE test = ?1 AND from_site = ?2 AND to_site = ?3",
-        )?
-        .execute(params![
+fn insert_results(change: &Transaction<'_>, id: i64, run: &NewRun<'_>) -> rusqlite::Result<()> {
+    let mut add_pair = change
+        .prepare("INSERT OR IGNORE INTO pairs (test, from_site, to_site) VALUES (?1, ?2, ?3)")?;
+    let mut add_result = change.prepare(
+        "INSERT OR IGNORE INTO results SELECT id, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM pairs \
+         WHERE test = ?1 AND from_site = ?2 AND to_site = ?3",
+    )?;
+    for it in run.pairs {
+        add_pair.execute(params![it.test, it.from, it.to])?;
+        add_result.execute(params![
             it.test,
             it.from,
             it.to,
-            started_at,
-            run,
+            run.started_at,
+            id,
             it.throughput_bps,
             it.loss_percent,
             it.rtt_us,
             it.cause,
             it.confidence
         ])?;
+    }
     Ok(())
 }
 

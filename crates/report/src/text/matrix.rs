@@ -1,6 +1,6 @@
 //! What was measured between all sites.
 
-use linerate_core::record::{Cause, Observed};
+use linerate_core::record::Observed;
 use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, PairResult, Suspect, SuspectKind, SuspectMetric};
 
@@ -99,7 +99,9 @@ pub fn pair_runs(runs: &[(i64, PairResult<'_>)], style: Style) -> String {
         .right("bit/s", |(_, it)| it.throughput_bps.map(rate))
         .right("loss", |(_, it)| it.loss_percent.map(percent))
         .right("RTT", |(_, it)| it.rtt_us.map(micros))
-        .left("bottleneck", |(_, it)| it.cause.map(Cause::words));
+        .left("bottleneck", |(_, it)| {
+            it.cause.map(|cause| cause.words().to_owned())
+        });
     page.table(&table);
     page.finish()
 }
