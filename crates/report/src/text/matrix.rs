@@ -184,10 +184,13 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
 
 fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
     let worst = document.worst().into_iter().take(most);
+    let which = if document.slowest().is_empty() {
+        "worst pairs\nfrom"
+    } else {
+        "slowest pairs\nfrom"
+    };
     Table::of(worst)
-        .left("worst pairs\nfrom", |cell| {
-            document.name(cell.from).to_owned()
-        })
+        .left(which, |cell| document.name(cell.from).to_owned())
         .left("to", |cell| document.name(cell.to).to_owned())
         .right("bit/s", |cell| cell.throughput_bps.map(rate))
         .right("loss", |cell| cell.loss_percent.map(percent))
