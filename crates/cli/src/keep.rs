@@ -172,8 +172,8 @@ pub(crate) fn place(given: Option<&Place>) -> anyhow::Result<Place> {
     }
 }
 
-/// The path beside which this host has its own files of a history, such as locks: that of the file, or
-/// one in the state directory that is named after the server.
+/// The path beside which this host has its own files of a history, such as locks: that of the file,
+/// or one in the state directory that is named after the server.
 ///
 /// # Errors
 /// As [`place`].
@@ -200,8 +200,8 @@ impl Retention {
         Self { keep_s, next: 0 }
     }
 
-    /// Once an hour: deletes those of these runs whose whole day (UTC) is older than is kept, so that a
-    /// day is rolled up whole; how many.
+    /// Once an hour: deletes those of these runs whose whole day (UTC) is older than is kept, so
+    /// that a day is rolled up whole; how many.
     ///
     /// # Errors
     /// The history cannot be written; tried again an hour later.

@@ -7,12 +7,12 @@
 //!
 //! - [`Store`] is what a history does. [`open`] gives the store of a [`Place`].
 //! - [`Filter`] says which runs are asked for.
-//! - [`PairFigures`] are the results between two sites of a mesh; [`Store::matrix`] has the newest of
-//!   each pair.
+//! - [`PairFigures`] are the results between two sites of a mesh; [`Store::matrix`] has the newest
+//!   of each pair.
 //! - [`Rollup`]s are the hourly and daily medians of a series. They stay when runs are pruned.
 //!
-//! Several processes can write at once: each waits for its turn. A run that was saved is on the disk,
-//! and an unfinished save leaves nothing, however the process ends.
+//! Several processes can write at once: each waits for its turn. A run that was saved is on the
+//! disk, and an unfinished save leaves nothing, however the process ends.
 //!
 //! ```
 //! use linerate_history::{Filter, NewRun, in_memory};
@@ -238,8 +238,8 @@ pub trait Store: Debug + Send {
     /// important figure of each run.
     fn series(&self, filter: &Filter, metric: Option<&str>) -> Result<Vec<Point>>;
 
-    /// Hourly or daily medians, in the order of series, figure and time: of the runs that are there,
-    /// and of those that were pruned.
+    /// Hourly or daily medians, in the order of series, figure and time: of the runs that are
+    /// there, and of those that were pruned.
     fn rollups(&self, filter: &RollupFilter) -> Result<Vec<Rollup>>;
 
     /// The newest result of each pair of a test that began at `until` (RFC 3339 in UTC) or earlier.
@@ -248,8 +248,8 @@ pub trait Store: Debug + Send {
     /// The results of a test from one site to another, the newest first, `most` at most.
     fn pair(&self, test: &str, from: &str, to: &str, most: u32) -> Result<Vec<PairRun>>;
 
-    /// Notes a change of a series, from this run on, of which the user is to be told. A change that is
-    /// noted already stays as it is.
+    /// Notes a change of a series, from this run on, of which the user is to be told. A change that
+    /// is noted already stays as it is.
     fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()>;
 
     /// The first run after the last noted change of a series.
@@ -261,8 +261,8 @@ pub trait Store: Debug + Send {
     /// Notes that the user was told of the change of this number.
     fn told(&mut self, alarm: i64) -> Result<()>;
 
-    /// Deletes the runs that pass, with all that belongs to them, and returns their number. Their hours
-    /// and days are rolled up before.
+    /// Deletes the runs that pass, with all that belongs to them, and returns their number. Their
+    /// hours and days are rolled up before.
     fn prune(&mut self, which: &Filter) -> Result<usize>;
 }
 

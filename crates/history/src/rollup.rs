@@ -1,8 +1,8 @@
 //! Roll-ups: the median of each figure of a series in each hour and day. They outlive the runs.
 //!
-//! Both stores compute them by the same SQL. A roll-up is stored when runs of its time are pruned, and
-//! computed from the runs as long as they are there. Where both exist, the one of more runs counts: what
-//! is left of a day that was pruned in part says less than the whole day did.
+//! Both stores compute them by the same SQL. A roll-up is stored when runs of its time are pruned,
+//! and computed from the runs as long as they are there. Where both exist, the one of more runs
+//! counts: what is left of a day that was pruned in part says less than the whole day did.
 
 use crate::Since;
 
@@ -59,7 +59,8 @@ impl Period {
     }
 }
 
-/// SQL that gives the roll-ups of a source with the columns `series`, `metric`, `place`, `begins`, `value`.
+/// SQL that gives the roll-ups of a source with the columns `series`, `metric`, `place`, `begins`,
+/// `value`.
 pub(crate) fn medians_of(source: &str) -> String {
     let group = "PARTITION BY series, metric, begins";
     format!(

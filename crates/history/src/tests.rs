@@ -320,8 +320,8 @@ fn pruned_runs_are_gone_with_all_that_belongs_to_them(open: Open<'_>) {
     assert!(history.figures(first[6]).unwrap().is_empty());
     assert!(history.labels(first[6]).unwrap().is_empty());
     assert_eq!(history.pair("bulk", "a", "b", 99).unwrap().len(), 2);
-    // A number is never given twice: what an earlier list said still holds. A late run of a time that was
-    // pruned is saved, too.
+    // A number is never given twice: what an earlier list said still holds. A late run of a time
+    // that was pruned is saved, too.
     assert_eq!(history.prune(&Filter::default()).unwrap(), 2);
     assert_eq!(add(&mut history, "2026-03-01T09:00:00Z"), first[8] + 1);
 }

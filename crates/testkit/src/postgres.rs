@@ -19,7 +19,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without databases of users; none, after saying why, where PostgreSQL is not installed.
+    /// A server without databases of users; none, after saying why, where PostgreSQL is not
+    /// installed.
     ///
     /// # Panics
     /// It does not start.

@@ -1,7 +1,7 @@
 //! The history on a PostgreSQL server, 12 or newer.
 //!
-//! Runs, figures and results are partitioned by the month in which a run began; all rows are written by
-//! COPY. The tables are in the schema `linerate`.
+//! Runs, figures and results are partitioned by the month in which a run began; all rows are
+//! written by COPY. The tables are in the schema `linerate`.
 
 mod schema;
 mod select;
@@ -269,8 +269,8 @@ impl Store for Postgres {
             begin_of(period, "runs.started_at")
         );
         let sql = format!(
-            "SELECT series, metric, to_char(begins AT TIME ZONE 'UTC', '{}'), runs, low, median, high \
-             FROM (SELECT series, metric, begins, runs, low, median, high FROM ({}) AS fresh \
+            "SELECT series, metric, to_char(begins AT TIME ZONE 'UTC', '{}'), runs, low, median, \
+             high FROM (SELECT series, metric, begins, runs, low, median, high FROM ({}) AS fresh \
              UNION ALL SELECT series, metric, begins, runs, low, median, high FROM rollups \
              WHERE {terms} AND period = '{}' AND begins >= {since}) AS both_kinds",
             match period {
@@ -342,8 +342,8 @@ impl Store for Postgres {
         self.write(|change| {
             // A statement that makes a table has no parameters.
             change.batch_execute(
-                "CREATE TEMP TABLE gone (id bigint, series text COLLATE \"C\", started_at timestamptz) \
-                 ON COMMIT DROP",
+                "CREATE TEMP TABLE gone (id bigint, series text COLLATE \"C\", \
+                 started_at timestamptz) ON COMMIT DROP",
             )?;
             change.execute(&*format!("INSERT INTO gone {runs}"), &values.list())?;
             change.batch_execute("ANALYZE gone")?;

@@ -7,7 +7,8 @@ use ::postgres::{Client, Error, GenericClient, Transaction};
 use super::cannot;
 use crate::{HistoryError, Result};
 
-/// From each version to the next; the table `version` has the number. Entries are added, never changed.
+/// From each version to the next; the table `version` has the number. Entries are added, never
+/// changed.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
 /// The tables that have a partition for each month.
@@ -30,7 +31,8 @@ pub(super) fn migrate(client: &mut Client) -> Result<()> {
         return Err(HistoryError::Newer { found, known });
     };
     let migrated = || {
-        // Whoever may not make one can be given one: IF NOT EXISTS asks for the right to make it first.
+        // Whoever may not make one can be given one: IF NOT EXISTS asks for the right to make it
+        // first.
         let there = "SELECT 1 FROM pg_namespace WHERE nspname = 'linerate'";
         if change.query_opt(there, &[])?.is_none() {
             change.batch_execute("CREATE SCHEMA linerate")?;
@@ -51,15 +53,16 @@ fn version(client: &mut impl GenericClient) -> std::result::Result<u32, Error> {
     Ok(u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX))
 }
 
-/// Asked of the catalogue itself: what `to_regclass` remembers may be older than the turn that was waited for.
+/// Asked of the catalogue itself: what `to_regclass` remembers may be older than the turn that was
+/// waited for.
 fn has_table(client: &mut impl GenericClient, name: &str) -> std::result::Result<bool, Error> {
     let sql = "SELECT EXISTS (SELECT 1 FROM pg_tables \
          WHERE schemaname = 'linerate' AND tablename = $1::text)";
     Ok(client.query_one(sql, &[&name])?.get(0))
 }
 
-/// Waits until nobody else writes. Then runs become visible in the order of their numbers, and a partition
-/// is neither made twice nor dropped while somebody writes into it.
+/// Waits until nobody else writes. Then runs become visible in the order of their numbers, and a
+/// partition is neither made twice nor dropped while somebody writes into it.
 pub(super) fn take_turn(change: &mut Transaction<'_>) -> std::result::Result<(), Error> {
     change.execute("SELECT pg_advisory_xact_lock($1)", &[&WRITERS])?;
     Ok(())

@@ -391,8 +391,8 @@ fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(at.and_then(|at| at.try_into().ok()).unwrap_or(0))
 }
 
-/// With this log a writer does not stop readers. Of several processes that open a new file at once, the
-/// later ones get an error at once, however long they would wait.
+/// With this log a writer does not stop readers. Of several processes that open a new file at once,
+/// the later ones get an error at once, however long they would wait.
 fn use_write_ahead_log(db: &Connection) -> rusqlite::Result<()> {
     let mut left = PATIENCE;
     loop {

@@ -5,8 +5,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::cannot;
 use crate::{HistoryError, Result};
 
-/// The change from each version to the next; `user_version` is the version of a file. Entries are added,
-/// never changed.
+/// The change from each version to the next; `user_version` is the version of a file. Entries are
+/// added, never changed.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE runs (
@@ -66,8 +66,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     DROP INDEX labels_of_key;
     CREATE INDEX labels_of_key ON labels (key, value, started_at, run);
 ",
-    // The results between the sites of a mesh, those of earlier runs as far as their figures tell them;
-    // roll-ups, which outlive the runs.
+    // The results between the sites of a mesh, those of earlier runs as far as their figures tell
+    // them; roll-ups, which outlive the runs.
     "
     CREATE TABLE pairs (
         id INTEGER PRIMARY KEY,
@@ -94,7 +94,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
         FROM runs JOIN labels AS test ON test.run = id AND test.key = 'test'
         JOIN labels AS its_from ON its_from.run = id AND its_from.key = 'from'
         JOIN labels AS its_to ON its_to.run = id AND its_to.key = 'to';
-    INSERT INTO pairs (test, from_site, to_site) SELECT DISTINCT test, from_site, to_site FROM meshed;
+    INSERT INTO pairs (test, from_site, to_site)
+        SELECT DISTINCT test, from_site, to_site FROM meshed;
     INSERT INTO results SELECT pairs.id, started_at, run,
         (SELECT value FROM figures WHERE run = meshed.run AND metric = 'throughput_bps'), NULL,
         (SELECT value FROM figures WHERE run = meshed.run AND metric = 'latency_us.p50'),

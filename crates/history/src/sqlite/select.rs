@@ -36,8 +36,8 @@ pub(super) fn select(filter: &Filter) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The table of the runs, the columns of their time and number. The index of the first label has its
-/// runs in the order of time.
+/// The table of the runs, the columns of their time and number. The index of the first label has
+/// its runs in the order of time.
 fn source(filter: &Filter) -> [&'static str; 3] {
     if filter.labels.is_empty() {
         ["runs", "runs.started_at", "id"]

@@ -104,6 +104,8 @@ fn a_history_of_an_older_version_is_brought_up_to_date() {
         "PRAGMA user_version = 2; \
          INSERT INTO runs VALUES (1, '2026-11-20', 's/1', 'pit', 'stream', 'tcp up', 'x', NULL); \
          INSERT INTO runs VALUES (2, '2026-11-21', 's/1', 'pit', 'check', '', 'x', NULL); \
+         INSERT INTO labels VALUES (1, 'from', 'a'), (1, 'to', 'b'); \
+         INSERT INTO figures VALUES (1, 0, 'throughput_bps', 7.5); \
          INSERT INTO labels VALUES (1, 'test', 'bulk'), (1, 'path', 'north'), (2, 'path', \
          'north');",
     )
@@ -115,6 +117,8 @@ fn a_history_of_an_older_version_is_brought_up_to_date() {
         ("check to pit".to_owned(), 1),
     ];
     assert_eq!(history.all_series().unwrap(), all);
+    let pair = history.pair("bulk", "a", "b", 9).unwrap();
+    assert_eq!(pair[0].figures.throughput_bps, Some(7.5));
     let north = Filter {
         labels: vec![label("path", "north")],
         ..Filter::default()
