@@ -18,8 +18,8 @@ __all__ = ["Document", "Error", "check", "document", "program", "read", "run", "
 
 
 class Error(Exception):
-    """The program has failed: its words, its exit status (2: wrong options; 1: the run or a gate has
-    failed; 3: this host lacks something), and the document, where there is one."""
+    """The program failed: its message, its exit status (1: the run or a gate failed; 2: wrong options;
+    3: this host lacks something), and the document if there is one."""
 
     def __init__(self, message, status, document=None):
         super().__init__(message)
@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 def program():
-    """The program that is run: of LINERATE, of this package, or of PATH."""
+    """The program to run: the one of LINERATE, of this package, or in PATH."""
     own = pathlib.Path(sysconfig.get_path("scripts")) / "linerate"
     found = os.environ.get("LINERATE") or (str(own) if own.is_file() else shutil.which("linerate"))
     if not found:
@@ -37,7 +37,7 @@ def program():
 
 
 def run(command, *words, **options):
-    """Runs a command and returns its document. A keyword is the option of that name: `time="5s"` is
+    """Runs a command and returns its document. A keyword is an option: `time="5s"` is
     `--time 5s`, `reverse=True` is `--reverse`; a list gives it once for each entry."""
     line = [program(), *command.split(), *(str(word) for word in words if word is not None)]
     for name, value in options.items():
@@ -68,6 +68,6 @@ def stream(host=None, **options):
 
 
 def read(path):
-    """A document that was kept: `--output FILE`."""
+    """Reads a document that `--output FILE` wrote."""
     with open(path, encoding="utf-8") as file:
         return document(json.load(file))

@@ -1,11 +1,11 @@
-//! From a frame's bytes to the TCP segment in it.
+//! Finds the TCP segment in a frame.
 
 use std::net::SocketAddr;
 
 use etherparse::{IpNumber, LaxIpSlice, TcpOptionElement, TcpOptionsIterator};
 use linerate_units::Nanos;
 
-/// What stands before the IP header.
+/// What precedes the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Ethernet,
@@ -20,7 +20,7 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// By its number in files (`LINKTYPE_…`); 12 and 14 are raw IP of BSD.
+    /// By its number in files (`LINKTYPE_…`); 12 and 14 are BSD's raw IP.
     pub(crate) fn from_number(number: i32) -> Option<Self> {
         Some(match number {
             0 | 108 => Self::Loopback,
@@ -33,7 +33,7 @@ impl Link {
     }
 }
 
-/// A TCP segment, or several that an offload made one frame of.
+/// A TCP segment, or several merged into one frame by offloading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Segment {
     pub(crate) at: Nanos,
@@ -42,18 +42,18 @@ pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
-    /// As in the header, not scaled.
+    /// As in the header, unscaled.
     pub(crate) window: u16,
-    /// On the wire, bytes, however much was kept.
+    /// Payload on the wire, bytes, however much was captured.
     pub(crate) payload: u32,
-    /// Of IPv4; 0 where there is none.
+    /// IPv4 identification; 0 for IPv6.
     pub(crate) ip_id: u16,
-    /// Marked as having met congestion (ECN).
+    /// Marked as having experienced congestion (ECN).
     pub(crate) is_marked: bool,
     pub(crate) options: Options,
 }
 
-/// The options that matter.
+/// The options used here.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Options {
     pub(crate) mss: Option<u16>,
@@ -75,11 +75,11 @@ pub(crate) const ECE: u8 = 0x40;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Dissected {
     Segment(Segment),
-    /// A piece of an IP packet: which segment it is of, is not looked for.
+    /// A fragment of an IP packet, which is not reassembled.
     Fragment,
-    /// TCP of which too little was kept.
+    /// TCP with too few bytes kept.
     Cut,
-    /// No TCP.
+    /// Not TCP.
     Other,
 }
 
@@ -102,34 +102,28 @@ pub(crate) fn dissect(at: Nanos, link: Link, bytes: &[u8], wire_bytes: u32) -> D
     let (told, ip_id, traffic_class) = match &packet {
         LaxIpSlice::Ipv4(packet) => {
             let header = packet.header();
-            (
-                usize::from(header.total_len()),
-                header.identification(),
-                ip[1],
-            )
+            let told = usize::from(header.total_len());
+            (told, header.identification(), ip[1])
         }
         LaxIpSlice::Ipv6(packet) => {
             let told = usize::from(packet.header().payload_length());
             (if told == 0 { 0 } else { told + 40 }, 0, ip[1] >> 4)
         }
     };
-    // An offloaded packet of 64 KiB and more tells no length.
+    // An offloaded packet of 64 KiB or more has no length in its header.
     let whole = if told <= header_bytes { wire } else { told };
-    let Some((tcp, header)) = payload.payload.split_at_checked(TCP_BYTES).map(|(tcp, _)| {
-        let header = usize::from(tcp[12] >> 4) * 4;
-        (tcp, header.max(TCP_BYTES))
-    }) else {
+    let Some(tcp) = payload.payload.get(..TCP_BYTES) else {
         return Dissected::Cut;
     };
-    let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+    let header = (usize::from(tcp[12] >> 4) * 4).max(TCP_BYTES);
     let half = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     let kept = payload.payload.len().min(header);
     Dissected::Segment(Segment {
         at,
         source: SocketAddr::new(packet.source_addr(), half(0)),
         destination: SocketAddr::new(packet.destination_addr(), half(2)),
-        seq: word(4),
-        ack: word(8),
+        seq: word(tcp, 4),
+        ack: word(tcp, 8),
         flags: tcp[13],
         window: half(14),
         payload: whole.saturating_sub(header_bytes + header) as u32,
@@ -158,7 +152,7 @@ fn after_link(link: Link, bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Behind an Ethernet type and the VLAN tags that it may begin.
+/// What follows the Ethernet type, after any VLAN tags.
 fn after_type(mut bytes: &[u8]) -> Option<&[u8]> {
     while is_vlan(bytes.get(..2)?) {
         bytes = bytes.get(4..)?;
@@ -174,13 +168,15 @@ fn ip<'a>(ether_type: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
     matches!(ether_type, [0x08, 0x00] | [0x86, 0xdd]).then_some(rest)
 }
 
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 fn options(bytes: &[u8]) -> Options {
-    let word =
-        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let mut options = Options::default();
-    // What nearly all segments have, and nothing else (RFC 7323, appendix A).
+    // Nearly all segments have just timestamps (RFC 7323, appendix A).
     if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
-        options.timestamps = Some((word(4), word(8)));
+        options.timestamps = Some((word(bytes, 4), word(bytes, 8)));
         return options;
     }
     for option in TcpOptionsIterator::from_slice(bytes).map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What can be wrong with a capture.
+//! Errors of reading a capture.
 
 use std::io;
 
@@ -10,13 +10,13 @@ pub enum CaptureError {
     /// Neither pcap nor pcapng.
     #[error("this is no packet capture: neither pcap nor pcapng")]
     NoCapture,
-    /// Of a link that is not known here.
+    /// Its link type is unknown.
     #[error(
         "its packets are of link type {0}; known are Ethernet (1), Linux cooked (113, 276), raw IP \
          (12, 14, 101, 228, 229) and loopback (0, 108)"
     )]
     LinkType(i32),
-    /// No TCP in it.
+    /// It contains no TCP.
     #[error("no TCP segment is among its {packets} packets")]
     NoTcp {
         /// Packets read.

@@ -1,37 +1,38 @@
-//! How a sender's frames follow each other: what keeps a clock, a link or a writer shows in it.
+//! How evenly a sender's frames follow each other, which shows whether a clock, a link or a writer
+//! sets their pace.
 
 use linerate_units::Nanos;
 
-/// How frames of new data followed each other, once slow start was over most likely.
+/// Spacing of frames of new data, most likely after slow start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evenness {
-    /// Rate over 16 frames, over the mean: for 5 % of the time it was lower.
+    /// Rate over 16 frames relative to the mean: it was lower for 5 % of the time.
     pub low: f64,
-    /// For 5 % of the time it was higher.
+    /// It was higher for 5 % of the time.
     pub high: f64,
-    /// Share of the time in which each frame alone took what the mean rate gives it.
+    /// Share of the time in which single frames came at about the mean rate.
     pub even: f64,
-    /// Share of the time that ended with a frame which no acknowledgement had let go.
+    /// Share of the time before frames that no acknowledgement triggered.
     pub own: f64,
     /// Share of the frames that were whole segments.
     pub whole: f64,
-    /// Share of the bytes that went by faster than the mean.
+    /// Share of the bytes sent faster than the mean.
     pub fast: f64,
 }
 
-/// Frames of new data, as they go by.
+/// Collects frames of new data as they pass.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     began: Option<Nanos>,
     last: Option<(Nanos, u64)>,
-    /// First frame of the block, and its bytes so far.
+    /// Start of the current block and its bytes so far.
     block: Option<(Nanos, u64)>,
-    /// What is counted since about a third of the time, and what was counted in the third before.
+    /// The current part, from about a third of the time on, and the part before it.
     now: Part,
     before: Part,
 }
 
-/// A part of the time.
+/// Counters of one part of the time.
 #[derive(Debug, Clone, Default)]
 struct Part {
     frames: Rates,
@@ -46,13 +47,13 @@ struct Part {
 /// Time (ns) and bytes by the logarithm of the rate.
 #[derive(Debug, Clone, Default)]
 struct Rates {
-    /// The rate of the first.
+    /// Rate of the first sum.
     from: i32,
     sums: Vec<(u64, u64)>,
 }
 
 impl Course {
-    /// A frame of new data, `since_ack` after the last acknowledgement that went by.
+    /// Adds a frame of new data, `since_ack` after the last acknowledgement.
     pub(crate) fn add(&mut self, at: Nanos, bytes: u64, since_ack: Option<Nanos>, is_whole: bool) {
         let began = *self.began.get_or_insert(at);
         self.now.count += 1;
@@ -103,21 +104,15 @@ impl Course {
 }
 
 impl Part {
-    /// Three times as late as it began.
+    /// A part ends at three times the time of its start.
     fn ends_at(&self) -> u64 {
         self.began.saturating_mul(3).max(FIRST_PART_NS)
     }
 
     fn and(&self, other: &Self) -> Self {
         let mut all = self.clone();
-        for (sums, more) in [
-            (&mut all.frames, &other.frames),
-            (&mut all.blocks, &other.blocks),
-        ] {
-            for (bin, counted) in more.iter() {
-                sums.add(bin, counted);
-            }
-        }
+        all.frames.add_all(&other.frames);
+        all.blocks.add_all(&other.blocks);
         all.count += other.count;
         all.whole += other.whole;
         all.own = all.own.saturating_add(other.own);
@@ -128,6 +123,12 @@ impl Part {
 impl Rates {
     fn note(&mut self, time: u64, bytes: u64) {
         self.add(rate(time, bytes), (time, bytes));
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        for (bin, counted) in other.iter() {
+            self.add(bin, counted);
+        }
     }
 
     fn add(&mut self, bin: i32, counted: (u64, u64)) {
@@ -166,12 +167,12 @@ impl Rates {
     }
 }
 
-/// Sixteenths of an octave of bytes over time.
+/// Bytes over time, in sixteenths of an octave.
 fn rate(time: u64, bytes: u64) -> i32 {
     (16.0 * (bytes.max(1) as f64 / time.max(1) as f64).log2()).round() as i32
 }
 
-/// Times of a damaged file may be any.
+/// Saturates, since times in a damaged file may be anything.
 fn plus(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     (one.0.saturating_add(other.0), one.1.saturating_add(other.1))
 }
@@ -180,15 +181,15 @@ fn over(bin: i32, mean: i32) -> f64 {
     (f64::from(bin - mean) / 16.0).exp2()
 }
 
-/// Less than a round trip of most connections, and more than what leaves at once.
+/// Frames per block: less than most connections send in a round trip, more than leaves at once.
 const FRAMES: u64 = 16;
 const FEWEST: u64 = 20;
-/// A fifth to either side of the mean rate, and half as much again.
+/// A fifth to either side of the mean rate; `FASTER` is half as much again.
 const EVEN: i32 = 5;
 const FASTER: i32 = 9;
-/// What an acknowledgement lets go leaves in the same interrupt.
+/// A frame this soon after an acknowledgement was triggered by it.
 const ACK_LETS_GO: Nanos = Nanos(200_000);
-/// The first part ends then; each later one at three times that.
+/// End of the first part; each later one ends at three times that.
 const FIRST_PART_NS: u64 = 30_000_000;
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! One connection, and what is said of it in the end.
+//! One TCP connection and what is known of it at the end.
 
 use std::net::SocketAddr;
 
 use linerate_units::Nanos;
 
-use crate::dissect::{ACK, FIN, Options, RST, SYN, Segment};
+use crate::dissect::{ACK, FIN, RST, SYN, Segment};
 use crate::evenness::Evenness;
 use crate::readings::Reading;
 use crate::recovery::Retransmitted;
 use crate::rtt::Facts;
 use crate::stream::{Counts, Stream};
 
-/// One end of a connection, as an index.
+/// An end of a connection; also the index of its half of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// It sent the first SYN; where none was seen, it has the higher port.
+    /// The end that sent the first SYN or, where none was seen, has the higher port.
     Initiator,
-    /// The other.
+    /// The end that answers.
     Responder,
 }
 
 impl Side {
-    /// The other one.
+    /// The opposite end.
     pub fn other(self) -> Self {
         match self {
             Self::Initiator => Self::Responder,
@@ -30,18 +30,18 @@ impl Side {
     }
 }
 
-/// What the SYN of an end told.
+/// What an end announced in its SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Largest segment that it takes, bytes (RFC 9293, 3.7.1).
+    /// Largest segment the end accepts, bytes (RFC 9293, 3.7.1).
     pub mss: Option<u16>,
-    /// Shift of its windows (RFC 7323, 2).
+    /// Window scale: left shift of its windows (RFC 7323, 2).
     pub window_scale: Option<u8>,
-    /// SACK is allowed (RFC 2018).
+    /// Whether it permits SACK (RFC 2018).
     pub sack: bool,
-    /// It has timestamps (RFC 7323, 3).
+    /// Whether it uses timestamps (RFC 7323, 3).
     pub timestamps: bool,
-    /// Times that it was sent.
+    /// How often the SYN was sent.
     pub sent: u32,
 }
 
@@ -50,62 +50,62 @@ pub struct Offer {
 pub struct Flow {
     /// Addresses of the initiator and of the responder.
     pub ends: [SocketAddr; 2],
-    /// What their SYNs told; absent where they were not seen.
+    /// What their SYNs announced; absent for a SYN that was not seen.
     pub offers: [Option<Offer>; 2],
-    /// Round trip of the handshake; absent without it.
+    /// Round-trip time of the handshake; absent without one.
     pub handshake: Option<Nanos>,
-    /// The end next to which it was captured; absent between them, and where nothing tells.
+    /// The end at which the capture was made; absent if it was made between them or nothing tells.
     pub near: Option<Side>,
     /// What each end sent.
     pub sent: [Sent; 2],
-    /// First and last segment, since 1970.
+    /// Time of the first segment, since 1970.
     pub began: Nanos,
-    /// Last segment.
+    /// Time of the last segment.
     pub ended: Nanos,
     /// The end that reset it.
     pub reset_by: Option<Side>,
-    /// The ends that closed it (FIN).
+    /// Which ends closed it (FIN).
     pub closed: [bool; 2],
-    /// Segments of it.
+    /// Its segments.
     pub segments: u64,
 }
 
-/// What one end sent, and what came back for it.
+/// What one end sent and how it was answered.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sent {
-    /// Payload, each byte once.
+    /// Payload bytes, each counted once.
     pub bytes: u64,
-    /// First segment with data, since 1970.
+    /// Time of the first segment with data, since 1970.
     pub began: Option<Nanos>,
     /// From the first segment with data to the last acknowledgement.
     pub lasted: Nanos,
     /// Largest payload of a segment, bytes.
     pub mss: u32,
-    /// What was counted.
+    /// Counters.
     pub counts: Counts,
-    /// What was sent again.
+    /// Retransmissions.
     pub retransmitted: Retransmitted,
-    /// Bytes in flight when losses came, of the first 256 episodes.
+    /// Bytes in flight when losses were noticed, for the first 256 episodes.
     pub loss_flights: Vec<u64>,
     /// Smallest round-trip time of data.
     pub rtt_min: Option<Nanos>,
     /// Mean deviation of the round-trip time at the end (RFC 6298).
     pub rtt_deviation: Nanos,
-    /// Round trips measured.
+    /// Number of round-trip times measured.
     pub rtt_samples: u64,
-    /// Largest window that the peer offered, bytes; absent where its scale is not known.
+    /// Largest window the peer offered, bytes; absent where its scale is unknown.
     pub window_largest: Option<u64>,
-    /// Time with something outstanding, or held by a closed window.
+    /// Time with data outstanding or with the window closed.
     pub busy: Nanos,
-    /// Of it, time in round trips in which the window was full.
+    /// The part of `busy` in round trips during which the window was full.
     pub window_limited: Nanos,
-    /// Of it, time with a closed window.
+    /// The part of `busy` with a closed window.
     pub zero_window: Nanos,
     /// Time with nothing outstanding and an open window: the writer had nothing to send.
     pub idle: Nanos,
-    /// How even it was; absent of few frames.
+    /// How evenly it sent; absent for too few frames.
     pub evenness: Option<Evenness>,
-    /// Through time.
+    /// Readings over time.
     pub readings: Vec<Reading>,
 }
 
@@ -129,7 +129,7 @@ impl Flow {
         &self.sent[side as usize]
     }
 
-    /// The SYN of an end.
+    /// What that end announced in its SYN.
     pub fn offer_of(&self, side: Side) -> Option<Offer> {
         self.offers[side as usize]
     }
@@ -140,9 +140,9 @@ impl Flow {
 pub(crate) struct Tracker {
     ends: [SocketAddr; 2],
     offers: [Option<Offer>; 2],
-    /// Last SYN, its answer, and the answer to that.
+    /// Times of the last SYN, of its answer (SYN-ACK), and of the answer to that.
     handshake: [Option<Nanos>; 3],
-    /// First sequence number of each end.
+    /// Initial sequence number of each end.
     initial: [Option<u32>; 2],
     streams: [Stream; 2],
     facts: [Facts; 2],
@@ -155,14 +155,14 @@ pub(crate) struct Tracker {
 impl Tracker {
     pub(crate) fn new(segment: &Segment) -> Self {
         let (source, destination) = (segment.source, segment.destination);
-        let answers = segment.flags & (SYN | ACK) == SYN | ACK;
-        let asks = segment.flags & (SYN | ACK) == SYN;
-        let from_initiator = asks || (!answers && source.port() >= destination.port());
-        let ends = if from_initiator {
-            [source, destination]
-        } else {
-            [destination, source]
+        let mut ends = [source, destination];
+        let from_initiator = match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
+            (true, answers) => !answers,
+            (false, _) => source.port() >= destination.port(),
         };
+        if !from_initiator {
+            ends.reverse();
+        }
         let nothing = Facts {
             mss: USUAL_MSS,
             to_sender: None,
@@ -182,7 +182,7 @@ impl Tracker {
         }
     }
 
-    /// The same addresses are used again: a SYN that is none of this connection's.
+    /// Whether this SYN opens a new connection between the same addresses and ports.
     pub(crate) fn is_another(&self, segment: &Segment) -> bool {
         let known = self.initial[self.side_of(segment) as usize];
         let is_syn = segment.flags & (SYN | ACK) == SYN;
@@ -230,19 +230,13 @@ impl Tracker {
     }
 
     fn handle_syn(&mut self, segment: &Segment, side: Side) {
-        let Options {
-            mss,
-            window_scale,
-            sack_permitted,
-            timestamps,
-            ..
-        } = segment.options;
+        let options = segment.options;
         let before = self.offers[side as usize].map_or(0, |offer| offer.sent);
         self.offers[side as usize] = Some(Offer {
-            mss,
-            window_scale,
-            sack: sack_permitted,
-            timestamps: timestamps.is_some(),
+            mss: options.mss,
+            window_scale: options.window_scale,
+            sack: options.sack_permitted,
+            timestamps: options.timestamps.is_some(),
             sent: before.saturating_add(1),
         });
         self.initial[side as usize] = Some(segment.seq);
@@ -252,30 +246,30 @@ impl Tracker {
         self.learn();
     }
 
-    /// What the initiator sends after the answer to its SYN.
+    /// The initiator's answer to the SYN-ACK completes the handshake.
     fn handle_third(&mut self, segment: &Segment) {
         let answered = self.handshake[1].is_some() && segment.flags & ACK != 0;
         if answered && self.initial[1].is_some_and(|seq| segment.ack == seq.wrapping_add(1)) {
             self.handshake[2] = Some(segment.at);
             self.learn();
             if let Some([a, b]) = self.ways() {
-                self.streams
-                    .iter_mut()
-                    .for_each(|stream| stream.rtt.handshake(a + b));
+                for stream in &mut self.streams {
+                    stream.rtt.handshake(a + b);
+                }
             }
         }
     }
 
-    /// From the capture to the initiator and back, and to the responder and back.
+    /// Round-trip times from the capture to the initiator and to the responder.
     fn ways(&self) -> Option<[Nanos; 2]> {
         let [syn, answer, third] = self.handshake;
         let (syn, answer, third) = (syn?, answer?, third?);
-        // Of several SYNs it is not known which one was answered.
+        // After several SYNs it is unknown which one was answered.
         let once = self.offers.iter().flatten().all(|offer| offer.sent == 1);
         (once && syn <= answer && answer <= third).then(|| [third - answer, answer - syn])
     }
 
-    /// The end that answers at once, where the other does not.
+    /// The capture is next to an end that answers much faster than the other.
     fn near(&self) -> Option<Side> {
         let [initiator, responder] = self.ways().or_else(|| self.ways_of_data())?;
         let is_near = |way: Nanos, other: Nanos| way.0 <= other.0 / NEAR_PART;
@@ -286,7 +280,8 @@ impl Tracker {
         }
     }
 
-    /// Without a handshake: the shortest that data and its echo took.
+    /// As `ways`, without a handshake: the smallest round trips of data and of its echoed
+    /// timestamps.
     fn ways_of_data(&self) -> Option<[Nanos; 2]> {
         let streams = &self.streams;
         let sender = usize::from(streams[1].bytes() > streams[0].bytes());
@@ -299,21 +294,16 @@ impl Tracker {
         enough.then_some(ways)
     }
 
-    /// What follows for both directions from what is known of the handshake.
+    /// Updates both directions with what the handshake has told so far.
     fn learn(&mut self) {
         let near = self.near();
         let ways = self.ways();
         for side in [Side::Initiator, Side::Responder] {
-            let (own, peer) = (
-                self.offers[side as usize],
-                self.offers[side.other() as usize],
-            );
-            let stream = &mut self.streams[side as usize];
-            stream.window.scale = match (own.map(|o| o.window_scale), peer.map(|o| o.window_scale))
-            {
-                (Some(None), _) | (_, Some(None)) => Some(0),
-                (_, Some(scale)) => scale,
-                (_, None) => None,
+            let [own, peer] = [side, side.other()].map(|side| self.offers[side as usize]);
+            let scales = [own, peer].map(|offer| offer.map(|offer| offer.window_scale));
+            self.streams[side as usize].window.scale = match scales {
+                [Some(None), _] | [_, Some(None)] => Some(0),
+                [_, peer] => peer.flatten(),
             };
             let facts = &mut self.facts[side as usize];
             facts.is_at_sender = near == Some(side);
@@ -324,12 +314,13 @@ impl Tracker {
         }
     }
 
-    /// Without a handshake the largest segment tells, unless an offload made it.
+    /// Without a handshake the MSS is guessed from the largest segment, unless offloading made it.
     fn guess_mss(&mut self, from: usize, payload: u32) {
         let is_told = self
             .offers
             .iter()
-            .any(|offer| offer.is_some_and(|o| o.mss.is_some()));
+            .flatten()
+            .any(|offer| offer.mss.is_some());
         if !is_told && payload <= LARGEST_ETHERNET && payload > MIN_MSS {
             let largest = self.streams[from].counts.largest_bytes;
             self.facts[from].mss = largest.clamp(MIN_MSS, LARGEST_ETHERNET);
@@ -342,15 +333,8 @@ impl Tracker {
             stream.finish(self.ended, facts);
         }
         let closed = [0, 1].map(|side| self.streams[side].sent_fin);
-        let facts = self.facts;
-        let mut streams = self.streams.into_iter().zip(facts);
-        let mut next = || {
-            let stream = streams.next();
-            stream
-                .map(|(stream, facts)| sent(stream, &facts))
-                .unwrap_or_default()
-        };
-        let sent = [next(), next()];
+        let [one, other] = self.streams;
+        let sent = [sent(one, &self.facts[0]), sent(other, &self.facts[1])];
         let ways = self.handshake[0].zip(self.handshake[2]);
         Flow {
             ends: self.ends,
@@ -367,23 +351,21 @@ impl Tracker {
     }
 }
 
-/// Largest payload that both SYNs allow, less the timestamps in each segment.
+/// Largest payload that both SYNs allow, less the timestamp option of each segment.
 fn mss(own: Option<Offer>, peer: Option<Offer>) -> Option<u32> {
     let told = [own, peer].into_iter().flatten();
     let least = told.clone().filter_map(|offer| offer.mss).min()?;
-    let timestamps = told.clone().count() > 0 && told.clone().all(|offer| offer.timestamps);
+    let timestamps = told.clone().all(|offer| offer.timestamps);
     let options = if timestamps { TIMESTAMP_BYTES } else { 0 };
     Some(u32::from(least).saturating_sub(options).max(1))
 }
 
 fn sent(stream: Stream, facts: &Facts) -> Sent {
-    let began = stream.began;
+    let times = stream.began.zip(stream.until);
     Sent {
         bytes: stream.bytes(),
-        began,
-        lasted: began
-            .zip(stream.until)
-            .map_or(Nanos::ZERO, |(began, until)| until - began),
+        began: stream.began,
+        lasted: times.map_or(Nanos::ZERO, |(began, until)| until - began),
         mss: facts.mss,
         counts: stream.counts,
         retransmitted: stream.recovery.counts,
@@ -401,12 +383,12 @@ fn sent(stream: Stream, facts: &Facts) -> Sent {
     }
 }
 
-/// An end that answers in a tenth of what the other takes is next to the capture.
+/// The capture is next to an end that answers within a tenth of the time the other needs.
 const NEAR_PART: u64 = 10;
-/// Round trips that tell as much without a handshake.
+/// Samples of data needed to replace a handshake.
 const ENOUGH: u64 = 20;
 const TIMESTAMP_BYTES: u32 = 12;
 const USUAL_MSS: u32 = 1448;
 const MIN_MSS: u32 = 216;
-/// Payload of the largest segment on Ethernet without jumbo frames.
+/// Largest payload on Ethernet without jumbo frames.
 const LARGEST_ETHERNET: u32 = 1460;

@@ -1,4 +1,4 @@
-//! All connections of a capture, in bounded memory.
+//! Follows all connections of a capture in bounded memory.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -11,41 +11,41 @@ use crate::error::CaptureError;
 use crate::flow::{Flow, Tracker};
 use crate::frames::{Frame, Frames};
 
-/// What a capture has of TCP.
+/// The TCP part of a capture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capture {
-    /// Connections, those with the most payload first.
+    /// Connections, largest payload first.
     pub flows: Vec<Flow>,
     /// Packets read.
     pub packets: u64,
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub file_bytes: u64,
-    /// Link type of the first interface, by its number in files.
+    /// Link type of the first interface (`LINKTYPE_…`).
     pub link: Option<i32>,
-    /// Bytes kept of each packet at most; absent where the file does not say.
+    /// Bytes kept per packet at most; absent where the file does not say.
     pub snap_bytes: Option<u32>,
-    /// First and last packet, since 1970.
+    /// Time of the first packet, since 1970.
     pub began: Nanos,
-    /// Last packet.
+    /// Time of the last packet.
     pub ended: Nanos,
     /// What was left out.
     pub left_out: LeftOut,
-    /// The file ends within a packet, or is damaged: what came before is whole.
+    /// The file ends inside a packet or is damaged; everything before that is complete.
     pub truncated: bool,
     /// Reading was stopped before the end.
     pub stopped: bool,
 }
 
-/// What of a capture is not followed.
+/// Parts of a capture that are not followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Connections beyond the most that are kept, those with the least payload.
+    /// Connections dropped, smallest payload first, because there were too many.
     pub flows: u64,
     /// Their payload, bytes.
     pub flow_bytes: u64,
-    /// Pieces of IP packets.
+    /// Fragments of IP packets.
     pub fragments: u64,
-    /// TCP segments of which too little was kept.
+    /// TCP segments with too few bytes kept.
     pub cut: u64,
     /// Packets of other protocols.
     pub other: u64,
@@ -53,11 +53,11 @@ pub struct LeftOut {
 
 /// Follows the connections of a file to its end.
 ///
-/// `most_flows` is how many are kept at most. `progress` is told the bytes of the file read, every
-/// few MiB, and says whether to go on.
+/// At most `most_flows` connections are kept. `progress` is called every few MiB with the bytes of
+/// the file read so far and returns whether to go on.
 ///
 /// # Errors
-/// The file is no capture, cannot be read, is of a link that is not known, or has no TCP in it.
+/// The file is no capture, cannot be read, has an unknown link type, or contains no TCP.
 pub fn follow<R: Read + Send + 'static>(
     source: R,
     most_flows: usize,
@@ -81,9 +81,8 @@ pub fn follow<R: Read + Send + 'static>(
         return Err(CaptureError::LinkType(number));
     }
     if table.trackers.is_empty() {
-        return Err(CaptureError::NoTcp {
-            packets: table.packets,
-        });
+        let packets = table.packets;
+        return Err(CaptureError::NoTcp { packets });
     }
     Ok(Capture {
         packets: table.packets,
@@ -99,7 +98,7 @@ pub fn follow<R: Read + Send + 'static>(
     })
 }
 
-/// Both ends of a connection, the lower one first.
+/// Both ends of a connection, the lower address first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     addresses: [u128; 2],
@@ -117,7 +116,7 @@ impl Key {
     }
 }
 
-/// IPv4 as mapped into IPv6.
+/// IPv4 addresses are mapped into IPv6.
 fn number(address: SocketAddr) -> (u128, u16) {
     let ip = match address.ip() {
         IpAddr::V4(ip) => 0xffff_0000_0000 | u128::from(ip.to_bits()),
@@ -126,11 +125,12 @@ fn number(address: SocketAddr) -> (u128, u16) {
     (ip, address.port())
 }
 
+#[derive(Default)]
 struct Table {
     most: usize,
     places: HashMap<Key, usize>,
     trackers: Vec<(Key, Tracker)>,
-    /// Segments come in trains.
+    /// The last lookup: consecutive segments are often of one connection.
     last: Option<(Key, usize)>,
     left_out: LeftOut,
     packets: u64,
@@ -142,13 +142,7 @@ impl Table {
     fn new(most: usize) -> Self {
         Self {
             most,
-            places: HashMap::new(),
-            trackers: Vec::new(),
-            last: None,
-            left_out: LeftOut::default(),
-            packets: 0,
-            began: None,
-            ended: Nanos::ZERO,
+            ..Self::default()
         }
     }
 
@@ -190,7 +184,8 @@ impl Table {
         place
     }
 
-    /// A quarter goes: those that are over or silent, and of them those with the least payload.
+    /// Drops a quarter of the connections: first those that ended or are silent, then those with
+    /// the least payload.
     fn make_room(&mut self, now: Nanos) {
         let is_live = |tracker: &Tracker| !tracker.is_over() && now - tracker.ended < SILENT;
         self.trackers
@@ -201,7 +196,7 @@ impl Table {
             self.left_out.flow_bytes += tracker.bytes();
         }
         self.last = None;
-        // Of those with one key the last is the one that goes on.
+        // Where several have the same key, the newest is the one still in use.
         self.trackers.sort_by_key(|(_, tracker)| tracker.ended);
         let places = self.trackers.iter().enumerate();
         self.places = places.map(|(place, (key, _))| (*key, place)).collect();
@@ -216,5 +211,5 @@ impl Table {
 }
 
 const TOLD_BYTES: u64 = 16 << 20;
-/// A connection without a segment for so long may go.
+/// A connection silent for this long is dropped first.
 const SILENT: Nanos = Nanos(60_000_000_000);

@@ -1,4 +1,4 @@
-//! A file's frames, one after another: pcap and pcapng.
+//! Reads the frames of a pcap or pcapng file.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use crate::error::CaptureError;
 
 /// One captured frame.
 pub(crate) struct Frame<'a> {
-    /// Since 1970.
+    /// Time since 1970.
     pub(crate) at: Nanos,
     pub(crate) link: Link,
-    /// What was kept of it.
+    /// The bytes kept.
     pub(crate) bytes: &'a [u8],
     /// Its length on the wire, bytes.
     pub(crate) wire_bytes: u32,
 }
 
-/// An interface of a pcapng section, or the one of a pcap file.
+/// An interface of a pcapng section, or the single one of a pcap file.
 #[derive(Clone, Copy)]
 struct Interface {
     link: Option<Link>,
@@ -30,29 +30,28 @@ struct Interface {
     snap_bytes: u32,
 }
 
-/// Reads frames in a buffer of constant size.
-pub(crate) struct Frames<R> {
+/// Reads frames with a buffer of constant size.
+pub(crate) struct Frames {
     reader: Box<dyn PcapReaderIterator + Send>,
     failure: Arc<Mutex<Option<io::Error>>>,
     interfaces: Vec<Interface>,
     capacity: usize,
-    /// Link type of the first interface that has one which is not known.
+    /// Link type of the first interface whose type is unknown.
     pub(crate) unknown_link: Option<i32>,
     pub(crate) first_link: Option<i32>,
     pub(crate) snap_bytes: u32,
-    /// The last packet is not whole, or a block is damaged.
+    /// The last packet is incomplete or a block is damaged.
     pub(crate) truncated: bool,
-    source: std::marker::PhantomData<R>,
 }
 
-impl<R: Read + Send + 'static> Frames<R> {
-    pub(crate) fn new(source: R) -> Result<Self, CaptureError> {
+impl Frames {
+    pub(crate) fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         let failure = Arc::new(Mutex::new(None));
         let mut source = Source {
             inner: source,
             failure: failure.clone(),
         };
-        // The library takes what one read gives for the file's header.
+        // The library parses the file header from whatever the first read returns.
         let mut head = Vec::with_capacity(HEAD_BYTES);
         let begin = (&mut source).take(HEAD_BYTES as u64);
         { begin }
@@ -69,16 +68,15 @@ impl<R: Read + Send + 'static> Frames<R> {
             first_link: None,
             snap_bytes: 0,
             truncated: false,
-            source: std::marker::PhantomData,
         })
     }
 
-    /// Bytes of the file that were used.
+    /// Bytes of the file consumed.
     pub(crate) fn position(&self) -> u64 {
         self.reader.consumed() as u64
     }
 
-    /// Gives each frame to `each`, until `each` says no.
+    /// Passes each frame to `each` until it returns false.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -88,52 +86,46 @@ impl<R: Read + Send + 'static> Frames<R> {
     ) -> Result<(), CaptureError> {
         loop {
             let position = self.position();
-            let step = match self.reader.next() {
+            let go_on = match self.reader.next() {
                 Ok((used, block)) => {
-                    let go = take(&mut self.interfaces, &block, |frame| each(frame, position));
+                    let go = take(&self.interfaces, &block, |frame| each(frame, position));
                     let found = describe(&block);
                     drop(block);
                     self.reader.consume_noshift(used);
                     self.note(found);
-                    if go { continue } else { return Ok(()) }
+                    go
                 }
-                Err(PcapError::Eof) => return Ok(()),
-                Err(PcapError::Incomplete(_)) => Step::More,
-                Err(PcapError::BufferTooSmall) => Step::Larger,
-                Err(PcapError::UnexpectedEof) => Step::End,
-                Err(PcapError::ReadError) => Step::Failed,
-                Err(_) => Step::Damaged,
+                Err(PcapError::Eof) => false,
+                Err(PcapError::Incomplete(_)) => self.refill()?,
+                Err(PcapError::BufferTooSmall) if self.capacity < MAX_CAPACITY => self.enlarge()?,
+                Err(PcapError::UnexpectedEof) => {
+                    self.truncated |= !self.reader.data().is_empty();
+                    false
+                }
+                Err(PcapError::ReadError) => {
+                    self.failed()?;
+                    false
+                }
+                Err(_) => {
+                    self.truncated = true;
+                    false
+                }
             };
-            if !self.go_on(step)? {
+            if !go_on {
                 return Ok(());
             }
         }
     }
 
-    /// Whether there is more.
-    fn go_on(&mut self, step: Step) -> Result<bool, CaptureError> {
-        match step {
-            Step::More => self.refill(),
-            // A frame that does not fit into the buffer, or what is left of it does not.
-            Step::Larger if self.capacity < MAX_CAPACITY => {
-                let before = self.reader.data().len();
-                let more = self.refill()?;
-                if more && self.reader.data().len() == before && !self.reader.reader_exhausted() {
-                    self.capacity *= 2;
-                    self.reader.grow(self.capacity);
-                }
-                Ok(more)
-            }
-            Step::End => {
-                self.truncated |= !self.reader.data().is_empty();
-                Ok(false)
-            }
-            Step::Failed => self.failed().map(|()| false),
-            Step::Larger | Step::Damaged => {
-                self.truncated = true;
-                Ok(false)
-            }
+    /// A frame, or the rest of it, does not fit into the buffer. Returns whether there is more.
+    fn enlarge(&mut self) -> Result<bool, CaptureError> {
+        let before = self.reader.data().len();
+        let more = self.refill()?;
+        if more && self.reader.data().len() == before && !self.reader.reader_exhausted() {
+            self.capacity *= 2;
+            self.reader.grow(self.capacity);
         }
+        Ok(more)
     }
 
     fn refill(&mut self) -> Result<bool, CaptureError> {
@@ -142,26 +134,23 @@ impl<R: Read + Send + 'static> Frames<R> {
         Ok(read)
     }
 
-    /// The error that reading met; the library does not keep it.
+    /// The I/O error behind a failed read, which the library does not keep.
     fn failed(&self) -> Result<(), CaptureError> {
         let mut failure = self.failure.lock().expect("nobody panics while holding it");
         failure
             .take()
-            .map_or(Ok(()), |error| Err(CaptureError::Read(error)))
+            .map_or(Ok(()), |e| Err(CaptureError::Read(e)))
     }
 
-    fn note(&mut self, found: Option<(Described, Interface)>) {
-        let Some((described, interface)) = found else {
-            return;
+    fn note(&mut self, found: Option<Described>) {
+        let (number, interface) = match found {
+            None => return,
+            Some(Described::Section) => return self.interfaces.clear(),
+            Some(Described::Interface(number, interface)) => (number, interface),
         };
-        match described {
-            Described::Section => return self.interfaces.clear(),
-            Described::Interface(number) => {
-                self.first_link.get_or_insert(number);
-                if interface.link.is_none() {
-                    self.unknown_link.get_or_insert(number);
-                }
-            }
+        self.first_link.get_or_insert(number);
+        if interface.link.is_none() {
+            self.unknown_link.get_or_insert(number);
         }
         self.snap_bytes = self.snap_bytes.max(interface.snap_bytes);
         if self.interfaces.len() < MAX_INTERFACES {
@@ -170,58 +159,38 @@ impl<R: Read + Send + 'static> Frames<R> {
     }
 }
 
-enum Step {
-    More,
-    Larger,
-    End,
-    Failed,
-    Damaged,
-}
-
 enum Described {
     Section,
-    Interface(i32),
+    /// An interface with the number of its link type.
+    Interface(i32, Interface),
 }
 
-/// What a block says of those that follow.
-fn describe(block: &PcapBlockOwned<'_>) -> Option<(Described, Interface)> {
-    let interface = |link: i32, ticks_per_s, offset_s, snap_bytes| {
-        let interface = Interface {
-            link: Link::from_number(link),
-            ticks_per_s,
-            offset_s,
-            snap_bytes,
-        };
-        Some((Described::Interface(link), interface))
-    };
-    match block {
+/// What a block tells about later ones.
+fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
+    let (number, ticks_per_s, offset_s, snap_bytes) = match block {
         PcapBlockOwned::LegacyHeader(header) => {
-            let ticks = if header.is_nanosecond_precision() {
-                1_000_000_000
-            } else {
-                1_000_000
-            };
-            // The upper bits say how long the frames' checksums are (pcap's file format).
-            interface(header.network.0 & 0xffff, ticks, 0, header.snaplen)
+            let is_fine = header.is_nanosecond_precision();
+            let ticks = if is_fine { 1_000_000_000 } else { 1_000_000 };
+            // The upper bits hold the length of frame checksums (pcap file format).
+            (header.network.0 & 0xffff, ticks, 0, header.snaplen)
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(idb)) => {
             let ticks = ticks_per_s(idb.if_tsresol);
-            interface(idb.linktype.0, ticks, idb.if_tsoffset, idb.snaplen)
+            (idb.linktype.0, ticks, idb.if_tsoffset, idb.snaplen)
         }
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-            let nothing = Interface {
-                link: None,
-                ticks_per_s: 1,
-                offset_s: 0,
-                snap_bytes: 0,
-            };
-            Some((Described::Section, nothing))
-        }
-        _ => None,
-    }
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => return Some(Described::Section),
+        _ => return None,
+    };
+    let interface = Interface {
+        link: Link::from_number(number),
+        ticks_per_s,
+        offset_s,
+        snap_bytes,
+    };
+    Some(Described::Interface(number, interface))
 }
 
-/// Of `if_tsresol`: a power of ten or, with the upper bit set, of two.
+/// Resolution from `if_tsresol`: a power of ten or, with the top bit set, of two.
 fn ticks_per_s(resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     if resolution & 0x80 == 0 {
@@ -232,9 +201,9 @@ fn ticks_per_s(resolution: u8) -> u64 {
     .unwrap_or(1_000_000)
 }
 
-/// Gives a block's frame on, if it has one of a known link.
+/// Passes on a block's frame, if it has one of a known link type.
 fn take(
-    interfaces: &mut [Interface],
+    interfaces: &[Interface],
     block: &PcapBlockOwned<'_>,
     each: impl FnOnce(Frame<'_>) -> bool,
 ) -> bool {
@@ -249,26 +218,20 @@ fn take(
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-            let kept = packet
-                .data
-                .get(..packet.caplen as usize)
-                .unwrap_or(packet.data);
+            let kept = packet.data.get(..packet.caplen as usize);
+            let kept = kept.unwrap_or(packet.data);
             (packet.if_id as usize, ticks, kept, packet.origlen)
         }
-        // Simple packets have no time: nothing can be said of them.
+        // Simple packets have no time and are skipped.
         _ => return true,
     };
-    let Some(interface) = interfaces.get(number) else {
-        return true;
-    };
-    let Some(link) = interface.link else {
+    let interface = interfaces.get(number);
+    let Some((interface, link)) = interface.and_then(|it| Some((it, it.link?))) else {
         return true;
     };
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(interface.ticks_per_s);
     let offset = i128::from(interface.offset_s) * 1_000_000_000;
-    let ns = (ns as i128)
-        .saturating_add(offset)
-        .clamp(0, i128::from(u64::MAX));
+    let ns = (ns as i128 + offset).clamp(0, u64::MAX.into());
     each(Frame {
         at: Nanos(ns as u64),
         link,
@@ -277,7 +240,7 @@ fn take(
     })
 }
 
-/// Keeps the error that a read met.
+/// Keeps the error of a failed read.
 struct Source<R> {
     inner: R,
     failure: Arc<Mutex<Option<io::Error>>>,
@@ -299,10 +262,10 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Of what the first look sees: a section header with options.
+/// Bytes read first: a section header with options.
 const HEAD_BYTES: usize = 4096;
-/// Of the buffer, bytes: that of a level-2 cache is faster than a larger one.
+/// Buffer size, bytes: one that fits the level-2 cache is faster than a larger one.
 const CAPACITY: usize = 512 * 1024;
-/// Of a buffer that a large block made grow.
+/// Largest size the buffer may grow to for a large block.
 const MAX_CAPACITY: usize = 64 * 1024 * 1024;
 const MAX_INTERFACES: usize = 4096;

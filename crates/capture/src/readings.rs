@@ -1,4 +1,4 @@
-//! A direction through time: a bounded number of readings, in steps that get longer.
+//! A direction over time: a bounded number of readings in steps that grow longer.
 
 use linerate_units::Nanos;
 
@@ -25,47 +25,47 @@ impl Round {
     }
 }
 
-/// What holds at the end of a round.
+/// The state at the end of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) bytes: u64,
-    /// Mean, and of how many.
+    /// Mean and number of samples.
     pub(crate) rtt: Option<(Nanos, u64)>,
     pub(crate) window: u64,
     pub(crate) retransmitted: Retransmitted,
     pub(crate) is_repairing: bool,
 }
 
-/// A direction at one time.
+/// One step of a direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
     /// End of the step.
     pub at: Nanos,
-    /// Its length.
+    /// Its duration.
     pub length: Nanos,
     /// Payload so far, bytes.
     pub bytes: u64,
     /// Mean round-trip time of the step; absent without samples.
     pub rtt: Option<Nanos>,
-    /// How many round trips that is the mean of.
+    /// Samples in that mean.
     pub rtt_samples: u64,
-    /// Mean over its round trips of the most bytes in flight.
+    /// Most bytes in flight per round trip, averaged over the step.
     pub in_flight: u64,
-    /// Window offered at its end, bytes.
+    /// Window offered at the end of the step, bytes.
     pub window: u64,
-    /// What was sent again so far.
+    /// Retransmissions so far.
     pub retransmitted: Retransmitted,
-    /// Round trips in it, and those in which the window was full.
+    /// Round trips in the step.
     pub rounds: u32,
-    /// Those with a full window.
+    /// Round trips with a full window.
     pub full: u32,
     /// Time with nothing outstanding and an open window.
     pub idle: Nanos,
-    /// Something was being repaired.
+    /// Whether losses were being repaired.
     pub is_repairing: bool,
 }
 
-/// Readings in steps of 10 ms, which double whenever there would be too many.
+/// Readings in steps of 10 ms that double whenever there would be too many.
 #[derive(Debug, Default)]
 pub(crate) struct Readings {
     pub(crate) list: Vec<Reading>,
@@ -99,7 +99,7 @@ impl Readings {
         }
     }
 
-    /// Each two become one.
+    /// Merges pairs of readings.
     fn halve(&mut self) {
         let pairs = self.list.chunks(2).map(|pair| match pair {
             [first, second] => first.and(second),
@@ -109,7 +109,7 @@ impl Readings {
         self.doublings = (self.doublings + 1).min(40);
     }
 
-    /// The rest of the last step counts, too.
+    /// All readings, including the unfinished step.
     pub(crate) fn finish(mut self) -> Vec<Reading> {
         if self.open.rounds > 0 {
             self.list.push(self.open);
@@ -136,7 +136,7 @@ impl Reading {
         }
     }
 
-    /// The mean with so many more.
+    /// Adds a mean of so many samples.
     fn add_rtt(&mut self, rtt: Option<Nanos>, samples: u64) {
         let sum = |rtt: Option<Nanos>, samples: u64| {
             u128::from(rtt.unwrap_or_default().0) * u128::from(samples)

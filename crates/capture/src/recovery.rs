@@ -10,9 +10,9 @@ use crate::sequence::unwrap;
 pub(crate) struct Again {
     pub(crate) at: Nanos,
     pub(crate) start: u64,
-    /// Nothing was sent beyond it.
+    /// It is the last data sent so far.
     pub(crate) is_last: bool,
-    /// End of the highest byte sent.
+    /// Sequence number after the highest byte sent.
     pub(crate) highest: u64,
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Again {
 /// Retransmissions of a direction, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retransmitted {
-    /// Segments, all kinds together.
+    /// Segments of all kinds.
     pub segments: u64,
     /// Bytes.
     pub bytes: u64,
@@ -32,19 +32,19 @@ pub struct Retransmitted {
     pub fast: u64,
     /// Segments after a timeout.
     pub after_timeout: u64,
-    /// Segments that probe for the loss of the last ones (RFC 8985, 7).
+    /// Tail loss probes (RFC 8985, 7).
     pub probes: u64,
-    /// Segments that the peer had already: it says so (DSACK), or acknowledges the first copy
+    /// Segments the peer already had: it reports them (DSACK) or acknowledges the first copy
     /// (timestamps, RFC 3522).
     pub spurious: u64,
     /// Timeouts.
     pub timeouts: u64,
-    /// Times that losses made the sender slow down.
+    /// Loss episodes, each of which made the sender slow down.
     pub episodes: u64,
 }
 
 impl Retransmitted {
-    /// What was sent again since then.
+    /// The difference from an earlier count.
     pub fn since(&self, then: &Self) -> Self {
         Self {
             segments: self.segments - then.segments,
@@ -65,7 +65,7 @@ enum Kind {
     Timeout,
 }
 
-/// An episode of repair: until what was in flight at its beginning is acknowledged.
+/// An episode of repair; it ends when everything in flight at its start is acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Episode {
     kind: Kind,
@@ -78,16 +78,16 @@ struct Episode {
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     episode: Option<Episode>,
-    /// The last one that is over.
+    /// The last finished episode.
     before: Option<Episode>,
     duplicates: u32,
-    /// Highest byte that a SACK told of.
+    /// Highest byte reported by a SACK.
     pub(crate) sacked: u64,
-    /// Last time that something new was sent or acknowledged.
+    /// Last time that new data was sent or acknowledged.
     progress: Nanos,
     acked: u64,
     pub(crate) counts: Retransmitted,
-    /// Bytes in flight at the beginning of the first episodes.
+    /// Bytes in flight at the start of the first episodes.
     pub(crate) flights: Vec<u64>,
 }
 
@@ -100,8 +100,8 @@ impl Recovery {
         self.progress = at;
     }
 
-    /// What came jumped over these bytes, which were lost before the capture. Those that follow
-    /// what had come when the first repair did were on their way with it: they are of its episode.
+    /// A segment skipped these bytes, which were lost before the capture. If they follow directly
+    /// on the end of an episode, they were in flight with it and belong to it.
     pub(crate) fn jump(&mut self, from: u64, to: u64) {
         let is_of = |episode: &Episode| episode.until == from;
         if let Some(episode) = self.episode.or(self.before).filter(is_of) {
@@ -109,7 +109,7 @@ impl Recovery {
                 until: to,
                 ..episode
             });
-            // That is the last of them, unless there were too many.
+            // The last flight is that of this episode, unless there were too many to keep.
             if self.flights.len() as u64 == self.counts.episodes
                 && let Some(flight) = self.flights.last_mut()
             {
@@ -178,7 +178,7 @@ impl Recovery {
         let Some(episode) = &mut self.episode else {
             return;
         };
-        // It answers the first copy: the second was for nothing.
+        // It acknowledges the first copy, so the retransmission was spurious.
         let echo = segment.options.timestamps.map(|(_, echo)| echo);
         if let Some((sent, echo)) = episode.value.take().zip(echo)
             && ack > episode.first
@@ -193,7 +193,7 @@ impl Recovery {
         }
     }
 
-    /// Whether it tells of a duplicate (RFC 2883).
+    /// Returns whether it reports a duplicate (DSACK, RFC 2883).
     fn handle_sack(&mut self, segment: &Segment, ack: u64, next: u64, mss: u32) -> bool {
         let block = |place: usize| {
             let (start, end) = segment.options.sack[place]?;
@@ -216,8 +216,8 @@ impl Recovery {
     }
 }
 
-/// Linux waits for 200 ms at least (`TCP_RTO_MIN`), less what its clock rounds.
+/// Linux waits at least 200 ms (`TCP_RTO_MIN`), less what its clock rounds off.
 const SHORTEST_TIMEOUT: Nanos = Nanos(180_000_000);
 const MAX_FLIGHTS: usize = 256;
-/// One DSACK tells of no more, bytes.
+/// Most bytes one DSACK may report.
 const MAX_DUPLICATED: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Round trips as the capture sees them: to the receiver and back, to the sender and back.
+//! Round-trip times seen at the capture: to the receiver and back, to the sender and back.
 
 use std::collections::VecDeque;
 
@@ -6,24 +6,24 @@ use linerate_units::Nanos;
 
 use crate::dissect::Segment;
 
-/// What a connection knows that its directions need.
+/// Facts of a connection that its directions need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     /// Largest payload of a segment, bytes.
     pub(crate) mss: u32,
-    /// Between the capture and the sender and back, of the handshake; zero next to the sender.
+    /// Round trip between capture and sender in the handshake; zero next to the sender.
     pub(crate) to_sender: Option<Nanos>,
     pub(crate) is_at_sender: bool,
 }
 
-/// From data to its acknowledgement, with the rest of the way to the sender added.
+/// From data to its acknowledgement, plus the round trip from the capture to the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Rtt {
-    /// Seen at the capture.
+    /// Smallest sample seen at the capture itself.
     pub(crate) near_min: Option<Nanos>,
     pub(crate) samples: u64,
     smallest: Option<Nanos>,
-    /// Of data alone: a handshake's packets are shorter.
+    /// Smallest of data alone: the packets of a handshake are shorter.
     pub(crate) of_data: Option<Nanos>,
     smoothed: f64,
     deviation: f64,
@@ -32,12 +32,12 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    /// One measured here, and what it takes from here to the sender and back.
+    /// Adds a sample `seen` at the capture; `rest` is the round trip from here to the sender.
     pub(crate) fn sample(&mut self, seen: Nanos, rest: Nanos) {
         let all = seen + rest;
-        self.near_min = Some(self.near_min.map_or(seen, |least| least.min(seen)));
-        self.smallest = Some(self.smallest.map_or(all, |least| least.min(all)));
-        self.of_data = Some(self.of_data.map_or(all, |least| least.min(all)));
+        lower(&mut self.near_min, seen);
+        lower(&mut self.smallest, all);
+        lower(&mut self.of_data, all);
         self.samples += 1;
         self.step_sum = self.step_sum.saturating_add(seen.0);
         self.step_count += 1;
@@ -51,9 +51,9 @@ impl Rtt {
         }
     }
 
-    /// Of the handshake.
+    /// Adds the sample of the handshake.
     pub(crate) fn handshake(&mut self, all: Nanos) {
-        self.smallest = Some(self.smallest.map_or(all, |least| least.min(all)));
+        lower(&mut self.smallest, all);
     }
 
     pub(crate) fn smallest(&self) -> Option<Nanos> {
@@ -68,17 +68,15 @@ impl Rtt {
         Nanos(self.deviation as u64)
     }
 
-    /// Mean since the last step, with the rest of the way, and of how many.
+    /// Mean and number of the samples since the last step, with `rest` added to the mean.
     pub(crate) fn take_step(&mut self, rest: Nanos) -> Option<(Nanos, u64)> {
-        let (sum, count) = (
-            std::mem::take(&mut self.step_sum),
-            std::mem::take(&mut self.step_count),
-        );
+        let (sum, count) = (self.step_sum, self.step_count);
+        (self.step_sum, self.step_count) = (0, 0);
         Some((Nanos(sum.checked_div(count)?) + rest, count))
     }
 }
 
-/// From an acknowledgement to the data that it lets go: the sender echoes its timestamp.
+/// From an acknowledgement to the data it triggers: the sender echoes its timestamp.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
     waiting: VecDeque<(u32, Nanos)>,
@@ -91,17 +89,17 @@ pub(crate) struct Echo {
     stamps: Stamps,
 }
 
-/// How long data waited before it came by, by the stamps that it left its sender with: in the queue
-/// of the sender's own host, or of a link on the way.
+/// How long data waited between being stamped by its sender and passing the capture: in the queue
+/// of the sender's own host or of a link on the way.
 #[derive(Debug, Default)]
 struct Stamps {
     first: Option<(u32, Nanos)>,
-    /// Least that the clock of the capture was ahead of that of the stamps since the first, ns.
+    /// Smallest lead of the capture's clock over the stamps since the first, ns.
     least: i64,
     step_sum: i64,
     step_count: i64,
     last: Option<Nanos>,
-    /// They tick otherwise than in milliseconds.
+    /// The stamps do not tick in milliseconds.
     is_other: bool,
 }
 
@@ -161,40 +159,39 @@ impl Echo {
             if value == echo {
                 let way = segment.at - at;
                 self.samples += 1;
-                let least = self.step_min.map_or(way, |least| least.min(way));
-                self.step_min = Some(least);
-                // What takes much longer than the shortest was not let go by this.
+                let least = lower(&mut self.step_min, way);
+                // Data that comes much later was not triggered by this acknowledgement.
                 if way.0 <= least.0.saturating_mul(2) {
                     self.step_sum = self.step_sum.saturating_add(way.0);
                     self.step_count += 1;
                 }
-                self.smallest = Some(self.smallest.map_or(way, |least| least.min(way)));
+                lower(&mut self.smallest, way);
             }
         }
     }
 
-    /// What it takes to the sender and back now.
+    /// Current round trip between capture and sender.
     pub(crate) fn now(&self, facts: &Facts) -> Nanos {
         let wait = self.stamps.wait();
         if facts.is_at_sender {
-            return wait.unwrap_or(Nanos::ZERO);
+            return wait.unwrap_or_default();
         }
-        // Of a sender with a clock of its own the answer to an acknowledgement waits for that.
+        // A sender that paces echoes late, so this uses the way and the measured wait instead.
         if let Some(wait) = wait {
             return self.way(facts) + wait;
         }
         let mean = self.step_sum.checked_div(self.step_count).map(Nanos);
         let measured = mean.or(self.last);
-        measured.or(facts.to_sender).unwrap_or(Nanos::ZERO)
+        measured.or(facts.to_sender).unwrap_or_default()
     }
 
-    /// How long an acknowledgement is on its way, at least.
+    /// Smallest time an acknowledgement takes to the sender.
     pub(crate) fn way(&self, facts: &Facts) -> Nanos {
         let least = self.smallest.into_iter().chain(facts.to_sender).min();
-        least.unwrap_or(Nanos::ZERO)
+        least.unwrap_or_default()
     }
 
-    /// The mean of this step, or of the last that had one.
+    /// Ends a step: its mean, or that of the last step that had one.
     pub(crate) fn take_step(&mut self, facts: &Facts) -> Nanos {
         let now = self.now(facts);
         if self.step_min.take().is_some() {
@@ -206,12 +203,17 @@ impl Echo {
     }
 }
 
+/// The lower of the two, which is kept.
+fn lower(least: &mut Option<Nanos>, value: Nanos) -> Nanos {
+    *least.insert(least.map_or(value, |least| least.min(value)))
+}
+
 const MAX_WAITING: usize = 1024;
 /// Linux stamps in milliseconds (`TCP_TS_HZ`).
 const TICK_NS: i64 = 1_000_000;
-/// No queue is longer.
+/// Longest queue that is believed.
 const FURTHEST_NS: i64 = 2_000_000_000;
-/// Clocks run apart by less than 200 ppm.
+/// Clocks drift apart by less than 200 ppm.
 const CLOCKS_APART: i64 = 5000;
 /// Stamps wrap after 24 days.
 const MAX_PASSED_NS: u64 = 1_000_000_000_000_000;

@@ -1,8 +1,8 @@
-//! Sequence numbers without their wrap, and the gaps between them.
+//! Sequence numbers without wrap-around, and the gaps between them.
 
 use linerate_units::Nanos;
 
-/// The sequence number nearest to `near`, which it continues; 0 is the beginning of all.
+/// The 64-bit number nearest to `near` that ends in `seq`; `near` 0 starts a new count.
 pub(crate) fn unwrap(seq: u32, near: u64) -> u64 {
     let near = if near == 0 {
         BEGIN + u64::from(seq)
@@ -12,7 +12,7 @@ pub(crate) fn unwrap(seq: u32, near: u64) -> u64 {
     near.saturating_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
 }
 
-/// Bytes that were jumped over.
+/// Bytes that were skipped.
 #[derive(Debug, Clone, Copy)]
 struct Hole {
     start: u64,
@@ -21,12 +21,12 @@ struct Hole {
     value: Option<u32>,
 }
 
-/// The gaps of a direction, in order, a bounded number of them.
+/// The gaps of a direction in order, a bounded number of them.
 #[derive(Debug, Default)]
 pub(crate) struct Holes(Vec<Hole>);
 
 impl Holes {
-    /// A segment that was sent with this timestamp jumped over these bytes.
+    /// A segment sent with timestamp `value` skipped these bytes.
     pub(crate) fn open(&mut self, start: u64, end: u64, at: Nanos, value: Option<u32>) {
         if self.0.len() < MAX_HOLES {
             self.0.push(Hole {
@@ -38,8 +38,8 @@ impl Holes {
         }
     }
 
-    /// These bytes came. Whether they are late and were not sent again: by the sender's clock, or
-    /// where that stands still, by the time since they were jumped over.
+    /// These bytes arrived. Returns whether they are merely late and not retransmitted: judged by
+    /// the sender's timestamps or, where these are equal, by the time since they were skipped.
     pub(crate) fn fill(
         &mut self,
         start: u64,
@@ -59,16 +59,13 @@ impl Holes {
         for (start, end) in rest.into_iter().rev().filter(|(start, end)| start < end) {
             self.0.insert(place, Hole { start, end, ..hole });
         }
-        let order = value
-            .zip(hole.value)
-            .map(|(this, later)| this.wrapping_sub(later) as i32);
-        match order {
-            Some(order) if order != 0 => order < 0,
+        match value.zip(hole.value) {
+            Some((this, later)) if this != later => (this.wrapping_sub(later) as i32) < 0,
             _ => at - hole.at < late,
         }
     }
 
-    /// Bytes of gaps that the peer has and the capture has not.
+    /// Removes gaps below `ack`; returns how many bytes the peer received that the capture missed.
     pub(crate) fn acknowledged(&mut self, ack: u64) -> u64 {
         let mut missing = 0;
         while let Some(hole) = self.0.first_mut().filter(|hole| hole.start < ack) {
@@ -83,6 +80,6 @@ impl Holes {
     }
 }
 
-/// Room below for what was sent before the first segment that was seen.
+/// Leaves room for data sent before the first segment seen.
 const BEGIN: u64 = 1 << 32;
 const MAX_HOLES: usize = 256;

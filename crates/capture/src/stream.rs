@@ -1,4 +1,4 @@
-//! The bytes that one end sends, and what comes back for them.
+//! One direction of a connection: the bytes one end sends and their acknowledgements.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use linerate_units::Nanos;
 
 use crate::dissect::{ECE, FIN, SYN, Segment};
 use crate::evenness::Course;
-use crate::readings::{Readings, Round};
-use crate::recovery::Recovery;
+use crate::readings::{Now, Readings, Round};
+use crate::recovery::{Again, Recovery};
 use crate::rtt::{Echo, Facts, Rtt};
 use crate::sequence::{Holes, unwrap};
 
@@ -15,11 +15,11 @@ use crate::sequence::{Holes, unwrap};
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     acked: u64,
-    /// First byte beyond the window.
+    /// First byte after the window.
     edge: u64,
 }
 
-/// An acknowledgement that is on its way from the capture to the sender.
+/// An acknowledgement on its way from the capture to the sender.
 #[derive(Debug, Clone, Copy)]
 struct OnItsWay {
     arrives: Nanos,
@@ -27,7 +27,7 @@ struct OnItsWay {
     known: Known,
 }
 
-/// Sent and not yet acknowledged.
+/// A segment sent and not yet acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
     end: u64,
@@ -38,11 +38,11 @@ struct Outstanding {
 /// One direction of a connection, followed segment by segment.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// First byte that the handshake leaves to the data.
+    /// Number of the first data byte, from the handshake.
     base: u64,
     /// First byte seen.
     first: Option<u64>,
-    /// End of the highest byte seen.
+    /// Number after the highest byte seen.
     pub(crate) next: u64,
     /// Highest acknowledgement that passed the capture.
     seen_ack: u64,
@@ -56,30 +56,30 @@ pub(crate) struct Stream {
     pub(crate) echo: Echo,
     pub(crate) readings: Readings,
     pub(crate) course: Course,
-    /// The last new frame was of whole segments: the writer had more, most likely.
+    /// The last new frame consisted of whole segments, so the writer probably had more.
     has_more: bool,
     last_ack: Option<Nanos>,
     round: Round,
-    /// Time up to which it is known what the sender did.
+    /// Time up to which the sender's state is accounted for.
     pub(crate) until: Option<Nanos>,
-    /// Sequence number, payload and IP's number of the last frame.
+    /// Sequence number, payload and IP identification of the last frame.
     last: Option<(u32, u32, u16)>,
     pub(crate) counts: Counts,
-    /// Times with something outstanding, and with nothing although the window was open.
+    /// Time with data outstanding, and time with none although the window was open.
     pub(crate) busy: Nanos,
     pub(crate) idle: Nanos,
     pub(crate) window_limited: Nanos,
     pub(crate) zero_window: Nanos,
-    /// First segment with data.
+    /// Time of the first segment with data.
     pub(crate) began: Option<Nanos>,
     pub(crate) window: Window,
     pub(crate) sent_fin: bool,
 }
 
-/// What is counted of a direction.
+/// Counters of a direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments with data, those of offloaded frames each for itself.
+    /// Segments with data, counting each segment of an offloaded frame.
     pub segments: u64,
     /// Frames with data.
     pub frames: u64,
@@ -87,22 +87,22 @@ pub struct Counts {
     pub acks: u64,
     /// Largest payload of a frame, bytes.
     pub largest_bytes: u32,
-    /// Bytes that were acknowledged and are not in the capture.
+    /// Bytes acknowledged but missing from the capture.
     pub missing_bytes: u64,
-    /// Segments that arrived after a later one, and were sent before it.
+    /// Segments overtaken by a later one.
     pub reordered: u64,
-    /// Frames that are in the capture twice.
+    /// Frames captured twice.
     pub duplicated_frames: u64,
-    /// Segments marked as having met congestion, or acknowledgements that tell of one.
+    /// Segments with a congestion mark, or acknowledgements that echo one (ECN).
     pub marked: u64,
-    /// Times that the peer closed its window.
+    /// How often the peer closed its window.
     pub zero_windows: u64,
 }
 
-/// The window that the peer offers.
+/// The window the peer offers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Window {
-    /// Shift, once both ends' SYNs have told it.
+    /// Shift, once it is known from both ends' SYNs.
     pub(crate) scale: Option<u8>,
     pub(crate) now: u64,
     pub(crate) largest: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Window {
 }
 
 impl Stream {
-    /// A segment of the sender. Whether its bytes are new.
+    /// Handles a segment of the sender.
     pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
         let start = unwrap(segment.seq, self.near());
         self.sent_fin |= segment.flags & FIN != 0;
@@ -118,8 +118,7 @@ impl Stream {
             return;
         }
         if self.is_copy(segment) {
-            self.counts.duplicated_frames += 1;
-            return;
+            return self.counts.duplicated_frames += 1;
         }
         if self.near() > 0 && start > self.near() + LARGEST_JUMP {
             return;
@@ -149,8 +148,8 @@ impl Stream {
     fn handle_new(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         if start > self.next {
             self.recovery.jump(self.next, start);
-            self.holes
-                .open(self.next, start, segment.at, value(segment));
+            let value = value(segment);
+            self.holes.open(self.next, start, segment.at, value);
         }
         self.next = end;
         self.has_more = segment.payload.is_multiple_of(facts.mss.max(1));
@@ -167,22 +166,17 @@ impl Stream {
         self.recovery.sent(segment.at);
     }
 
-    /// Bytes below the highest: sent again, or late.
+    /// Bytes below the highest: retransmitted or late.
     fn handle_old(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         let bytes = end.saturating_sub(start);
         if bytes == 0 {
             return;
         }
-        let late = self
-            .rtt
-            .smallest()
-            .map_or(LATE, |rtt| Nanos(rtt.0 / 2).min(LATE));
-        if self
-            .holes
-            .fill(start, end, segment.at, value(segment), late)
-        {
-            self.counts.reordered += 1;
-            return;
+        let rtt = self.rtt.smallest();
+        let late = rtt.map_or(LATE, |rtt| Nanos(rtt.0 / 2).min(LATE));
+        let value = value(segment);
+        if self.holes.fill(start, end, segment.at, value, late) {
+            return self.counts.reordered += 1;
         }
         let from = self.outstanding.partition_point(|sent| sent.end <= start);
         for sent in self.outstanding.iter_mut().skip(from) {
@@ -191,18 +185,16 @@ impl Stream {
                 break;
             }
         }
-        let flight = self.next.saturating_sub(self.known.acked);
-        let again = crate::recovery::Again {
+        self.recovery.handle_again(Again {
             at: segment.at,
             start,
             is_last: end == self.next,
             highest: self.next,
             segments: segments(bytes, facts.mss),
             bytes,
-            flight,
-            value: value(segment),
-        };
-        self.recovery.handle_again(again);
+            flight: self.flight(),
+            value,
+        });
     }
 
     /// An acknowledgement of the peer.
@@ -237,7 +229,7 @@ impl Stream {
             newest = Some(*sent);
             self.outstanding.pop_front();
         }
-        // What was told of before arrived before.
+        // Data reported by an earlier SACK arrived earlier and gives no sample.
         let is_timed = |sent: &Outstanding| {
             !sent.is_retransmitted && !self.recovery.is_on() && sent.end > self.recovery.sacked
         };
@@ -245,7 +237,7 @@ impl Stream {
             self.rtt.sample(segment.at - sent.at, self.echo.now(facts));
         }
         self.counts.missing_bytes += self.holes.acknowledged(ack);
-        // The capture lost what this acknowledges, unless it is a FIN, which counts for one.
+        // The capture missed what this acknowledges, unless it is a FIN, which counts as one byte.
         if ack > self.next + 1 && self.next > 0 {
             self.counts.missing_bytes += ack - self.next;
             self.next = ack;
@@ -253,7 +245,7 @@ impl Stream {
         self.seen_ack = ack;
     }
 
-    /// What the peer offers from here on; that of a SYN is not scaled (RFC 7323, 2.2).
+    /// Notes the window offered; that of a SYN is not scaled (RFC 7323, 2.2).
     fn offer(&mut self, segment: &Segment) {
         let window = &mut self.window;
         let scale = window.scale.filter(|_| segment.flags & SYN == 0);
@@ -264,7 +256,7 @@ impl Stream {
         window.is_zero = is_zero;
     }
 
-    /// The sender learns of it at once, or when it gets there.
+    /// The sender learns of an acknowledgement at once or when it arrives there.
     fn release_later(&mut self, segment: &Segment, known: Known, facts: &Facts) {
         if facts.is_at_sender || self.on_their_way.len() >= MAX_ON_THEIR_WAY {
             self.on_their_way.clear();
@@ -279,15 +271,15 @@ impl Stream {
         });
     }
 
-    /// What the sender knew when it sent this: what it echoes, or what has had the time to get
-    /// there.
+    /// Works out which acknowledgements the sender had when it sent this segment: those it echoes
+    /// or those that had time to arrive.
     fn learn(&mut self, segment: &Segment, facts: &Facts) {
         let echoed = segment.options.timestamps.map(|(_, echo)| echo);
         self.echo.handle_data(segment, facts);
         while let Some(ack) = self.on_their_way.front().copied() {
             let echoed = echoed.zip(ack.value);
             let ticks = echoed.map(|(echo, value)| echo.wrapping_sub(value) as i32);
-            // Those of one tick of its clock cannot be told apart but by the time.
+            // Within one tick of the clock only the time tells.
             let is_known = match ticks {
                 Some(ticks) if ticks != 0 => ticks > 0,
                 _ => segment.at >= ack.arrives,
@@ -305,40 +297,38 @@ impl Stream {
         self.advance(at, facts);
         self.known.acked = self.known.acked.max(known.acked);
         self.known.edge = self.known.edge.max(known.edge);
-        // A window can shrink, too: its peer is told what is free now.
+        // A window may also shrink: the newest acknowledgement says what is free now.
         if known.acked >= self.known.acked {
             self.known.edge = known.edge;
         }
     }
 
-    /// Counts the time that passed with what was known.
+    /// Accounts for the time until `at` with what the sender knew.
     fn advance(&mut self, at: Nanos, facts: &Facts) {
         let Some(until) = self.until.filter(|until| at > *until) else {
             return;
         };
         let passed = at - until;
         self.until = Some(at);
-        let outstanding = self.next.saturating_sub(self.known.acked) > 0;
+        let outstanding = self.flight() > 0;
         let open = self.known.edge.saturating_sub(self.next) > 0 || self.window.scale.is_none();
-        // A pause after whole segments is the sender's own: a writer's last one is shorter.
+        // A short pause after whole segments is the sender's pacing: a writer that stops ends with
+        // a short segment.
         let paced = open && self.has_more && passed < PAUSE;
-        if outstanding || paced {
+        let is_busy = outstanding || paced;
+        if is_busy || !open {
             self.busy = self.busy + passed;
             self.round.busy = self.round.busy + passed;
-        } else if open {
+        } else {
             self.idle = self.idle + passed;
             self.round.idle = self.round.idle + passed;
-        } else {
+        }
+        if !is_busy && !open {
             self.zero_window = self.zero_window + passed;
-            self.busy = self.busy + passed;
-            self.round.busy = self.round.busy + passed;
             self.round.is_full = true;
         }
-        let rtt = self
-            .rtt
-            .smoothed()
-            .map_or(SHORTEST_ROUND, |rtt| rtt.max(SHORTEST_ROUND));
-        if at - self.round.began >= rtt {
+        let rtt = self.rtt.smoothed().unwrap_or_default();
+        if at - self.round.began >= rtt.max(SHORTEST_ROUND) {
             self.close_round(at, facts);
         }
     }
@@ -349,25 +339,26 @@ impl Stream {
             self.window_limited = self.window_limited + round.busy;
         }
         let echo = self.echo.take_step(facts);
-        self.readings.add(
-            &round,
-            at,
-            crate::readings::Now {
-                bytes: self.delivered(),
-                rtt: self.rtt.take_step(echo),
-                window: self.window.now,
-                retransmitted: self.recovery.counts,
-                is_repairing: self.recovery.is_on(),
-            },
-        );
+        let now = Now {
+            bytes: self.delivered(),
+            rtt: self.rtt.take_step(echo),
+            window: self.window.now,
+            retransmitted: self.recovery.counts,
+            is_repairing: self.recovery.is_on(),
+        };
+        self.readings.add(&round, at, now);
     }
 
-    /// The window is full when not one more segment fits.
+    /// The window is full when not one more segment fits into it.
     fn mark_full(&mut self, facts: &Facts) {
-        let flight = self.next.saturating_sub(self.known.acked);
-        self.round.peak = self.round.peak.max(flight);
+        self.round.peak = self.round.peak.max(self.flight());
         let is_told = self.window.scale.is_some() && self.known.edge > 0;
         self.round.is_full |= is_told && self.next + u64::from(facts.mss) > self.known.edge;
+    }
+
+    /// Bytes in flight, as far as the sender knew.
+    fn flight(&self) -> u64 {
+        self.next.saturating_sub(self.known.acked)
     }
 
     fn count(&mut self, segment: &Segment, facts: &Facts) {
@@ -378,7 +369,7 @@ impl Stream {
         counts.marked += u64::from(segment.is_marked);
     }
 
-    /// A sequence number near which all others are; 0 before the first.
+    /// Reference for `unwrap`; 0 before the first number.
     fn near(&self) -> u64 {
         if self.next > 0 {
             self.next
@@ -387,7 +378,7 @@ impl Stream {
         }
     }
 
-    /// The sender's SYN.
+    /// Notes the sequence number of the sender's SYN.
     pub(crate) fn synchronise(&mut self, seq: u32) {
         if self.near() == 0 {
             self.base = unwrap(seq.wrapping_add(1), 0);
@@ -395,12 +386,12 @@ impl Stream {
         }
     }
 
-    /// A probe of a silent connection: a byte that the peer has already.
+    /// A keep-alive probe: one byte that the peer already has.
     fn is_probe(&self, start: u64, payload: u32) -> bool {
         payload == 1 && self.next > 0 && start + 1 == self.next && self.seen_ack >= self.next
     }
 
-    /// The same frame, captured on another interface as well.
+    /// The same frame captured on a second interface.
     fn is_copy(&mut self, segment: &Segment) -> bool {
         let this = (segment.seq, segment.payload, segment.ip_id);
         let before = self.last.replace(this);
@@ -417,8 +408,8 @@ impl Stream {
         }
     }
 
-    /// Payload that the peer has acknowledged so far, bytes; where no acknowledgement is seen, what
-    /// was sent.
+    /// Payload the peer has acknowledged so far, or, if no acknowledgement was seen, what was sent,
+    /// bytes.
     fn delivered(&self) -> u64 {
         match (self.first, self.first_ack) {
             (Some(first), Some(_)) => self.seen_ack.saturating_sub(first).min(self.bytes()),
@@ -426,19 +417,17 @@ impl Stream {
         }
     }
 
-    /// Payload that went this way, bytes: what was acknowledged of it, where that is known.
+    /// Payload sent; if none was seen, what the peer acknowledged, bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let sent = self
-            .first
-            .map_or(0, |first| self.next.saturating_sub(first));
-        let told = self
-            .first_ack
-            .map_or(0, |first| self.seen_ack.saturating_sub(first));
-        if self.first.is_some() { sent } else { told }
+        match (self.first, self.first_ack) {
+            (Some(first), _) => self.next.saturating_sub(first),
+            (None, Some(first)) => self.seen_ack.saturating_sub(first),
+            (None, None) => 0,
+        }
     }
 }
 
-/// A frame of an offload is several.
+/// The number of segments in an offloaded frame.
 fn segments(bytes: u64, mss: u32) -> u64 {
     bytes.div_ceil(u64::from(mss.max(1)))
 }
@@ -447,14 +436,14 @@ fn value(segment: &Segment) -> Option<u32> {
     segment.options.timestamps.map(|(value, _)| value)
 }
 
-/// Sequence numbers do not jump further: the largest window is 1 GiB (RFC 7323, 2.3).
+/// Sequence numbers jump less than the largest window, 1 GiB (RFC 7323, 2.3).
 const LARGEST_JUMP: u64 = 1 << 30;
-/// Segments of a direction that are waited for at once; those beyond give no RTT.
+/// Outstanding segments tracked per direction; more give no RTT samples.
 const MAX_OUTSTANDING: usize = 4096;
 const MAX_ON_THEIR_WAY: usize = 1024;
-/// What comes later than this behind the one after it is no reordering of the path.
+/// A segment overtaken by more than this is not reordering.
 const LATE: Nanos = Nanos(3_000_000);
-/// Nobody paces so slowly.
+/// Longest pause that can be pacing.
 const PAUSE: Nanos = Nanos(250_000_000);
-/// Of hosts on one machine.
+/// Lower limit, for hosts on the same machine.
 const SHORTEST_ROUND: Nanos = Nanos(100_000);

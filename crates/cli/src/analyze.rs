@@ -42,9 +42,8 @@ fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {
 }
 
 fn claims(path: &Path) -> Result<Claims, Failure> {
-    let name = path.display().to_string();
-    let text = files::read_text_of("--claims", path, MAX_BYTES as u64).map_err(Failure::usage)?;
-    Claims::from_toml(&name, &text).map_err(Failure::usage)
+    let text = files::read_text("--claims", path, MAX_BYTES as u64).map_err(Failure::usage)?;
+    Claims::from_toml(&path.display().to_string(), &text).map_err(Failure::usage)
 }
 
 /// A file with its names.
@@ -62,7 +61,7 @@ impl Contents {
         let name = path.display().to_string();
         let label = input.label.clone().filter(|_| !is_whole);
         Ok(Self {
-            bytes: files::read_at_most(path, MAX_BYTES as u64).map_err(Failure::usage)?,
+            bytes: files::read_bytes("", path, MAX_BYTES as u64).map_err(Failure::usage)?,
             label: label.unwrap_or_else(|| name.clone()),
             name,
         })

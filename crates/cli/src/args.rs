@@ -1,8 +1,8 @@
 //! The options of each command, as clap reads them.
 //!
-//! Here an option is only read: its text becomes a quantity, and options that exclude each other by
-//! their mere presence are told apart. Defaults and everything that depends on values are in
-//! [`crate::plan`], so an option that was not given is `None` here.
+//! This module only reads: the text of an option becomes a quantity, and options that exclude each
+//! other are refused. Defaults, and checks that depend on values, are in [`crate::plan`]; an option
+//! that was not given is `None` here.
 
 mod analyze;
 mod capacity;
@@ -62,7 +62,8 @@ pub(crate) use options::{Choice, TestOptions};
 pub(crate) use parsers::{Count, SCHEME};
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
 pub(crate) use qos::{
-    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
+    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
+    QosStatsArgs, QosStatusArgs,
 };
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use report::ReportArgs;
@@ -70,8 +71,8 @@ pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
-    BaselineOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RepeatOptions, RunOptions,
-    TableOptions, TitleOptions, WhichRun,
+    BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RepeatOptions,
+    RunOptions, TitleOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
@@ -101,21 +102,21 @@ impl Cli {
     }
 }
 
-/// A command with its options, which are made late: those of all commands take half of the memory
-/// of an endpoint that waits. What it would have from the whole is given to it here.
-pub(crate) fn made(named: clap::Command) -> clap::Command {
+/// Builds the options of one command. Options are built late, as those of all commands would take
+/// half of the memory of an endpoint that waits; what the command would inherit is set here.
+pub(crate) fn built(named: clap::Command) -> clap::Command {
     let description = description(&named);
     let mut named = named.disable_help_subcommand(true);
     named.build();
     redescribed(named, description)
 }
 
-/// In a line, and at length.
+/// The short and the long description.
 fn description(of: &clap::Command) -> [Resettable<StyledStr>; 2] {
     [of.get_about(), of.get_long_about()].map(|about| about.cloned().into())
 }
 
-/// Groups of options have descriptions of their own, which have taken its place.
+/// Restores the description of a command: building it puts those of its option groups in its place.
 fn redescribed(named: clap::Command, [about, long]: [Resettable<StyledStr>; 2]) -> clap::Command {
     named.about(about).long_about(long)
 }
@@ -133,13 +134,13 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
-    /// Loads beside each other: totals, latency by class, a call's worth
+    /// Several loads at once: totals, latency by class, quality of calls
     Load(LoadArgs),
     /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
-    /// A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
+    /// Compare A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(Box<CompareArgs>),
-    /// Run an experiment from its file, or go on with it
+    /// Run an experiment from its file, or resume it
     Run(ExperimentArgs),
     /// Where a transfer's CPU time goes, layer by layer, at both ends
     Profile(ProfileArgs),
@@ -149,22 +150,22 @@ pub(crate) enum Command {
     Connections(ConnectionsArgs),
     /// Explain a document, a capture, or other programs' connections
     Explain(ExplainArgs),
-    /// Stored documents as a page with charts: HTML or Markdown
+    /// Make a page with charts of stored documents: HTML or Markdown
     Report(ReportArgs),
-    /// Runs that were saved: list, show, compare, changes, export
+    /// Saved runs: list, show, compare, changes, export, prune
     History(HistoryArgs),
-    /// Measure on a schedule; also `linerate web`, and `linerate mesh`
+    /// Measure on a schedule; see also `linerate web`, `linerate mesh`
     Monitor(MonitorArgs),
-    /// Many sites that measure between each other: up, join, matrix, simulate
+    /// Measure between many sites: up, join, matrix, simulate, permissions
     #[command(subcommand, hide = true)]
     Mesh(MeshCommand),
-    /// The history as pages for a browser: paths, changes, reports; start a test
+    /// Show the history in a browser: paths, changes, reports; start a test
     #[command(hide = true)]
     Web(WebArgs),
-    /// Measure when Prometheus asks, as blackbox_exporter does
+    /// Run a test when Prometheus asks, as blackbox_exporter does
     #[command(hide = true)]
     Probe(ProbeArgs),
-    /// Run again what a stored document says was run
+    /// Run the test of a stored document again
     Rerun(RerunArgs),
     /// Statistics and ceilings of figures measured elsewhere
     Analyze(AnalyzeArgs),
@@ -184,10 +185,10 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-    /// Where the file of your defaults is, and what it says
+    /// Print the file of your defaults: its path and its settings
     #[command(hide = true)]
     Config,
-    /// What the shell completes: linerate completions bash > FILE
+    /// Print completions for a shell: linerate completions bash > FILE
     #[command(hide = true)]
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -196,23 +197,23 @@ pub(crate) enum Command {
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man {
-        /// Where to; it must be there
+        /// An existing directory
         directory: PathBuf,
     },
-    /// Undo what a process has changed on this host if it is killed; started beside each that may
+    /// Undo the changes of a process on this host when it is killed
     #[command(hide = true)]
     WatchTreatments(WatchArgs),
-    /// Hold connections for the process that started this one, as it says on standard input
+    /// Hold connections for the process that started this one
     #[command(hide = true)]
     CapacityWorker,
 }
 
-/// Which process is watched.
+/// The process that is watched.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Its number
+    /// Process ID
     pub(crate) pid: u32,
-    /// When it began, clock ticks after boot
+    /// When it began, in clock ticks after boot
     pub(crate) started: u64,
 }
 
@@ -224,7 +225,7 @@ pub(crate) struct CheckArgs {
     /// 3 to 7 s: one run each way instead of six, no intervals and no RPM
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Time of each run, 500ms to 60s (default 1s, longer where round trips are)
+    /// Time of each run, 500ms to 60s (default 1s, more if round trips are long)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(500, parsers::MINUTE))]
     pub(crate) time: Option<Span>,
     /// Flows of each run, 1 to 256 (default 1)
@@ -233,10 +234,10 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(u32).range(1..=256)
     )]
     pub(crate) streams: Option<u32>,
-    /// Congestion control of the senders (default the hosts')
+    /// Congestion control of the senders (default: as the hosts have it)
     #[arg(long, short = 'C', value_name = "NAME")]
     pub(crate) congestion: Option<String>,
-    /// By UDP at the rate of -b instead of TCP: what is lost, and how it jitters
+    /// UDP at the rate of -b instead of TCP: loss and jitter
     #[arg(long, short, requires = "rate", conflicts_with = "congestion")]
     pub(crate) udp: bool,
     /// UDP: payload rate of each flow, such as 20mbit
@@ -257,7 +258,7 @@ pub(crate) struct CheckArgs {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
+    /// Use only this kind of server: iperf3, netperf, stamp (default: what answers)
     #[arg(
         long, value_name = "TOOL", help_heading = "Path", requires = "host",
         value_parser = parsers::tool(), hide_possible_values = true
@@ -284,36 +285,39 @@ pub(crate) struct ExplainArgs {
     pub(crate) watch: WatchOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
-    /// Print comma-separated values, a row for each of runs (default) or intervals
-    #[arg(
-        long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
-        default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true
-    )]
-    pub(crate) csv: Option<CsvRows>,
+    #[command(flatten)]
+    pub(crate) csv: CsvOptions,
 }
 
-/// Which connections of a packet capture, or without a file of this host.
+/// Connections of a packet capture, or without a file of this host.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Of a capture, or without FILE of this host")]
+#[command(next_help_heading = "Which connections, of a capture or of this host")]
 pub(crate) struct CaptureOptions {
-    /// Those with this port; several as 80,443
+    /// With this port; several as 80,443
     #[arg(
         long, value_name = "PORT", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) port: Vec<u16>,
-    /// Those of this address
+    /// With this address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) peer: Option<IpAddr>,
-    /// List all connections of a capture, instead of explaining the largest
+    /// List all connections of a capture instead of explaining the largest
     #[arg(long, requires = "file")]
     pub(crate) flows: bool,
 }
 
-/// As clap has it, with its usage and its two options in its last line, so that the commands fit a
-/// screen.
+/// clap's template without usage and options, so that all commands fit on a screen.
 const OVERVIEW: &str = "{about}\n{subcommands}
 Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more";
+
+/// The command of a command line without the program's name.
+#[cfg(test)]
+pub(crate) fn command(line: &str) -> Result<Command, String> {
+    let words = ["linerate"].into_iter().chain(line.split_whitespace());
+    let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+    Ok(cli.command)
+}
 
 #[cfg(test)]
 mod tests {

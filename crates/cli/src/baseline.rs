@@ -1,4 +1,5 @@
-//! `--baseline`: an earlier document, read before anything is sent, and what has changed since.
+//! `--baseline` and `--against`: an earlier document, read before anything is sent, and the changes
+//! since.
 
 use std::path::Path;
 
@@ -68,7 +69,7 @@ pub(crate) fn of_check(
 }
 
 impl Baseline {
-    /// Sets it beside what was measured; the error is that a figure is too much worse.
+    /// Puts the changes into the new document. Fails if a figure is worse than allowed.
     pub(crate) fn beside_runs(&self, measured: &mut Measured) -> Result<(), Failure> {
         let now = match measured {
             Measured::Record(record) => Observed::runs([&**record]),
@@ -125,8 +126,8 @@ fn open(
 }
 
 fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Result<Observed> {
-    let bytes = files::read_of("--baseline", path, MAX_DOCUMENT)?;
-    let place = || format!("--baseline {}", path.display());
+    let bytes = files::read_bytes("--baseline", path, MAX_DOCUMENT)?;
+    let place = || files::named("--baseline", path);
     let document = linerate_report::document::read(&bytes).with_context(place)?;
     let schema = linerate_report::document::schema(&bytes)?;
     ensure!(
@@ -137,7 +138,7 @@ fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Resu
         schemas.join(" or ")
     );
     let was = document.observed();
-    // Figures of another test would be others, whatever the path is like.
+    // Another test has other figures, even on the same path.
     if let Some(other) = asked.and_then(|asked| was.differs_from(asked)) {
         bail!("{}: it is of another test: {other}", place());
     }

@@ -9,21 +9,21 @@ use anyhow::{Context, anyhow};
 use linerate_core::capture::{Capture, CaptureError, follow};
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::units::format_rfc3339;
-use linerate_engine::stop_on_signal;
 
 use crate::args::{CaptureOptions, ExplainArgs};
 use crate::connections;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::progress::Progress;
+use crate::run;
 
-/// A file, or standard input, of which the beginning was looked at.
+/// A file, or standard input, whose first bytes were read.
 pub(crate) struct Opened {
-    /// As the user named it.
+    /// Its name in messages.
     pub(crate) name: String,
     size: Option<u64>,
     head: [u8; 4],
-    /// From its beginning.
+    /// All its bytes, from the beginning.
     pub(crate) bytes: Box<dyn Read + Send>,
 }
 
@@ -62,7 +62,7 @@ impl Opened {
         })
     }
 
-    /// By its first bytes: pcap in both orders, with microseconds or nanoseconds, or pcapng.
+    /// Whether it begins like pcap, in both byte orders and resolutions, or pcapng.
     pub(crate) fn is_capture(&self) -> bool {
         let magic = u32::from_be_bytes(self.head);
         let either = [magic, magic.swap_bytes()];
@@ -70,7 +70,7 @@ impl Opened {
         magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
     }
 
-    /// The command that unpacks it, if it is compressed.
+    /// The command that decompresses it, if it is compressed.
     pub(crate) fn unpacked_by(&self) -> Option<&'static str> {
         match self.head {
             [0x1f, 0x8b, ..] => Some("gzip -dc"),
@@ -90,7 +90,7 @@ pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Res
     let Opened {
         name, size, bytes, ..
     } = opened;
-    let stop = stop_on_signal().map_err(Failure::failed)?;
+    let stop = run::signals()?;
     let mut progress = Progress::new(format, args.document.quiet);
     let found = follow(bytes, MAX_CONNECTIONS, |read| {
         let share = size.map_or_else(String::new, |size| {
@@ -115,7 +115,7 @@ fn failure(name: &str, error: CaptureError) -> Failure {
     Failure::usage(anyhow!(error).context(name.to_owned()))
 }
 
-/// Leaves the connections that were asked for.
+/// Keeps the connections that were asked for.
 fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(), Failure> {
     let CaptureOptions { port, peer, .. } = &args.capture;
     let all = capture.flows.len();
@@ -135,11 +135,11 @@ fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(
 }
 
 impl CaptureOptions {
-    /// In words: `with port 80 or 443`; `None` for all.
+    /// The selection in words: `with port 80 or 443`; `None` for all.
     pub(crate) fn asked(&self) -> Option<String> {
         connections::in_words(&self.port, [self.peer.map(|peer| format!("of {peer}"))])
     }
 }
 
-/// Connections that are kept at most.
+/// Most connections that are kept.
 const MAX_CONNECTIONS: usize = 10_000;

@@ -1,4 +1,4 @@
-//! `compare`: two treatments against each other.
+//! `compare`: compares two treatments, or two emulated paths.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use crate::{files, gate, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
-const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
+const DEFAULT_TIME: Span = Span(Duration::from_secs(3));
 /// The same of responsiveness, which ends when the path is stable.
-const BUSY_TIME: Span = Span(std::time::Duration::from_secs(6));
+const BUSY_TIME: Span = Span(Duration::from_secs(6));
 
-/// Compares, prints what came of it.
+/// Compares, and prints the result.
 ///
 /// # Errors
 /// The command line is wrong, a treatment cannot be applied, or the runs failed; nothing is left
@@ -47,6 +47,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let against = Against::new(keep, args.host.as_ref(), &args.path, "compare");
     let baseline = baseline::of_comparison(&args.beside, &options, against)?;
     let format = output::json_or_text(args.document.json);
+    let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let known = options.caveats.iter();
     known.for_each(|caveat| progress.warn(&format!("{}: {}", caveat.says(), caveat.remedy)));
@@ -54,7 +55,6 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         options.notes.extend(watch::before_treating(&mut progress));
     }
     if let (Some(a), Some(b)) = (&args.path.lab, &args.lab_b) {
-        let output = Output::open(&args.document, format)?;
         let (document, error) = of_paths([a, b], args.path.family(), &options, progress)?;
         return finish(document, error, output, baseline.as_ref(), fail_on);
     }
@@ -65,18 +65,17 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         check_sizes(&target, &Plan::from(load.clone()))?;
     }
     check_pace(&target, &plan, args.test.has("rate"))?;
-    let output = Output::open(&args.document, format)?;
     let mut client = Client::connect(target, run::signals()?)?;
     let mut shown = Shown(progress);
     let (mut document, error) = compare(&mut client, &options, &mut shown)?;
-    // The endpoint is told, and undoes what it still holds, before the lab goes.
+    // The endpoint learns of the end, and undoes its changes, before the lab is gone.
     drop(client);
     drop(shown);
     site.iter().for_each(|site| site.describe(&mut document));
     finish(document, error, output, baseline.as_ref(), fail_on)
 }
 
-/// What ran stands in the document, whatever ended it: its words say what.
+/// Prints the document, which also says what ended the comparison early.
 fn finish(
     mut document: Comparison,
     error: Option<MeasureError>,
@@ -84,13 +83,13 @@ fn finish(
     baseline: Option<&Baseline>,
     fail_on: Option<FailOn>,
 ) -> Result<(), Failure> {
-    let held = baseline.map(|baseline| baseline.beside_comparison(&mut document));
+    let held = baseline.map_or(Ok(()), |baseline| baseline.beside_comparison(&mut document));
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)?;
     if let Some(fail_on) = fail_on {
         gate::hold_comparison(&document, fail_on).map_err(Failure::failed)?;
     }
-    held.unwrap_or(Ok(()))
+    held
 }
 
 /// Two emulated paths, each with its endpoint.
@@ -122,7 +121,7 @@ fn of_paths(
     Ok((document, error))
 }
 
-/// Whether anything but sockets is treated.
+/// Whether a treatment changes a host, and not only sockets.
 fn treats_hosts(options: &CompareOptions) -> bool {
     let changes = |end| [&options.a, &options.b].map(|treatments| treatments.host_changes(end));
     let changes = [changes(End::Client), changes(End::Server)];
@@ -161,7 +160,7 @@ impl CompareObserver for Shown {
     }
 }
 
-/// What to compare, everything filled in and checked.
+/// What to compare, with all defaults, checked.
 fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     ensure!(
         args.lab_b.is_none() || args.path.lab.is_some(),
@@ -190,7 +189,7 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
         max_pairs: args.design.pairs,
         seed,
     };
-    // Whether so many metrics can be decided by so many pairs.
+    // So few pairs may be unable to decide so many metrics.
     Sequential::new(&design)?;
     let mut metrics_if_there = Vec::new();
     if args.design.metric.is_empty() {
@@ -202,7 +201,7 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     let caveats = pair.misplaced(&test);
     let mut notes = pair.notes;
     if args.lab_b.is_some() {
-        // That like treatments differ by chance alone does not hold.
+        // The notes say that equal treatments differ by chance alone, but these paths differ.
         notes.clear();
     }
     Ok(CompareOptions {
@@ -219,8 +218,8 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     })
 }
 
-/// What is compared beside the rate, where it is there; nothing where so few pairs were asked for
-/// that they decide the rate alone.
+/// The CPU figures that are compared beside the rate, where a run has them. Nothing if so few pairs
+/// were asked for that they can decide the rate alone.
 fn beside_the_rate(pair: &Pair, design: &mut Design) -> anyhow::Result<Vec<Metric>> {
     let paths = pair.cpu_figures().into_iter();
     let metrics: Vec<Metric> = paths.map(str::parse).collect::<Result<_, _>>()?;
@@ -272,7 +271,7 @@ fn with(words: &str, pair: &Pair, seed: u64, is_lab: bool) -> anyhow::Result<Tes
 
 /// The text of a policy's file.
 fn policy(name: &str) -> Result<String, String> {
-    let text = files::read_text(Path::new(name), MAX_POLICY_BYTES as u64);
+    let text = files::read_text("", Path::new(name), MAX_POLICY_BYTES as u64);
     text.map_err(|error| error.root_cause().to_string())
 }
 
@@ -314,10 +313,9 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    /// What these options compare, or all that is said of them.
+    /// What these options compare, or why they are refused.
     fn resolved(options: &str) -> Result<CompareOptions, String> {
-        let words = ["linerate", "compare", "pit"];
-        typed(words.into_iter().chain(options.split_whitespace()))
+        typed(format!("linerate compare pit {options}").split_whitespace())
     }
 
     fn typed<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<CompareOptions, String> {
@@ -325,8 +323,7 @@ mod tests {
         let Command::Compare(args) = cli.command else {
             panic!("compare was asked for");
         };
-        let resolved = resolve(&args).map_err(|error| error.to_string())?;
-        Ok(resolved)
+        resolve(&args).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -388,43 +385,34 @@ mod tests {
     #[test]
     fn what_cannot_be_compared_is_refused() {
         for (line, words) in [
-            ("--a none", ["--b", "required"]),
-            ("--a none --b mas=536", ["--b", "`mss`"]),
-            ("--a mss=7 --b none", ["--a", "88"]),
-            ("--a none --b mss=536 --mss 1000", ["--b", "mss"]),
-            ("--a none --b none,mss=536", ["--b", "stands alone"]),
-            ("--a none --b =536", ["--b", "before the `=`"]),
+            ("--a none", "--b, required"),
+            ("--a none --b mas=536", "--b, `mss`"),
+            ("--a mss=7 --b none", "--a, 88"),
+            ("--a none --b mss=536 --mss 1000", "--b, mss"),
+            ("--a none --b none,mss=536", "--b, stands alone"),
+            ("--a none --b =536", "--b, before the `=`"),
             (
                 "--a none --b source=192.0.2.1,server.route_mtu=1400",
-                ["--b", "control connection"],
+                "--b, control connection",
             ),
-            (
-                "--a none --b none --metric speed",
-                ["speed", "throughput_bps"],
-            ),
-            ("--a none --b none --metric bytes,bytes", ["bytes", "twice"]),
-            ("--a none --b none --pairs 5", ["--pairs", "6 to 30"]),
-            ("--a none --b none --pairs 31", ["--pairs", "6 to 30"]),
-            ("--a none --b none --margin 0", ["--margin", "above 0%"]),
-            (
-                "--a none --b none --forbid rain",
-                ["rain", "retransmissions"],
-            ),
-            ("--a none --b none --request 9", ["--request", "rr and crr"]),
-            (
-                "--a none --b none --workload rr --size 9",
-                ["--size", "stream"],
-            ),
-            ("--a none --b none --workload rr -R", ["-R", "stream"]),
+            ("--a none --b none --metric speed", "speed, throughput_bps"),
+            ("--a none --b none --metric bytes,bytes", "bytes, twice"),
+            ("--a none --b none --pairs 5", "--pairs, 6 to 30"),
+            ("--a none --b none --pairs 31", "--pairs, 6 to 30"),
+            ("--a none --b none --margin 0", "--margin, above 0%"),
+            ("--a none --b none --forbid rain", "rain, retransmissions"),
+            ("--a none --b none --request 9", "--request, rr and crr"),
+            ("--a none --b none --workload rr --size 9", "--size, stream"),
+            ("--a none --b none --workload rr -R", "-R, stream"),
             (
                 "--a none --b none --workload rr --rate 10mbit",
-                ["--rate", "1000"],
+                "--rate, 1000",
             ),
-            ("--a none --b none --rate 10mbit", ["--rate", "--pacing"]),
-            ("--a none --b none -u --rate 10", ["rate", "80"]),
+            ("--a none --b none --rate 10mbit", "--rate, --pacing"),
+            ("--a none --b none -u --rate 10", "rate, 80"),
         ] {
             let message = resolved(line).expect_err(line);
-            for word in words {
+            for word in words.split(", ") {
                 assert!(message.contains(word), "{line}: {message}");
             }
         }

@@ -1,6 +1,6 @@
-//! What a user always wants: `~/.config/linerate.toml`, or where `XDG_CONFIG_HOME` says.
+//! The user's defaults: `~/.config/linerate.toml`, or `linerate.toml` in `XDG_CONFIG_HOME`.
 //!
-//! Its keys become words of the command line before that is read, so an option that is typed wins.
+//! Its keys become words of the command line before that is read. A typed option takes precedence.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,14 +9,14 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::ArgMatches;
-use linerate_core::toml_reader::{self, FileError, ReadProblem, Section, string};
+use linerate_core::toml_reader::{self, Fault, FileError, Section, string};
 use linerate_core::units::EndpointName;
 use linerate_history::Place;
 
 use crate::failure::Failure;
 use crate::files;
 
-/// Longest file, bytes.
+/// Largest file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 const KEYS: &str = "host key-file save db colours";
 /// The commands whose runs `save` keeps.
@@ -42,7 +42,7 @@ impl Colours {
     ];
 }
 
-/// What the file says.
+/// The settings of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
     host: Option<String>,
@@ -60,12 +60,12 @@ pub(crate) fn db() -> Option<Place> {
     DB.get().cloned()
 }
 
-/// What the file says of colours, once it was read.
+/// The setting for colours, once the file was read.
 pub(crate) fn colours() -> Colours {
     COLOURS.get().copied().unwrap_or_default()
 }
 
-/// The file's place and what is in force.
+/// The file's path and the settings that are in force.
 ///
 /// # Errors
 /// It is wrong, or has no place.
@@ -82,16 +82,16 @@ pub(crate) fn text() -> Result<String, Failure> {
 }
 
 impl Config {
-    /// What the user's file says; nothing where there is none.
+    /// Reads the user's file; without one there are no settings.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong: with its line and column.
+    /// It cannot be read, or something in it is wrong: the error has line and column.
     pub(crate) fn load() -> Result<Self, Failure> {
         let Some(place) = place() else {
             return Ok(Self::default());
         };
         let read = || {
-            let text = match files::read_text(&place, MAX_FILE) {
+            let text = match files::read_text("", &place, MAX_FILE) {
                 Ok(text) => text,
                 Err(error) if is_missing(&error) || is_hidden(&place) => return Ok(Self::default()),
                 Err(error) => return Err(error),
@@ -100,7 +100,7 @@ impl Config {
             Self::parse(&text, directory).with_context(|| place.display().to_string())
         };
         let config: Self = read().map_err(Failure::usage)?;
-        // The first file that was read stays in force: there is one.
+        // It can be set only once, and there is only one file.
         let _ = COLOURS.set(config.colours);
         if let Some(db) = &config.db {
             let _ = DB.set(db.clone());
@@ -108,18 +108,18 @@ impl Config {
         Ok(config)
     }
 
-    /// The file's text; what it names lies in that directory.
+    /// Parses the file's text. Relative paths in it start from `directory`.
     ///
     /// # Errors
     /// Something in it is wrong.
-    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, FileError<ReadProblem>> {
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, FileError> {
         let read = || {
             let table = toml_reader::parse(text)?;
             let root = Section::new("linerate.toml", 0, table.get_ref(), KEYS)?;
             let host = root.string("host")?;
             if let Some(host) = host.filter(|host| host.value.parse::<EndpointName>().is_err()) {
                 let hint = "write host, host:port or [v6]:port";
-                return toml_reader::Fault::malformed(host, "endpoint", hint);
+                return Fault::malformed(host, "endpoint", hint);
             }
             let colours = match root.value("colours") {
                 None => Colours::default(),
@@ -128,7 +128,7 @@ impl Config {
                     let mut words = Colours::WORDS.iter();
                     let Some((_, colours)) = words.find(|(name, _)| *name == word.value) else {
                         let hint = "it is auto, always or never";
-                        return toml_reader::Fault::malformed(word, "choice of colours", hint);
+                        return Fault::malformed(word, "choice of colours", hint);
                     };
                     *colours
                 }
@@ -143,17 +143,17 @@ impl Config {
                 colours,
             })
         };
-        read().map_err(|fault: toml_reader::Fault<ReadProblem>| fault.located(text))
+        read().map_err(|fault: Fault| fault.located(text))
     }
 
-    /// The command line with what the file adds to it; `read` is what it was read as, if nothing
-    /// but HOST was missing.
+    /// The command line with the settings of the file added. `read` is the command line as clap
+    /// read it, unless a required argument was missing.
     pub(crate) fn added_to(&self, given: &[OsString], read: Option<&ArgMatches>) -> Vec<OsString> {
         let mut words = given.to_vec();
         let command = read.and_then(ArgMatches::subcommand);
         let name = given.get(1).and_then(|name| name.to_str()).unwrap_or("");
         let is_run = RUNS.contains(&name);
-        // An option that the command has not is not given.
+        // Options that the command does not have count as not typed.
         let has = |id: &str| {
             command.is_some_and(|(_, matches)| matches.try_contains_id(id).unwrap_or(false))
         };
@@ -177,7 +177,7 @@ impl Config {
         words
     }
 
-    /// As the file has it; what is not in force stands behind `#`.
+    /// The settings as the file's text; those that are not set stand behind `#`.
     fn toml(&self) -> String {
         let quoted = |text: Option<String>, example: &str| match text {
             Some(text) => ("", toml_text(&text)),
@@ -211,7 +211,7 @@ impl Config {
 
 /// A TOML string.
 fn toml_text(text: &str) -> String {
-    // JSON's strings are TOML's.
+    // A JSON string is a TOML string, too.
     serde_json::Value::from(text).to_string()
 }
 
@@ -225,13 +225,13 @@ fn is_missing(error: &anyhow::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
 }
 
-/// In a directory of another user: `sudo -u nobody` keeps the HOME of who called it.
+/// Whether the file is in a directory that this user may not read: `sudo -u nobody` keeps HOME.
 fn is_hidden(place: &Path) -> bool {
     let found = place.metadata();
     found.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// XDG Base Directory Specification: a path that is not absolute is none.
+/// The file's path. Relative paths in the variables are ignored (XDG Base Directory Specification).
 fn place() -> Option<PathBuf> {
     let absolute = |name| {
         let path = PathBuf::from(std::env::var_os(name)?);
@@ -245,7 +245,7 @@ fn place() -> Option<PathBuf> {
     )
 }
 
-/// A history that a file names, as `--db` has it: beside the file, unless it says where.
+/// The history that the key `db` of a file names. A relative path starts from the file's directory.
 pub(crate) fn beside(db: &str, file: &Path) -> String {
     whole_db(db, file.parent().unwrap_or(Path::new("")))
 }
@@ -257,7 +257,7 @@ fn whole_db(db: &str, directory: &Path) -> String {
     }
 }
 
-/// Beside the file, unless it says where; `~/` is the user's directory.
+/// The path that `text` means: relative to `directory`, or with `~/` to the home directory.
 fn whole_path(text: &str, directory: &Path) -> PathBuf {
     match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),

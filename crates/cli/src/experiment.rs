@@ -1,16 +1,14 @@
-//! `run`: an experiment's file, run to its end or on from where it stopped.
+//! `run`: runs an experiment's file to its end, from the beginning or from where it stopped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
 use linerate_core::link::RateTrace;
 use linerate_core::plan::{End, Plan, Repeats};
 use linerate_core::record::Interval;
-use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
     ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile, Target, prepare_for_lab,
     run_experiment,
@@ -26,11 +24,11 @@ use crate::run;
 use crate::target::{check_sizes, look_up};
 use crate::{site, watch};
 
-/// Reads the experiment, runs what is left of it, and prints its document.
+/// Reads the experiment, makes the runs that are missing, and prints its document.
 ///
 /// # Errors
-/// The file is wrong, its path cannot be had, a run failed for good, or it was interrupted; what
-/// there is by then is printed.
+/// The file is wrong, its path cannot be reached or emulated, a run failed for good, or the
+/// experiment was interrupted; the document of the runs so far is printed.
 pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let experiment = read(args)?;
     if args.list {
@@ -38,12 +36,12 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     }
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let traces = traces(&experiment, directory)?;
+    let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
+    let mut records = records(args, &experiment, &mut progress)?;
     prepare(&experiment, &mut progress)?;
     let target = target(args, &experiment, &mut progress)?;
     let stop = run::signals()?;
-    let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
-    let mut records = records(args, &experiment, &mut progress)?;
     let site = ExperimentSite {
         directory,
         traces: &traces,
@@ -58,7 +56,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     error.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Undoes what commands before this one have left, and makes this process fit to have a lab.
+/// Undoes changes that earlier commands left on this host, and prepares this process for a lab.
 fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
     if treats_hosts(experiment) {
         watch::before_treating(progress);
@@ -70,15 +68,14 @@ fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failu
     Ok(())
 }
 
-/// The file that keeps the runs, and a word on those that are in it.
+/// Opens the file of the runs, and says how many it has.
 fn records(
     args: &ExperimentArgs,
     experiment: &Experiment,
     progress: &mut Progress,
 ) -> Result<RecordsFile, Failure> {
     let path = records_path(args);
-    let records = RecordsFile::open(&path, experiment, args.fresh);
-    let records = records?;
+    let records = RecordsFile::open(&path, experiment, args.fresh)?;
     if !records.is_empty() {
         let count = records.len();
         progress.phase(&format!("{count} runs are in {} already", path.display()));
@@ -87,11 +84,9 @@ fn records(
 }
 
 fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
-    let place = || args.file.display().to_string();
-    let text = files::read_text(&args.file, MAX_FILE).map_err(Failure::usage)?;
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let beside = |name: &str| {
-        let text = files::read_text(&directory.join(name), MAX_FILE);
+        let text = files::read_text("", &directory.join(name), MAX_FILE);
         text.map_err(|error| error.root_cause().to_string())
     };
     let choice = Choice {
@@ -101,9 +96,9 @@ fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
         lab: args.path.lab.as_ref().map(ToString::to_string),
         family: args.path.family(),
     };
-    Experiment::from_toml(&text, &choice, &beside)
-        .with_context(place)
-        .map_err(Failure::usage)
+    files::parse("", &args.file, MAX_FILE, |text| {
+        Experiment::from_toml(text, &choice, &beside)
+    })
 }
 
 fn is_emulated(cell: &linerate_core::experiment::Cell) -> bool {
@@ -132,7 +127,7 @@ fn traces(experiment: &Experiment, directory: &Path) -> Result<Vec<(String, Rate
     site::traces(links.flat_map(|link| [&link.up, &link.down]), directory)
 }
 
-/// The endpoint of a real path. Levels do not change it, so all cells have the same.
+/// The endpoint of a real path, which is the same for all cells: levels do not change it.
 fn target(
     args: &ExperimentArgs,
     experiment: &Experiment,
@@ -148,7 +143,7 @@ fn target(
     let Some((name, family)) = host else {
         return Ok(None);
     };
-    let target = resolve(args, name, family, progress)?;
+    let target = look_up(name, &args.path.with_family(family), progress)?;
     let tests = experiment.cells.iter().filter_map(|cell| match &cell.work {
         Work::Test(test) => Some(test.as_ref().clone()),
         Work::Load(_) | Work::Special(_) => None,
@@ -163,16 +158,6 @@ fn target(
     Ok(Some(target))
 }
 
-fn resolve(
-    args: &ExperimentArgs,
-    name: EndpointName,
-    family: Option<Family>,
-    progress: &mut Progress,
-) -> Result<Target, Failure> {
-    let options = args.path.with_family(family);
-    look_up(name, &options, progress)
-}
-
 /// `FILE.records.jsonl`, of the quick form `FILE.quick.records.jsonl`.
 fn records_path(args: &ExperimentArgs) -> PathBuf {
     let beside = || {
@@ -184,7 +169,7 @@ fn records_path(args: &ExperimentArgs) -> PathBuf {
     args.records.clone().unwrap_or_else(beside)
 }
 
-/// The cells, each with what it is run on, and how often.
+/// The cells with their treatments, the paths, and the number of runs.
 fn list(experiment: &Experiment) -> String {
     let mut paths: BTreeMap<String, usize> = BTreeMap::new();
     let mut lines = String::new();
@@ -218,7 +203,8 @@ fn list(experiment: &Experiment) -> String {
         lines.push_str(&format!("{cells} cell{plural} on {path}\n"));
     }
     let remaining = experiment.remaining(&[], &[]);
-    let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);
+    let seconds =
+        linerate_core::experiment::Estimate::default().remaining_s(experiment, &remaining);
     let time = seconds.map_or(String::new(), |seconds| {
         format!(", about {}", text::duration(seconds))
     });
@@ -227,7 +213,7 @@ fn list(experiment: &Experiment) -> String {
     lines
 }
 
-/// The looker-on: a line for each run as it begins, and why if it does not count.
+/// Prints a line for each run as it begins, and the reason if it does not count.
 struct Shown {
     progress: Progress,
 }
@@ -267,38 +253,26 @@ impl ExperimentObserver for Shown {
     }
 }
 
-/// Largest experiment, topology or table of figures, bytes.
+/// Largest experiment, topology or table of figures, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-    use linerate_core::plan::Workload;
-
     use super::*;
-    use crate::args::{Cli, Command};
-    use crate::plan;
+    use crate::plan::tests::planned;
 
     /// The test that a command line makes.
-    fn of_command(arguments: &[&str]) -> linerate_core::plan::Test {
-        let line = ["linerate"]
-            .iter()
-            .chain(arguments)
-            .chain(&["pit", "--seed", "1"]);
-        let cli = Cli::try_parse_from(line).unwrap();
-        let plan = match cli.command {
-            Command::Stream(it) => plan::plan(Workload::Stream, &it.test, &it.run.repeats, 1),
-            Command::Rr(it) => plan::plan(Workload::Rr, &it.test, &it.run.repeats, 1),
-            Command::Crr(it) => plan::plan(Workload::Crr, &it.test, &it.run.repeats, 1),
-            other => panic!("{other:?}"),
-        };
-        plan.unwrap().tests.remove(0)
+    fn of_command(line: &str) -> linerate_core::plan::Test {
+        planned(&format!("{line} pit --seed 1"))
+            .unwrap()
+            .tests
+            .remove(0)
     }
 
     /// The test that the same words make in a file.
-    fn of_file(arguments: &[&str]) -> linerate_core::plan::Test {
-        let mut workload = format!("command = \"{}\"\n", arguments[0]);
-        let mut words = arguments[1..].iter().peekable();
+    fn of_file(line: &str) -> linerate_core::plan::Test {
+        let mut words = line.split(' ').peekable();
+        let mut workload = format!("command = {:?}\n", words.next().unwrap());
         while let Some(option) = words.next() {
             let value = words.next_if(|word| !word.starts_with("--"));
             let value = value.map_or("true".to_owned(), |value| format!("{value:?}"));
@@ -316,92 +290,30 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_workload_mean_what_the_options_mean() {
-        let lines: &[&[&str]] = &[
-            &["stream"],
-            &["stream", "--size", "1408", "--time", "2s", "--streams", "3"],
-            &[
-                "stream",
-                "--bytes",
-                "4MiB",
-                "--whole",
-                "--verify",
-                "--zerocopy",
-            ],
-            &[
-                "stream",
-                "--count",
-                "100",
-                "--direction",
-                "both",
-                "--discard",
-            ],
-            &[
-                "stream",
-                "--time",
-                "300ms",
-                "--warm-up",
-                "20ms",
-                "--interval",
-                "100ms",
-            ],
-            &[
-                "stream",
-                "--whole",
-                "--write-rate",
-                "1mbit",
-                "--read-rate",
-                "2mbit",
-            ],
-            &[
-                "stream",
-                "--protocol",
-                "udp",
-                "--rate",
-                "10mbit",
-                "--dscp",
-                "EF",
-            ],
-            &["stream", "--protocol", "udp", "--rate", "1gbit"],
-            &["stream", "--protocol", "udp", "--offload"],
-            &["stream", "--size", "32", "--batch", "16"],
-            &[
-                "stream",
-                "--receive-window",
-                "8KiB",
-                "--send-buffer",
-                "16KiB",
-                "--mss",
-                "536",
-            ],
-            &[
-                "stream",
-                "--protocol",
-                "mptcp",
-                "--congestion",
-                "reno",
-                "--nodelay",
-            ],
-            &["stream", "--pacing", "20mbit"],
-            &["rr"],
-            &[
-                "rr",
-                "--request",
-                "64",
-                "--response",
-                "1KiB",
-                "--depth",
-                "4",
-                "--spin",
-            ],
-            &["rr", "--protocol", "udp", "--rate", "2.5k"],
-            &["rr", "--protocol", "udp", "--stamp", "--rate", "10"],
-            &["rr", "--streams", "6", "--objects", "40", "--rate", "0.5"],
-            &["rr", "--video"],
-            &["crr"],
-            &["crr", "--close", "client", "--reset", "--time", "5s"],
-            &["crr", "--fast-open"],
-        ];
-        for line in lines {
+        for line in [
+            "stream",
+            "stream --size 1408 --time 2s --streams 3",
+            "stream --bytes 4MiB --whole --verify --zerocopy",
+            "stream --count 100 --direction both --discard",
+            "stream --time 300ms --warm-up 20ms --interval 100ms",
+            "stream --whole --write-rate 1mbit --read-rate 2mbit",
+            "stream --protocol udp --rate 10mbit --dscp EF",
+            "stream --protocol udp --rate 1gbit",
+            "stream --protocol udp --offload",
+            "stream --size 32 --batch 16",
+            "stream --receive-window 8KiB --send-buffer 16KiB --mss 536",
+            "stream --protocol mptcp --congestion reno --nodelay",
+            "stream --pacing 20mbit",
+            "rr",
+            "rr --request 64 --response 1KiB --depth 4 --spin",
+            "rr --protocol udp --rate 2.5k",
+            "rr --protocol udp --stamp --rate 10",
+            "rr --streams 6 --objects 40 --rate 0.5",
+            "rr --video",
+            "crr",
+            "crr --close client --reset --time 5s",
+            "crr --fast-open",
+        ] {
             assert_eq!(of_file(line), of_command(line), "{line:?}");
         }
     }

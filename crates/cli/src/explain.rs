@@ -1,25 +1,65 @@
-//! `explain` without a file: connections of other programs, watched for a while.
+//! `explain`: a stored document or a packet capture, or connections of other programs, which are
+//! watched for a while.
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::{anyhow, ensure};
 use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::units::Span;
 use linerate_engine::connections::explain_connections;
-use linerate_engine::stop_on_signal;
+use linerate_report::Document;
+use linerate_report::document::schema;
 
 use crate::args::{ExplainArgs, WhichOptions};
-use crate::connections;
+use crate::capture::{self, Opened};
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
-use crate::output::{Format, Output};
+use crate::output::{self, Format, Output};
 use crate::progress::Progress;
+use crate::{connections, report, run};
 
-/// Watches and explains the connections that were asked for.
+/// Explains what the arguments name.
 ///
 /// # Errors
-/// There is no such connection, process or namespace, or the earlier document is none.
-pub(crate) fn execute(args: &ExplainArgs, format: Format) -> Result<(), Failure> {
+/// The file cannot be read or is neither a document nor a capture; there is no such connection,
+/// process or namespace.
+pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
+    let format = output::format(args.document.json, &args.csv, false);
+    let Some(file) = &args.file else {
+        return other_programs(args, format);
+    };
+    let opened = Opened::new(file).map_err(Failure::usage)?;
+    if opened.is_capture() {
+        return capture::execute(args, format, opened);
+    }
+    let mut document = stored(args, opened).map_err(Failure::usage)?;
+    document.annotate();
+    let output = Output::open(&args.document, format)?;
+    output.read_by(files::explaining(file)).write(&*document)
+}
+
+/// The document that a file holds.
+fn stored(args: &ExplainArgs, opened: Opened) -> anyhow::Result<Box<dyn Document>> {
+    let name = opened.name.clone();
+    ensure!(
+        args.capture.asked().is_none() && !args.capture.flows,
+        "{name}: --port, --peer and --flows are for packet captures, and this file is none"
+    );
+    let mut documents = report::documents(opened, "explain")?;
+    ensure!(
+        documents.len() == 1,
+        "{name}: a report of {} documents; explain takes a file with one",
+        documents.len()
+    );
+    Ok(documents.remove(0))
+}
+
+/// Watches and explains connections of other programs on this host.
+fn other_programs(args: &ExplainArgs, format: Format) -> Result<(), Failure> {
+    if matches!(format, Format::Csv(_)) {
+        let why = "--csv: connections that are watched have no records; give --json";
+        return Err(Failure::usage(anyhow!(why)));
+    }
     let before = args.watch.before.as_deref().map(earlier).transpose()?;
     let output = Output::open(&args.document, format)?;
     let mut document = watched(args)?;
@@ -42,13 +82,11 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
         )));
     };
     let selection = connections::which(&which).map_err(Failure::usage)?;
-    let stop = stop_on_signal()
-        .context("cannot catch signals")
-        .map_err(Failure::unsupported)?;
+    let stop = run::signals()?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
     let Span(time) = args.watch.time;
     let found = explain_connections(&selection, time, &stop, || progress.takes([time; 2]));
-    let found = found?;
+    let found = found.map_err(connections::failure)?;
     let mut document = found.ok_or_else(|| Failure::usage(anyhow!("no TCP connection {asked}")))?;
     document.asked = Some(asked);
     Ok(document)
@@ -56,17 +94,14 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
 
 /// An earlier document of connections.
 fn earlier(path: &Path) -> Result<ConnectionsDocument, Failure> {
-    let place = format!("--before {}", path.display());
-    let bytes = files::read_of("--before", path, MAX_DOCUMENT).map_err(Failure::usage)?;
-    let read = || {
-        let schema = linerate_report::document::schema(&bytes)?;
-        anyhow::ensure!(
+    files::parse("--before", path, MAX_DOCUMENT, |text| {
+        let schema = schema(text.as_bytes())?;
+        ensure!(
             schema == CONNECTIONS_SCHEMA,
             "it is a {schema}; this takes a {CONNECTIONS_SCHEMA}, as this command writes it"
         );
-        let mut document = ConnectionsDocument::parse(&bytes)?;
+        let mut document = ConnectionsDocument::parse(text.as_bytes())?;
         document.explain();
-        Ok(document)
-    };
-    read().context(place).map_err(Failure::usage)
+        anyhow::Ok(document)
+    })
 }

@@ -1,4 +1,4 @@
-//! What went wrong, and the exit status that says so to scripts.
+//! Errors, and the exit status that tells scripts what kind of error it was.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -22,14 +22,13 @@ enum Kind {
     Usage,
     /// This host lacks something.
     Unsupported,
-    /// A finding that scripts tell apart by the exit status; what there is to say is printed
-    /// already.
+    /// The exit status is the result; everything is printed already.
     Finding(u8),
-    /// Nobody reads stdout any more (`| head`): what is still to be written is lost.
+    /// The reader of stdout ended (`| head`): the rest of the output is lost.
     ReaderGone,
 }
 
-/// An error of the engine's, with the exit status that it deserves.
+/// An error of the engine, with the exit status of its category.
 impl<E: Categorized> From<E> for Failure {
     fn from(error: E) -> Self {
         let kind = match error.category() {
@@ -57,7 +56,7 @@ impl Failure {
         Self::new(Kind::Unsupported, error)
     }
 
-    /// Nothing went wrong; the exit status is the answer.
+    /// Nothing went wrong: the exit status is the result.
     pub(crate) fn of_status(status: u8) -> Self {
         Self::new(
             Kind::Finding(status),
@@ -65,7 +64,7 @@ impl Failure {
         )
     }
 
-    /// The same, with the file or the thing that it happened to before it.
+    /// Puts the file, or whatever the error is about, before it.
     pub(crate) fn at(self, place: String) -> Self {
         Self::new(self.kind, self.error.context(place))
     }
@@ -98,13 +97,13 @@ impl Failure {
     /// Prints the chain of causes as one line on stderr and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         if !matches!(self.kind, Kind::Finding(_)) {
-            // Where stderr cannot be written, the exit status is all that can be said.
+            // If stderr cannot be written, the exit status has to suffice.
             let _ = writeln!(io::stderr(), "{}", self.line());
         }
         ExitCode::from(self.status())
     }
 
-    /// The exit status that design promises to scripts.
+    /// The exit status, which scripts rely on.
     fn status(&self) -> u8 {
         match self.kind {
             Kind::Finding(status) => status,
@@ -137,9 +136,10 @@ impl Failure {
     }
 }
 
-/// Without what Rust puts around the words of the kernel and of the resolver: ` (os error 2)`.
+/// The message of the kernel or the resolver, without what Rust puts around it: ` (os error 2)`.
 fn plain(cause: &str) -> &str {
-    let cause = cause.trim_start_matches("failed to lookup address information: ");
+    let lookup = "failed to lookup address information: ";
+    let cause = cause.split_once(lookup).map_or(cause, |(_, why)| why);
     match cause.rsplit_once(" (os error ") {
         Some((words, number)) if number.trim_start_matches(|c: char| c.is_ascii_digit()) == ")" => {
             words
@@ -148,12 +148,12 @@ fn plain(cause: &str) -> &str {
     }
 }
 
-/// What helps whoever wants the result and not the page.
+/// A hint for users who want the document and not the page.
 const KEPT: &str = "; --output FILE keeps the whole document";
 
-/// Says something on stderr, on a line of its own.
+/// Prints a line on stderr.
 pub(crate) fn note(text: &str) {
-    // Where stderr cannot be written there is nobody to tell.
+    // If stderr cannot be written, nobody can be told.
     let _ = writeln!(io::stderr(), "linerate: {}", printable(text));
 }
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_rusts_stands_around_the_hosts_words() {
+    fn errors_of_the_host_are_printed_without_rusts_additions() {
         let error = io::Error::from_raw_os_error(2);
         let line = Failure::usage(anyhow::Error::new(error).context("x.toml")).line();
         assert_eq!(line, "linerate: x.toml: No such file or directory");

@@ -12,89 +12,97 @@ use linerate_core::wire::Key;
 use linerate_engine::{AccessError, Iperf3Access};
 
 use crate::failure::Failure;
+use crate::typed;
 
-/// Largest document that is read, bytes: a thousand records with their intervals and samples.
+/// Largest document that is read, in bytes: it holds a thousand records with intervals and samples.
 pub(crate) const MAX_DOCUMENT: u64 = 64 << 20;
-/// A key has 64 digits; with blanks and line ends a key file is never larger than this, in bytes.
+/// Largest file of a key of 64 digits with blanks and line ends, or of a passphrase, in bytes.
 const MAX_KEY_FILE: u64 = 4096;
-
-/// What a block of an old netperf has room for, bytes.
+/// Longest passphrase, in bytes: a control block of old netperf versions holds no more.
 const MAX_PASSPHRASE: usize = 247;
-/// Of a list of iperf3's users, bytes: some ten thousand of them.
+/// Largest list of iperf3's users, in bytes: about ten thousand users.
 const MAX_USERS_FILE: u64 = 1 << 20;
-/// A key of 8192 bits in PEM takes half of it, bytes.
+/// Largest PEM file, in bytes: a key of 8192 bits takes half of it.
 const MAX_PEM_FILE: u64 = 16 << 10;
 
-/// Reads all of `path`, which holds at most `limit` bytes.
+/// The file as errors name it: behind the option that gave it, which is empty for an argument.
+pub(crate) fn named(option: &str, path: &Path) -> String {
+    format!("{option} {}", path.display())
+        .trim_start()
+        .to_owned()
+}
+
+/// Reads the whole file that `option` names; it may have `limit` bytes.
 ///
 /// # Errors
 /// The file cannot be read, or is larger.
-pub(crate) fn read_at_most(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    read_named(&path.display().to_string(), path, limit)
+pub(crate) fn read_bytes(option: &str, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let name = named(option, path);
+    let file = File::open(path).with_context(|| name.clone())?;
+    read_open(file, &name, limit)
 }
 
-/// The same of a text.
+/// Reads a text file.
 ///
 /// # Errors
-/// As [`read_at_most`]; it is no UTF-8.
-pub(crate) fn read_text(path: &Path, limit: u64) -> anyhow::Result<String> {
-    let bytes = read_at_most(path, limit)?;
-    String::from_utf8(bytes).with_context(|| path.display().to_string())
+/// As [`read_bytes`], or the file is not UTF-8.
+pub(crate) fn read_text(option: &str, path: &Path, limit: u64) -> anyhow::Result<String> {
+    let bytes = read_bytes(option, path, limit)?;
+    String::from_utf8(bytes).with_context(|| named(option, path))
 }
 
-/// The same of the text that an option names.
+/// Reads a text file and parses it.
 ///
 /// # Errors
-/// As [`read_text`].
-pub(crate) fn read_text_of(option: &str, path: &Path, limit: u64) -> anyhow::Result<String> {
-    let bytes = read_of(option, path, limit)?;
-    String::from_utf8(bytes).with_context(|| format!("{option} {}", path.display()))
+/// As [`read_text`], or `parse` fails: its error follows the file's name.
+pub(crate) fn parse<T, E: Into<anyhow::Error>>(
+    option: &str,
+    path: &Path,
+    limit: u64,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Failure> {
+    let text = read_text(option, path, limit).map_err(Failure::usage)?;
+    parse(&text).map_err(|error| Failure::usage(error.into().context(named(option, path))))
 }
 
-/// The same of the file that an option names.
+/// Reads an open file, or standard input, to its end. Errors call it `name`.
 ///
 /// # Errors
-/// As [`read_at_most`].
-pub(crate) fn read_of(option: &str, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    read_named(&format!("{option} {}", path.display()), path, limit)
-}
-
-fn read_named(name: &str, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path).with_context(|| name.to_owned())?;
-    read_open(file, name, limit)
-}
-
-/// The same of an open file, which errors name so.
-///
-/// # Errors
-/// As [`read_at_most`].
+/// As [`read_bytes`].
 pub(crate) fn read_open(file: impl Read, name: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.take(limit + 1).read_to_end(&mut bytes);
     read.with_context(|| name.to_owned())?;
-    let most = ByteCount(limit);
     ensure!(
         bytes.len() as u64 <= limit,
-        "{name}: larger than {most}, the most that is read"
+        "{name}: larger than {}, the most that is read",
+        ByteCount(limit)
     );
     Ok(bytes)
 }
 
-/// Reads the shared key of `path`, with a warning where others may read it too.
+/// Reads the shared key of `--key-file`, if there is one. `warn` is told when other users may read
+/// the file.
 ///
 /// # Errors
-/// The file cannot be read or holds no key; the content is not repeated.
-pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
-    let name = format!("--key-file {}", path.display());
-    let file = File::open(path)
-        .and_then(|file| Ok((file.metadata()?.permissions().mode(), file)))
-        .context(name.clone());
-    let (mode, file) = file.map_err(Failure::usage)?;
-    let bytes = read_open(file, &name, MAX_KEY_FILE).map_err(Failure::usage)?;
-    let key = Key::from_text(&String::from_utf8_lossy(&bytes))
-        .context(name)
-        .map_err(Failure::usage)?;
-    Ok((key, wide_mode_warning(path, mode)))
+/// The file cannot be read or holds no key; the error does not repeat its content.
+pub(crate) fn read_key(
+    path: Option<&Path>,
+    warn: impl FnOnce(&str),
+) -> Result<Option<Key>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let name = named("--key-file", path);
+    let read = || {
+        let file = File::open(path).context(name.clone())?;
+        let mode = file.metadata().context(name.clone())?.permissions().mode();
+        let bytes = read_open(file, &name, MAX_KEY_FILE)?;
+        let key = Key::from_text(&String::from_utf8_lossy(&bytes)).context(name.clone())?;
+        if let Some(warning) = wide_mode_warning(path, mode) {
+            warn(&warning);
+        }
+        anyhow::Ok(key)
+    };
+    read().map(Some).map_err(Failure::usage)
 }
 
 /// Reads the passphrase that is the first line of `path`.
@@ -102,29 +110,28 @@ pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
 /// # Errors
 /// The file cannot be read, or its first line is empty or too long; the content is not repeated.
 pub(crate) fn read_passphrase(option: &str, path: &Path) -> Result<String, Failure> {
-    let bytes = read_of(option, path, MAX_KEY_FILE);
-    let text = String::from_utf8_lossy(&bytes.map_err(Failure::usage)?).into_owned();
-    let line = text.lines().next().unwrap_or_default();
-    if !(1..=MAX_PASSPHRASE).contains(&line.len()) {
-        let path = path.display();
-        return Err(Failure::usage(anyhow!(
-            "{option} {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
-        )));
+    let bytes = read_bytes(option, path, MAX_KEY_FILE).map_err(Failure::usage)?;
+    let text = String::from_utf8_lossy(&bytes);
+    match text.lines().next() {
+        Some(line) if (1..=MAX_PASSPHRASE).contains(&line.len()) => Ok(line.to_owned()),
+        _ => Err(Failure::usage(anyhow!(
+            "{}: its first line must have 1 to {MAX_PASSPHRASE} bytes",
+            named(option, path)
+        ))),
     }
-    Ok(line.to_owned())
 }
 
-/// Reads who may test by iperf3's protocol, with a warning where others may read the key.
+/// Reads who may test with iperf3's protocol, and a warning if other users may read the key.
 ///
 /// # Errors
-/// A file cannot be read, or is not what it should be; its content is not repeated.
+/// A file cannot be read or has the wrong format; the error does not repeat its content.
 pub(crate) fn read_iperf3_access(
     users: &Path,
     key: &Path,
     allows_pkcs1: bool,
 ) -> Result<(Iperf3Access, Option<String>), Failure> {
-    let list = read_of("--iperf3-users", users, MAX_USERS_FILE).map_err(Failure::usage)?;
-    let pem = read_of("--iperf3-key", key, MAX_PEM_FILE).map_err(Failure::usage)?;
+    let list = read_bytes("--iperf3-users", users, MAX_USERS_FILE).map_err(Failure::usage)?;
+    let pem = read_bytes("--iperf3-key", key, MAX_PEM_FILE).map_err(Failure::usage)?;
     let mode = fs::metadata(key).map_or(0, |file| file.permissions().mode());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let access = Iperf3Access::new(&text(list), &text(pem), allows_pkcs1).map_err(|error| {
@@ -140,7 +147,7 @@ pub(crate) fn read_iperf3_access(
     Ok((access, wide_mode_warning(key, mode)))
 }
 
-/// What to say of a key file that more than its owner may read or write.
+/// The warning about a key file that other users than its owner may read or write.
 fn wide_mode_warning(path: &Path, mode: u32) -> Option<String> {
     let path = path.display();
     (mode & 0o077 != 0).then(|| {
@@ -151,19 +158,19 @@ fn wide_mode_warning(path: &Path, mode: u32) -> Option<String> {
     })
 }
 
-/// The file of `--output`: opened before the run, so that a wrong name costs no run, and written
-/// once.
+/// A file that a command writes once, at its end. It is opened before the run, so that a wrong name
+/// costs no run.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     /// The option with the path.
     name: String,
     path: PathBuf,
     file: File,
-    /// Not there before and nothing in it yet: removed on drop.
+    /// The file did not exist before and is still empty: it is removed on drop.
     is_new: bool,
 }
 
-/// What explains a file.
+/// The command that explains a document in a file.
 pub(crate) fn explaining(path: &Path) -> String {
     format!(
         "linerate explain {}",
@@ -172,12 +179,21 @@ pub(crate) fn explaining(path: &Path) -> String {
 }
 
 impl OutputFile {
-    /// Opens or makes the file; an existing one keeps its content until [`OutputFile::write`].
+    /// Opens the file of `--output`, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be opened for writing.
+    pub(crate) fn of_output(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        let open = |path| Self::open(&typed::here("--output", &['o'], &[]), path);
+        path.map(open).transpose()
+    }
+
+    /// Opens or creates the file; an existing one keeps its content until [`OutputFile::write`].
     ///
     /// # Errors
     /// It cannot be opened for writing.
     pub(crate) fn open(option: &str, path: &Path) -> Result<Self, Failure> {
-        let name = format!("{option} {}", path.display());
+        let name = named(option, path);
         let mut options = OpenOptions::new();
         options.write(true);
         let opened = match options.clone().create_new(true).open(path) {
@@ -197,21 +213,21 @@ impl OutputFile {
         })
     }
 
-    /// What reads it again; `None` of a pipe or a device.
+    /// The command that explains the file; `None` for a pipe or a device.
     pub(crate) fn explained(&self) -> Option<String> {
         let is_file = self.file.metadata().is_ok_and(|about| about.is_file());
         is_file.then(|| explaining(&self.path))
     }
 
-    /// Replaces the content and waits until it is on the disk, where it is one.
+    /// Replaces the content and waits until it is on the disk.
     ///
     /// # Errors
-    /// The disk is full or failing; a file that was not there before is removed again.
+    /// The disk is full or failing; a file that did not exist before is removed again.
     pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
         self.fill(|file| Ok(file.write_all(text.as_bytes())?))
     }
 
-    /// The same, by pieces.
+    /// As [`OutputFile::write`], piece by piece.
     ///
     /// # Errors
     /// As [`OutputFile::write`], or `fill` fails.
@@ -293,7 +309,7 @@ mod tests {
 
     #[test]
     fn reading_stops_at_the_limit() {
-        let error = read_at_most(Path::new("/dev/zero"), 100).unwrap_err();
+        let error = read_bytes("", Path::new("/dev/zero"), 100).unwrap_err();
         assert!(error.to_string().contains("larger than 100 B"), "{error}");
     }
 

@@ -1,6 +1,6 @@
-//! `--fail-below`: a floor under every throughput of a document; `--fail-below-rpm`: one under the
-//! responsiveness of a check; `--fail-on-worse`: how much worse than an earlier run's a figure may
-//! be; `--fail-on`: what a comparison may find.
+//! Gates that the user sets: `--fail-below` for throughputs, `--fail-below-rpm` for the
+//! responsiveness of a check, `--fail-on-worse` for figures compared with an earlier run,
+//! `--fail-on` for comparisons.
 
 use anyhow::{anyhow, bail, ensure};
 use linerate_core::compare::Comparison;
@@ -11,7 +11,7 @@ use linerate_report::Document;
 use crate::args::FailOn;
 use crate::failure::{Failure, note};
 
-/// Holds each run, and each direction of it, to the floor.
+/// Checks the throughput of each run, and of each direction, against the floor.
 ///
 /// # Errors
 /// The first throughput that is below it, or was not measured at all.
@@ -28,7 +28,7 @@ pub(crate) fn hold(document: &dyn Document, floor: BitRate) -> anyhow::Result<()
         .try_for_each(|(name, rate)| hold_rate(name, rate, floor))
 }
 
-/// Holds each direction's round trips per minute under load to the floor.
+/// Checks the round trips per minute under load of each direction against the floor.
 ///
 /// # Errors
 /// The first that is below it; none was measured.
@@ -46,7 +46,7 @@ pub(crate) fn hold_rpm(check: &Check, floor: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds the headlines to how much worse they may be.
+/// Checks how much worse the headline figures are.
 ///
 /// # Errors
 /// One is worse, or there is none to compare.
@@ -90,7 +90,7 @@ fn beside(change: &Change) -> String {
     format!("{} is {:.1} {unit} {word}", change.metric, worse.abs())
 }
 
-/// Holds a comparison to its verdict: each metric that was shown to differ.
+/// Checks the verdict on each metric of a comparison.
 ///
 /// # Errors
 /// One differs, or is worse, as it must not.

@@ -1,11 +1,11 @@
-//! The history of runs: listed, compared, exported, pruned.
+//! `history`: lists, compares, exports and prunes the saved runs.
 
 mod medians;
 #[cfg_attr(not(feature = "parquet"), path = "history/no_parquet.rs")]
 mod parquet;
 mod trend;
 
-pub(crate) use trend::beside;
+pub(crate) use trend::{SEED, change, of_one_metric};
 
 use std::io::Write;
 
@@ -23,8 +23,8 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::keep::{open, place};
-use crate::{gate, output, typed};
+use crate::keep::open;
+use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
 ///
@@ -53,8 +53,8 @@ pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
     }
 }
 
-/// The history of `--db` or the default one. A file that is named must be there: only a run that is saved
-/// makes one.
+/// The history of `--db`, or the default one. A file that is named must exist: only a run that is
+/// saved makes one.
 pub(super) fn kept(db: Option<&Place>) -> Result<History, Failure> {
     match db {
         Some(Place::File(path)) if !path.exists() => {
@@ -63,7 +63,7 @@ pub(super) fn kept(db: Option<&Place>) -> Result<History, Failure> {
                 "--db {path}: there is no such history; --save makes one"
             )))
         }
-        db => open(&place(db).map_err(Failure::usage)?),
+        db => open(db),
     }
 }
 
@@ -158,10 +158,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
         parquet::is_built()?;
     }
     let history = kept(args.place.db.as_ref())?;
-    let option = typed::here("--output", &['o'], &[]);
-    let file = args.output.as_deref();
-    let file = file.map(|path| OutputFile::open(&option, path));
-    let file = file.transpose()?;
+    let file = OutputFile::of_output(args.output.as_deref())?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
     match (format, file) {

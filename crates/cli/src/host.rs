@@ -12,8 +12,7 @@ use linerate_engine::host_settings::{self, HostScope};
 use linerate_engine::{BulkOptions, CheckOptions};
 
 use crate::args::{
-    Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
-    NeedOptions,
+    HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions, PathOptions,
 };
 use crate::failure::Failure;
 use crate::output::{self, Format, Output};
@@ -93,15 +92,15 @@ fn print(document: &HostDocument, as_json: bool) -> Result<(), Failure> {
     output.write(document)
 }
 
-/// What is needed: as given, or measured.
+/// What the host is needed for: as the options say, or as a check of the path measures.
 fn scope(options: &NeedOptions, quiet: bool) -> Result<HostScope, Failure> {
-    let given = given(options);
-    let (path, peer) = match &options.host {
-        Some(host) => {
+    let (path, peer) = match (&options.host, options.rate, options.rtt) {
+        (Some(host), ..) => {
             let (path, peer) = measured(host, quiet)?;
             (Some(path), Some(peer))
         }
-        None => (given.path, None),
+        (None, Some(rate), Some(rtt)) => (Need::of_path(rate, rtt).path, None),
+        _ => (None, None),
     };
     Ok(HostScope {
         need: Need {
@@ -114,21 +113,11 @@ fn scope(options: &NeedOptions, quiet: bool) -> Result<HostScope, Failure> {
     })
 }
 
-fn given(options: &NeedOptions) -> Need {
-    match (options.rate, options.rtt) {
-        (Some(rate), Some(rtt)) => Need::of_path(rate, rtt),
-        _ => Need::default(),
-    }
-}
-
-/// A quick check of the path: the rate of its narrowest link where packet trains tell it, or else
-/// the most that was reached.
+/// A quick check of the path: the rate of its narrowest link if packet trains show it, else the
+/// highest rate that was reached.
 fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Failure> {
-    let Command::Check(args) = check_of(host) else {
-        return Err(Failure::usage(anyhow!("--for: {host} cannot be checked")));
-    };
     let mut progress = Progress::new(Format::Text, quiet);
-    let target = look_up(host.clone(), &args.path, &mut progress)?;
+    let target = look_up(host.clone(), &PathOptions::default(), &mut progress)?;
     let peer = target.addresses.first().map(|address| address.ip());
     let examination = CheckOptions {
         target: Some(target),
@@ -148,13 +137,6 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
             format!("{host}: no rate or round-trip time could be measured: give --rate and --rtt")
         })
         .map_err(Failure::failed)
-}
-
-/// As `linerate check HOST` is read.
-fn check_of(host: &EndpointName) -> Command {
-    use clap::Parser;
-    let words = ["linerate".to_owned(), "check".to_owned(), host.to_string()];
-    Cli::parse_from(words).command
 }
 
 fn path_of(check: &Check) -> Option<NeededPath> {

@@ -1,4 +1,4 @@
-//! Saving runs: the history is opened before a run and gets its document after it.
+//! Saves runs: the history is opened before a run, and its document is written after it.
 
 mod pairs;
 
@@ -17,7 +17,7 @@ use crate::args::KeepOptions;
 use crate::config;
 use crate::failure::Failure;
 
-/// A history that a run is to be saved in, opened before it is made.
+/// The history of `--save`, opened before the run.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     history: History,
@@ -25,7 +25,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The history, if the run is to be saved.
+    /// Opens the history if the run is to be saved.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -34,12 +34,12 @@ impl Keeper {
             return Ok(None);
         }
         Ok(Some(Self {
-            history: open(&place(options.db.as_ref()).map_err(Failure::usage)?)?,
+            history: open(options.db.as_ref())?,
             labels: options.label.clone(),
         }))
     }
 
-    /// Saves the document; the run's number.
+    /// Saves the document and returns the run's number.
     ///
     /// # Errors
     /// It cannot be written.
@@ -49,8 +49,8 @@ impl Keeper {
     }
 }
 
-/// Saves a document; the run's number. What it has carried, bytes, is a figure of its own where
-/// somebody has a budget.
+/// Saves a document and returns the run's number. `carried`, in bytes, is saved as a figure for
+/// budgets.
 ///
 /// # Errors
 /// It cannot be written.
@@ -84,8 +84,8 @@ pub(crate) fn save(
     })
 }
 
-/// Runs of one test to one path are to be set beside each other: a monitor names both, else what
-/// was run and where to tell them apart.
+/// The series of a run: runs of one test on one path are compared with each other. A monitor's
+/// labels name both; else they are what was run, and where to.
 fn series(about: &About, labels: &[(String, String)]) -> String {
     let label = |name: &str| labels.iter().rev().find(|(key, _)| key == name);
     if let (Some((_, test)), Some((_, path))) = (label("test"), label("path")) {
@@ -95,10 +95,10 @@ fn series(about: &About, labels: &[(String, String)]) -> String {
     format!("{} to {}", test.trim_end(), about.path)
 }
 
-/// The figure of what a run has carried.
+/// Name of the figure of the bytes that a run carried.
 pub(crate) const CARRIED: &str = "carried_bytes";
 
-/// What a run is found by.
+/// The fields by which runs are found.
 struct About {
     schema: String,
     started_at: String,
@@ -108,7 +108,7 @@ struct About {
 }
 
 impl About {
-    /// As the document says: of several runs the first one.
+    /// Takes them from the document; of several runs it takes the first.
     fn new(json: &str) -> Self {
         let value: Value = serde_json::from_str(json).unwrap_or_default();
         let at = |path: &str| {
@@ -145,14 +145,28 @@ impl About {
     }
 }
 
-/// The history of a place.
+/// The history of `--db`, or the user's own.
 ///
 /// # Errors
 /// It cannot be opened.
-pub(crate) fn open(place: &Place) -> Result<History, Failure> {
+pub(crate) fn open(db: Option<&Place>) -> Result<History, Failure> {
+    open_at(option(db), &place(db).map_err(Failure::usage)?)
+}
+
+/// The option that named the history; empty if none did.
+pub(crate) fn option(db: Option<&Place>) -> &'static str {
+    if db.is_some() { "--db" } else { "" }
+}
+
+/// Opens the history of a place, which `option` named.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_at(option: &str, place: &Place) -> Result<History, Failure> {
     linerate_history::open(place).map_err(|error| {
         let is_lacking = matches!(error, HistoryError::NotBuilt);
-        let error = anyhow!(error).context(place.to_string());
+        let name = format!("{option} {place}");
+        let error = anyhow!(error).context(name.trim_start().to_owned());
         if is_lacking {
             Failure::unsupported(error)
         } else {
@@ -168,7 +182,7 @@ pub(crate) fn open(place: &Place) -> Result<History, Failure> {
 pub(crate) fn place(given: Option<&Place>) -> anyhow::Result<Place> {
     match given.cloned().or_else(config::db) {
         Some(place) => Ok(place),
-        None => Ok(Place::File(default_place()?)),
+        None => Ok(Place::File(state_directory()?.join("history.db"))),
     }
 }
 
@@ -191,7 +205,7 @@ pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
 /// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
 pub(crate) struct Retention {
     keep_s: Option<u64>,
-    /// Looked at again from this moment on, seconds since 1970.
+    /// Time of the next deletion, in seconds since 1970.
     next: u64,
 }
 
@@ -200,16 +214,16 @@ impl Retention {
         Self { keep_s, next: 0 }
     }
 
-    /// Once an hour: deletes those of these runs whose whole day (UTC) is older than is kept, so
-    /// that a day is rolled up whole; how many.
+    /// Once an hour, deletes the runs that pass one of `filters` and are too old, and returns their
+    /// number. Only whole days (UTC) are deleted, so that the medians of a day are of all its runs.
     ///
     /// # Errors
-    /// The history cannot be written; tried again an hour later.
+    /// The history cannot be written. The next attempt is an hour later.
     pub(crate) fn apply(
         &mut self,
         history: &mut History,
         now: u64,
-        runs: impl IntoIterator<Item = Filter>,
+        filters: impl IntoIterator<Item = Filter>,
     ) -> Result<usize, HistoryError> {
         let Some(keep_s) = self.keep_s.filter(|_| now >= self.next) else {
             return Ok(0);
@@ -219,10 +233,10 @@ impl Retention {
         let day = format_rfc3339(SystemTime::UNIX_EPOCH + oldest);
         let day = day.split('T').next().unwrap_or_default();
         let mut deleted = 0;
-        for runs in runs {
+        for filter in filters {
             deleted += history.prune(&Filter {
                 before: Some(Since::Moment(day.to_owned())),
-                ..runs
+                ..filter
             })?;
         }
         Ok(deleted)
@@ -231,13 +245,8 @@ impl Retention {
 
 const RETENTION_EVERY_S: u64 = 3600;
 
-/// In the state directory of the user (XDG Base Directory Specification), which is made if it is
-/// not there: for nobody else to read, as hosts and addresses are in it.
-fn default_place() -> anyhow::Result<PathBuf> {
-    Ok(state_directory()?.join("history.db"))
-}
-
-/// The directory of what linerate keeps for this user, which is made if it is not there.
+/// The user's directory of linerate's data (XDG Base Directory Specification). A new one can be
+/// read by nobody else: hosts and addresses are in it.
 ///
 /// # Errors
 /// As [`place`].

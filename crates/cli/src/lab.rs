@@ -36,7 +36,7 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
 fn up(args: LabUpArgs) -> Result<(), Failure> {
     let text = match &args.file {
         Some(path) => {
-            let text = files::read_text(path, MAX_FILE).map_err(|error| {
+            let text = files::read_text("", path, MAX_FILE).map_err(|error| {
                 let is_path = !path.exists() && path.to_string_lossy().contains('=');
                 Failure::usage(if is_path {
                     anyhow!(
@@ -47,7 +47,7 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
                     error
                 })
             })?;
-            // Here, where the file has a name.
+            // Checked here, where errors can name the file.
             Topology::from_toml(&text)
                 .with_context(|| path.display().to_string())
                 .map_err(Failure::usage)?;
@@ -71,8 +71,7 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     show(&directory, vec![lab], args.json)
 }
 
-/// The option that says where the files of a topology lie: beside it, wherever the command is
-/// given.
+/// The option with the directory of the topology: files that it names lie there.
 fn beside(file: &Path) -> Option<OsString> {
     let directory = file.parent().filter(|path| *path != Path::new(""))?;
     let mut option = OsString::from("--directory=");
@@ -124,7 +123,7 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
 
 fn status(args: &LabStatusArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let labs = match args.name() {
+    let labs = match args.which.name() {
         Some(name) => vec![directory.find(&labs, Some(name))?],
         None => labs,
     };
@@ -136,7 +135,7 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let labs = if args.all {
         labs
     } else {
-        vec![directory.find(&labs, args.name())?]
+        vec![directory.find(&labs, args.which.name())?]
     };
     for lab in labs {
         let running = lab.inhabitants();
@@ -149,7 +148,7 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The directory and the labs that are up, after saying which were killed.
+/// The directory and the labs that are up. Prints which labs were killed.
 fn look() -> Result<(LabDirectory, Vec<LabState>), Failure> {
     let directory = LabDirectory::open()?;
     let (labs, killed) = directory.labs()?;
@@ -176,5 +175,5 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     output::print(&document.text(output::style()))
 }
 
-/// Of a topology's file, bytes; core says so, too, of what is longer.
+/// Largest topology, in bytes; core has the same limit.
 const MAX_FILE: u64 = 1 << 20;

@@ -12,7 +12,7 @@ use linerate_report::document::schema;
 use crate::args::{LoadArgs, PathOptions};
 use crate::failure::Failure;
 use crate::files;
-use crate::output::{self, Format, Output, conclude};
+use crate::output::{self, Output, conclude};
 use crate::plan;
 use crate::progress::Progress;
 use crate::run;
@@ -41,17 +41,13 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
     };
     let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
     let mix = mix_of(mix, &choice, &names).map_err(Failure::usage)?;
-    let format = match (args.document.json, args.csv) {
-        (true, _) => Format::Json,
-        (_, Some(rows)) => Format::Csv(rows),
-        _ => Format::Text,
-    };
+    let format = output::format(args.document.json, &args.csv, false);
+    let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     if mix.members.iter().any(|member| member.ecn.is_some()) {
         watch::before_treating(&mut progress);
     }
     let (site, targets) = places(hosts, &args.path, seed, &mut progress)?;
-    let output = Output::open(&args.document, format)?;
     let (mut document, error) = run::load(&targets, &mix, seed, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, None)
@@ -98,19 +94,22 @@ fn mix_of(name: &str, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mi
     let path = Path::new(name);
     let mix = match path.extension().and_then(OsStr::to_str) {
         Some("toml") => {
-            let text = files::read_text(path, MAX_FILE)?;
+            let text = files::read_text("", path, MAX_FILE)?;
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             Mix::from_toml(&shortened(&stem), &text, choice).with_context(|| name.to_owned())?
         }
         Some("json") => return again(path, choice, hosts).with_context(|| name.to_owned()),
-        _ => Mix::named(name, choice).map_err(|why| anyhow!(why))?,
+        _ => Mix::named(name, choice).map_err(|why| match path.exists() {
+            true => anyhow!("{name}: the file of a mix ends in .toml, a document in .json"),
+            false => anyhow!(why),
+        })?,
     };
     mix.over(hosts).map_err(|why| anyhow!(why))
 }
 
 /// The mix of a document that a load has left, for as many endpoints as it had.
 fn again(path: &Path, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mix> {
-    let bytes = files::read_at_most(path, files::MAX_DOCUMENT)?;
+    let bytes = files::read_bytes("", path, files::MAX_DOCUMENT)?;
     ensure!(
         schema(&bytes)? == LOAD_SCHEMA,
         "it is no document of a load"

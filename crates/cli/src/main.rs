@@ -24,7 +24,8 @@
 //! | [`mesh`] | many sites: the coordinator, a site's agent |
 //! | [`turn`] | one test of a monitor at a time |
 //! | [`web`] | the history as pages for a browser |
-//! | [`run`] | the one door to the engine |
+//! | [`serve`] | `serve`: the endpoint |
+//! | [`run`] | calls of the engine that several commands share |
 //! | [`remote`] | an endpoint that is started by ssh |
 //! | [`report`] | stored documents as a page with charts |
 //! | [`experiment`] | the experiments of `run` |
@@ -79,6 +80,7 @@ mod remote;
 mod report;
 mod rerun;
 mod run;
+mod serve;
 mod site;
 mod target;
 mod trace;

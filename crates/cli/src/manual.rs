@@ -1,5 +1,5 @@
-//! What packages bring beside the program: completions of shells, manual pages. Both are made from
-//! the one description of the command line.
+//! Shell completions and manual pages for packages, both made from clap's description of the
+//! command line.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn pages(directory: &Path) -> Result<(), Failure> {
     page(directory, visible(), "linerate").map_err(Failure::usage)
 }
 
-/// The page of a command that is typed as `typed`, and those of its own commands.
+/// Writes the page of a command that is typed as `typed`, and those of its subcommands.
 fn page(directory: &Path, command: clap::Command, typed: &str) -> anyhow::Result<()> {
     for of in command.get_subcommands().filter(|of| !of.is_hide_set()) {
         page(directory, of.clone(), &format!("{typed} {}", of.get_name()))?;
@@ -41,7 +41,7 @@ fn page(directory: &Path, command: clap::Command, typed: &str) -> anyhow::Result
     let help = command.get_after_help().map(ToString::to_string);
     let man = Man::new(command)
         .title(name.to_uppercase())
-        // None: the same bytes whenever it is made. Empty, it would be left out of its line.
+        // No date, so that each build makes the same bytes; an empty one would break the title.
         .date(" ")
         .source(concat!("linerate ", env!("CARGO_PKG_VERSION")))
         .manual("User Commands");
@@ -69,10 +69,10 @@ fn page(directory: &Path, command: clap::Command, typed: &str) -> anyhow::Result
     fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
-/// Lines that stay as they are, in the page's own language.
+/// A section whose lines are printed as they are, in roff.
 fn section(heading: &str, text: &str) -> String {
     let lines = text.trim_end().lines();
-    // A dot or a quote at its beginning would make a line a command.
+    // roff takes a line that begins with a dot or a quote for a command.
     let lines = lines.map(|line| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")));
     format!(".SH \"{heading}\"\n.nf\n{}.fi\n", lines.collect::<String>())
 }
@@ -87,7 +87,7 @@ const STATUS: &str = "\
 3   this host lacks something, or does not allow it";
 const SEE: &str = "linerate(1), linerate-check(1), linerate-serve(1)";
 
-/// Without the commands that are no user's.
+/// The command line without hidden commands.
 fn visible() -> clap::Command {
     let all = Cli::whole();
     let shown = all.get_subcommands().filter(|of| !of.is_hide_set());

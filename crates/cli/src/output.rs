@@ -1,4 +1,4 @@
-//! Where the document goes: stdout, and the file of `--output`.
+//! Writes the document to stdout, to the file of `--output` and to the history.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -10,14 +10,13 @@ use linerate_report::text::Style;
 use linerate_report::{Document, csv};
 use serde_json::Value;
 
-use crate::args::{CsvRows, DocumentOptions, TableOptions, TitleOptions};
+use crate::args::{CsvOptions, CsvRows, DocumentOptions, TitleOptions};
 use crate::config::{self, Colours};
 use crate::failure::Failure;
 pub(crate) use crate::failure::note;
 use crate::files::OutputFile;
 use crate::gate;
 use crate::keep::Keeper;
-use crate::typed;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +33,19 @@ pub(crate) enum Format {
     JsonStream,
 }
 
-/// The places that the document is to reach, opened before the run.
+/// Where the document goes: everything is opened before the run.
 #[derive(Debug)]
 pub(crate) struct Output {
     format: Format,
     file: Option<OutputFile>,
     keeper: Option<Keeper>,
     title: TitleOptions,
-    /// The command that has read the document, where it was not measured now.
+    /// The command that reads the document again, if it was read from a file.
     source: Option<String>,
 }
 
 impl Output {
-    /// Opens the file of `--output` and the history of `--save`, as far as there are to be any.
+    /// Opens the file of `--output` and the history of `--save`, if they were asked for.
     ///
     /// # Errors
     /// It cannot be opened for writing.
@@ -60,7 +59,7 @@ impl Output {
         Ok(Self { keeper, ..opened })
     }
 
-    /// To stdout, and to a file.
+    /// Opens only stdout and a file.
     ///
     /// # Errors
     /// It cannot be opened for writing, or there is neither a stdout nor a file.
@@ -68,19 +67,16 @@ impl Output {
         if file.is_none() && stdout_was_closed() {
             return Err(Failure::no_stdout());
         }
-        let option = typed::here("--output", &['o'], &[]);
-        let file = file.map(|path| OutputFile::open(&option, path));
-        let file = file.transpose()?;
         Ok(Self {
             format,
-            file,
+            file: OutputFile::of_output(file)?,
             keeper: None,
             title: TitleOptions::default(),
             source: None,
         })
     }
 
-    /// The same of a document that this command has read.
+    /// The same for a document from a file, which `command` reads.
     pub(crate) fn read_by(self, command: String) -> Self {
         let source = Some(command);
         Self { source, ..self }
@@ -92,13 +88,13 @@ impl Output {
         Self { title, ..self }
     }
 
-    /// Whether the document is kept where nobody reads stdout.
+    /// Whether the document is kept even if nobody reads stdout.
     pub(crate) fn is_kept(&self) -> bool {
         self.file.is_some() || self.keeper.is_some()
     }
 
-    /// Writes the file and prints the document: each even where the other fails, for a run is not
-    /// to be had again.
+    /// Writes the file, saves the run and prints the document. Each is tried even if another fails,
+    /// since the run cannot be repeated.
     ///
     /// # Errors
     /// A write failed, or the document has no rows for `--csv`.
@@ -135,10 +131,10 @@ impl Output {
     }
 }
 
-/// Prints what there is; then says if it is not all that was asked, or not good enough.
+/// Writes the document, then fails if the run ended early or was too slow.
 ///
 /// # Errors
-/// It cannot be written, is not all, or is below the floor.
+/// The document cannot be written or is partial, or a rate is below `floor`.
 pub(crate) fn conclude(
     document: &dyn Document,
     error: Option<Failure>,
@@ -181,7 +177,7 @@ fn rendered(document: &dyn Document, format: Format, style: Style) -> Result<Str
     })
 }
 
-/// A document with what the user says of it before its own keys.
+/// A document with the user's title and extra data before its own keys.
 fn titled(said: &TitleOptions, json: String) -> String {
     let said = [("title", &said.title), ("extra_data", &said.extra_data)];
     let blanks = if json.starts_with("{\n") { "\n  " } else { "" };
@@ -198,8 +194,8 @@ pub(crate) fn json_or_text(as_json: bool) -> Format {
 }
 
 /// The format that the options ask for; clap lets only one of them through.
-pub(crate) fn format(document: &DocumentOptions, table: &TableOptions) -> Format {
-    match (document.json, table.csv, table.json_stream) {
+pub(crate) fn format(json: bool, csv: &CsvOptions, json_stream: bool) -> Format {
+    match (json, csv.csv, json_stream) {
         (true, _, _) => Format::Json,
         (_, Some(rows), _) => Format::Csv(rows),
         (_, _, true) => Format::JsonStream,
@@ -207,8 +203,8 @@ pub(crate) fn format(document: &DocumentOptions, table: &TableOptions) -> Format
     }
 }
 
-/// What stdout can show: a terminal its width, with colour unless `NO_COLOR` (no-color.org) is set
-/// or the terminal knows none. Without a terminal the width is that of `COLUMNS`.
+/// The style for stdout: a terminal's width, and colour unless `NO_COLOR` (no-color.org) is set or
+/// the terminal has none. Without a terminal the width is that of `COLUMNS`.
 pub(crate) fn style() -> Style {
     let is = |name, holds: fn(&std::ffi::OsStr) -> bool| {
         std::env::var_os(name).is_some_and(|value| holds(&value))
@@ -231,7 +227,7 @@ pub(crate) fn style() -> Style {
     }
 }
 
-/// What starts this program in a host of a lab, if it is started so.
+/// The command that starts programs in the lab's host in which this program runs, if it does.
 fn lab_exec() -> Option<&'static str> {
     let how = std::env::var(LAB_EXEC).ok()?;
     let (process, prefix) = how.split_once(' ')?;
@@ -239,7 +235,7 @@ fn lab_exec() -> Option<&'static str> {
     is_own.then(|| &*prefix.to_owned().leak())
 }
 
-/// Writes to stdout, to the last byte.
+/// Writes all of the text to stdout.
 ///
 /// # Errors
 /// The disk is full, there is no stdout, or nobody reads any more.

@@ -1,7 +1,5 @@
-//! What was typed → [`Plan`]: the options are put into a [`Draft`], which knows defaults, ranges
-//! and contradictions.
-//!
-//! Nothing has been sent, looked up or opened.
+//! From typed options to a [`Plan`]. The options go into a [`Draft`], which knows defaults, ranges
+//! and contradictions. Nothing is sent, looked up or opened here.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -37,7 +35,7 @@ pub(crate) fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 32
 }
 
-/// The test of a draft; what is wrong with it, in the options as they were typed.
+/// The test of a draft. Errors name the options as they were typed.
 pub(crate) fn resolve(draft: Draft, seed: u64) -> anyhow::Result<Test> {
     let resolved = draft.resolve(seed);
     resolved.map_err(|error| anyhow!(error.named(typed::option)))
@@ -51,4 +49,4 @@ fn how_often(options: &RepeatOptions) -> Repeats {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -44,6 +44,8 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
         (false, Some(By::Function)) => Format::Details,
         (false, _) => Format::Text,
     };
+    let output = Output::open(&args.document, format)?;
+    let files = Files::open(&args.profile)?;
     let mut progress = Progress::new(format, args.document.quiet);
     if asked.what_ifs.is_some() {
         watch::before_treating(&mut progress);
@@ -52,8 +54,6 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let plan = Plan::from(asked.test.clone());
     check_sizes(&target, &plan)?;
     check_pace(&target, &plan, args.test.has("rate"))?;
-    let output = Output::open(&args.document, format)?;
-    let files = Files::open(&args.profile)?;
     let stop = run::signals()?;
     let mut client = Client::connect(target, stop.clone())?;
     let mut shown = Shown(progress);
@@ -70,7 +70,7 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
         let done = what_ifs(&mut client, options, &mut document, &mut shown);
         error = done.err().map(Failure::from);
     }
-    // The endpoint is told, and undoes what it still holds, before the lab goes.
+    // The endpoint learns of the end, and undoes its changes, before the lab is gone.
     drop(client);
     drop(shown);
     files.write(&document)?;

@@ -1,4 +1,4 @@
-//! What the user sees while a command runs: a live line on a terminal, plain lines else.
+//! Progress of a command on stderr: a live line on a terminal, plain lines otherwise.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::turn::Turn;
 #[derive(Debug)]
 pub(crate) struct Progress {
     view: View,
-    /// What is going on, before the interval's figures.
+    /// The current step, printed before the figures of an interval.
     phase: String,
-    /// Measured time of each run, seconds, where a time ends it.
+    /// Measured time of each run in seconds, if a time ends it.
     planned_s: Option<f64>,
     began: Instant,
-    /// How long the command takes, seconds at least and at most, as far as that is known.
+    /// Shortest and longest expected time of the command in seconds, if known.
     takes_s: Option<[f64; 2]>,
-    /// Where others look on.
+    /// Shows the progress to other processes.
     turn: Option<Arc<Turn>>,
-    /// What comes of the run has its reader, whether somebody looks on or not.
+    /// The run goes on even if nobody reads its intervals.
     is_kept: bool,
 }
 
@@ -63,15 +63,15 @@ impl Progress {
         }
     }
 
-    /// For others to look on, and nothing here.
+    /// Shows the progress to other processes only.
     pub(crate) fn of_turn(turn: Option<Arc<Turn>>) -> Self {
         let mut quiet = Self::new(Format::Text, true);
         quiet.turn = turn;
         quiet
     }
 
-    /// What is left of the command takes so long, at least and at most. The first time it is said
-    /// in a line of its own, and from then on beside each step.
+    /// Sets the shortest and longest time that is left. The first time a line of its own says so,
+    /// later it stands beside each step.
     pub(crate) fn takes(&mut self, left: [Duration; 2]) {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let takes_s = left.map(|left| elapsed_s + left.as_secs_f64());
@@ -80,24 +80,24 @@ impl Progress {
         }
     }
 
-    /// The step, with the time of the command.
+    /// The step with elapsed and expected time.
     fn step(&self) -> String {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         text::step(&self.phase, elapsed_s, self.takes_s)
     }
 
-    /// What comes of the run is kept, also if nobody reads its intervals.
+    /// Whether the run goes on even if nobody reads its intervals.
     pub(crate) fn keeps(mut self, is_kept: bool) -> Self {
         self.is_kept = is_kept;
         self
     }
 
-    /// Each run is to take so many seconds.
+    /// Sets the measured time of each run.
     pub(crate) fn lasts(&mut self, seconds: Option<f64>) {
         self.planned_s = seconds;
     }
 
-    /// Something new begins, such as the second repeat of a size.
+    /// Begins a step, such as the second repeat of a size.
     pub(crate) fn phase(&mut self, text: &str) {
         self.phase = printable(text);
         if let Some(turn) = &self.turn {
@@ -110,11 +110,10 @@ impl Progress {
         }
     }
 
-    /// An interval of the run has ended.
+    /// Shows an interval that has ended.
     ///
     /// # Errors
-    /// `--json-stream`: stdout cannot be written, or nobody reads it: the run has no purpose any
-    /// more.
+    /// `--json-stream`: stdout cannot be written, or nobody reads it any more.
     fn show_interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         if let Some(turn) = &self.turn {
             let figures = text::interval_line(interval, Style::default());
@@ -137,14 +136,14 @@ impl Progress {
         Ok(())
     }
 
-    /// Something short, of which a terminal alone is told.
+    /// Changes the live line of a terminal; prints nothing elsewhere.
     pub(crate) fn live(&mut self, text: &str) {
         if self.view == View::Live {
             self.phase(text);
         }
     }
 
-    /// Something that stays on the screen, such as a pair that has ended.
+    /// Prints a line that stays on the screen, such as the result of a pair.
     pub(crate) fn line(&mut self, text: &str) {
         if matches!(self.view, View::Live | View::Plain) {
             self.erase();
@@ -152,8 +151,8 @@ impl Progress {
         }
     }
 
-    /// So many of all steps are done, and that share of the time that they were to take: the others
-    /// are as much slower or faster than planned.
+    /// Prints that `done` of `all` steps are done, which should have taken `share` of the planned
+    /// time. The time that is left is estimated from how much slower or faster they were.
     pub(crate) fn done(&mut self, text: &str, [done, all]: [usize; 2], share: f64) {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         if done >= FEW {
@@ -164,7 +163,7 @@ impl Progress {
         self.line(&text::step(&text, elapsed_s, self.takes_s));
     }
 
-    /// Something that the user should mend; shown with `--quiet`, too.
+    /// Prints a warning that the user should act on, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();
         show(&format!("linerate: warning: {}\n", printable(text)));
@@ -177,15 +176,15 @@ impl Progress {
     }
 }
 
-/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more,
-/// unless its document is kept in a file.
+/// Shows intervals to the user, and ends the run when nobody reads them any more, unless its
+/// document is kept in a file.
 impl Observer for Progress {
     fn phase(&mut self, text: &str) {
         Progress::phase(self, text);
     }
 
     fn interval(&mut self, interval: &Interval) -> bool {
-        // Why it could not be shown is said when the document cannot be printed either.
+        // The error is printed later, when the document cannot be printed either.
         self.show_interval(interval).is_ok() || self.is_kept
     }
 
@@ -200,7 +199,7 @@ impl Drop for Progress {
     }
 }
 
-/// Fewer steps tell nothing of the others.
+/// Fewest finished steps from which the time of the others is estimated.
 const FEW: usize = 5;
 
 /// Back to the first column, and clear to the end of the line (ECMA-48: CR, EL).

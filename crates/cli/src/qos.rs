@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use linerate_engine::qos::{self, QosError, QosOptions, SystemNames};
-use linerate_engine::stop_on_signal;
 use linerate_qos::document::{FileReport, QosDocument, QosState};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{Adapter, PolicyFile};
@@ -15,10 +14,11 @@ use linerate_report::text::Style;
 use linerate_report::{Document, json, text};
 
 use crate::args::{
-    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
+    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
+    QosStatsArgs, QosStatusArgs,
 };
 use crate::failure::Failure;
-use crate::{files, output, qos_cost};
+use crate::{files, output, qos_cost, run};
 
 /// Does what the command line says.
 ///
@@ -32,37 +32,29 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
         QosCommand::Watch => qos::watch(output::note).map_err(Failure::from),
         QosCommand::Status(args) => status(&args),
         QosCommand::Stats(args) => stats(&args),
-        QosCommand::Enable(args) => told(qos::enable(args.interface.as_deref()), args.json),
-        QosCommand::Disable(args) => told(qos::disable(args.interface.as_deref()), args.json),
-        QosCommand::Passthrough(args) => {
-            told(qos::passthrough(args.interface.as_deref()), args.json)
-        }
-        QosCommand::Remove(args) => remove(args.interface.as_deref(), args.json),
+        QosCommand::Enable(args) => change(&args, qos::enable),
+        QosCommand::Disable(args) => change(&args, qos::disable),
+        QosCommand::Passthrough(args) => change(&args, qos::passthrough),
+        QosCommand::Remove(args) => show(&qos::remove(args.interface.as_deref())?, args.json),
         QosCommand::Explain(args) => explain_packet(&args),
         QosCommand::Cost(args) => qos_cost::execute(&args),
     }
 }
 
-fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
-    let document = qos::remove(interface)?;
-    show(&document, as_json)
-}
-
 fn check(args: &QosCheckArgs) -> Result<(), Failure> {
-    let text = read(&args.file)?;
     let place = || args.file.display().to_string();
     let names = &mut SystemNames::default();
     let file = match args.import {
-        Some(QosImport::Hpux) => PolicyFile::from_hpux(&text, names),
-        None => PolicyFile::from_toml(&text, names),
-    };
-    let file = file.with_context(place).map_err(Failure::usage)?;
+        Some(QosImport::Hpux) => files::parse("", &args.file, MAX_FILE, |text| {
+            PolicyFile::from_hpux(text, names)
+        }),
+        None => policy_file("", &args.file),
+    }?;
     if args.import.is_some() {
         for policy in file.policies.iter().filter(|policy| policy.drop) {
             output::note(&format!(
                 "{}: line {}: policy `{}` becomes `drop = true`: IPQoS dropped packets of a policy \
-                 that \
-                 reserves nothing, limits nothing and marks nothing",
+                 that reserves nothing, limits nothing and marks nothing",
                 place(),
                 policy.place.line,
                 policy.name
@@ -94,7 +86,7 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
 }
 
 fn apply(args: QosApplyArgs) -> Result<(), Failure> {
-    let text = read(&args.file)?;
+    let text = files::read_text("", &args.file, MAX_FILE).map_err(Failure::usage)?;
     let options = QosOptions {
         adapter: args.adapter,
         force: args.force,
@@ -119,16 +111,16 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
 }
 
 fn status(args: &QosStatusArgs) -> Result<(), Failure> {
-    let document = qos::status(args.interface.as_deref())?;
+    let interface = args.which.interface.as_deref();
+    let document = qos::status(interface)?;
     if args.details {
-        note(&document, args.interface.as_deref());
-        let style = output::style();
+        note(&document, interface);
         output::print(&document.text(Style {
             details: true,
-            ..style
+            ..output::style()
         }))?;
     } else {
-        tell(&document, args.interface.as_deref(), args.json)?;
+        tell(&document, interface, args.which.json)?;
     }
     let states = document.adapters.iter().map(|adapter| adapter.state);
     // What is wrong goes first, then what filters.
@@ -150,24 +142,21 @@ fn importance(state: QosState) -> u8 {
 }
 
 fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
-    let interface = args.interface.as_deref();
+    let (interface, json) = (args.which.interface.as_deref(), args.which.json);
     if args.reset {
-        let reset = qos::reset(interface)?;
-        return show_stats(&reset, interface, args.json);
+        return show_stats(&qos::reset(interface)?, interface, json);
     }
     let first = qos::status(interface)?;
     if args.watch {
-        watch(interface, first, args.json)
+        watch(interface, first, json)
     } else {
-        show_stats(&first, interface, args.json)
+        show_stats(&first, interface, json)
     }
 }
 
 /// Rates since the last second, until somebody stops it.
 fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(), Failure> {
-    let stop = stop_on_signal()
-        .context("Ctrl-C")
-        .map_err(Failure::failed)?;
+    let stop = run::signals()?;
     if !as_json {
         note_none(&first, interface);
     }
@@ -195,10 +184,8 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
 }
 
 fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
-    let text = read(&args.file)?;
     let place = || args.file.display().to_string();
-    let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
-    let file = file.with_context(place).map_err(Failure::usage)?;
+    let file = policy_file("", &args.file)?;
     let packet: Packet = args
         .packet
         .parse()
@@ -231,12 +218,19 @@ fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a A
     }
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    files::read_text(path, MAX_FILE).map_err(Failure::usage)
+/// Reads the policies of the file that `option` names.
+pub(crate) fn policy_file(option: &str, path: &Path) -> Result<PolicyFile, Failure> {
+    files::parse(option, path, MAX_FILE, |text| {
+        PolicyFile::from_toml(text, &mut SystemNames::default())
+    })
 }
 
-fn told(result: Result<QosDocument, QosError>, as_json: bool) -> Result<(), Failure> {
-    tell(&result?, None, as_json)
+/// Changes what is in force, and prints it.
+fn change(
+    args: &QosInterfaceArgs,
+    change: fn(Option<&str>) -> Result<QosDocument, QosError>,
+) -> Result<(), Failure> {
+    tell(&change(args.interface.as_deref())?, None, args.json)
 }
 
 fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
@@ -280,6 +274,6 @@ fn note_none(document: &QosDocument, interface: Option<&str>) {
     }
 }
 
-/// Of a policy file, bytes.
+/// Largest policy file, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 const SECOND: Duration = Duration::from_secs(1);

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
-use linerate_engine::qos::SystemNames;
+use anyhow::{bail, ensure};
 use linerate_engine::{CostOptions, CostProgress, prepare_for_lab, qos_cost};
 use linerate_qos::cost::{Choice, Plan, policies};
 use linerate_qos::policy::PolicyFile;
@@ -14,6 +13,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
+use crate::qos::policy_file;
 use crate::run;
 use crate::{plan, watch};
 
@@ -66,7 +66,7 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
     };
     let policy = match &args.policy {
         Some(path) => {
-            let text = policy(path, args.adapter.as_deref()).map_err(Failure::usage)?;
+            let text = policy(path, args.adapter.as_deref())?;
             Some((path.display().to_string(), text))
         }
         None => None,
@@ -78,11 +78,14 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
     })
 }
 
-/// The policy of a file with one adapter, which is that of whatever path it is put on.
-fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
-    let text = files::read_text_of("--policy", path, MAX_FILE)?;
-    let place = || format!("--policy {}", path.display());
-    let file = PolicyFile::from_toml(&text, &mut SystemNames::default()).with_context(place)?;
+/// The text of a policy with one adapter, which stands for any interface.
+fn policy(path: &Path, adapter: Option<&str>) -> Result<String, Failure> {
+    let file = policy_file("--policy", path)?;
+    one_adapter(&file, path, adapter).map_err(Failure::usage)
+}
+
+fn one_adapter(file: &PolicyFile, path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
+    let place = || files::named("--policy", path);
     let names: Vec<&str> = file.adapters.iter().map(|one| one.name.as_str()).collect();
     let chosen = match (adapter, names.as_slice()) {
         (Some(name), _) => names.iter().position(|known| *known == name),
@@ -106,7 +109,7 @@ fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
         "{}: what comes in has no cost here; leave `ingress` out",
         place()
     );
-    Ok(policies::on_any_adapter(&file, chosen).to_toml())
+    Ok(policies::on_any_adapter(file, chosen).to_toml())
 }
 
 /// What a run takes besides its own time: to change what is in force, to connect.
@@ -129,6 +132,3 @@ fn words(progress: CostProgress<'_>) -> String {
         progress.treatment.name()
     )
 }
-
-/// As `qos check` reads them.
-const MAX_FILE: u64 = 1 << 20;

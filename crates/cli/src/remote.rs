@@ -1,5 +1,5 @@
-//! `check ssh://HOST`: an endpoint that is copied there, has a key of its own, and lives as long as
-//! the ssh connection that started it. Nothing of it is left.
+//! `check ssh://HOST`: copies this program to HOST by ssh and starts it there as an endpoint with a
+//! key of its own. The endpoint ends with the ssh connection, and its files are removed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,7 +17,8 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::look_up;
 
-/// The key's line, then the program; the endpoint ends with standard input.
+/// Runs on the other host. It reads the key's line and then the program from standard input, and
+/// ends the endpoint when standard input ends.
 const SCRIPT: &str = r#"set -e
 [ "$(uname -sm)" = "$MACHINE" ] || { echo "it is $(uname -sm), and the program for $MACHINE" >&2; exit 1; }
 umask 077
@@ -35,24 +36,24 @@ kill "$endpoint" 2>/dev/null || true
 wait "$endpoint" || true
 "#;
 
-/// The endpoint, until this is dropped.
+/// An endpoint that runs on another host until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Remote {
     ssh: Child,
-    /// Where it answers.
     name: EndpointName,
-    /// What it answers to.
     key: Key,
 }
 
 impl Remote {
-    /// Starts it at a port, or one that is free; `place` is what ssh takes, `ssh://USER@HOST:PORT`.
+    /// Starts an endpoint at `port`; 0 takes a free one. `place` is a URL as ssh takes it:
+    /// `ssh://USER@HOST:PORT`.
     ///
     /// # Errors
-    /// ssh is not there or does not get in, or the program does not run there.
+    /// ssh is not installed or cannot log in, or the program does not run there.
     pub(crate) fn start(place: &str, port: u16) -> anyhow::Result<Self> {
         let host = host_name(place)?;
-        let (text, key) = fresh_key()?;
+        let text = random_hex(32)?;
+        let key = Key::from_text(&text)?;
         let program = std::fs::read("/proc/self/exe").context("this program")?;
         let machine = format!("Linux {}", std::env::consts::ARCH);
         let bytes = program.len();
@@ -69,7 +70,7 @@ impl Remote {
             .spawn()
             .context("ssh")?;
         let mut stdin = ssh.stdin.take().expect("it is piped");
-        // Where it does not get in nobody reads: what it says of that stands on stderr.
+        // If ssh cannot log in, this write fails, and ssh has said why on stderr.
         let sent = writeln!(stdin, "{text}").and_then(|()| stdin.write_all(&program));
         ssh.stdin = Some(stdin);
         let stdout = ssh.stdout.take().expect("it is piped");
@@ -79,14 +80,16 @@ impl Remote {
             key,
         };
         let listens = sent.and_then(|()| port_of(BufReader::new(stdout)));
-        let failed = || format!("{place}: no endpoint could be started by ssh; it says why above");
-        started.name.port = Some(listens.with_context(failed)?);
+        let failed = format!("{place}: no endpoint could be started by ssh; it says why above");
+        started.name.port = Some(listens.map_err(|error| match error.kind() {
+            // ssh, or the script, has ended.
+            io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => anyhow!(failed),
+            _ => anyhow!(error).context(failed),
+        })?);
         Ok(started)
     }
-}
 
-impl Remote {
-    /// The way to it.
+    /// How to connect to the endpoint.
     ///
     /// # Errors
     /// As [`look_up`].
@@ -108,13 +111,13 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // It tidies up when standard input ends, and ssh ends with it.
+        // The script cleans up when its standard input ends, and ssh ends with the script.
         drop(self.ssh.stdin.take());
         let _ = self.ssh.wait();
     }
 }
 
-/// The port in the endpoint's first line. What else it says is read and dropped.
+/// The port in the endpoint's first line. A thread reads and drops all later lines.
 fn port_of(mut events: BufReader<ChildStdout>) -> io::Result<u16> {
     let mut line = String::new();
     events.read_line(&mut line)?;
@@ -128,7 +131,7 @@ fn port_of(mut events: BufReader<ChildStdout>) -> io::Result<u16> {
     port.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The host behind what ssh calls it: a name of its configuration may be no name of DNS.
+/// The host name behind the name that the user typed, which may be an alias of ssh's configuration.
 fn host_name(place: &str) -> anyhow::Result<String> {
     let known = Command::new("ssh").args(["-G", "--", place]).output();
     let known = known.context("ssh: is it installed?")?;
@@ -143,12 +146,13 @@ fn host_name(place: &str) -> anyhow::Result<String> {
     Ok(name.trim_matches(['[', ']']).to_owned())
 }
 
-/// A key for this one endpoint, as its file has it.
-fn fresh_key() -> anyhow::Result<(String, Key)> {
-    let mut bytes = [0; 32];
-    let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+/// Random bytes as hexadecimal digits.
+///
+/// # Errors
+/// This host has no random numbers.
+pub(crate) fn random_hex(bytes: usize) -> anyhow::Result<String> {
+    let mut random = vec![0; bytes];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
     read.context("/dev/urandom")?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let key = Key::from_text(&text)?;
-    Ok((text, key))
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

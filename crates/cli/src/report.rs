@@ -1,4 +1,4 @@
-//! `report`: stored documents as a page for a browser, as Markdown, as pictures.
+//! `report`: makes a page for a browser, Markdown or pictures of stored documents.
 
 #[cfg_attr(not(feature = "png"), path = "report/no_png.rs")]
 mod png;
@@ -17,24 +17,21 @@ use crate::args::ReportArgs;
 use crate::capture::Opened;
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT, OutputFile};
-use crate::{output, typed};
+use crate::output;
 
-/// Writes what was asked for.
+/// Writes the page and the pictures that were asked for.
 ///
 /// # Errors
 /// A file is no document, or what was made of them cannot be written.
 pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
-    let option = typed::here("--output", &['o'], &[]);
-    let file = args.output.as_deref();
-    let file = file.map(|path| OutputFile::open(&option, path));
-    let file = file.transpose()?;
+    let file = OutputFile::of_output(args.output.as_deref())?;
     let is_page = file.is_some() || (args.svg.is_none() && args.png.is_none());
     if is_page && !args.markdown && file.is_none() && io::stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "a page of HTML is for a browser: give -o FILE.html, or --markdown to read it here"
         )));
     }
-    // Before anything is written: a build or a host can lack what draws them.
+    // Before anything is written: the build may lack PNG, or the host a font.
     let painter = args.png.as_ref().map(|_| Painter::new()).transpose()?;
     let png = args.png.as_ref().map(|png| &png.directory);
     for (option, directory) in [("--svg", args.svg.as_ref()), ("--png", png)] {
@@ -56,7 +53,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
         pictures(directory, "svg", &documents, drawn).map_err(Failure::failed)?;
     }
     if let (Some(png), Some(painter)) = (&args.png, painter) {
-        // A narrow one is laid out anew, a wide one is the same with more pixels.
+        // A narrow chart has a layout of its own; a wide one is the usual one, enlarged.
         let drawn = |chart: &Chart| painter.png(&chart.svg(png.pixels.min(WIDTH)), png.pixels);
         pictures(&png.directory, "png", &documents, drawn).map_err(Failure::failed)?;
     }
@@ -71,7 +68,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
     }
 }
 
-/// The documents that a file holds for a command: one, or those of a report.
+/// The documents in a file: one, or those of a report.
 pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box<dyn Document>>> {
     let name = opened.name.clone();
     if opened.is_capture() {
@@ -83,7 +80,7 @@ pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box
     let bytes = files::read_open(opened.bytes, &name, MAX_DOCUMENT)?;
     let documents = html::documents(&bytes).with_context(|| name.clone())?;
     if documents.is_empty() {
-        bail!("{name}: it is a page of HTML without a document of linerate's");
+        bail!("{name}: an HTML page without a document of linerate");
     }
     Ok(documents)
 }
@@ -97,7 +94,7 @@ fn markdown(documents: &[Box<dyn Document>]) -> String {
     parts.join("\n---\n\n")
 }
 
-/// Each chart in a file of its own, numbered in the order of the page.
+/// Writes each chart into a file, numbered in the order of the page.
 fn pictures(
     directory: &Path,
     kind: &str,
@@ -113,5 +110,5 @@ fn pictures(
     Ok(())
 }
 
-/// Pixels of a chart.
+/// Width of a chart, in pixels.
 const WIDTH: u32 = 900;

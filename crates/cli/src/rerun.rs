@@ -1,4 +1,4 @@
-//! `rerun`: what a stored document says was run, as the command line that runs it again.
+//! `rerun`: runs the test of a stored document again, by the command line that the document implies.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use linerate_core::record::{
 use linerate_core::remedy::shell_word;
 use linerate_core::trace::{ProbeKind, TRACE_SCHEMA, TraceDocument};
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span, listed};
+use linerate_history::Place;
 use linerate_report::document::{ReadError, schema};
 use serde::de::DeserializeOwned;
 
@@ -25,14 +26,14 @@ use crate::files::MAX_DOCUMENT;
 use crate::target::flag;
 use crate::{files, output, usage};
 
-/// The command that runs the document's plan again; none where it is only to be printed, as it is
-/// here.
+/// The command that runs the document's test again. With `--list` its line is printed here, and
+/// there is none.
 ///
 /// # Errors
 /// The file is no such document, or its plan cannot be run again.
 pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
     let place = || args.file.display().to_string();
-    let bytes = files::read_at_most(&args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
+    let bytes = files::read_bytes("", &args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
     let again = again(&bytes, &args.file)
         .with_context(place)
         .map_err(Failure::usage)?;
@@ -49,11 +50,17 @@ pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
         again.note.iter().for_each(|note| output::note(note));
         output::note(&line);
     }
-    let cli = usage::parse(words.into_iter().map(Into::into))?;
+    // The line is shown without the password of a PostgreSQL server; the test needs it.
+    let db = args.document.keep.db.as_ref();
+    let words = words.into_iter().map(|word| match db {
+        Some(place @ Place::Server(url)) if word == place.to_string() => url.into(),
+        _ => word.into(),
+    });
+    let cli = usage::parse(words)?;
     Ok(Some(cli.command))
 }
 
-/// Words of a command line.
+/// The words of a command line.
 #[derive(Debug, Default)]
 struct Words(Vec<String>);
 
@@ -72,13 +79,13 @@ impl Words {
         }
     }
 
-    /// Joined by commas; without any, nothing.
+    /// The values joined by commas, if there are any.
     fn list<T: ToString>(&mut self, option: &str, values: impl IntoIterator<Item = T>) {
         let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         self.maybe(option, (!values.is_empty()).then(|| values.join(",")));
     }
 
-    /// The options of a test, but those of these keys.
+    /// The options of a test, except those with these keys.
     fn test(&mut self, test: &Test, without: &[&str]) {
         for words in test.typed(without) {
             self.0.extend(words.splitn(2, ' ').map(str::to_owned));
@@ -86,20 +93,18 @@ impl Words {
     }
 }
 
-/// What is to be done again.
+/// The parts of the command line.
 #[derive(Debug, Default)]
 struct Again {
-    /// The command.
-    verb: &'static str,
+    command: &'static str,
     place: Place,
-    /// What else is typed.
     options: Words,
     seed: u64,
-    /// What is not as it was.
+    /// What may differ from the first run.
     note: Option<&'static str>,
 }
 
-/// Where to.
+/// The path that was measured.
 #[derive(Debug, Default)]
 enum Place {
     /// The demonstration path, which the seed draws.
@@ -117,7 +122,7 @@ enum Place {
 }
 
 impl Place {
-    /// The path of a lab where there was one, else the endpoint.
+    /// The emulated path if there was one, else the endpoint.
     fn new(environment: &Environment, host: &str, peer: &str, family: Option<Family>) -> Self {
         if let Some(lab) = &environment.lab {
             let spec = lab.spec.clone();
@@ -152,9 +157,9 @@ impl Place {
 }
 
 impl Again {
-    /// The command line, as the options of `rerun` change it.
+    /// The command line with the options of `rerun`.
     fn typed(&self, args: &RerunArgs) -> anyhow::Result<Vec<String>> {
-        let mut words = Words(vec!["linerate".to_owned(), self.verb.to_owned()]);
+        let mut words = Words(vec!["linerate".to_owned(), self.command.to_owned()]);
         match &args.host {
             Some(host) => words.0.push(host.clone()),
             None => self.place.add_to(&mut words),
@@ -162,15 +167,15 @@ impl Again {
         words.0.extend(self.options.0.iter().cloned());
         words.value("--seed", args.seed.unwrap_or(self.seed));
         ensure!(
-            self.verb != "trace" || args.key_file.is_none(),
+            self.command != "trace" || args.key_file.is_none(),
             "--key-file: this trace asked no endpoint"
         );
         ensure!(
             (args.beside.baseline.is_none() && args.beside.against.is_none())
-                || BESIDE.contains(&self.verb),
+                || BESIDE.contains(&self.command),
             "--baseline and --against are of {}: {} has no figure to set beside",
             listed(&BESIDE, "and"),
-            self.verb
+            self.command
         );
         let file = |path: &Option<PathBuf>| Some(path.as_deref()?.display().to_string());
         words.maybe("--key-file", file(&args.key_file));
@@ -195,7 +200,7 @@ impl Again {
     }
 }
 
-/// What a check's transfers have beside their protocol and rate.
+/// Options of a check's transfers that no option of `check` sets.
 const NOT_OF_CHECK: [&str; 7] = [
     "time",
     "warm-up",
@@ -209,7 +214,7 @@ const NOT_OF_CHECK: [&str; 7] = [
 /// Commands that take `--baseline` and `--against`.
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
-/// What a document says was run.
+/// The command line of a document.
 fn again(bytes: &[u8], file: &Path) -> anyhow::Result<Again> {
     match schema(bytes)? {
         it @ RECORD_SCHEMA => runs(&[read(bytes, it)?]),
@@ -258,11 +263,11 @@ fn runs(rows: &[Record]) -> anyhow::Result<Again> {
     options.maybe("--via", first.via.map(Tool::name));
     let family = Some(first.family);
     Ok(Again {
-        verb: first.workload.word(),
+        command: first.workload.word(),
         place: Place::new(&first.environment, &first.host, &first.peer, family),
         options,
         seed: first.seed,
-        note: None,
+        ..Again::default()
     })
 }
 
@@ -284,14 +289,14 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     options.maybe("--via", run.via.map(Tool::name));
     let family = Some(run.family);
     Ok(Again {
-        verb: "check",
+        command: "check",
         place: match check.hidden_fault {
             Some(_) => Place::Demonstration,
             None => Place::new(&check.environment, &check.host, &run.peer, family),
         },
         options,
         seed: run.seed,
-        note: None,
+        ..Again::default()
     })
 }
 
@@ -309,7 +314,7 @@ fn comparison(it: &Comparison) -> Again {
     options.value("--pairs", it.max_pairs);
     options.list("--forbid", it.forbidden.iter().map(|fault| fault.name()));
     let with = it.with.as_ref().map(|with| {
-        // It lasts as long as the runs.
+        // The load lasts as long as the runs.
         let workload = [with.workload().word().to_owned()].into_iter();
         let words = workload.chain(with.typed(&["time"]));
         words.collect::<Vec<_>>().join(" ")
@@ -321,7 +326,7 @@ fn comparison(it: &Comparison) -> Again {
     let peer: Option<SocketAddr> = it.peer.parse().ok();
     let family = peer.map(|peer| peer.ip().into());
     Again {
-        verb: "compare",
+        command: "compare",
         place: Place::new(&it.environment, &it.host, &it.peer, family),
         options,
         seed: it.seed,
@@ -329,7 +334,7 @@ fn comparison(it: &Comparison) -> Again {
     }
 }
 
-/// The document says itself what its members were.
+/// The mix is the document itself.
 fn load(it: &LoadDocument, file: &Path) -> Again {
     let mut options = Words::default();
     options.0.push(file.display().to_string());
@@ -338,25 +343,25 @@ fn load(it: &LoadDocument, file: &Path) -> Again {
     let (host, peer) = first.map_or(("", ""), |first| (first.host.as_str(), first.peer.as_str()));
     let mut place = Place::new(&it.environment, host, peer, family);
     if let Place::Host { name, .. } = &mut place {
-        // All of several endpoints.
+        // The load's host has the names of all its endpoints.
         name.clone_from(&it.host);
     }
     Again {
-        verb: "load",
+        command: "load",
         place,
         options,
         seed: it.seed,
-        note: None,
+        ..Again::default()
     }
 }
 
 fn capacity(it: &CapacityDocument) -> Again {
     Again {
-        verb: "capacity",
+        command: "capacity",
         place: Place::new(&it.environment, &it.host, &it.peer, Some(it.family)),
         options: capacity_options(&it.test),
         seed: it.seed,
-        note: None,
+        ..Again::default()
     }
 }
 
@@ -411,7 +416,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
     options.flag("--bandwidth", !it.link_rates.is_empty());
     options.flag("--reverse", it.reverse.is_some());
     Ok(Again {
-        verb: "trace",
+        command: "trace",
         place: Place::Host {
             name: it.host.clone(),
             port: None,
@@ -419,32 +424,24 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
         },
         options,
         seed: it.seed,
-        note: None,
+        ..Again::default()
     })
 }
 
-/// What the far end of `--lab` is called.
+/// Name of the far end of `--lab`.
 const LAB_TARGET: &str = "server";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::args::{Cli, Command};
-    use crate::plan;
-    use clap::Parser;
     use linerate_core::load::{LoadMember, Mix, MixChoice};
 
-    /// The record of a command line that was not run.
-    fn record(line: &str) -> Vec<Record> {
-        let words = ["linerate"].into_iter().chain(line.split_whitespace());
-        let cli = Cli::try_parse_from(words).unwrap();
-        let plan = match cli.command {
-            Command::Stream(it) => plan::plan(Workload::Stream, &it.test, &it.run.repeats, 7),
-            Command::Rr(it) => plan::plan(Workload::Rr, &it.test, &it.run.repeats, 7),
-            Command::Crr(it) => plan::plan(Workload::Crr, &it.test, &it.run.repeats, 7),
-            other => panic!("{other:?}"),
-        };
-        let rows = plan.unwrap().tests.into_iter().map(|test| Record {
+    use super::*;
+    use crate::args::{Command, command};
+    use crate::plan::tests::planned;
+
+    /// The records of a command line, which was not run.
+    fn records(line: &str) -> Vec<Record> {
+        let rows = planned(line).unwrap().tests.into_iter().map(|test| Record {
             host: "pit".to_owned(),
             peer: "192.0.2.1:5202".to_owned(),
             ..Record::new(test)
@@ -452,10 +449,9 @@ mod tests {
         rows.collect()
     }
 
-    fn line(rows: &[Record]) -> String {
-        let again = runs(rows).unwrap();
-        let args = Cli::try_parse_from(["linerate", "rerun", "x.json"]).unwrap();
-        let Command::Rerun(args) = args.command else {
+    /// The command line of `rerun` without options.
+    fn typed(again: &Again) -> String {
+        let Command::Rerun(args) = command("rerun x.json").unwrap() else {
             panic!("rerun was asked for");
         };
         again.typed(&args).unwrap().join(" ")
@@ -477,14 +473,13 @@ mod tests {
             "crr pit --close client --reset",
             "crr pit --fast-open",
         ] {
-            let rows = record(options);
-            let again = line(&rows);
+            let rows = records(options);
+            let again = typed(&runs(&rows).unwrap());
             assert!(again.contains("pit -p 5202 -4"), "{again}");
             assert!(again.ends_with("--seed 7"), "{again}");
-            let made: Vec<Test> = {
-                let words = again.trim_start_matches("linerate ").to_owned();
-                record(&words).into_iter().map(|row| row.plan).collect()
-            };
+            let made = planned(again.trim_start_matches("linerate "))
+                .unwrap()
+                .tests;
             let were: Vec<Test> = rows.into_iter().map(|row| row.plan).collect();
             assert_eq!(made, were, "{again}");
         }
@@ -492,9 +487,10 @@ mod tests {
 
     #[test]
     fn runs_of_one_test_are_repeated_and_those_of_several_are_refused() {
-        let row = record("stream pit").remove(0);
-        assert!(line(&vec![row.clone(); 3]).contains("--repeat 3"));
-        let other = record("stream pit -P 2").remove(0);
+        let row = records("stream pit").remove(0);
+        let thrice = runs(&vec![row.clone(); 3]).unwrap();
+        assert!(typed(&thrice).contains("--repeat 3"));
+        let other = records("stream pit -P 2").remove(0);
         let error = runs(&[row.clone(), other]).unwrap_err().to_string();
         assert_eq!(error, "its runs are of different tests");
         assert_eq!(runs(&[]).unwrap_err().to_string(), "it has no runs");
@@ -507,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_load_is_run_again_from_its_document_with_all_of_its_endpoints() {
-        for (hosts, typed) in [
+        for (hosts, place) in [
             ("pit", "pit -p 5202 -4"),
             ("pit,pat", "pit,pat -p 5202 -4"),
             ("pit:5202,pat:5203", "pit:5202,pat:5203 -4"),
@@ -524,13 +520,8 @@ mod tests {
                 LoadMember::new(member, None, record)
             });
             let document = LoadDocument::new(&mix, 7, ran.collect());
-            let again = load(&document, Path::new("monday.json"));
-            let args = Cli::try_parse_from(["linerate", "rerun", "x.json"]).unwrap();
-            let Command::Rerun(args) = args.command else {
-                panic!("rerun was asked for");
-            };
-            let line = again.typed(&args).unwrap().join(" ");
-            assert_eq!(line, format!("linerate load {typed} monday.json --seed 7"));
+            let line = typed(&load(&document, Path::new("monday.json")));
+            assert_eq!(line, format!("linerate load {place} monday.json --seed 7"));
         }
     }
 
@@ -543,19 +534,15 @@ mod tests {
             "--connections 9 --requests 100 --hold 1s",
         ] {
             let test = |line: &str| {
-                let words = format!("linerate capacity pit --seed 3 {line}");
-                let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
-                let Command::Capacity(args) = cli.command else {
+                let line = format!("capacity pit --seed 3 {line}");
+                let Command::Capacity(args) = command(&line).unwrap() else {
                     panic!("capacity was asked for");
                 };
                 crate::capacity::test::test(&args, 3).unwrap()
             };
             let asked = test(options);
-            assert_eq!(
-                test(&capacity_options(&asked).0.join(" ")),
-                asked,
-                "{options}"
-            );
+            let again = test(&capacity_options(&asked).0.join(" "));
+            assert_eq!(again, asked, "{options}");
         }
     }
 }

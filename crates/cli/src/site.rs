@@ -1,9 +1,9 @@
-//! The emulated path of `--lab`: made before a command runs, described in its document, gone with
-//! it.
+//! The emulated path of `--lab`: built before a command runs, described in its document, and
+//! removed at its end.
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::record::{Caveat, Check};
 use linerate_core::units::{EndpointName, Family};
@@ -16,21 +16,21 @@ use crate::files;
 use crate::progress::Progress;
 use crate::target::look_up;
 
-/// Largest file of a recorded rate, bytes.
+/// Largest file of a recorded rate, in bytes.
 const MAX_TRACE: u64 = 64 << 20;
 
 /// Two hosts, the path between them and an endpoint at its far end, until this is dropped.
 #[derive(Debug)]
 pub(crate) enum Site {
-    /// As the user wrote it.
+    /// The path of `--lab`.
     Asked(LabPath),
     /// The demonstration, with its hidden fault.
     Demo(Demo),
 }
 
 impl Site {
-    /// Makes the path and moves the calling thread to the client's end. To be called while the
-    /// process has one thread only.
+    /// Builds the path and moves the calling thread to the client's end. The process must have only
+    /// this thread.
     ///
     /// # Errors
     /// A recorded rate cannot be read, or this host allows no lab.
@@ -46,7 +46,7 @@ impl Site {
         Ok(Self::Asked(path))
     }
 
-    /// The same with another path beside it.
+    /// Builds two paths side by side.
     ///
     /// # Errors
     /// As [`Site::build`].
@@ -87,14 +87,14 @@ impl Site {
         self.path().target()
     }
 
-    /// Writes what the path was and did into each record, and what its emulator spoiled.
+    /// Describes the path in each record, with caveats if the emulator disturbed the run.
     pub(crate) fn describe(&self, document: &mut dyn Document) {
         self.path().describe(document.environments_mut());
-        // Once more: the remedies are to name the path, not a host that is gone with it.
+        // Again, so that remedies name the emulated path and not its host, which ends with it.
         document.annotate();
     }
 
-    /// What the emulator spoiled, for a document that says nothing else of the path.
+    /// The caveats of the emulator, for a document that does not describe the path.
     pub(crate) fn caveats(&self) -> Vec<Caveat> {
         self.path().caveats()
     }
@@ -114,7 +114,7 @@ fn options(spec: &PathSpec, seed: u64) -> Result<LabOptions, Failure> {
     })
 }
 
-/// Where to: an endpoint that the user named, or one in a lab that is made here.
+/// The endpoint that the user named, or one in a lab that is built here.
 ///
 /// # Errors
 /// The name or the key is wrong, or this host allows no lab.
@@ -136,8 +136,7 @@ pub(crate) fn place(
     }
 }
 
-/// The recorded rates that links name, in files that `directory` is the place of unless they say
-/// where they are.
+/// Reads the recorded rates that links name; relative paths start from `directory`.
 ///
 /// # Errors
 /// One cannot be read, or is no recorded rate.
@@ -148,16 +147,10 @@ pub(crate) fn traces<'a>(
     let mut traces: Vec<(String, RateTrace)> = Vec::new();
     for name in links.into_iter().filter_map(|link| link.trace.as_ref()) {
         if traces.iter().all(|(known, _)| known != name) {
-            let trace = read_trace(&directory.join(name))
-                .with_context(|| format!("trace={name}"))
-                .map_err(Failure::usage)?;
+            let trace = files::parse("", &directory.join(name), MAX_TRACE, RateTrace::parse);
+            let trace = trace.map_err(|failure| failure.at(format!("trace={name}")))?;
             traces.push((name.clone(), trace));
         }
     }
     Ok(traces)
-}
-
-fn read_trace(path: &Path) -> anyhow::Result<RateTrace> {
-    let text = files::read_text(path, MAX_TRACE)?;
-    RateTrace::parse(&text).with_context(|| path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! The endpoint as the user named it → where to connect to, from where, with which key.
+//! From the endpoint that the user named to the addresses, the source and the key of a connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -29,14 +29,8 @@ pub(crate) fn look_up(
     progress: &mut Progress,
 ) -> Result<Target, Failure> {
     check_options(&name, options).map_err(Failure::usage)?;
-    let key = match &options.key_file {
-        Some(path) => {
-            let (key, warning) = files::read_key(path)?;
-            warning.iter().for_each(|warning| progress.warn(warning));
-            Some(key)
-        }
-        None => None,
-    };
+    let key_file = options.key_file.as_deref();
+    let key = files::read_key(key_file, |warning| progress.warn(warning))?;
     let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
     let found = (name.host.as_str(), port).to_socket_addrs();
     let addresses = wanted(found, options)
@@ -88,7 +82,7 @@ pub(crate) fn check_pace(target: &Target, plan: &Plan, is_typed: bool) -> Result
     Err(Failure::usage(anyhow!("{option}: {FLOOD}")))
 }
 
-/// What to do about it.
+/// Why UDP needs a rate, and how to give one.
 pub(crate) const FLOOD: &str =
     "without a rate it floods the path: give --rate RATE, or --rate max for as fast as it goes";
 
@@ -99,8 +93,8 @@ pub(crate) fn floods(test: &Test) -> bool {
     test.protocol == Protocol::Udp && is_unpaced(&test.traffic)
 }
 
-/// Loopback, or a network of RFC 2544 or RFC 5180, such as that of a lab: nobody else is on the
-/// path.
+/// Whether nobody else is on the path: loopback, or a test network (RFC 2544, RFC 5180) such as a
+/// lab's.
 fn is_private(address: IpAddr) -> bool {
     address.is_loopback()
         || match address {
@@ -128,7 +122,7 @@ fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<(
     Ok(())
 }
 
-/// The addresses that the family, asked for or of the source address, leaves over.
+/// The addresses of the family that was asked for, or of the source address.
 fn wanted(
     found: io::Result<impl Iterator<Item = SocketAddr>>,
     options: &PathOptions,
@@ -150,7 +144,7 @@ fn wanted(
     }
 }
 
-/// The option that asks for it.
+/// The option for a family.
 pub(crate) fn flag(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "-4",

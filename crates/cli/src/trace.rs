@@ -13,7 +13,7 @@ use linerate_core::trace::{
 use linerate_core::units::{EndpointName, Family, Nanos};
 use linerate_engine::{
     Client, MeasureError, Stop, Target, TraceOptions, WatchPace, join_reverse, may_send_echo,
-    stop_on_signal, trace, watch,
+    trace, watch,
 };
 use linerate_report::text;
 
@@ -23,7 +23,7 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::site::Site;
-use crate::{plan, typed};
+use crate::{plan, run, typed};
 
 /// Traces and prints; fails if the target was not reached.
 ///
@@ -38,15 +38,15 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
         .as_deref()
         .map(read_table)
         .transpose()?;
+    let output = Output::open(&args.document, format)?;
     let seed = args.probes.seed.unwrap_or_else(plan::fresh_seed);
-    // The lab first: it needs a process of one thread.
+    // The lab comes before the lookup of names: it needs a process of one thread.
     let site = lab(args, seed, format)?;
     let (host, target) = target(args, site.as_ref())?;
     let mut options = options(args, host, target, seed);
     options.origins = origins.map(Arc::new);
     let checked = options.config.check();
     checked.map_err(|error| Failure::usage(out_of_range(&error)))?;
-    let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let mut document = match pace(args) {
         Some(pace) => rounds(args, &options, pace, progress)?,
@@ -54,7 +54,7 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
             if args.findings.bandwidth {
                 progress.takes([BANDWIDTH; 2]);
             }
-            let stop = stop_on_signal().map_err(Failure::failed)?;
+            let stop = run::signals()?;
             once(args, site.as_ref(), &options, &stop)?
         }
     };
@@ -112,16 +112,9 @@ fn endpoint(
         target.addresses.retain(|endpoint| endpoint.ip() == address);
         return Ok(target);
     }
-    let key = match &args.findings.key_file {
-        Some(path) => {
-            let (key, warning) = files::read_key(path)?;
-            let format = output::json_or_text(args.document.json);
-            let mut progress = Progress::new(format, args.document.quiet);
-            warning.iter().for_each(|warning| progress.warn(warning));
-            Some(key)
-        }
-        None => None,
-    };
+    let mut progress = Progress::new(Format::Text, args.document.quiet);
+    let key_file = args.findings.key_file.as_deref();
+    let key = files::read_key(key_file, |warning| progress.warn(warning))?;
     Ok(Target {
         name: options.host.clone(),
         addresses: vec![SocketAddr::new(address, port)],
@@ -133,11 +126,7 @@ fn endpoint(
 }
 
 fn read_table(path: &Path) -> Result<AsTable, Failure> {
-    let read = || {
-        let text = files::read_text_of("--as-table", path, MAX_TABLE)?;
-        AsTable::parse(&text).with_context(|| format!("--as-table {}", path.display()))
-    };
-    read().map_err(Failure::usage)
+    files::parse("--as-table", path, MAX_TABLE, AsTable::parse)
 }
 
 /// Largest table of prefixes, bytes: the Internet's with names has some 60 MB.
@@ -290,7 +279,7 @@ fn rounds(
     mut progress: Progress,
 ) -> Result<TraceDocument, Failure> {
     let began = Instant::now();
-    let stop = stop_on_signal().map_err(Failure::failed)?;
+    let stop = run::signals()?;
     let has_screen = args.rounds.watch && !args.document.json && io::stdout().is_terminal();
     let mut screen = has_screen.then(Screen::open).transpose()?;
     let document = watch(options, pace, &stop, &mut |document| {

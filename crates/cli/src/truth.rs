@@ -18,7 +18,7 @@ use linerate_core::truth::{
 use linerate_core::units::{BitRate, printable};
 use linerate_engine::{
     Looks, Stop, capture_file, explain_capture, prepare_for_lab, run_treated_scenario,
-    stop_on_signal, try_scenario, try_stranger,
+    try_scenario, try_stranger,
 };
 use linerate_report::json;
 use serde::de::DeserializeOwned;
@@ -28,12 +28,13 @@ use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
+use crate::run;
 
 /// Draws scenarios, runs them, and prints the score.
 ///
 /// # Errors
-/// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran
-/// by then is printed.
+/// This host allows no lab, a file cannot be written, or a signal ended it; the score of the runs
+/// so far is printed.
 pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     if args.families {
         let line = |family: &ScenarioFamily| format!("{:<28} {}\n", family.name, family.means);
@@ -52,9 +53,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     }
     // Before any thread: the process may have to enter a user namespace.
     prepare_for_lab()?;
-    let stop = stop_on_signal()
-        .context("cannot catch signals")
-        .map_err(Failure::unsupported)?;
+    let stop = run::signals()?;
     let output = Output::to(args.output.as_deref(), output::json_or_text(args.json))?;
     if let Some(directory) = &args.keep {
         fs::create_dir_all(directory)
@@ -118,7 +117,7 @@ fn again(args: &TruthArgs, directory: &Path) -> Result<(), Failure> {
     output.write(&Score::new(seed, trials, Vec::new()))
 }
 
-/// What was seen of another program's traffic, explained anew.
+/// The views of another program's traffic, explained again.
 fn kept_looks(directory: &Path, scenario: &Scenario) -> anyhow::Result<Looks> {
     let mut looks = Looks::new();
     for sight in [SeenFrom::Sender, SeenFrom::Receiver] {
@@ -162,7 +161,7 @@ fn kept_scenarios(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn stored<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
-    let bytes = files::read_at_most(path, MAX_DOCUMENT)?;
+    let bytes = files::read_bytes("", path, MAX_DOCUMENT)?;
     serde_json::from_slice(&bytes).with_context(|| path.display().to_string())
 }
 
@@ -207,17 +206,17 @@ fn listed(scenario: &Scenario) -> String {
     )
 }
 
-/// A scenario's answer, of another program's traffic one for each look; and what came of its remedy
-/// where that was asked for.
+/// A scenario's answer, or one for each view of another program's traffic; and the outcome of its
+/// remedy if that was tried.
 type Tried = (Vec<Trial>, Option<Remedied>);
 
-/// What is kept of it.
+/// What `--keep` writes about a scenario.
 enum Kept {
     Record(Option<Box<Record>>),
     Looks(Looks),
 }
 
-/// Runs them on `--jobs` threads. Those that need the whole machine run alone.
+/// Runs scenarios in `--jobs` threads. Those that need the whole machine run alone.
 fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
     let queue = Mutex::new(scenarios.iter());
     let shown = Mutex::new((Progress::new(Format::Text, args.quiet), 0, 0.0));
@@ -273,7 +272,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Its part of the whole time, where others run beside it unless it needs the machine alone.
+/// The share of the total time that a scenario takes, with others beside it if it allows that.
 fn planned_s(scenario: &Scenario, jobs: u32) -> f64 {
     let at_once = if scenario.needs_whole_machine() {
         1.0
@@ -283,9 +282,9 @@ fn planned_s(scenario: &Scenario, jobs: u32) -> f64 {
     (scenario.seconds() + BESIDE_S) / at_once
 }
 
-/// What a scenario takes besides its run: making its lab, connecting, the reports.
+/// Seconds that a scenario takes besides its run: building its lab, connecting, the reports.
 const BESIDE_S: f64 = 1.0;
-/// The longer warm-up of a run with a remedy.
+/// Seconds by which the warm-up of a run with a remedy is longer.
 const SETTLED_S: f64 = 4.0;
 
 fn run_beside(
@@ -312,7 +311,7 @@ fn run_beside(
     run()
 }
 
-/// Runs it again with its remedy, where that promises something and a lab can do what it says.
+/// Runs a scenario again with its remedy, if that predicts a rate and a lab can apply it.
 fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied {
     let verdict = record.and_then(Record::verdict);
     let untried = |why| Remedied::Untried(Untried::new(scenario.number, verdict, why));

@@ -1,5 +1,5 @@
-//! One test at a time for each history, whoever starts it: two would share this host's way out.
-//! What runs is written in a file beside the history, for who wants to look on.
+//! One test at a time for each history, whichever process starts it: two tests would share this
+//! host's link. A file beside the history is the lock, and says what runs.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,20 +10,20 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-/// A test that runs.
+/// The running test, as the file describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Running {
     pub(crate) test: String,
     pub(crate) path: String,
     /// When it began, seconds since 1970.
     pub(crate) began_s: u64,
-    /// How long it takes, about.
+    /// Expected length of the test, in seconds.
     pub(crate) seconds: u64,
-    /// The newest of it, in words.
+    /// Its latest progress line.
     pub(crate) now: String,
 }
 
-/// Held while a test runs; gone with the process.
+/// The lock, held while a test runs. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Turn {
     file: File,
@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The turn of that test; `None` while another one runs.
+    /// Takes the lock for a test; `None` while another test runs.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -54,7 +54,7 @@ impl Turn {
         Ok(None)
     }
 
-    /// What is going on. Who looks on sees nothing if it cannot be written; the test goes on.
+    /// Writes the progress line into the file. The test goes on if that fails.
     pub(crate) fn say(&self, now: &str) {
         let running = Running {
             now: now.to_owned(),
@@ -66,10 +66,10 @@ impl Turn {
     }
 }
 
-/// The test that runs with this history, if one does.
+/// The test that runs with this history, if any.
 pub(crate) fn running(history: &Path) -> Option<Running> {
     let path = place(history);
-    // Who has the turn has the lock: what a process that was killed has left says nothing.
+    // Without a lock on it the file is what a killed process left behind.
     if File::open(&path).ok()?.try_lock_shared().is_ok() {
         return None;
     }
@@ -83,7 +83,7 @@ fn place(history: &Path) -> PathBuf {
     name.into()
 }
 
-/// Who looks whether a test runs has the lock for a moment.
+/// Attempts to take the lock: [`running`] also holds it, for a moment.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 

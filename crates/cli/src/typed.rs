@@ -1,4 +1,4 @@
-//! Options by the names that the user typed, for errors: `-P` where `--streams` was meant.
+//! Names options in errors as the user typed them: `-P` for `--streams`.
 
 use std::ffi::OsString;
 
@@ -21,7 +21,7 @@ pub(crate) fn here(option: &str, letters: &[char], aliases: &[&str]) -> String {
     among(&words, option, letters, aliases)
 }
 
-/// The same on any command line; the long name, if it is not there by another one.
+/// The same on any command line; the long name if the option was not typed.
 pub(crate) fn among(
     words: &[OsString],
     option: &str,

@@ -1,5 +1,5 @@
-//! What clap refuses, said as everything else is: one line with the option as it is written, the
-//! range in the user's units, and a hint that is right.
+//! Reads the command line with clap, and turns its errors into one line: the option as it was
+//! typed, the range in the user's units, and a hint.
 
 mod elsewhere;
 
@@ -15,11 +15,11 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::typed;
 
-/// The command line, read.
+/// Reads the command line and the user's configuration file. A help text or the version is printed
+/// here, and ends the process.
 ///
 /// # Errors
-/// It cannot be read. A help text or the version that was asked for is printed here, and ends the
-/// process.
+/// One of them is wrong.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let words = help_as_an_option(words.into_iter().collect());
     let mut read = matches(&words);
@@ -30,7 +30,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
     if is_to_be_added_to {
         let added = Config::load()?.added_to(&words, read.as_ref().ok());
         if added != words {
-            // What else is missing is told of the words that were typed.
+            // If something is still missing, the error is about the words that were typed.
             read = matches(&added).or(read);
         }
     }
@@ -43,21 +43,21 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
     })
 }
 
-/// The words, as clap reads them.
+/// The words as clap reads them.
 ///
 /// # Errors
-/// It refuses them.
+/// clap refuses them.
 pub(crate) fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let mut command = Cli::command();
     let named = words.get(1).and_then(|word| word.to_str());
     let named = named.and_then(|word| command.find_subcommand(word));
     if let Some(name) = named.map(|named| named.get_name().to_owned()) {
-        command = command.mut_subcommand(name, |named| with_negatives(args::made(named)));
+        command = command.mut_subcommand(name, |named| with_negatives(args::built(named)));
     }
     command.try_get_matches_from(words)
 }
 
-/// `--repeat -1` is a value out of range, and not an option called `-1`.
+/// Lets `-1` in `--repeat -1` be a value, which is out of range, and not an unknown option.
 fn with_negatives(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
         let takes_one = argument.get_action().takes_values() && !argument.is_positional();
@@ -66,10 +66,10 @@ fn with_negatives(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_negatives)
 }
 
-/// The load of `--with`, read.
+/// Reads the load of `--with`.
 ///
 /// # Errors
-/// It cannot be read.
+/// It is wrong.
 pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
     let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     let command = with_negatives(LoadLine::command());
@@ -87,7 +87,7 @@ pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
         })
 }
 
-/// `help stream` is `stream --help`, as with git and cargo.
+/// Turns `help stream` into `stream --help`, as git and cargo do.
 fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
@@ -137,7 +137,10 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
             let why = why.unwrap_or_default();
             // It names the value, where a file has it.
             let own = format!("`{}`: ", shortened(&value));
-            let why = plain(why.strip_prefix(&own).unwrap_or(&why));
+            let why = match plain(why.strip_prefix(&own).unwrap_or(&why)) {
+                why if why == WHOLE && value.starts_with('-') => NEGATIVE.to_owned(),
+                why => why,
+            };
             format!("{name} {}: {why}", quoted(&value))
         }
         ErrorKind::TooManyValues => format!("{name} takes no value"),
@@ -190,23 +193,24 @@ fn strings(value: &ContextValue) -> Vec<String> {
     }
 }
 
-/// What the standard library and clap say of a number, in words and the user's range.
+/// Rewrites errors of clap and the standard library about numbers.
 fn plain(why: &str) -> String {
     let range = why.split_once(" is not in ").map(|(_, range)| range);
     match (range.and_then(|range| range.split_once("..=")), why) {
-        // The whole range of a type says nothing to a user.
-        (Some((_, "4294967295" | "18446744073709551615")), _) => {
-            "it must be a whole number".to_owned()
-        }
+        // The range of the type means nothing to a user.
+        (Some((_, "4294967295" | "18446744073709551615")), _) => WHOLE.to_owned(),
         (Some((least, most)), _) => format!("it must be {least} to {most}"),
         (_, "invalid digit found in string" | "cannot parse integer from empty string") => {
-            "it must be a whole number".to_owned()
+            WHOLE.to_owned()
         }
         (_, "number too large to fit in target type") => "the number is too large".to_owned(),
         (_, "invalid IP address syntax") => "it must be an IPv4 or IPv6 address".to_owned(),
         _ => why.to_owned(),
     }
 }
+
+const WHOLE: &str = "it must be a whole number";
+const NEGATIVE: &str = "it must not be negative";
 
 fn missing(arguments: &[String], words: &[OsString]) -> String {
     let names: Vec<_> = arguments.iter().map(|argument| name(argument)).collect();
@@ -219,19 +223,34 @@ fn missing(arguments: &[String], words: &[OsString]) -> String {
         );
     }
     let has = |option: &str| words.iter().any(|word| word == option);
-    match NEEDS
-        .iter()
-        .find(|(typed, needed)| names == *needed && has(typed))
-    {
-        Some((typed, needed)) => format!("{typed} needs {needed}"),
-        None => format!("{names} {is} missing; `linerate {path} -h` shows how it is used"),
+    let mut needs = NEEDS.iter();
+    if let Some((typed, needed)) = needs.find(|(typed, needed)| names == *needed && has(typed)) {
+        return format!("{typed} needs {needed}");
     }
+    let mut all = ALTERNATIVES.iter();
+    let alternatives = all.find(|(command, first, _)| *command == path && *first == names);
+    let names = alternatives.map_or(names.as_str(), |(.., alternatives)| alternatives);
+    format!("{names} {is} missing; `linerate {path} -h` shows how it is used")
 }
 
-/// Options that others need; clap does not say which.
+/// Commands that need one of several options; clap names only the first.
+const ALTERNATIVES: &[(&str, &str, &str)] = &[
+    (
+        "history export",
+        "--format",
+        "--format, --csv or --json-lines",
+    ),
+    ("history prune", "--keep", "--keep or --older"),
+];
+
+/// Options with the option or argument that they need; clap does not say which one needs it.
 const NEEDS: &[(&str, &str)] = &[
     ("--key-file", "--reverse"),
     ("--fail-on-worse", "--baseline"),
+    ("--label", "--save"),
+    ("--credentials", "--bus"),
+    ("--ca", "--bus"),
+    ("--stamp-allow", "--stamp"),
     ("--netperf-passphrase", "--netperf"),
     ("--iperf3-users", "--iperf3-key"),
     ("--iperf3-pkcs1", "--iperf3-key"),
@@ -254,7 +273,7 @@ fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> Stri
         return format!("{option:?} is one word too many");
     }
     if let Some((name, value)) = negative(option, words) {
-        return format!("{name} {value}: it must not be negative");
+        return format!("{name} {value}: {NEGATIVE}");
     }
     let (_, path) = command_of(words);
     let after_colon = |hint| format!(": {hint}");
@@ -268,7 +287,7 @@ fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> Stri
     }
 }
 
-/// The option before a word, if it takes one, and only after `=`.
+/// The option before a word, if it takes a value, but only after `=`.
 fn takes_equals(word: &str, words: &[OsString]) -> Option<String> {
     let (command, _) = command_of(words);
     let at = words.iter().position(|typed| typed == word)?;
@@ -281,7 +300,7 @@ fn takes_equals(word: &str, words: &[OsString]) -> Option<String> {
         .then(|| before.to_owned())
 }
 
-/// The option before a word that clap takes for `-1`, and that word: `--precision -1%`.
+/// The option and its value in `--precision -1%`, where clap sees an option `-1`.
 fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str)> {
     let is_digit = option
         .strip_prefix('-')?
@@ -294,8 +313,8 @@ fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str
     pair.filter(|_| is_digit)
 }
 
-/// The commands that have a long option. A letter alone may mean something else there, but for
-/// those of iperf3's, which `stream` has.
+/// The commands that have a long option. A letter may mean something else in each command, so it is
+/// only looked for in `stream`, and only if iperf3 has it.
 fn whose(path: &str, option: &str) -> Option<String> {
     let cli = Cli::whole();
     if let (2, Some(letter)) = (option.len(), option.chars().nth(1)) {
@@ -322,7 +341,7 @@ fn has(command: &clap::Command, option: &str) -> bool {
     long.is_some() && arguments.any(|argument| argument.get_long() == long)
 }
 
-/// What clap takes for a slip of the fingers.
+/// The option or command that clap takes for the intended one.
 fn suggestion(error: &clap::Error, kind: ContextKind, typed: &str) -> String {
     let close = error.get(kind).map(strings).unwrap_or_default();
     let hidden = |word: &String| {
@@ -340,7 +359,7 @@ fn suggestion(error: &clap::Error, kind: ContextKind, typed: &str) -> String {
     }
 }
 
-/// The command that was named and its whole name, such as `qos check`.
+/// The command that was typed, and its full name, such as `qos check`.
 fn command_of(words: &[OsString]) -> (clap::Command, String) {
     let mut command = Cli::whole();
     let mut path = Vec::new();

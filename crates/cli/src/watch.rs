@@ -1,5 +1,5 @@
-//! What undoes treatments of this host when the process that applied them is killed: this program,
-//! started beside it.
+//! Undoes treatments of this host when the process that applied them is killed: another process of
+//! this program watches it.
 
 use linerate_engine::{start_treatment_watch, undo_leftovers, watch_treatments};
 
@@ -9,17 +9,16 @@ use crate::progress::Progress;
 /// Name of the hidden command.
 const COMMAND: &str = "watch-treatments";
 
-/// To be called by every command that may change this host, before it does and while it is in this
-/// host's own namespace: that is where a command before this one can have left something. Undoes
-/// what killed processes have left, and has this one watched. Answers what the user should know, a
-/// line for each thing, and warns of it.
+/// Undoes what killed processes left changed, and starts the watch of this process. Every command
+/// that may change this host calls this before, while it is in the host's own network namespace,
+/// where earlier commands made their changes. Warns of what the user should know, and returns it.
 pub(crate) fn before_treating(progress: &mut Progress) -> Vec<String> {
     let notes = prepare();
     notes.iter().for_each(|note| progress.warn(note));
     notes
 }
 
-/// The same, and warns of nothing.
+/// As [`before_treating`], without warnings.
 pub(crate) fn prepare() -> Vec<String> {
     let mut notes = undo_leftovers();
     if let Err(error) = start_treatment_watch([COMMAND]) {
@@ -31,30 +30,23 @@ pub(crate) fn prepare() -> Vec<String> {
     notes
 }
 
-/// Waits for the end of a process, and undoes what it has left. There is nobody to tell.
+/// Waits for the end of a process, and undoes what it left changed.
 pub(crate) fn execute(args: &WatchArgs) {
+    // Nobody reads the notes.
     let _notes = watch_treatments(args.pid, args.started);
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Command, command};
 
     #[test]
     fn the_watch_is_a_command_of_this_program() {
-        let line = ["linerate", COMMAND, "17", "4711"];
-        let command = Cli::try_parse_from(line)
-            .expect("the engine calls it so")
-            .command;
-        assert!(matches!(
-            command,
-            Command::WatchTreatments(WatchArgs {
-                pid: 17,
-                started: 4711
-            })
-        ));
+        let command = command(&format!("{COMMAND} 17 4711")).expect("the engine calls it so");
+        let Command::WatchTreatments(args) = command else {
+            panic!("{command:?}");
+        };
+        assert_eq!((args.pid, args.started), (17, 4711));
     }
 }

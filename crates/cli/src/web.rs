@@ -1,15 +1,12 @@
-//! `web`: the history as pages for a browser, and tests that are started there.
+//! `web`: the history as pages for a browser, and a button that starts a test.
 //!
-//! Only tests of a monitor's file can be started, one at a time with those of the monitor. Who asks
-//! is on this host, or knows the token.
+//! Only tests of a monitor's file can be started, one at a time together with those of the monitor.
+//! Pages are for browsers on this host, or for users who know the password of `--token-file`.
 
-use std::fs::File;
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::iperf3::from_base64;
@@ -22,7 +19,8 @@ use linerate_web::{Answer, Ask, is_same_secret};
 
 use crate::args::WebArgs;
 use crate::failure::Failure;
-use crate::history::{beside, stored};
+use crate::history::{SEED, change, of_one_metric, stored};
+use crate::remote::random_hex;
 use crate::turn::{self, Turn};
 use crate::{files, keep, monitor, output, run};
 
@@ -31,9 +29,8 @@ use crate::{files, keep, monitor, output, run};
 /// # Errors
 /// The file or the history cannot be read, or the address cannot be had.
 pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
-    let file = args.token_file.as_deref();
-    let password = file.map(|file| files::read_passphrase("--token-file", file));
-    let password = password.transpose()?;
+    let read = |file| files::read_passphrase("--token-file", file);
+    let password = args.token_file.as_deref().map(read).transpose()?;
     if password.is_none() && !args.listen.ip().is_loopback() {
         return Err(Failure::usage(anyhow!(
             "--listen {}: whoever can connect there could read all runs and start tests: give \
@@ -42,11 +39,12 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         )));
     }
     let monitor = args.file.as_deref().map(monitor::read).transpose()?;
-    let place = keep::place(args.db.as_ref()).map_err(Failure::usage)?;
-    keep::open(&place)?;
+    let db = args.place.db.as_ref();
+    keep::open(db)?;
+    let place = keep::place(db).map_err(Failure::usage)?;
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
-    let token = fresh_token().map_err(Failure::unsupported)?;
+    let token = random_hex(16).map_err(Failure::unsupported)?;
     let site = Arc::new(Site {
         tasks: monitor
             .iter()
@@ -64,35 +62,25 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         .with_context(|| format!("--listen {}", args.listen))
         .map_err(Failure::failed)?;
     output::note(&format!("pages at http://{bound}/"));
-    while !stop.is_requested() {
-        thread::sleep(Duration::from_millis(200));
-    }
+    run::wait_for(&stop);
     Ok(())
-}
-
-/// What no other page can know: a form with it was made by this process.
-fn fresh_token() -> anyhow::Result<String> {
-    let mut bytes = [0; 16];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.context("/dev/urandom")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 struct Site {
     monitor: Option<Monitor>,
     tasks: Vec<Task>,
     place: Place,
-    /// What the locks of the history are beside.
+    /// The path beside which the locks of the history lie.
     beside: PathBuf,
-    /// Who reads pages must know it.
+    /// Without it every browser on this host may read the pages.
     password: Option<String>,
-    /// Forms have it: what another site has a browser send has not.
+    /// A secret of this process in each of its forms: a page of another site cannot send it.
     token: String,
-    /// What came of the last test that was started here.
+    /// The result of the last test that was started here.
     last: Mutex<Option<Ended>>,
 }
 
-/// A page, or why there is none: with its status.
+/// A page, or an HTTP status with the reason why there is none.
 type Page = Result<Answer, (u16, String)>;
 
 impl Site {
@@ -116,8 +104,8 @@ impl Site {
                 Ok(Answer::page(200, page))
             }
             (_, "/live") => {
-                let part = html::live(self.running().as_ref(), self.last().as_ref());
-                Ok(Answer::page(200, part))
+                let page = html::live(self.running().as_ref(), self.last().as_ref());
+                Ok(Answer::page(200, page))
             }
             (_, "/live.js") => Ok(Answer::script(html::LIVE)),
             (_, "/favicon.ico") => Ok(Answer::plain(204, "")),
@@ -128,8 +116,9 @@ impl Site {
         })
     }
 
-    /// With a password only who knows it. Else who is on this host, and not a page of elsewhere
-    /// whose name was made to lead here (DNS rebinding).
+    /// Whether a request may be answered: it has the password, or without one it asks for this host
+    /// by a local name. A page of another site, whose name an attacker made resolve to this host
+    /// (DNS rebinding), asks by another name.
     fn lets_in(&self, ask: &Ask) -> bool {
         let Some(password) = &self.password else {
             return is_of_this_host(&ask.host);
@@ -144,7 +133,7 @@ impl Site {
     }
 
     fn history(&self) -> Result<History, (u16, String)> {
-        keep::open(&self.place).map_err(|failure| (500, failure.chain()))
+        keep::open_at("", &self.place).map_err(|failure| (500, failure.chain()))
     }
 
     fn last(&self) -> Option<Ended> {
@@ -168,12 +157,13 @@ impl Site {
         let history = self.history()?;
         let mut all = Vec::new();
         for (series, runs) in history.all_series().map_err(unreadable)? {
-            all.push(overview(&history, series, runs).map_err(broken)?);
+            all.push(overview(&history, series, runs).map_err(unreadable)?);
         }
-        for task in &self.tasks {
-            let Some(monitor) = &self.monitor else {
-                continue;
-            };
+        let tasks = self
+            .monitor
+            .iter()
+            .flat_map(|it| self.tasks.iter().map(move |task| (it, task)));
+        for (monitor, task) in tasks {
             let (test, path) = monitor::parts(monitor, *task);
             let series = format!("{} to {}", test.name, path.name);
             match all.iter_mut().find(|one| one.series == series) {
@@ -221,9 +211,9 @@ impl Site {
         let points = history
             .series(&of_series, ask.value("metric"))
             .map_err(unreadable)?;
-        let points = of_one_figure(points);
-        let exact = points.len().div_ceil(SEARCHED).max(1);
-        let changes = changes_of(&history, &points, exact).map_err(broken)?;
+        let points = of_one_metric(points);
+        let group = points.len().div_ceil(MAX_SEARCHED).max(1);
+        let changes = changes_of(&history, &points, group).map_err(unreadable)?;
         let runs: Vec<PastRun> = points.iter().map(past).collect();
         let page = html::time_line(&TimeLine {
             series: name,
@@ -231,7 +221,7 @@ impl Site {
             metrics: &metrics,
             runs: &runs,
             changes: &changes,
-            exact,
+            exact: group,
             listed: &listed.iter().map(saved).collect::<Vec<_>>(),
             newer: (skip > 0).then(|| skip.saturating_sub(SCREENFUL)),
             older: (listed.len() == SCREENFUL as usize).then(|| skip.saturating_add(SCREENFUL)),
@@ -284,14 +274,11 @@ impl Site {
                 "This form was not made by this server: go back and load it anew.".to_owned(),
             ));
         }
-        let is_asked = |monitor: &Monitor, task: Task| {
-            let (test, path) = monitor::parts(monitor, task);
-            ask.value("test") == Some(&test.name) && ask.value("path") == Some(&path.name)
-        };
-        let monitor = self.monitor.as_ref();
-        let found = monitor.and_then(|monitor| {
-            let mut tasks = self.tasks.iter();
-            let number = tasks.position(|task| is_asked(monitor, *task))?;
+        let found = self.monitor.as_ref().and_then(|monitor| {
+            let number = self.tasks.iter().position(|task| {
+                let (test, path) = monitor::parts(monitor, *task);
+                ask.value("test") == Some(&test.name) && ask.value("path") == Some(&path.name)
+            })?;
             Some((monitor, number))
         });
         let (monitor, number) =
@@ -309,7 +296,7 @@ impl Site {
         Ok(Answer::go_on_at("/running"))
     }
 
-    /// Who starts a test need not wait for its hour, but the budgets are everybody's.
+    /// A test that is started by hand may run at any hour, but not beyond a budget.
     fn has_room(&self, monitor: &Monitor, number: usize) -> Result<(), (u16, String)> {
         let history = self.history()?;
         let schedule = monitor::remembered(monitor, &history).map_err(unreadable)?;
@@ -322,7 +309,7 @@ impl Site {
         Err((409, format!("The budget of bytes per day {why}.")))
     }
 
-    /// Runs the test and saves it, which its turn lasts.
+    /// Runs the test and saves it. `turn` keeps other tests waiting until then.
     fn measure(&self, task: Task, turn: Arc<Turn>) {
         let Some(monitor) = &self.monitor else { return };
         let done = || {
@@ -330,21 +317,16 @@ impl Site {
             if let Some(why) = done.document.why_partial() {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }
-            let mut history = keep::open(&self.place)?;
+            let mut history = keep::open_at("", &self.place)?;
             let labels = monitor::labels(monitor, task);
             let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
             Ok((id.map_err(Failure::failed)?, done.document.answer()))
         };
-        let ended = match done() {
-            Ok((id, says)) => Ended {
-                run: Some(id),
-                says,
-            },
-            Err(failure) => Ended {
-                run: None,
-                says: failure.chain(),
-            },
+        let (run, says) = match done() {
+            Ok((id, says)) => (Some(id), says),
+            Err(failure) => (None, failure.chain()),
         };
+        let ended = Ended { run, says };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     }
 }
@@ -361,20 +343,18 @@ fn is_of_this_host(host: &str) -> bool {
             .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Runs that a page lists.
+/// Runs on a page of a series.
 const SCREENFUL: u32 = 50;
-/// Values among which changes are searched; more runs are looked at in groups.
-const SEARCHED: usize = 300;
-/// Newest figures of a series in the overview.
-const NEWEST: u32 = 200;
-const SHOWN: usize = 50;
-/// As `history changes`: the same answer each time it is asked.
-const SEED: u64 = 1;
+/// Most values in which changes are searched; of more runs, groups are.
+const MAX_SEARCHED: usize = 300;
+/// Runs of a series in which the overview looks for a change, and those whose figures it draws.
+const OVERVIEW_RUNS: u32 = 200;
+const DRAWN: usize = 50;
 
 fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {
     let newest = Filter {
         series: Some(series.clone()),
-        most: Some(NEWEST),
+        most: Some(OVERVIEW_RUNS),
         ..Filter::default()
     };
     let last = Filter {
@@ -390,15 +370,13 @@ fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Over
             format!("{} {}", last.workload, last.detail),
         ),
     };
-    let points = of_one_figure(history.series(&newest, None)?);
+    let points = of_one_metric(history.series(&newest, None)?);
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-    let found = if values.is_empty() {
-        None
-    } else {
-        new_change(&values)?
+    let found = match values[..] {
+        [] => None,
+        _ => new_change(&values)?,
     };
-    let changed =
-        found.map(|found| change(history, &points, found.at, [found.before, found.after]));
+    let changed = found.map(|it| change(history, &points, it.at, [it.before, it.after]));
     Ok(Overview {
         path,
         test: test.trim_end().to_owned(),
@@ -409,58 +387,35 @@ fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Over
             .last()
             .map(|point| point.metric.clone())
             .unwrap_or_default(),
-        values: values[values.len().saturating_sub(SHOWN)..].to_vec(),
+        values: values[values.len().saturating_sub(DRAWN)..].to_vec(),
         changed: changed.transpose()?,
         starts: false,
     })
 }
 
-/// Those of the figure that the newest run has.
-fn of_one_figure(mut points: Vec<Point>) -> Vec<Point> {
-    if let Some(metric) = points.last().map(|point| point.metric.clone()) {
-        points.retain(|point| point.metric == metric && point.value.is_finite());
-    }
-    points
-}
-
-/// Where the figure has changed: before which point, and how. Points are looked at by the medians
-/// of `exact` of them.
+/// The changes of a series, each with the index of its first point. The search looks at the medians
+/// of groups of `group` points.
 fn changes_of(
     history: &History,
     points: &[Point],
-    exact: usize,
+    group: usize,
 ) -> anyhow::Result<Vec<(usize, SeriesChange)>> {
     let middle = |group: &[Point]| {
         let values: Vec<f64> = group.iter().map(|point| point.value).collect();
         median(&values)
     };
-    let values: Vec<f64> = points.chunks(exact).map(middle).collect();
+    let values: Vec<f64> = points.chunks(group).map(middle).collect();
     if values.is_empty() {
         return Ok(Vec::new());
     }
     let found = changes(&values, SEED)?.into_iter().map(|found| {
-        let at = found.at * exact;
+        let at = found.at * group;
         Ok((
             at,
             change(history, points, at, [found.before, found.after])?,
         ))
     });
     found.collect()
-}
-
-fn change(
-    history: &History,
-    points: &[Point],
-    at: usize,
-    figures: [f64; 2],
-) -> anyhow::Result<SeriesChange> {
-    let first = &points[at];
-    Ok(SeriesChange {
-        id: first.run,
-        started_at: monitor::rfc3339(first.at_s),
-        figures,
-        beside: beside(history, points[at - 1].run, first.run)?,
-    })
 }
 
 fn past(point: &Point) -> PastRun {
@@ -486,10 +441,6 @@ fn number(ask: &Ask, name: &str) -> Result<i64, (u16, String)> {
     given.ok_or_else(|| (404, format!("{name} is to be the number of a run.")))
 }
 
-fn unreadable(error: linerate_history::HistoryError) -> (u16, String) {
-    (500, error.to_string())
-}
-
-fn broken(error: anyhow::Error) -> (u16, String) {
-    (500, format!("{error:#}"))
+fn unreadable(error: impl Into<anyhow::Error>) -> (u16, String) {
+    (500, format!("{:#}", error.into()))
 }

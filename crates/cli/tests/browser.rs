@@ -1,9 +1,5 @@
 //! The pages of `linerate web` in a real browser: light and dark, on a telephone and on a wide
 //! screen, by keyboard.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
 
 use linerate_history::{History, NewRun};
 use linerate_testkit::browser::Browser;

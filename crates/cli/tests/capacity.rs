@@ -1,24 +1,19 @@
 //! `linerate capacity` over loopback: what is held, what is refused, what happens when either end
 //! goes away.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, ChildStderr, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, PROGRAM, Served, ended_within, signal, spawn, stderr};
+use crate::support::{
+    PATIENCE, PROGRAM, Served, assert_says, ended_within, has_no_lab, json, signal, spawn, stderr,
+    stdout, words,
+};
 
 impl Served {
     fn capacity(&self, options: &[&str]) -> Output {
@@ -70,14 +65,6 @@ fn ended(child: Child) -> Output {
     ended_within(child, PATIENCE)
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
-}
-
 /// All of them were opened, stayed and are gone.
 fn assert_all(document: &Value, pool: &str, asked: u64) {
     let pool = &document[pool];
@@ -93,22 +80,10 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("capacity.json");
     let file = file.to_str().unwrap();
-    let output = served.capacity(&[
-        "--connections",
-        "500",
-        "--udp-sockets",
-        "100",
-        "--hold",
-        "1s",
-        "--churn",
-        "50",
-        "--load",
-        "200ms",
-        "--output",
-        file,
-    ]);
+    let line = "--connections 500 --udp-sockets 100 --hold 1s --churn 50 --load 200ms --output";
+    let output = served.capacity(&[&words(line)[..], &[file]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let page = text(&output);
+    let page = stdout(&output);
     assert!(
         page.starts_with("all 500 TCP connections and all 100 UDP sockets alive"),
         "{page}"
@@ -134,34 +109,22 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
         .args(["explain", file])
         .output()
         .unwrap();
-    assert_eq!(text(&explained), page);
+    assert_eq!(stdout(&explained), page);
     let explained = Command::new(PROGRAM)
         .args(["explain", file, "--details"])
         .output()
         .unwrap();
-    let details = text(&explained);
+    let details = stdout(&explained);
     assert!(details.contains("TCP connect "), "{details}");
 }
 
 #[test]
 fn stdout_has_one_document_and_nothing_else() {
     let served = Served::start(&[]);
-    let asked = [
-        "--connections",
-        "50",
-        "--hold",
-        "200ms",
-        "--load",
-        "0",
-        "--rate",
-        "1k",
-        "--json",
-        "--seed",
-        "3",
-    ];
+    let asked = words("--connections 50 --hold 200ms --load 0 --rate 1k --json --seed 3");
     let output = served.capacity(&asked);
     assert!(output.status.success(), "{}", stderr(&output));
-    let document = document(&output);
+    let document = json(&output);
     assert_all(&document, "tcp", 50);
     assert_eq!(document["seed"], 3);
     assert!(document["load"].is_null() && document["udp"].is_null());
@@ -174,15 +137,11 @@ fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     let served = Served::start(&["--max-connections", "100"]);
     let refused = served.capacity(&["--connections", "101"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-    assert!(
-        stderr(&refused).contains("allows 100 connections"),
-        "{}",
-        stderr(&refused)
-    );
-    assert_eq!(text(&refused), "");
+    assert_says(&refused, "allows 100 connections");
+    assert_eq!(stdout(&refused), "");
     let found = served.capacity(&["--find-limit", "--hold", "100ms", "--json"]);
     assert!(found.status.success(), "{}", stderr(&found));
-    let document = document(&found);
+    let document = json(&found);
     assert_eq!(document["search"]["holds"], 100, "{document:#}");
     assert!(document["search"]["stops_at"].is_null());
     assert_eq!(document["next_limit"]["limit"], "owner");
@@ -211,7 +170,7 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
     command.args(["--hold", "100ms", "--json", "--quiet"]);
     let output = ended(spawn(command));
     assert!(output.status.success(), "{}", stderr(&output));
-    let document = document(&output);
+    let document = json(&output);
     let holds = document["search"]["holds"].as_u64().unwrap();
     let stops = document["search"]["stops_at"].as_u64().unwrap();
     // How many descriptors a process keeps for itself is its own affair.
@@ -229,15 +188,7 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
 }
 
 /// What an endpoint that is there can serve at once.
-const BRIEF: [&str; 7] = [
-    "--connections",
-    "300",
-    "--hold",
-    "100ms",
-    "--load",
-    "0",
-    "--json",
-];
+const BRIEF: &str = "--connections 300 --hold 100ms --load 0 --json";
 
 #[test]
 fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
@@ -250,8 +201,8 @@ fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
     assert_eq!(document["status"], "partial");
     assert_eq!(document["tcp"]["opened"], 300, "{document:#}");
     assert!(document["stopped_by"].is_null(), "{document:#}");
-    let next = served.capacity(&BRIEF);
-    assert_all(&self::document(&next), "tcp", 300);
+    let next = served.capacity(&words(BRIEF));
+    assert_all(&json(&next), "tcp", 300);
 }
 
 #[test]
@@ -274,9 +225,9 @@ fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
     // Until the endpoint has noticed, there is no room for another.
     let until = Instant::now() + PATIENCE;
     loop {
-        let next = served.capacity(&BRIEF);
+        let next = served.capacity(&words(BRIEF));
         if next.status.success() {
-            assert_all(&document(&next), "tcp", 300);
+            assert_all(&json(&next), "tcp", 300);
             return;
         }
         assert!(Instant::now() < until, "{}", stderr(&next));
@@ -287,27 +238,13 @@ fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
 #[test]
 fn on_an_emulated_path_both_ends_are_here() {
     let mut command = Command::new(PROGRAM);
-    command.args([
-        "capacity",
-        "--lab",
-        "rtt=2ms",
-        "--connections",
-        "200",
-        "--hold",
-        "500ms",
-        "--quiet",
-        "--json",
-    ]);
+    command.args("capacity --lab rtt=2ms --connections 200 --hold 500ms --quiet --json".split(' '));
     let output = ended(spawn(command));
-    if output.status.code() == Some(3) {
-        skip(
-            Need::Lab,
-            format_args!("connections over an emulated path: {}", stderr(&output)),
-        );
+    if has_no_lab(&output) {
         return;
     }
     assert!(output.status.success(), "{}", stderr(&output));
-    let document = document(&output);
+    let document = json(&output);
     assert_all(&document, "tcp", 200);
     assert_eq!(document["environment"]["lab"]["spec"], "rtt=2ms");
     let first = &document["tcp"]["connect_latency_us"]["first_try"]["min"];
@@ -323,9 +260,5 @@ fn nobody_there_is_told_from_somebody_else() {
     command.args(["capacity", &address, "--connections", "5", "--quiet"]);
     let output = ended(spawn(command));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("linerate serve"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "linerate serve");
 }

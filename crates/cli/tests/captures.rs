@@ -1,10 +1,4 @@
 //! `explain FILE` of packet captures, whose transfers are made here.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by panicking"
-)]
 
 #[path = "../../capture/tests/simulation/mod.rs"]
 mod simulation;
@@ -151,5 +145,5 @@ fn what_cannot_be_explained_is_refused_in_one_line() {
         &[],
         "gzip -dc FILE | linerate explain -",
     );
-    refused(b"{}", &["--flows"], "it is none");
+    refused(b"{}", &["--flows"], "this file is none");
 }

@@ -2,17 +2,14 @@
 //!
 //! Where this host allows no network namespaces each test of a lab says SKIPPED.
 
-#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
-use crate::support::{PROGRAM, Served, signal, stderr};
+use crate::support::{PROGRAM, Served, has_no_lab, signal, stderr};
 
 fn program(line: &str) -> Command {
     let mut command = Command::new(PROGRAM);
@@ -30,8 +27,7 @@ fn output(line: &str) -> Output {
 fn compared(line: &str) -> Option<Value> {
     // By a command that treats nothing: what a treatment lacks is no reason to skip.
     let probe = output("stream --lab rate=10mbit -t 10ms --json --quiet");
-    if probe.status.code() == Some(3) {
-        skip(Need::Lab, stderr(&probe));
+    if has_no_lab(&probe) {
         return None;
     }
     let output = output(&format!("compare {line} --json --quiet"));

@@ -2,23 +2,19 @@
 //! ends, without privilege nothing is changed, and what the other one does not forget is said. In
 //! network namespaces of the test's own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too; SKIPPED is said"
-)]
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
+
+use crate::support::stderr;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
@@ -153,10 +149,6 @@ fn watch_of(pid: u32) -> Option<u32> {
         let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(&called)
     })
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]

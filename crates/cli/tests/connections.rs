@@ -1,10 +1,4 @@
 //! `connections` as a program: other programs' sockets, in namespaces of their own.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +13,7 @@ use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, made_or_skip, skip};
 use serde_json::Value;
 
-use crate::support::{PROGRAM, copy_for_everybody, stderr};
+use crate::support::{PROGRAM, assert_says, copy_for_everybody, stderr, stdout};
 
 /// A connection over which this process sends all the time, and one over which nothing goes.
 struct Traffic {
@@ -83,10 +77,6 @@ impl Drop for Traffic {
     }
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 #[test]
 fn a_program_that_sends_has_a_rate_a_bottleneck_and_a_name() {
     let Some(traffic) = Traffic::start() else {
@@ -113,12 +103,12 @@ fn a_program_that_sends_has_a_rate_a_bottleneck_and_a_name() {
 
     let page = traffic.run(&["--sort", "peer"]);
     assert!(
-        text(&page).starts_with("2 TCP connections, 1 active: "),
+        stdout(&page).starts_with("2 TCP connections, 1 active: "),
         "{}",
-        text(&page)
+        stdout(&page)
     );
-    assert!(text(&page).lines().any(|line| line.ends_with("idle")));
-    let by_process = text(&traffic.run(&["--by", "process"]));
+    assert!(stdout(&page).lines().any(|line| line.ends_with("idle")));
+    let by_process = stdout(&traffic.run(&["--by", "process"]));
     let name = fs::read_to_string("/proc/self/comm").unwrap();
     assert!(by_process.contains(name.trim_end()), "{by_process}");
 }
@@ -161,7 +151,7 @@ fn what_is_not_asked_for_is_not_shown() {
     ] {
         let output = traffic.run(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        assert_says(&output, words);
         assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     }
 }
@@ -228,7 +218,7 @@ fn listeners_show_who_waits_and_whose_limit_it_is() {
         command.args(["connections", "--listen"]).args(arguments);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        text(&output)
+        stdout(&output)
     };
     let document: Value = serde_json::from_str(&run(&["--json"])).unwrap();
     let one = &document["listeners"][0];
@@ -250,19 +240,14 @@ fn without_privilege_the_figures_are_there_and_names_of_others_are_said_to_be_mi
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let program = copy_for_everybody(directory.path());
     let mut command: Command = traffic.pair.a.namespace.command("setpriv");
-    command.args([
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "--bounding-set=-all",
-    ]);
+    command.args("--reuid=65534 --regid=65534 --clear-groups --bounding-set=-all".split(' '));
     command.arg(&program).args(["connections", "-v"]);
     let output = match command.output() {
         Ok(output) if !stderr(&output).starts_with("setpriv:") => output,
         other => return skip(Need::Setpriv, format_args!("{other:?}")),
     };
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let page = text(&output);
+    let page = stdout(&output);
     assert!(page.starts_with("2 TCP connections, 1 active"), "{page}");
     assert_eq!(page.matches("run as root").count(), 1, "{page}");
 }

@@ -10,6 +10,8 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::{json, stderr, stdout};
+
 const TEXT: &str = include_str!("data/experiment.toml");
 const FIGURES: &str = include_str!("data/experiment.csv");
 
@@ -46,21 +48,13 @@ impl Bench {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Whether this host allows labs; if not, that is said.
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        skip(Need::Lab, text(&output.stderr));
+        skip(Need::Lab, stderr(output));
     }
     is_missing
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
 fn lines(path: &Path) -> Vec<String> {
@@ -98,8 +92,8 @@ fn an_experiment_is_run_kept_and_judged() {
     let again = bench.run(&["--json"]);
     assert_eq!(json(&again), document);
     let kept = format!("{made} runs are in ");
-    assert!(text(&again.stderr).contains(&kept), "{again:?}");
-    let table = text(&bench.run(&[]).stdout);
+    assert!(stderr(&again).contains(&kept), "{again:?}");
+    let table = stdout(&bench.run(&[]));
     assert!(
         table.contains("DISAGREES") && table.contains("not run"),
         "{table}"
@@ -166,7 +160,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
     fs::write(bench.path("pace.toml"), TEXT.replace("2mbit", "3mbit")).unwrap();
     let refused = bench.run(&kept);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(text(&refused.stderr).contains("--fresh"), "{refused:?}");
+    assert!(stderr(&refused).contains("--fresh"), "{refused:?}");
     assert_eq!(fs::read(&records).unwrap(), before);
     let fresh = bench.run(&[&kept[..], &["--fresh"]].concat());
     assert!(fresh.status.success(), "{fresh:?}");
@@ -187,7 +181,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
         let bench = Bench::new(&TEXT.replacen(from, to, 1));
         let output = bench.run(&[]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(text(&output.stderr).contains(place), "{place}: {output:?}");
+        assert!(stderr(&output).contains(place), "{place}: {output:?}");
         assert!(!bench.path("pace.toml.records.jsonl").exists());
     }
 }
@@ -206,7 +200,7 @@ fn what_a_real_path_cannot_be_given_is_refused_and_not_left_out() {
         // Nobody answers there, and nobody is asked.
         let output = bench.run(&["--host", "127.0.0.1:9"]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(text(&output.stderr).contains(why), "{output:?}");
+        assert!(stderr(&output).contains(why), "{output:?}");
     }
 }
 
@@ -215,7 +209,7 @@ fn a_list_runs_nothing_and_needs_no_lab() {
     let bench = Bench::new(TEXT);
     let output = bench.run(&["--list"]);
     assert!(output.status.success(), "{output:?}");
-    let listed = text(&output.stdout);
+    let listed = stdout(&output);
     assert!(
         listed.contains("pacing policy, not run: a policy"),
         "{listed}"

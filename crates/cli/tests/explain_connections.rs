@@ -1,10 +1,4 @@
 //! `explain --port` as a program: a connection of another process, on paths of the lab.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};

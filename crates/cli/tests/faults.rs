@@ -1,11 +1,4 @@
 //! The program when things go wrong: signals, peers that die, full disks, strangers, no privileges.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +12,7 @@ use std::time::{Duration, Instant};
 use linerate_testkit::{Need, skip};
 
 use crate::support::{
-    PATIENCE, PROGRAM, Served, copy_for_everybody, ended_within, signal, spawn, stderr,
+    PATIENCE, PROGRAM, Served, assert_says, copy_for_everybody, ended_within, signal, spawn, stderr,
 };
 
 /// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
@@ -314,7 +307,7 @@ fn other_servers_are_named() {
         let output = ended_within(client, SOON);
         assert_eq!(output.status.code(), Some(1));
         let line = format!("linerate: {address}: {words} answers there, not `linerate serve`");
-        assert!(stderr(&output).contains(&line), "{}", stderr(&output));
+        assert_says(&output, &line);
     }
 }
 
@@ -442,7 +435,7 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     let output = ended_within(spawn(client), PATIENCE);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let words = "the endpoint has 384 MiB of memory for the tests of one address: 0 B taken";
-    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    assert_says(&output, words);
     signal(&served.child, "TERM");
     assert!(served.child.wait().unwrap().success());
     drop(group);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{PROGRAM, stderr};
+use crate::support::{PROGRAM, assert_says, stderr};
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
 const SWEEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/sweep.json");
@@ -47,11 +47,7 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
     let here = directory.path();
     let save = format!("explain {RECORD} --save --label site=north");
     let said = run(here, &save);
-    assert!(
-        stderr(&said).contains("saved as run 1"),
-        "{}",
-        stderr(&said)
-    );
+    assert_says(&said, "saved as run 1");
     done(here, &format!("explain {RECORD} --save"));
     assert!(here.join("linerate/history.db").exists());
     let list = done(here, "history");
@@ -85,7 +81,7 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
     assert_eq!(rows(&done(here, "history")), 1);
     let gone = run(here, "history show 1");
     assert_eq!(gone.status.code(), Some(2));
-    assert!(stderr(&gone).contains("no run 1"), "{}", stderr(&gone));
+    assert_says(&gone, "no run 1");
 }
 
 #[cfg(feature = "parquet")]
@@ -138,11 +134,7 @@ fn a_build_without_parquet_says_how_to_get_it_and_writes_nothing() {
     done(here, &format!("explain {RECORD} --save"));
     let refused = run(here, "history export --format parquet -o all.parquet");
     assert_eq!(refused.status.code(), Some(3));
-    assert!(
-        stderr(&refused).contains("--features parquet"),
-        "{}",
-        stderr(&refused)
-    );
+    assert_says(&refused, "--features parquet");
     assert!(!here.join("all.parquet").exists());
 }
 
@@ -167,7 +159,7 @@ fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
     );
     assert_eq!(better.status.code(), Some(0));
     let says = "--fail-on-worse 10 %: passed, throughput_bps is 100.0 % better";
-    assert!(stderr(&better).contains(says), "{}", stderr(&better));
+    assert_says(&better, says);
 }
 
 #[test]
@@ -186,11 +178,7 @@ fn a_report_is_one_page_that_can_be_explained_again() {
     done(here, &both);
     let refused = run(here, "explain both.html");
     assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        stderr(&refused).contains("2 documents"),
-        "{}",
-        stderr(&refused)
-    );
+    assert_says(&refused, "2 documents");
     let none = run(here, "report Cargo.toml -o x.html");
     assert_eq!(none.status.code(), Some(2));
     assert!(!here.join("x.html").exists());

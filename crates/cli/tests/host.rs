@@ -1,12 +1,5 @@
 //! `host` as a program: shown, set, killed, undone, over a reboot, without privilege; and a
 //! verdict's remedy as it is printed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -21,7 +14,7 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::copy_for_everybody;
+use crate::support::{assert_says, copy_for_everybody, has_no_lab, stderr, stdout, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 
@@ -77,7 +70,7 @@ impl Host {
             output.status.code(),
             Some(0),
             "{arguments:?}: {}",
-            errors(&output)
+            stderr(&output)
         );
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -93,14 +86,6 @@ impl Host {
     }
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
 const SACK: &str = "net.ipv4.tcp_sack";
 const RMEM: &str = "net.ipv4.tcp_rmem";
 
@@ -109,7 +94,7 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
     let Some(host) = host() else { return };
     let before = host.read(RMEM);
     let need = ["--rate", "10gbit", "--rtt", "80ms"];
-    let page = text(&host.run(&[&["show", RMEM], &need[..]].concat()));
+    let page = stdout(&host.run(&[&["show", RMEM], &need[..]].concat()));
     let command = page
         .lines()
         .find_map(|line| line.trim().strip_prefix("linerate host "))
@@ -124,7 +109,7 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
         .args(["-c", &format!("'{PROGRAM}' host {command}")])
         .output()
         .unwrap();
-    assert_eq!(pasted.status.code(), Some(0), "{}", errors(&pasted));
+    assert_eq!(pasted.status.code(), Some(0), "{}", stderr(&pasted));
     assert!(
         host.read(RMEM).ends_with(" 268435456"),
         "{}",
@@ -147,26 +132,18 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
         .arg(&file)
         .output()
         .unwrap();
-    assert_eq!(explained.status.code(), Some(0), "{}", errors(&explained));
+    assert_eq!(explained.status.code(), Some(0), "{}", stderr(&explained));
     assert!(
-        text(&explained).contains("nothing is to be changed"),
+        stdout(&explained).contains("nothing is to be changed"),
         "{}",
-        text(&explained)
+        stdout(&explained)
     );
 }
 
 #[test]
 fn everything_that_decides_is_shown_or_said_to_be_missing() {
     let Some(host) = host() else { return };
-    let document = host.json(&[
-        "show",
-        "--rate",
-        "1gbit",
-        "--rtt",
-        "10ms",
-        "--connections",
-        "10000",
-    ]);
+    let document = host.json(&words("show --rate 1gbit --rtt 10ms --connections 10000"));
     let settings = document["settings"].as_array().unwrap();
     assert!(settings.len() >= 45, "{}", settings.len());
     for setting in settings {
@@ -177,7 +154,7 @@ fn everything_that_decides_is_shown_or_said_to_be_missing() {
         let is_missing = setting["state"] == "unsupported" || setting["state"] == "unknown";
         assert_eq!(setting["now"].is_null(), is_missing, "{setting}");
     }
-    let page = text(&host.run(&["show", "--all"]));
+    let page = stdout(&host.run(&["show", "--all"]));
     assert!(
         page.contains("device.veth0.rx_ring") && page.contains("not here"),
         "{page}"
@@ -187,55 +164,37 @@ fn everything_that_decides_is_shown_or_said_to_be_missing() {
 #[test]
 fn what_is_out_of_range_is_refused_and_nothing_is_set() {
     let Some(host) = host() else { return };
-    for (words, code, part) in [
+    for (line, code, part) in [
         (
-            &["set", "net.ipv4.tcp_sack=0", "net.ipv4.tcp_fin_timeout=0"][..],
+            "set net.ipv4.tcp_sack=0 net.ipv4.tcp_fin_timeout=0",
             2,
             "1 to 86400",
         ),
         (
-            &[
-                "set",
-                "net.ipv4.tcp_sack=0",
-                "device.veth0.tso=off",
-                "--persist",
-            ],
+            "set net.ipv4.tcp_sack=0 device.veth0.tso=off --persist",
             2,
             "sysctl.d",
         ),
         (
-            &[
-                "set",
-                "net.ipv4.tcp_sack=0",
-                "net.ipv4.tcp_congestion_control=nosuch",
-            ],
+            "set net.ipv4.tcp_sack=0 net.ipv4.tcp_congestion_control=nosuch",
             3,
             "nosuch",
         ),
         (
-            &["set", "net.ipv4.tcp_sack=0", "net.core.default_qdisc=fq"],
+            "set net.ipv4.tcp_sack=0 net.core.default_qdisc=fq",
             3,
             "net.core.default_qdisc",
         ),
-        (&["show", "net.ipv4.nosuch"], 2, "net.ipv4.nosuch"),
-        (&["show", "--rate", "1gbit"], 2, "--rtt"),
-        (&["show", "--rate", "1gbit", "--rtt", "0s"], 2, "--rtt"),
-        (&["profile", "wlan"], 2, "many-connections"),
-        (&["undo", "net.ipv4.nosuch"], 2, "net.ipv4.nosuch"),
+        ("show net.ipv4.nosuch", 2, "net.ipv4.nosuch"),
+        ("show --rate 1gbit", 2, "--rtt"),
+        ("show --rate 1gbit --rtt 0s", 2, "--rtt"),
+        ("profile wlan", 2, "many-connections"),
+        ("undo net.ipv4.nosuch", 2, "net.ipv4.nosuch"),
     ] {
-        let output = host.run(words);
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{words:?}: {}",
-            errors(&output)
-        );
-        assert!(
-            errors(&output).contains(part),
-            "{words:?}: {}",
-            errors(&output)
-        );
-        assert_eq!(host.read(SACK), "1", "{words:?}");
+        let output = host.run(&words(line));
+        assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
+        assert_says(&output, part);
+        assert_eq!(host.read(SACK), "1", "{line}");
     }
     assert!(!host.path("sysctl.d/90-linerate.conf").exists());
 }
@@ -244,23 +203,14 @@ fn what_is_out_of_range_is_refused_and_nothing_is_set() {
 fn a_profile_is_a_dry_run_until_it_is_applied() {
     let Some(host) = host() else { return };
     let before = [RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key));
-    let page = text(&host.run(&["profile", "wan", "--rate", "10gbit", "--rtt", "100ms"]));
+    let page = stdout(&host.run(&["profile", "wan", "--rate", "10gbit", "--rtt", "100ms"]));
     assert!(page.contains(&format!("  - {}\n", before[0])), "{page}");
     assert!(page.contains("nothing was changed"), "{page}");
     assert_eq!(
         [RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key)),
         before
     );
-    let wan = [
-        "profile",
-        "wan",
-        "--rate",
-        "10gbit",
-        "--rtt",
-        "100ms",
-        "--apply",
-        "--persist",
-    ];
+    let wan = words("profile wan --rate 10gbit --rtt 100ms --apply --persist");
     let applied = host.json(&wan);
     assert_eq!(host.read("net.ipv4.tcp_mtu_probing"), "1");
     assert!(
@@ -356,17 +306,12 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     let program = copy_for_everybody(host.directory.path());
     let as_nobody = |arguments: &[&str]| {
         let mut command = host.command("setpriv");
-        command.args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--bounding-set=-all",
-        ]);
+        command.args("--reuid=65534 --regid=65534 --clear-groups --bounding-set=-all".split(' '));
         command.env("LINERATE_STATE_DIRECTORY", host.path("nobodys"));
         command.arg(&program).arg("host").args(arguments).output()
     };
     let output = match as_nobody(&["show", RMEM, "--rate", "10gbit", "--rtt", "80ms"]) {
-        Ok(output) if !errors(&output).starts_with("setpriv:") => output,
+        Ok(output) if !stderr(&output).starts_with("setpriv:") => output,
         other => {
             skip(
                 Need::Setpriv,
@@ -375,22 +320,18 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
             return;
         }
     };
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        text(&output).contains("not permitted: it needs root"),
+        stdout(&output).contains("not permitted: it needs root"),
         "{}",
-        text(&output)
+        stdout(&output)
     );
     fs::create_dir(host.path("nobodys")).unwrap();
     std::os::unix::fs::chown(host.path("nobodys"), Some(65_534), Some(65_534)).unwrap();
     fs::set_permissions(host.path("nobodys"), Permissions::from_mode(0o700)).unwrap();
     let output = as_nobody(&["set", "net.ipv4.tcp_sack=0"]).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
-    assert!(
-        errors(&output).contains("CAP_NET_ADMIN"),
-        "{}",
-        errors(&output)
-    );
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_says(&output, "CAP_NET_ADMIN");
     assert_eq!(host.read(SACK), "1");
 }
 
@@ -414,13 +355,13 @@ fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
     let program = program.to_str().unwrap();
     let began = Instant::now();
     let refused = as_nobody(&[program, "host", "set", "net.ipv4.tcp_sack=0"]);
-    if errors(&refused).starts_with("setpriv:") {
+    if stderr(&refused).starts_with("setpriv:") {
         eprintln!("SKIPPED: setpriv cannot drop privileges here: {refused:?}");
         return;
     }
-    assert_eq!(refused.status.code(), Some(3), "{}", errors(&refused));
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
     let undone = as_nobody(&[program, "host", "undo"]);
-    assert_eq!(undone.status.code(), Some(0), "{}", errors(&undone));
+    assert_eq!(undone.status.code(), Some(0), "{}", stderr(&undone));
     let script = format!(
         "cat /proc/sys/net/ipv4/tcp_sack
         '{program}' host set net.ipv4.tcp_sack=0 >/dev/null || exit
@@ -430,12 +371,12 @@ fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
     );
     let own = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
     let kept = as_nobody(&[&own[..], &[&script]].concat());
-    if errors(&kept).starts_with("unshare:") {
+    if stderr(&kept).starts_with("unshare:") {
         eprintln!("SKIPPED: no user namespaces here: {kept:?}");
         return;
     }
-    assert_eq!(kept.status.code(), Some(0), "{}", errors(&kept));
-    assert_eq!(text(&kept), "1\n0\n1\n");
+    assert_eq!(kept.status.code(), Some(0), "{}", stderr(&kept));
+    assert_eq!(stdout(&kept), "1\n0\n1\n");
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
@@ -452,25 +393,21 @@ fn a_container_whose_settings_are_read_only_says_so() {
         .args(["--mount", "sh", "-c", &script])
         .output()
         .unwrap();
-    if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
+    if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
         skip(
             Need::Setpriv,
-            format_args!("nothing can be mounted here: {}", errors(&output)),
+            format_args!("nothing can be mounted here: {}", stderr(&output)),
         );
         return;
     }
-    let page = text(&output);
+    let page = stdout(&output);
     assert!(page.contains("but        it is read-only here"), "{page}");
     assert!(
         !page.contains("linerate host set"),
         "what cannot be set is in no command: {page}"
     );
-    assert!(page.ends_with("status 3\n"), "{page}{}", errors(&output));
-    assert!(
-        errors(&output).contains("read-only here"),
-        "{}",
-        errors(&output)
-    );
+    assert!(page.ends_with("status 3\n"), "{page}{}", stderr(&output));
+    assert_says(&output, "read-only here");
     assert_eq!(host.read(SACK), "1");
 }
 
@@ -478,12 +415,8 @@ fn a_container_whose_settings_are_read_only_says_so() {
 fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
     let Some(host) = host() else { return };
     let refused = host.run(&["set", "device.veth0.rps_cpus=0"]);
-    assert_eq!(refused.status.code(), Some(3), "{}", errors(&refused));
-    assert!(
-        errors(&refused).contains("another network namespace"),
-        "{}",
-        errors(&refused)
-    );
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert_says(&refused, "another network namespace");
     // As `ip netns exec` does it.
     let script = format!(
         "mount -t sysfs sysfs /sys || exit 77
@@ -495,19 +428,19 @@ fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
         .args(["--mount", "sh", "-c", &script])
         .output()
         .unwrap();
-    if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
+    if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
         skip(
             Need::Setpriv,
-            format_args!("/sys cannot be mounted here: {}", errors(&output)),
+            format_args!("/sys cannot be mounted here: {}", stderr(&output)),
         );
         return;
     }
-    assert!(output.status.success(), "{}", errors(&output));
-    let masks: Vec<u64> = text(&output)
+    assert!(output.status.success(), "{}", stderr(&output));
+    let masks: Vec<u64> = stdout(&output)
         .lines()
         .map(|line| u64::from_str_radix(&line.replace(',', ""), 16).unwrap())
         .collect();
-    assert_eq!(masks, [1, 0], "{}", errors(&output));
+    assert_eq!(masks, [1, 0], "{}", stderr(&output));
 }
 
 /// A lab that stays, taken down with the test.
@@ -549,16 +482,15 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         .command(&["lab", "up", "--lab", "rate=200mbit,rtt=20ms"])
         .output()
         .unwrap();
-    if up.status.code() == Some(3) {
-        skip(Need::Lab, format_args!("no labs here: {}", errors(&up)));
+    if has_no_lab(&up) {
         return;
     }
-    assert!(up.status.success(), "{}", errors(&up));
+    assert!(up.status.success(), "{}", stderr(&up));
     let narrow = lab.in_host(
         "server",
         &[PROGRAM, "host", "set", "net.ipv4.tcp_rmem=4096 16384 65536"],
     );
-    assert!(narrow.status.success(), "{}", errors(&narrow));
+    assert!(narrow.status.success(), "{}", stderr(&narrow));
     let mut server = lab
         .command(&["lab", "exec", "server", "--", PROGRAM, "serve"])
         .stderr(Stdio::piped())
@@ -573,7 +505,7 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         &[PROGRAM, "host", "show", "--for", "server", RMEM, "--json"],
     );
     let shown: Value =
-        serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", errors(&shown)));
+        serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", stderr(&shown)));
     let path = &shown["need"]["path"];
     assert_eq!(path["origin"], "measured", "{shown}");
     // The path's, and not the window's, which is far below it.
@@ -584,7 +516,7 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
             "client",
             &[PROGRAM, "stream", "server", "-t", "2s", "--json"],
         );
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(&output)))
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
     };
     // A host that others keep busy for a moment may hide the window: it is the remedy that is
     // tested.
@@ -600,7 +532,7 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
     // As it is pasted into a shell there.
     let pasted = remedy.replacen("linerate", PROGRAM, 1);
     let set = lab.in_host("server", &["sh", "-c", &pasted]);
-    assert!(set.status.success(), "{remedy}: {}", errors(&set));
+    assert!(set.status.success(), "{remedy}: {}", stderr(&set));
     let after = stream();
     let _ = server.kill();
     server.wait().unwrap();

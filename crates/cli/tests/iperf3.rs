@@ -7,16 +7,20 @@ use std::process::{Child, Command, Output, Stdio};
 use linerate_testkit::{Need, eventually, skip};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
+use crate::support::{PATIENCE, PROGRAM, Served, ended_within, json, spawn, stderr, stdout};
 
-/// Both programs, ours first; `None` where the real one is missing.
-fn both() -> Option<[Command; 2]> {
-    let real = Command::new("iperf3").arg("--version").output();
-    if real.is_err() {
+/// Whether the real iperf3 is missing; then the test is skipped.
+fn has_no_iperf3() -> bool {
+    let is_missing = Command::new("iperf3").arg("--version").output().is_err();
+    if is_missing {
         skip(Need::Iperf3, "needs iperf3: apt-get install iperf3");
-        return None;
     }
-    Some([ours(), Command::new("iperf3")])
+    is_missing
+}
+
+/// What both programs leave, ours first.
+fn both(line: &str) -> [Output; 2] {
+    [ours(), Command::new("iperf3")].map(|program| run(program, line))
 }
 
 fn ours() -> Command {
@@ -25,20 +29,15 @@ fn ours() -> Command {
     ours
 }
 
-fn run(mut program: Command, arguments: &[&str]) -> Output {
-    program.args(arguments).stdin(Stdio::null());
+fn run(mut program: Command, line: &str) -> Output {
+    program.args(line.split_whitespace()).stdin(Stdio::null());
     ended_within(spawn(program), PATIENCE)
 }
 
-fn json(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {output:?}"))
-}
-
 /// An endpoint as `-c HOST -p PORT`.
-fn way_to(served: &Served) -> [String; 4] {
+fn way_to(served: &Served) -> String {
     let port = served.address.rsplit(':').next().expect("a port");
-    ["-c".into(), "127.0.0.1".into(), "-p".into(), port.into()]
+    format!("-c 127.0.0.1 -p {port}")
 }
 
 /// Command lines of tests that are made. All end by an amount that takes a moment, or in a second.
@@ -96,19 +95,14 @@ const MADE: &[&str] = &[
 
 #[test]
 fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
-    if both().is_none() {
+    if has_no_iperf3() {
         return;
     }
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
     for line in MADE {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let arguments = [&way[..], &words, &["-J"]].concat();
-        let outputs = both()
-            .expect("it was there")
-            .map(|program| run(program, &arguments));
-        let [ours, real] = outputs;
+        let [ours, real] = both(&format!("{way} {line} -J"));
         assert_eq!(
             ours.status.code(),
             real.status.code(),
@@ -144,12 +138,11 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
 fn streams_come_from_the_ports_that_cport_says() {
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
     for transport in ["-N", "-u"] {
         let first: u16 = free_port().parse().expect("a port");
         let port = first.min(65_000).to_string();
-        let words = ["--cport", &port, "-P", "2", "-n", "20K", "-J", transport];
-        let document = json(&run(ours(), &[&way[..], &words].concat()));
+        let line = format!("{way} --cport {port} -P 2 -n 20K -J {transport}");
+        let document = json(&run(ours(), &line));
         let connected = &document["start"]["connected"];
         let ports = [0, 1].map(|stream| connected[stream]["local_port"].as_u64());
         let first = u64::from(first.min(65_000));
@@ -195,14 +188,11 @@ const REFUSED: &[&str] = &[
 
 #[test]
 fn what_iperf3_refuses_is_refused_with_its_status_and_its_words() {
-    let Some(_) = both() else {
+    if has_no_iperf3() {
         return;
-    };
+    }
     for line in REFUSED {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [ours, real] = both()
-            .expect("it was there")
-            .map(|program| run(program, &words));
+        let [ours, real] = both(line);
         assert_eq!(ours.status.code(), Some(1), "{line}: {ours:?}");
         assert_eq!(real.status.code(), Some(1), "{line}: {real:?}");
         let first = |output: &Output| {
@@ -239,11 +229,7 @@ fn what_linerate_lacks_or_only_a_newer_iperf3_refuses_is_refused_by_name() {
         ("-n 1M -O 1", "--omit with -n"),
         ("-M 50", "--mss 50: it must be"),
     ] {
-        let words_of: Vec<&str> = ["-c", "localhost", "-p", "9"]
-            .into_iter()
-            .chain(line.split_whitespace())
-            .collect();
-        let output = run(ours(), &words_of);
+        let output = run(ours(), &format!("-c localhost -p 9 {line}"));
         assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
         let said = stderr(&output);
         assert!(said.contains(words), "{line}: {said}");
@@ -274,12 +260,11 @@ fn assert_shape(place: &str, ours: &Value, real: &Value) {
 
 #[test]
 fn the_document_has_iperf3s_keys_and_types() {
-    if both().is_none() {
+    if has_no_iperf3() {
         return;
     }
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
     for line in [
         "-P 2",
         "-R",
@@ -288,16 +273,12 @@ fn the_document_has_iperf3s_keys_and_types() {
         "-u -b 5M -R",
         "-u -b 5M --bidir -P 2",
     ] {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let arguments = [&way[..], &words, &["-J", "-t", "1", "-i", "0.5"]].concat();
-        let [ours, real] = both()
-            .expect("it was there")
-            .map(|program| run(program, &arguments));
+        let [ours, real] = both(&format!("{way} {line} -J -t 1 -i 0.5"));
         let [ours, real] = [json(&ours), json(&real)];
         assert_shape(line, &ours, &real);
         assert!(ours["end"]["bottleneck"]["text"].is_string(), "{ours}");
     }
-    let refused = run(ours(), &["-c", "127.0.0.1", "-p", "9", "-J"]);
+    let refused = run(ours(), "-c 127.0.0.1 -p 9 -J");
     let document = json(&refused);
     assert_eq!(refused.status.code(), Some(1));
     let error = document["error"].as_str().unwrap_or_default();
@@ -312,14 +293,8 @@ fn the_document_has_iperf3s_keys_and_types() {
 fn a_stream_of_json_begins_and_ends_and_has_an_interval_in_between() {
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
-    let arguments = [
-        &way[..],
-        &["--json-stream", "-t", "1", "-b", "5M", "--no-verdict"],
-    ]
-    .concat();
-    let output = run(ours(), &arguments);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let options = "--json-stream -t 1 -b 5M --no-verdict";
+    let text = stdout(&run(ours(), &format!("{way} {options}")));
     // As iperf3's library has it.
     assert!(!text.contains(".0,"), "{text}");
     let events: Vec<Value> = text
@@ -364,23 +339,17 @@ fn columns(text: &str) -> Vec<String> {
 
 #[test]
 fn the_text_has_iperf3s_lines_and_the_bottleneck() {
-    if both().is_none() {
+    if has_no_iperf3() {
         return;
     }
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
     for line in [
         "", "-R", "-P 2", "--bidir", "-u", "-u -R", "-u -P 2", "-O 1 -R",
     ] {
-        let words: Vec<&str> = line.split_whitespace().collect();
         // The same figures in the same units: a paced test.
-        let test = ["-t", "2", "-b", "2M"];
-        let arguments = [&way[..], &words, &test].concat();
-        let [ours, real] = both()
-            .expect("it was there")
-            .map(|program| run(program, &arguments));
-        let [ours, real] = [ours, real].map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        let outputs = both(&format!("{way} {line} -t 2 -b 2M"));
+        let [ours, real] = outputs.map(|output| stdout(&output));
         let without: String = ours
             .lines()
             .filter(|line| !line.starts_with("Bottleneck: "))
@@ -395,10 +364,10 @@ fn the_text_has_iperf3s_lines_and_the_bottleneck() {
 fn each_line_begins_with_the_time_that_is_asked_for() {
     let served = Served::start(&[]);
     let way = way_to(&served);
-    let mut words: Vec<&str> = way.iter().map(String::as_str).collect();
-    words.extend(["-n", "1K", "-T", "title", "--timestamps=at %Y "]);
-    let output = run(ours(), &words);
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut program = ours();
+    program.arg("--timestamps=at %Y ");
+    let output = run(program, &format!("{way} -n 1K -T title"));
+    let text = stdout(&output);
     assert!(text.lines().count() > 4, "{output:?}");
     for line in text.lines() {
         let rest = line.strip_prefix("at 20").expect(line);
@@ -417,25 +386,17 @@ fn free_port() -> String {
 
 #[test]
 fn the_server_serves_iperf3_and_leaves_its_document() {
-    let Some([_, real]) = both() else {
+    if has_no_iperf3() {
         return;
-    };
-    drop(real);
-    for program in [0, 1] {
+    }
+    for mut server in [ours(), Command::new("iperf3")] {
         let port = free_port();
-        let mut server = both()
-            .expect("it was there")
-            .into_iter()
-            .nth(program)
-            .expect("two");
         server.args(["-s", "-1", "-J", "-p", &port]);
         let server = spawn(server);
-        let mut client = Output::clone(&run(Command::new("true"), &[]));
         // It takes a moment until it listens.
         eventually("a test with the server", || {
-            let test = ["-c", "127.0.0.1", "-p", &port, "-t", "1", "-b", "5M"];
-            client = run(Command::new("iperf3"), &test);
-            client.status.success()
+            let test = format!("-c 127.0.0.1 -p {port} -t 1 -b 5M");
+            run(Command::new("iperf3"), &test).status.success()
         });
         let ended = ended_within(server, PATIENCE);
         assert_eq!(ended.status.code(), Some(0), "{ended:?}");
@@ -465,7 +426,7 @@ fn the_port_of_a_server_of_one_test_is_free_when_its_client_is_gone() {
         spawn(server)
     };
     let client = || {
-        let test = ["-c", "127.0.0.1", "-p", &port, "-t", "1", "-b", "5M"];
+        let test = format!("-c 127.0.0.1 -p {port} -t 1 -b 5M");
         run(ours(), &test).status.success()
     };
     let mut before: Option<Child> = None;
@@ -484,10 +445,10 @@ fn a_link_named_iperf3_is_iperf3() {
     let directory = tempfile::tempdir().expect("a directory");
     let link = directory.path().join("iperf3");
     std::os::unix::fs::symlink(PROGRAM, &link).expect("a link");
-    let output = run(Command::new(&link), &["--version"]);
+    let output = run(Command::new(&link), "--version");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("iperf 3."), "{text}");
-    assert_eq!(run(Command::new(&link), &["--help"]).status.code(), Some(0));
+    assert_eq!(run(Command::new(&link), "--help").status.code(), Some(0));
 }
 
 #[test]
@@ -503,12 +464,12 @@ fn completions_and_manual_pages_name_every_command() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("its name is text");
-    let output = run(Command::new(PROGRAM), &["man", path]);
+    let output = run(Command::new(PROGRAM), &format!("man {path}"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     for page in ["linerate", "linerate-stream", "linerate-host-set"] {
         let text = std::fs::read_to_string(directory.path().join(format!("{page}.1")));
         assert!(text.expect(page).contains(".SH"), "{page}");
     }
-    let nowhere = run(Command::new(PROGRAM), &["man", "/nonexistent"]);
+    let nowhere = run(Command::new(PROGRAM), "man /nonexistent");
     assert_eq!(nowhere.status.code(), Some(2), "{nowhere:?}");
 }

@@ -1,5 +1,13 @@
 //! All tests of this kind in one program: each program of its own would be linked with everything.
 //! A file beside this one is a module here, or it is never run: [`every_file_is_a_module`] looks.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says what it expects by panicking"
+)]
 
 #[test]
 fn every_file_is_a_module() {

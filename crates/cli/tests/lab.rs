@@ -1,24 +1,18 @@
 //! Labs that stay between commands: made, entered, looked at, taken down, killed; with root and
 //! without.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test, and its helpers too"
-)]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::copy_for_everybody;
+use crate::support::{Killed, assert_says, copy_for_everybody, has_no_lab, is_root, stderr};
 
 /// Labs of one test: in a directory of their own, and taken down with it.
 struct Labs {
@@ -29,19 +23,19 @@ struct Labs {
 
 impl Labs {
     /// None, after saying why, where this host allows no labs.
-    fn new(test: &str) -> Option<Self> {
+    fn new() -> Option<Self> {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_linerate"));
-        Self::allowed(test, Self::with(program, None))
+        Self::allowed(Self::with(program, None))
     }
 
     /// As a user without any privilege.
-    fn unprivileged(test: &str) -> Option<Self> {
+    fn unprivileged() -> Option<Self> {
         if !is_root() {
-            return Self::new(test);
+            return Self::new();
         }
         let mut labs = Self::with(PathBuf::new(), Some(NOBODY));
         labs.program = copy_for_everybody(labs.directory.path());
-        Self::allowed(test, labs)
+        Self::allowed(labs)
     }
 
     fn with(program: PathBuf, user: Option<u32>) -> Self {
@@ -56,10 +50,9 @@ impl Labs {
         }
     }
 
-    fn allowed(test: &str, labs: Self) -> Option<Self> {
+    fn allowed(labs: Self) -> Option<Self> {
         let tried = labs.lab(&["up", "--lab", "rtt=0s", "--name", "trial"]);
-        if tried.status.code() == Some(3) {
-            skip(Need::Lab, format_args!("{test}: {}", errors(&tried)));
+        if has_no_lab(&tried) {
             return None;
         }
         assert!(tried.status.success(), "{tried:?}");
@@ -89,7 +82,7 @@ impl Labs {
         assert!(
             output.status.success(),
             "{arguments:?}: {}",
-            errors(&output)
+            stderr(&output)
         );
         String::from_utf8(output.stdout).unwrap()
     }
@@ -102,11 +95,11 @@ impl Labs {
     }
 
     /// An endpoint in a host of the only lab, listening.
-    fn serve(&self, host: &str) -> Running {
+    fn serve(&self, host: &str) -> Killed {
         let mut command = self.command();
         command.args(["lab", "exec", host, "--"]).arg(&self.program);
         let child = command.arg("serve").stderr(Stdio::piped()).spawn();
-        let mut running = Running(child.unwrap());
+        let mut running = Killed(child.unwrap());
         let mut line = String::new();
         let stderr = running.0.stderr.take().unwrap();
         BufReader::new(stderr).read_line(&mut line).unwrap();
@@ -140,25 +133,7 @@ impl Drop for Labs {
     }
 }
 
-/// A process that is killed with its test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/labs");
@@ -192,10 +167,10 @@ fn goes_up_and_down(labs: &Labs) {
         names.sort();
         names
     };
-    if errors(&devices).contains("/sys does not have") {
+    if stderr(&devices).contains("/sys does not have") {
         skip(
             Need::Procfs,
-            format_args!("devices in /sys: {}", errors(&devices)),
+            format_args!("devices in /sys: {}", stderr(&devices)),
         )
     } else {
         assert_eq!(sorted(shown), sorted(there))
@@ -206,7 +181,7 @@ fn goes_up_and_down(labs: &Labs) {
     let _server = labs.serve("server");
     for family in ["-4", "-6"] {
         let run = labs.linerate("client", &["rr", "server", family, "--count", "5"]);
-        assert!(run.status.success(), "{}", errors(&run));
+        assert!(run.status.success(), "{}", stderr(&run));
     }
     let document = labs.status();
     let lab = &document["labs"][0];
@@ -232,7 +207,7 @@ fn goes_up_and_down(labs: &Labs) {
 
     let down = labs.lab(&["down"]);
     assert!(
-        down.status.success() && errors(&down).contains("still running: linerate"),
+        down.status.success() && stderr(&down).contains("still running: linerate"),
         "{down:?}"
     );
     assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
@@ -242,21 +217,21 @@ fn goes_up_and_down(labs: &Labs) {
 
 #[test]
 fn a_lab_is_made_entered_looked_at_and_taken_down() {
-    if let Some(labs) = Labs::new("a lab in the background") {
+    if let Some(labs) = Labs::new() {
         goes_up_and_down(&labs);
     }
 }
 
 #[test]
 fn a_user_without_privileges_has_labs_too() {
-    if let Some(labs) = Labs::unprivileged("a lab without root") {
+    if let Some(labs) = Labs::unprivileged() {
         goes_up_and_down(&labs);
     }
 }
 
 #[test]
 fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
-    let Some(labs) = Labs::new("60 routers") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.done(&["up", &example("chain.toml")]);
@@ -267,10 +242,10 @@ fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
     };
     set_ttl(60);
     let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3"]);
-    assert!(errors(&run).contains("unreachable"), "{run:?}");
+    assert!(stderr(&run).contains("unreachable"), "{run:?}");
     set_ttl(61);
     let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3", "--json"]);
-    assert!(run.status.success(), "{}", errors(&run));
+    assert!(run.status.success(), "{}", stderr(&run));
     let document: Value = serde_json::from_slice(&run.stdout).unwrap();
     let fastest = document["latency_us"]["min"].as_f64().unwrap();
     // Those at the ends make up for what the emulator itself takes; how much later it is, is the
@@ -280,20 +255,20 @@ fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
 
 #[test]
 fn each_of_ten_sites_reaches_each_other() {
-    let Some(labs) = Labs::new("a mesh of ten sites") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.done(&["up", &example("mesh.toml")]);
     for (from, to) in [("site1", "site10"), ("site7", "site3")] {
         let _server = labs.serve(to);
         let run = labs.linerate(from, &["rr", to, "--count", "3"]);
-        assert!(run.status.success(), "{}", errors(&run));
+        assert!(run.status.success(), "{}", stderr(&run));
     }
 }
 
 #[test]
 fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
-    let Some(labs) = Labs::new("a killed lab") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.done(&["up", "--lab", "rtt=2ms"]);
@@ -302,14 +277,14 @@ fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
     assert!(killed.success());
     // Its threads end one after the other.
     let said = "lab lab was killed; what it left is removed";
-    eventually(|| errors(&labs.lab(&["status"])).contains(said));
-    assert!(!errors(&labs.lab(&["status"])).contains("killed"));
+    eventually(|| stderr(&labs.lab(&["status"])).contains(said));
+    assert!(!stderr(&labs.lab(&["status"])).contains("killed"));
     labs.done(&["up", "--lab", "rtt=2ms"]);
 }
 
 #[test]
 fn labs_stand_side_by_side() {
-    let Some(labs) = Labs::new("two labs") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     for name in ["one", "two"] {
@@ -318,12 +293,12 @@ fn labs_stand_side_by_side() {
     let again = labs.lab(&["up", "--lab", "rtt=2ms", "--name", "one"]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     assert!(
-        errors(&again).contains("a lab named one is up"),
+        stderr(&again).contains("a lab named one is up"),
         "{again:?}"
     );
     let which = labs.lab(&["exec", "client", "--", "true"]);
     assert_eq!(which.status.code(), Some(2));
-    assert!(errors(&which).contains("one, two"), "{which:?}");
+    assert!(stderr(&which).contains("one, two"), "{which:?}");
     labs.done(&["exec", "client", "--name", "two", "--", "true"]);
     labs.done(&["down", "--name", "one"]);
     labs.done(&["exec", "client", "--", "true"]);
@@ -333,7 +308,7 @@ fn labs_stand_side_by_side() {
 
 #[test]
 fn what_is_wrong_is_said_and_leaves_nothing() {
-    let Some(labs) = Labs::new("errors of labs") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     let file = labs.write("[host.a]\n[host.b]\n[[link]]\nbetween = [\"a\", \"c\"]\n");
@@ -361,18 +336,14 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
         let output = labs.lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert!(
-            errors(&output).contains(words),
+            stderr(&output).contains(words),
             "{arguments:?}: {}",
-            errors(&output)
+            stderr(&output)
         );
     }
     let output = labs.lab(&["up", &labs.write(unknown)]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(
-        errors(&output).contains("no_such_key"),
-        "{}",
-        errors(&output)
-    );
+    assert_says(&output, "no_such_key");
     assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
     let left = fs::read_dir(labs.directory.path().join("run/linerate")).unwrap();
     assert_eq!(left.count(), 0);
@@ -420,7 +391,7 @@ fn chain(links: &[&str]) -> String {
 
 #[test]
 fn a_chain_of_links_gives_what_its_slowest_link_gives() {
-    let Some(labs) = Labs::new("chains of links") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     for (number, (links, slowest_mbit)) in CHAINS.into_iter().enumerate() {
@@ -437,7 +408,7 @@ fn a_chain_of_links_gives_what_its_slowest_link_gives() {
         for run in runs.into_iter().skip(number % 2).step_by(2) {
             let line = [&["stream", "server", "-t", "1s", "--json", "--quiet"], run].concat();
             let output = labs.linerate("client", &line);
-            assert!(output.status.success(), "{links:?}: {}", errors(&output));
+            assert!(output.status.success(), "{links:?}: {}", stderr(&output));
             let record: Value = serde_json::from_slice(&output.stdout).unwrap();
             let reached = record["throughput_bps"].as_f64().unwrap() / 1e6;
             // A receiver that could not run for a while reads then what had come before its second.

@@ -1,37 +1,23 @@
 //! `--lab SPEC` and the demonstration path: what their documents say of the path, and what is said
 //! where there is none.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 use std::process::{Command, Output};
 use std::time::Instant;
 
 use linerate_testkit::{Need, skip};
-use serde_json::Value;
+
+use crate::support::{has_no_lab, json, stderr};
 
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 
 /// None, after saying why, where this host allows no labs.
-fn linerate(test: &str, arguments: &[&str]) -> Option<Output> {
+fn linerate(arguments: &[&str]) -> Option<Output> {
     let output = Command::new(LINERATE).args(arguments).output().unwrap();
-    if output.status.code() == Some(3) {
-        skip(Need::Lab, format_args!("{test}: {}", errors(&output)));
+    if has_no_lab(&output) {
         return None;
     }
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     Some(output)
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -46,10 +32,10 @@ fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
         "--quiet",
     ];
     let arguments = [&["stream", "--lab", "rtt=100ms"], &arguments[..]].concat();
-    let Some(output) = linerate("record on an emulated path", &arguments) else {
+    let Some(output) = linerate(&arguments) else {
         return;
     };
-    let record = document(&output);
+    let record = json(&output);
     let lab = &record["environment"]["lab"];
     assert_eq!(lab["spec"], "rtt=100ms");
     assert!(
@@ -69,10 +55,10 @@ fn the_rate_of_the_path_is_never_exceeded() {
     let began = Instant::now();
     let arguments = ["stream", "--lab", "rate=10mbit,rtt=4ms", "-t", "1"];
     let arguments = [&arguments[..], &["--json", "--quiet"]].concat();
-    let Some(output) = linerate("rate of an emulated path", &arguments) else {
+    let Some(output) = linerate(&arguments) else {
         return;
     };
-    let record = document(&output);
+    let record = json(&output);
     let throughput = record["throughput_bps"].as_f64().unwrap();
     // What a reader that waited for a CPU takes in the measured time may have come before.
     assert!(throughput > 0.0 && throughput < 20e6, "{throughput}");
@@ -86,10 +72,10 @@ fn the_rate_of_the_path_is_never_exceeded() {
 #[test]
 fn the_demonstration_has_a_fault_and_a_path() {
     let arguments = ["check", "--quick", "--seed", "0", "--json", "--quiet"];
-    let Some(output) = linerate("demonstration path", &arguments) else {
+    let Some(output) = linerate(&arguments) else {
         return;
     };
-    let check = document(&output);
+    let check = json(&output);
     let lab = &check["environment"]["lab"];
     if lab.is_null() {
         skip(
@@ -117,7 +103,7 @@ fn where_no_lab_is_allowed_the_check_of_loopback_says_why() {
             return;
         }
     };
-    let check = document(&output);
+    let check = json(&output);
     assert!(check["environment"]["lab"].is_null());
     let caveats = check["caveats"].as_array().unwrap();
     let reason = caveats.iter().find(|caveat| {

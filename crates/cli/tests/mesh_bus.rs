@@ -1,8 +1,4 @@
 //! What every bus of a mesh must do: the one inside of a process, and that on NATS.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

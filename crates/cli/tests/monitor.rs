@@ -1,8 +1,4 @@
 //! The monitor with an endpoint on loopback: what it saves, tells and shows.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +13,7 @@ use linerate_history::{Filter, History};
 use linerate_testkit::{Need, eventually, made_or_skip};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, PROGRAM, Served, ended_within, spawn, stderr};
+use crate::support::{Killed, PATIENCE, PROGRAM, Served, assert_says, ended_within, spawn, stderr};
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
 
@@ -63,16 +59,6 @@ pub(crate) fn address(child: &mut Child) -> String {
     rest.split('/').next().unwrap().to_owned()
 }
 
-/// A child that is gone when this is.
-pub(crate) struct Killed(pub(crate) Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn what_is_due_is_run_and_saved_and_an_endpoint_that_is_not_there_ends_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +68,7 @@ fn what_is_due_is_run_and_saved_and_an_endpoint_that_is_not_there_ends_nothing()
     file(here, &served.address, nobody);
     let done = run(here, "monitor m.toml --once --db h.db");
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(stderr(&done).contains("asks nobody:"), "{}", stderr(&done));
+    assert_says(&done, "asks nobody:");
     let out = String::from_utf8(done.stdout).unwrap();
     assert!(
         out.contains("asks loop: ") && out.contains("(run 1)"),
@@ -140,11 +126,7 @@ fn a_history_has_one_monitor() {
     address(&mut first.0);
     let second = run(here, "monitor m.toml --once --db h.db");
     assert_eq!(second.status.code(), Some(1));
-    assert!(
-        stderr(&second).contains("another monitor"),
-        "{}",
-        stderr(&second)
-    );
+    assert_says(&second, "another monitor");
 }
 
 /// The same law a hundred times over is for who has the time: `LINERATE_KILLS=100`.
@@ -195,7 +177,29 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
     }
 }
 
-/// Saves runs of the monitor's test by hand: `count` of them at about that many transactions.
+/// Saves a run of the monitor's test by hand, with its rate and the bytes that it carried.
+pub(crate) fn save_run(history: &mut History, started_at: &str, figures: [f64; 2], document: &str) {
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let names = ["transactions_per_s", "carried_bytes"].map(str::to_owned);
+    let figures: Vec<_> = names.into_iter().zip(figures).collect();
+    let run = linerate_history::NewRun {
+        started_at,
+        schema: "linerate.record/1",
+        path: "x",
+        workload: "rr",
+        detail: "tcp",
+        series: "asks to loop",
+        answer: "x",
+        cause: None,
+        figures: &figures,
+        pairs: &[],
+        labels: &[pair("test", "asks"), pair("path", "loop")],
+        document,
+    };
+    history.save(&run).unwrap();
+}
+
+/// Saves `count` runs with about `level` transactions/s.
 pub(crate) fn save_series(history: &mut History, from: usize, count: usize, level: f64) {
     let document = fs::read_to_string(RECORD).unwrap();
     let mut document: Value = serde_json::from_str(&document).unwrap();
@@ -204,25 +208,7 @@ pub(crate) fn save_series(history: &mut History, from: usize, count: usize, leve
         document["environment"]["client"]["kernel"] = kernel.into();
         let started_at = format!("2026-01-{:02}T{:02}:00:00Z", number / 24 + 1, number % 24);
         let value = level * (1.0 + 0.001 * (number * 7 % 10) as f64);
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let run = linerate_history::NewRun {
-            started_at: &started_at,
-            schema: "linerate.record/1",
-            path: "x",
-            workload: "rr",
-            detail: "tcp",
-            series: "asks to loop",
-            answer: "x",
-            cause: None,
-            figures: &[
-                ("transactions_per_s".to_owned(), value),
-                ("carried_bytes".to_owned(), 1.0),
-            ],
-            pairs: &[],
-            labels: &[pair("test", "asks"), pair("path", "loop")],
-            document: &document.to_string(),
-        };
-        history.save(&run).unwrap();
+        save_run(history, &started_at, [value, 1.0], &document.to_string());
     }
 }
 
@@ -241,11 +227,7 @@ fn a_change_is_told_once_with_what_else_has_changed() {
     file(here, &served.address, alarm);
     fs::write(here.join("broken"), "").unwrap();
     let failed = run(here, "monitor m.toml --once --db h.db");
-    assert!(
-        stderr(&failed).contains("alarm: sh: exit status: 1"),
-        "{}",
-        stderr(&failed)
-    );
+    assert_says(&failed, "alarm: sh: exit status: 1");
     fs::remove_file(here.join("broken")).unwrap();
     let until = Instant::now() + PATIENCE;
     let told = || fs::read_to_string(here.join("told.jsonl")).unwrap_or_default();
@@ -410,19 +392,11 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
         "monitor m.toml --once --db away.db --otlp http://127.0.0.1:1",
     );
     assert_eq!(away.status.code(), Some(0), "{}", stderr(&away));
-    assert!(
-        stderr(&away).contains("the tests go on"),
-        "{}",
-        stderr(&away)
-    );
+    assert_says(&away, "the tests go on");
     assert!(String::from_utf8_lossy(&away.stdout).contains("(run 1)"));
     let wrong = run(here, "monitor m.toml --otlp https://collector:4318");
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(
-        stderr(&wrong).contains("http://HOST:PORT"),
-        "{}",
-        stderr(&wrong)
-    );
+    assert_says(&wrong, "http://HOST:PORT");
 }
 
 #[test]

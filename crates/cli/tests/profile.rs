@@ -1,22 +1,15 @@
 //! `profile`: what it leaves, with and without privileges, and from endpoints that give no profile.
 //!
 //! Where this host allows no network namespaces or no sampling each test says SKIPPED.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
-use crate::support::{PROGRAM, Served, stderr};
+use crate::support::{PROGRAM, Served, is_root, stderr};
 
 const NOBODY: u32 = 65534;
 
@@ -138,10 +131,6 @@ fn as_nobody() -> Command {
         command.uid(NOBODY).gid(NOBODY);
     }
     command
-}
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// Text with functions, and the document, of a profile between two commands on loopback.

@@ -1,11 +1,4 @@
 //! What a change would bring, projected and then done, over a pair of veth devices.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::thread;
 use std::time::Duration;
@@ -16,9 +9,7 @@ use linerate_core::profile::projection::{
     project_all,
 };
 use linerate_core::units::Span;
-use linerate_engine::{
-    Client, DesignOptions, LabOptions, LabPath, ProveOptions, Stop, prove, run_design,
-};
+use linerate_engine::{Client, DesignOptions, LabOptions, LabPath, Stop, prove, run_design};
 use linerate_report::text::{Style, projections};
 use linerate_sys::netns::Namespace;
 use linerate_testkit::{Need, skip};
@@ -68,6 +59,7 @@ fn a_design_over_veth_gives_a_model_and_projections() {
             test: stream(),
             path_mtu_bytes: Some(ETHERNET_MTU),
             runs: 1,
+            pairs: 8,
             time: milliseconds(500),
             seed: SEED,
         };
@@ -120,9 +112,10 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
         let tests = [Protocol::Tcp, Protocol::Udp].map(|protocol| design_of(protocol, &stream()));
         for test in tests.into_iter().filter(is_asked) {
             let options = DesignOptions {
-                test: test.clone(),
+                test,
                 path_mtu_bytes: Some(ETHERNET_MTU),
                 runs,
+                pairs,
                 time,
                 seed: SEED,
             };
@@ -134,13 +127,6 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
             let model = fit(&designed.runs, SEED).unwrap();
             let (mut projected, none) = project_all(&model, &designed, &Known::default());
             others.extend(none);
-            let options = ProveOptions {
-                test,
-                path_mtu_bytes: Some(ETHERNET_MTU),
-                time,
-                pairs,
-                seed: SEED,
-            };
             prove(client, &options, &mut projected, &mut ()).unwrap();
             models.push(model);
             all.extend(projected);

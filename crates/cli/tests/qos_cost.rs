@@ -5,21 +5,19 @@ use std::process::{Command, Output};
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
+use crate::support::stderr;
+
 fn cost(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
     command.args(["qos", "cost"]).args(arguments);
     command.output().expect("linerate can be started")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Whether this host allows labs and policies; if not, that is said.
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        skip(Need::Bpf, text(&output.stderr));
+        skip(Need::Bpf, stderr(output));
     }
     is_missing
 }
@@ -46,7 +44,7 @@ fn a_row_has_every_treatment_and_what_each_adds() {
     if is_skipped(&output) {
         return;
     }
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", stderr(&output));
     let document: Value = serde_json::from_slice(&output.stdout).expect("one document");
     assert_eq!(document["schema"], "linerate.qos_cost/1");
     assert_eq!(document["status"], "complete");
@@ -102,7 +100,7 @@ fn what_is_wrong_is_said_before_anything_is_run() {
         (vec!["--policy", "/nowhere.toml"], "/nowhere.toml"),
     ] {
         let output = cost(&arguments);
-        let message = text(&output.stderr);
+        let message = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         assert!(message.contains(words), "{arguments:?}: {message}");
     }

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::support::stderr;
+
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
 const SWEEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/sweep.json");
 
@@ -18,10 +20,6 @@ fn run(arguments: &[&str]) -> Output {
     linerate(arguments)
         .output()
         .expect("the program was built for this test")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn json(bytes: &[u8]) -> serde_json::Value {

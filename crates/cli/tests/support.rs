@@ -1,20 +1,15 @@
 //! What the tests of the program share: the program as a child, and an endpoint on loopback.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 /// A copy of the program in `directory` that everybody can run; the program itself may lie where
@@ -129,4 +124,52 @@ pub(crate) fn signal(child: &Child, name: &str) {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// The one document on stdout.
+#[track_caller]
+pub(crate) fn json(output: &Output) -> Value {
+    let document = serde_json::from_slice(&output.stdout);
+    document.unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[track_caller]
+pub(crate) fn assert_says(output: &Output, words: &str) {
+    assert!(
+        stderr(output).contains(words),
+        "{words:?} is not in {output:?}"
+    );
+}
+
+/// Whether a command ended because this host allows no lab; then the test is skipped.
+pub(crate) fn has_no_lab(output: &Output) -> bool {
+    let lacks = output.status.code() == Some(3);
+    if lacks {
+        skip(Need::Lab, stderr(output));
+    }
+    lacks
+}
+
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// A child that is killed when this is dropped.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

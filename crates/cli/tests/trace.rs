@@ -1,11 +1,5 @@
 //! Recorded rates: read from files beside the command or the topology, and kept to by a real link.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,6 +7,8 @@ use std::process::{Command, Output};
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::stderr;
 
 /// 10 and 50 Mbit/s, a quarter of a second each.
 const CELL: &str = "0 10mbit\n0.25 50mbit\n0.5 end\n";
@@ -35,15 +31,11 @@ fn linerate(directory: &Path, runtime: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// True, after saying why, where this host allows no labs.
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        skip(Need::Lab, format_args!("{test}: {}", errors(output)));
+        skip(Need::Lab, format_args!("{test}: {}", stderr(output)));
     }
     is_lacking
 }
@@ -68,7 +60,7 @@ fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
     if is_skipped("a stream over a recorded rate", &output) {
         return None;
     }
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
     Some((record["throughput_bps"].as_f64().unwrap(), record))
 }
@@ -111,8 +103,8 @@ fn a_topology_names_traces_that_lie_beside_it() {
         return;
     }
     let down = linerate(Path::new("/"), site.path(), &["lab", "down"]);
-    assert!(up.status.success(), "{}", errors(&up));
-    assert!(down.status.success(), "{}", errors(&down));
+    assert!(up.status.success(), "{}", stderr(&up));
+    assert!(down.status.success(), "{}", stderr(&down));
     let printed = String::from_utf8_lossy(&up.stdout);
     assert!(printed.contains("up.trace=cell.txt"), "{printed}");
 
@@ -124,8 +116,8 @@ fn a_topology_names_traces_that_lie_beside_it() {
     for (directory, file) in [(&*inner, "lab.toml"), (site.path(), "whole.toml")] {
         let up = linerate(directory, site.path(), &["lab", "up", file]);
         let down = linerate(directory, site.path(), &["lab", "down"]);
-        assert!(up.status.success(), "{file}: {}", errors(&up));
-        assert!(down.status.success(), "{file}: {}", errors(&down));
+        assert!(up.status.success(), "{file}: {}", stderr(&up));
+        assert!(down.status.success(), "{file}: {}", stderr(&down));
     }
 }
 
@@ -140,12 +132,12 @@ fn a_trace_that_cannot_be_read_is_said_with_its_line() {
     for arguments in [up, stream] {
         let output = linerate(site.path(), site.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = errors(&output);
+        let said = stderr(&output);
         assert!(said.contains(words), "{said}");
     }
     fs::remove_file(inner.join("cell.txt")).unwrap();
     let output = linerate(site.path(), site.path(), up);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let said = errors(&output);
+    let said = stderr(&output);
     assert!(said.contains("inner/cell.txt: No such file"), "{said}");
 }

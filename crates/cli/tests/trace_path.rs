@@ -1,22 +1,16 @@
 //! `linerate trace` on chains of routers: each hop by its address, over both families and all
 //! protocols, with privilege and without.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::copy_for_everybody;
+use crate::support::{Killed, assert_says, copy_for_everybody, has_no_lab, is_root, json, stderr};
 
 /// Labs of one test, with a program that any user can run.
 struct Labs {
@@ -26,17 +20,16 @@ struct Labs {
 
 impl Labs {
     /// None, after saying why, where this host allows no labs.
-    fn new(test: &str) -> Option<Self> {
+    fn new() -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let program = copy_for_everybody(directory.path());
         fs::create_dir(directory.path().join("run")).unwrap();
         let labs = Self { directory, program };
         let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
-        if tried.status.code() == Some(3) {
-            skip(Need::Lab, format_args!("{test}: {}", errors(&tried)));
+        if has_no_lab(&tried) {
             return None;
         }
-        assert!(tried.status.success(), "{}", errors(&tried));
+        assert!(tried.status.success(), "{}", stderr(&tried));
         assert!(labs.run(&["lab", "down"]).status.success());
         Some(labs)
     }
@@ -56,7 +49,7 @@ impl Labs {
     fn up(&self, arguments: &[&str]) {
         let up = [&["lab", "up"], arguments].concat();
         let output = self.run(&up);
-        assert!(output.status.success(), "{}", errors(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
     }
 
     /// `linerate trace …` at the client of the only lab.
@@ -91,18 +84,6 @@ impl Drop for Labs {
     }
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
-}
-
-fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
-}
-
 /// The addresses of a document's hops; each hop must have answered.
 fn addresses(document: &Value) -> Vec<String> {
     let hops = document["hops"].as_array().unwrap().iter();
@@ -120,8 +101,8 @@ const PATIENCE: [&str; 2] = ["--timeout", "10s"];
 
 /// A trace must have found all routers of the chain, each once, and the target behind them.
 fn assert_whole(output: &Output, what: &str) -> Value {
-    assert!(output.status.success(), "{what}: {}", errors(output));
-    let document = document(output);
+    assert!(output.status.success(), "{what}: {}", stderr(output));
+    let document = json(output);
     let mut addresses = addresses(&document);
     assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
     assert_eq!(document["reached"], true, "{what}");
@@ -141,7 +122,7 @@ fn assert_whole(output: &Output, what: &str) -> Value {
 
 #[test]
 fn every_router_answers_over_both_families_and_all_protocols() {
-    let Some(labs) = Labs::new("every_router_answers") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     for family in ["-4", "-6"] {
@@ -166,7 +147,7 @@ fn every_router_answers_over_both_families_and_all_protocols() {
 
 #[test]
 fn nobody_sees_the_route_without_privilege() {
-    let Some(labs) = Labs::new("nobody_sees_the_route") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     if !is_root() {
@@ -189,36 +170,28 @@ fn nobody_sees_the_route_without_privilege() {
     }
     let denied = labs.trace_as_nobody(&["server", "--protocol", "icmp"]);
     if denied.status.code() == Some(3) {
-        assert!(
-            errors(&denied).contains("ping_group_range"),
-            "{}",
-            errors(&denied)
-        );
+        assert_says(&denied, "ping_group_range");
     } else {
-        assert!(denied.status.success(), "{}", errors(&denied));
+        assert!(denied.status.success(), "{}", stderr(&denied));
     }
 }
 
 #[test]
 fn what_cannot_be_reached_fails_and_says_where() {
-    let Some(labs) = Labs::new("what_cannot_be_reached") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.up(&["--lab", &format!("hops=2,{DELAY}")]);
     // More hops than the highest TTL allows.
     let short = labs.trace(&["server", "--hops", "2", "--json"]);
-    assert_eq!(short.status.code(), Some(1), "{}", errors(&short));
-    assert_eq!(document(&short)["end"]["reason"], "hop_limit");
-    assert!(errors(&short).contains("not reached"), "{}", errors(&short));
+    assert_eq!(short.status.code(), Some(1), "{}", stderr(&short));
+    assert_eq!(json(&short)["end"]["reason"], "hop_limit");
+    assert_says(&short, "not reached");
     // TEST-NET-1 (RFC 5737) is nowhere in the lab, and the first router says so.
     let nowhere = labs.trace(&["192.0.2.1", "--json"]);
-    assert_eq!(nowhere.status.code(), Some(1), "{}", errors(&nowhere));
-    assert_eq!(document(&nowhere)["end"]["reason"], "unreachable");
-    assert!(
-        errors(&nowhere).contains("network unreachable"),
-        "{}",
-        errors(&nowhere)
-    );
+    assert_eq!(nowhere.status.code(), Some(1), "{}", stderr(&nowhere));
+    assert_eq!(json(&nowhere)["end"]["reason"], "unreachable");
+    assert_says(&nowhere, "network unreachable");
 }
 
 #[test]
@@ -226,7 +199,7 @@ fn a_host_without_a_route_says_so() {
     let mut command = Command::new("unshare");
     command.args(["-n", env!("CARGO_BIN_EXE_linerate"), "trace", "192.0.2.1"]);
     let output = match command.output() {
-        Ok(output) if !errors(&output).contains("unshare") => output,
+        Ok(output) if !stderr(&output).contains("unshare") => output,
         other => {
             skip(
                 Need::Lab,
@@ -235,8 +208,8 @@ fn a_host_without_a_route_says_so() {
             return;
         }
     };
-    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
-    assert!(errors(&output).contains("no route"), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_says(&output, "no route");
 }
 
 #[test]
@@ -267,26 +240,26 @@ fn what_is_wrong_on_the_command_line_is_named_with_its_range() {
             output.status.code(),
             Some(2),
             "{arguments:?}: {}",
-            errors(&output)
+            stderr(&output)
         );
         assert!(
-            errors(&output).contains(words),
+            stderr(&output).contains(words),
             "{arguments:?}: {}",
-            errors(&output)
+            stderr(&output)
         );
     }
 }
 
 #[test]
 fn a_narrow_link_is_found_with_its_message_and_without() {
-    let Some(labs) = Labs::new("a_narrow_link_is_found") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     for (mtu, is_told) in [("1400", true), ("1400:blackhole", false)] {
         labs.up(&["--lab", &format!("hops=4,{DELAY},mtu={mtu}")]);
         let trace = labs.trace(&["server", "-4", "--mtu", "--json"]);
-        assert!(trace.status.success(), "{}", errors(&trace));
-        let found = &document(&trace)["mtu"];
+        assert!(trace.status.success(), "{}", stderr(&trace));
+        let found = &json(&trace)["mtu"];
         assert_eq!(found["mtu_bytes"], 1400, "{found}");
         let narrowings = found["narrowings"].as_array().unwrap();
         assert_eq!(narrowings.len(), 1, "{found}");
@@ -333,7 +306,7 @@ const BY_PORT: &str = "server=$(getent ahostsv4 server | cut -d' ' -f1 | head -1
 
 #[test]
 fn both_of_two_paths_are_found() {
-    let Some(labs) = Labs::new("both_of_two_paths") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     let file = labs.directory.path().join("diamond.toml");
@@ -343,13 +316,13 @@ fn both_of_two_paths_are_found() {
     if !set.status.success() {
         skip(
             Need::Lab,
-            format_args!("both_of_two_paths: {}", errors(&set)),
+            format_args!("both_of_two_paths: {}", stderr(&set)),
         );
         return;
     }
     let trace = labs.trace(&["server", "-4", "--paths", "--json"]);
-    assert!(trace.status.success(), "{}", errors(&trace));
-    let paths = &document(&trace)["paths"];
+    assert!(trace.status.success(), "{}", stderr(&trace));
+    let paths = &json(&trace)["paths"];
     assert_eq!(paths["paths"].as_array().unwrap().len(), 2, "{paths}");
     let second = paths["levels"][1]["nodes"].as_array().unwrap();
     assert_eq!(second.len(), 2, "{paths}");
@@ -363,40 +336,26 @@ fn a_check_shows_the_route_beside_the_ceilings() {
         .args(["--lab", "hops=3,rtt=4ms,rate=50mbit"])
         .output()
         .unwrap();
-    if output.status.code() == Some(3) {
-        skip(
-            Need::Lab,
-            format_args!("a_check_shows_the_route: {}", errors(&output)),
-        );
+    if has_no_lab(&output) {
         return;
     }
-    let check = document(&output);
-    assert_eq!(check["route"]["reached"], true, "{}", errors(&output));
+    let check = json(&output);
+    assert_eq!(check["route"]["reached"], true, "{}", stderr(&output));
     assert_eq!(addresses(&check["route"]).len(), 4);
-}
-
-/// Ended with the test, whatever comes of it.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
 }
 
 /// Routers answer six probes at once and then one a second (`icmp_ratelimit`), which the trace has
 /// used up.
 #[test]
 fn a_check_after_a_trace_shows_the_hops_that_there_are() {
-    let Some(labs) = Labs::new("a_check_after_a_trace") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.up(&["--lab", "hops=1,rtt=4ms"]);
     let program = labs.program.to_str().unwrap();
     let mut serve = labs.command(&labs.program);
     serve.args(["lab", "exec", "server", "--", program, "serve"]);
-    let mut serve = Serving(serve.stderr(Stdio::piped()).spawn().unwrap());
+    let mut serve = Killed(serve.stderr(Stdio::piped()).spawn().unwrap());
     let mut log = BufReader::new(serve.0.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening on") {
@@ -404,25 +363,25 @@ fn a_check_after_a_trace_shows_the_hops_that_there_are() {
         assert_ne!(log.read_line(&mut line).unwrap(), 0, "it does not listen");
     }
     let trace = labs.trace(&["server", "-4", "--queries", "20"]);
-    assert!(trace.status.success(), "{}", errors(&trace));
+    assert!(trace.status.success(), "{}", stderr(&trace));
     let check = [
         "lab", "exec", "client", "--", program, "check", "server", "-4",
     ];
     let check = labs.run(&[&check[..], &["--quick", "--json", "--quiet"]].concat());
-    let route = &document(&check)["route"];
-    assert_eq!(route["reached"], true, "{}", errors(&check));
+    let route = &json(&check)["route"];
+    assert_eq!(route["reached"], true, "{}", stderr(&check));
     assert_eq!(addresses(route).len(), 2, "{route}");
 }
 
 #[test]
 fn rounds_are_counted_and_reported() {
-    let Some(labs) = Labs::new("rounds_are_counted") else {
+    let Some(labs) = Labs::new() else {
         return;
     };
     labs.up(&["--lab", &format!("hops=2,{DELAY}")]);
     let report = labs.trace(&["server", "--count", "4", "--interval", "200ms", "--json"]);
-    assert!(report.status.success(), "{}", errors(&report));
-    let watch = &document(&report)["watch"];
+    assert!(report.status.success(), "{}", stderr(&report));
+    let watch = &json(&report)["watch"];
     assert_eq!(watch["rounds"], 4);
     let rows = watch["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);

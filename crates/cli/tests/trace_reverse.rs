@@ -1,12 +1,6 @@
 //! `linerate trace --reverse`: the way back and each way's loss, and endpoints that cannot tell
 //! them; `--as-table`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,27 +13,20 @@ use linerate_core::session::Server;
 use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::wire::HELLO_BYTES;
 use linerate_testkit::{Need, skip};
-use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::{assert_says, json, stderr};
 
 fn trace(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
     command.arg("trace").args(arguments).output().unwrap()
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
-}
-
 /// True, after saying why, where this host allows no labs.
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        skip(Need::Lab, format_args!("{test}: {}", errors(output)));
+        skip(Need::Lab, format_args!("{test}: {}", stderr(output)));
     }
     is_lacking
 }
@@ -62,7 +49,7 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
     if is_skipped("the way back", &output) {
         return;
     }
-    let document = document(&output);
+    let document = json(&output);
     let reverse = &document["reverse"];
     let back = &reverse["trace"];
     assert_eq!(back["schema"], "linerate.trace/1", "{reverse}");
@@ -90,7 +77,7 @@ fn the_way_back_has_a_table_of_its_own_over_both_families() {
         if is_skipped("the way back as text", &output) {
             return;
         }
-        assert!(output.status.success(), "{}", errors(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("the way back, as"), "{text}");
         assert!(text.contains("It is 3 hops there and 3 back"), "{text}");
@@ -146,20 +133,12 @@ fn an_older_endpoint_is_told_from_none() {
     let endpoint = older_endpoint(listener);
     let older = trace(&["127.0.0.1", &reverse]);
     endpoint.join().unwrap();
-    assert_eq!(older.status.code(), Some(3), "{}", errors(&older));
-    assert!(
-        errors(&older).contains("0.0.9 traces no way back"),
-        "{}",
-        errors(&older)
-    );
+    assert_eq!(older.status.code(), Some(3), "{}", stderr(&older));
+    assert_says(&older, "0.0.9 traces no way back");
 
     let none = trace(&["127.0.0.1", &reverse]);
-    assert_eq!(none.status.code(), Some(1), "{}", errors(&none));
-    assert!(
-        errors(&none).contains("linerate serve"),
-        "{}",
-        errors(&none)
-    );
+    assert_eq!(none.status.code(), Some(1), "{}", stderr(&none));
+    assert_says(&none, "linerate serve");
 }
 
 #[test]
@@ -169,8 +148,8 @@ fn networks_are_named_by_the_table() {
     let table = file.to_str().unwrap();
     fs::write(&file, "127.0.0.0/8 64500 Home\n127.0.0.0\t9\t64501_64502\n").unwrap();
     let output = trace(&["127.0.0.1", "-n", "--as-table", table, "--json"]);
-    assert!(output.status.success(), "{}", errors(&output));
-    let hop = &document(&output)["hops"][0];
+    assert!(output.status.success(), "{}", stderr(&output));
+    let hop = &json(&output)["hops"][0];
     assert_eq!(hop["asn"], 64_501, "the longer prefix: {hop}");
     assert_eq!(hop["other_asns"][0], 64_502);
     let text = trace(&["127.0.0.1", "-n", "--as-table", table]);
@@ -180,9 +159,5 @@ fn networks_are_named_by_the_table() {
     fs::write(&file, "127.0.0.0/8 64500\n127.0.0.0/8 home\n").unwrap();
     let wrong = trace(&["127.0.0.1", "--as-table", table]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(
-        errors(&wrong).contains("line 2, column 13: `home` is no AS number"),
-        "{}",
-        errors(&wrong)
-    );
+    assert_says(&wrong, "line 2, column 13: `home` is no AS number");
 }

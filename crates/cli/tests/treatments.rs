@@ -1,12 +1,5 @@
 //! `serve --allow-treatments` as a program: what clients change on its host is undone, also when it
 //! is killed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
@@ -56,14 +49,7 @@ fn serve() -> Option<Served> {
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     let mut child = namespace
         .command(PROGRAM)
-        .args([
-            "serve",
-            "--port",
-            "0",
-            "--json-stream",
-            "--allow-treatments",
-            "--key-file",
-        ])
+        .args("serve --port 0 --json-stream --allow-treatments --key-file".split(' '))
         .arg(&path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,7 +1,5 @@
 //! `lab truth` as a command, in real namespaces.
 
-#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,15 +7,13 @@ use std::process::{Command, Output};
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
+use crate::support::{has_no_lab, stderr, stdout};
+
 fn linerate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(arguments)
         .output()
         .expect("linerate can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
@@ -29,11 +25,7 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
         "lab", "truth", "--seed", "5", "--count", "24", "--only", "startup", "--json", "--keep",
         directory,
     ]);
-    if output.status.code() == Some(3) {
-        skip(
-            Need::Lab,
-            format_args!("no lab here: {}", text(&output.stderr)),
-        );
+    if has_no_lab(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -52,7 +44,7 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     let document = kept.path().join("score.json");
     fs::write(&document, &output.stdout).unwrap();
     let explained = linerate(&["explain", "--json", document.to_str().unwrap()]);
-    assert_eq!(text(&explained.stdout), text(&output.stdout));
+    assert_eq!(stdout(&explained), stdout(&output));
     // The same rules on what was kept say the same.
     let again = linerate(&["lab", "truth", "--again", directory, "--json"]);
     let judged: Value = serde_json::from_slice(&again.stdout).unwrap();
@@ -69,11 +61,7 @@ fn every_remedy_is_tried_or_counted_with_the_reason() {
     let mut arguments = vec!["lab", "truth", "--remedies", "--seed", "140083", "--json"];
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);
-    if output.status.code() == Some(3) {
-        skip(
-            Need::Lab,
-            format_args!("no lab here: {}", text(&output.stderr)),
-        );
+    if has_no_lab(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -107,7 +95,7 @@ fn every_remedy_is_tried_or_counted_with_the_reason() {
     let document = tempfile::NamedTempFile::new().unwrap();
     fs::write(document.path(), &output.stdout).unwrap();
     let explained = linerate(&["explain", document.path().to_str().unwrap()]);
-    let said = text(&explained.stdout);
+    let said = stdout(&explained);
     assert!(
         said.contains(&format!("remedies: {tried} were run")),
         "{said}"
@@ -150,11 +138,7 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
     arguments.extend(["--keep", directory]);
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);
-    if output.status.code() == Some(3) {
-        skip(
-            Need::Lab,
-            format_args!("no lab here: {}", text(&output.stderr)),
-        );
+    if has_no_lab(&output) {
         return;
     }
     let score: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -170,7 +154,7 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
         let own = trials.iter().filter(|trial| trial["cause"] == cause);
         own.count()
     };
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     eprintln!(
         "{} right, {} wrong, {} not scored: the machine was busy",
         scored.len() - wrong.len(),
@@ -218,8 +202,8 @@ fn slow_shapers_of_the_kernels_own_are_named() {
         .flat_map(|number| ["--number", number])
         .collect();
     let output = linerate(&[&family[..], &["--jobs", "6", "--json"], &numbers].concat());
-    if output.status.code() == Some(3) {
-        return skip(Need::Lab, text(&output.stderr));
+    if has_no_lab(&output) {
+        return;
     }
     let score: Value = serde_json::from_slice(&output.stdout).unwrap();
     let trials = score["trials"].as_array().unwrap();
@@ -230,12 +214,12 @@ fn slow_shapers_of_the_kernels_own_are_named() {
         own.count()
     };
     if judged("left_out") > 0 {
-        return skip(Need::Iproute2, text(&output.stderr));
+        return skip(Need::Iproute2, stderr(&output));
     }
     let misleading = trials.iter().filter(|trial| {
         trial["judgement"] == "wrong" && trial["answer"]["verdict"]["cause"] != "unexplained"
     });
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     assert!(misleading.count() <= 1 && judged("failed") == 0, "{said}");
     assert!(2 * judged("right") >= trials.len(), "{said}");
 }
@@ -313,7 +297,7 @@ fn a_list_is_the_same_each_time_and_needs_no_lab() {
         .concat();
         let output = linerate(&arguments);
         assert!(output.status.success(), "{output:?}");
-        text(&output.stdout)
+        stdout(&output)
     };
     let all = list(&[]);
     assert_eq!(all, list(&[]));
@@ -335,7 +319,7 @@ fn a_list_is_the_same_each_time_and_needs_no_lab() {
 fn what_is_no_cause_is_said_with_those_that_are() {
     let output = linerate(&["lab", "truth", "--only", "weather"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     assert!(
         said.contains("weather") && said.contains("send_buffer"),
         "{said}"
@@ -365,7 +349,7 @@ fn other_programs_are_run_looked_at_from_both_ends_and_judged() {
         directory,
     ]);
     if output.status.code() == Some(3) {
-        let said = text(&output.stderr);
+        let said = stderr(&output);
         skip(Need::Lab, format_args!("no lab here: {said}"));
         return;
     }

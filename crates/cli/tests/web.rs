@@ -1,8 +1,4 @@
 //! The pages of `linerate web`, asked for as a browser would.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,8 +7,8 @@ use std::path::Path;
 
 use linerate_testkit::eventually;
 
-use crate::monitor::{Killed, address, command, file, get, run, save_series};
-use crate::support::{Served, spawn, stderr};
+use crate::monitor::{address, command, file, get, run, save_run, save_series};
+use crate::support::{Killed, Served, assert_says, spawn};
 
 /// `linerate web` over a history of a series that has changed, with the tests of the file.
 pub(crate) fn pages(here: &Path, host: &str, options: &str) -> (Killed, String) {
@@ -122,11 +118,7 @@ fn a_test_is_started_by_who_has_the_token_and_never_two() {
     held.lock().unwrap();
     assert!(start(&at, &token).starts_with("HTTP/1.1 409 "));
     let busy = run(here, "monitor m.toml --once --db h.db");
-    assert!(
-        stderr(&busy).contains("another test is running"),
-        "{}",
-        stderr(&busy)
-    );
+    assert_says(&busy, "another test is running");
     held.unlock().unwrap();
     let started = start(&at, &token);
     assert!(
@@ -159,26 +151,8 @@ fn a_test_beyond_the_budget_is_not_started() {
     let at = address(&mut web.0);
     let token = token(&get(&at, "/"));
     let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
-    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let now = linerate_core::units::format_rfc3339(std::time::SystemTime::now());
-    let run = linerate_history::NewRun {
-        started_at: &now,
-        schema: "linerate.record/1",
-        path: "x",
-        workload: "rr",
-        detail: "tcp",
-        series: "asks to loop",
-        answer: "x",
-        cause: None,
-        figures: &[
-            ("transactions_per_s".to_owned(), 1.0),
-            ("carried_bytes".to_owned(), 1e7),
-        ],
-        pairs: &[],
-        labels: &[pair("test", "asks"), pair("path", "loop")],
-        document: "{}",
-    };
-    history.save(&run).unwrap();
+    save_run(&mut history, &now, [1.0, 1e7], "{}");
     let refused = start(&at, &token);
     assert!(
         refused.starts_with("HTTP/1.1 409 ") && refused.contains("budget"),
@@ -192,7 +166,7 @@ fn who_is_not_on_this_host_needs_the_password() {
     let here = directory.path();
     let open = run(here, "web --listen 0.0.0.0:0 --db h.db");
     assert_eq!(open.status.code(), Some(2));
-    assert!(stderr(&open).contains("--token-file"), "{}", stderr(&open));
+    assert_says(&open, "--token-file");
     let (_web, at) = pages(here, "127.0.0.1:1", "");
     let by_name = |name: &str| ask(&at, &format!("GET / HTTP/1.1\r\nHost: {name}"), "");
     for name in ["localhost:9478", "127.0.0.1", "[::1]:80"] {

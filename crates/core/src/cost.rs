@@ -1,4 +1,4 @@
-//! What a transfer costs the host: service demand, CPU time per KiB carried.
+//! Service demand: the CPU time that a transfer costs a host for each KiB carried.
 //!
 //! The definition is netperf's (`calc_service_demand` in its `src/netlib.c`): the CPU time of the
 //! *whole host*, all its processors together, for each 1024 bytes transferred. Two hosts that reach

@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
-//! What linerate knows: units, plans, records, the wire, the session, the emulated link,
+//! The logic of linerate: units, plans, records, the wire, the control session, the emulated link,
 //! statistics, ceilings.
 //!
-//! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the
-//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Five of
-//! the modules are crates of their own, which others can use without the rest.
+//! This crate decides and touches nothing. It has no sockets, files, threads or clock: the time,
+//! the seed and the bytes are arguments (see `clippy.toml`). It does not depend on Linux. Five of
+//! its modules are crates of their own, which can be used without the rest.
 //!
-//! A test is made of its options, each given once, and checked as a whole:
+//! A test is made from options, each given once, and checked as a whole:
 //!
 //! ```
 //! use linerate_core::plan::Test;
@@ -23,33 +23,33 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
-//! | [`plan`] | what is to be sent; the table of its options |
-//! | [`value`] | kinds of values with their ranges: of options, treatments and settings |
+//! | [`plan`] | the tests of a run; the table of their options |
+//! | [`value`] | kinds of values with their ranges, for options, treatments and settings |
 //! | [`pace`] | when the next unit of a paced sender is due |
 //! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss |
 //! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
 //! | [`one_way`] | one-way delays and losses by two clocks, whose offset and drift are estimated |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
-//! | [`assemble`] | two ends' accounts of a run become its record |
+//! | [`assemble`] | the record of a run, from the reports of its two ends |
 //! | [`wire`] | bytes on the wire: hello, frames, datagrams, encryption |
 //! | [`foreign`] | other tools' protocols as pure state machines: iperf3, netperf, ttcp |
 //! | [`session`] | the control session of client and endpoint: messages, pure state machines |
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
-//! | [`ceilings`] | what each cause would let through, and the verdict |
-//! | [`connection`] | connections of any program, explained from what one end knows |
-//! | [`remedy`] | what lifts a limit: data, and its command |
+//! | [`ceilings`] | the rate that each cause would allow, and the verdict |
+//! | [`connection`] | verdicts on connections of any program, from what one end knows |
+//! | [`remedy`] | the change that lifts a limit: data, and its command |
 //! | [`responsiveness`] | round trips per minute under load: when a path is busy, what its probes come to |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
 //! | [`capacity`] | how many connections two ends can hold |
-//! | [`load`] | mixes of tests on one clock; their totals, latency of classes, what a call is worth |
+//! | [`load`] | mixes of tests on one clock; their totals, latency of classes, quality of calls |
 //! | [`video`] | a player that chooses each chunk's rate by its buffer |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
-//! | [`monitor`] | what is measured again and again: its file, which test is next |
+//! | [`monitor`] | tests that are repeated for ever: their file, which one is next |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`capture`] | TCP connections of packet captures, followed packet by packet |
@@ -69,6 +69,7 @@ pub mod host;
 pub mod lab;
 pub mod load;
 pub mod monitor;
+mod names;
 pub mod one_way;
 pub mod open_loop;
 pub mod pace;

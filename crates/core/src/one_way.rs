@@ -1,4 +1,4 @@
-//! One-way delays by two clocks that nobody has set to each other.
+//! One-way delays measured with two clocks that are not synchronized.
 //!
 //! A probe says when it left and when it arrived, each by the clock of the host where it did
 //! ([`Probe`]). Its delay one way is wrong by the clocks' offset, and the other way by as much
@@ -22,9 +22,9 @@ use crate::stats::{LatencyHistogram, LatencySummary};
 pub struct Probe {
     /// When it was sent, by the sender's clock, ns.
     pub sent_ns: u64,
-    /// Arrival there by that clock, less departure here by this one, ns.
+    /// Arrival at the endpoint by its clock, minus departure here by this host's, ns.
     pub up_ns: i64,
-    /// Arrival here less departure there, ns.
+    /// Arrival here minus departure at the endpoint, each by its own clock, ns.
     pub down_ns: i64,
 }
 
@@ -40,7 +40,7 @@ impl Probe {
     }
 }
 
-/// What one host's clock is beside another's.
+/// The endpoint's clock relative to this host's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffset {
     /// The endpoint's clock is so much ahead of this host's at the first probe, µs; both ways'
@@ -49,15 +49,15 @@ pub struct ClockOffset {
     /// Half of the least round trip: the offset, and each way's least delay, can be wrong by as
     /// much on a path whose ways differ.
     pub offset_error_us: f64,
-    /// How much faster it runs, parts per million.
+    /// Its drift, parts per million; positive if it runs faster.
     pub drift_ppm: f64,
-    /// The least drift that fits all probes.
+    /// The smallest drift that fits all probes.
     pub drift_min_ppm: f64,
-    /// The largest.
+    /// The largest drift that fits all probes.
     pub drift_max_ppm: f64,
 }
 
-/// Delays of each way.
+/// One-way delays in each direction.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OneWay {
@@ -69,7 +69,7 @@ pub struct OneWay {
     pub up_lost: Option<u64>,
     /// Lost on the way down.
     pub down_lost: Option<u64>,
-    /// What the delays owe to the clocks.
+    /// The clock offset that was estimated and removed.
     pub clock: ClockOffset,
 }
 
@@ -91,7 +91,7 @@ impl OneWay {
 /// The other host's clock as a line over this one's.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// What is known of it.
+    /// The estimate.
     pub offset: ClockOffset,
     from_ns: u64,
     offset_ns: f64,
@@ -169,7 +169,7 @@ fn windows(probes: &[Probe], from_ns: u64) -> Vec<Window> {
     windows.into_iter().flatten().collect()
 }
 
-/// The least, the likeliest and the largest drift, ns in a second.
+/// The smallest, the likeliest and the largest drift, ns per second.
 fn drift(windows: &[Window]) -> (f64, f64, f64) {
     let round_trip = |window: &Window| window.up.1 + window.down.1;
     let shortest = windows.iter().map(round_trip).fold(f64::INFINITY, f64::min);
@@ -221,7 +221,7 @@ fn middle(most: &[(f64, f64)], least: &[(f64, f64)]) -> f64 {
 
 /// Windows of time: enough for a line, few enough that each has an idle moment.
 const WINDOWS: usize = 32;
-/// What clocks and time stamps are not trusted to tell apart, ns.
+/// Differences below this are attributed to the resolution of clocks and time stamps, ns.
 const GRAIN_NS: f64 = 5_000.0;
 /// The most that Linux lets a clock be slewed, ns in a second (adjtimex(2)): 500 parts per million.
 const MAX_DRIFT: f64 = 500_000.0;

@@ -1,4 +1,4 @@
-//! When the requests of an open loop are due, whatever the answers do.
+//! The times at which an open loop sends its requests, independent of the answers.
 
 use crate::units::SplitMix64;
 

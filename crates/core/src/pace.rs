@@ -1,4 +1,4 @@
-//! When the next unit of a paced sender is due.
+//! The time at which a paced sender sends its next unit.
 
 use crate::units::BitRate;
 
@@ -10,7 +10,7 @@ pub struct Pacer {
     rate_bps: u64,
     epoch_ns: u64,
     sent_bits: u128,
-    /// However far behind: not before half of the last unit's time is over.
+    /// However late the sender is: no unit before half of the last one's time is over.
     earliest_ns: u64,
 }
 

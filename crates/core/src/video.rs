@@ -6,44 +6,44 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Time that a chunk plays.
+/// Playing time of a chunk.
 pub const CHUNK: Duration = Duration::from_secs(2);
 /// A chunk's size at each rate, in requests: with 62,500 bytes each from 0.25 to 8 Mbit/s.
 pub const LADDER: [u64; 8] = [1, 2, 4, 6, 10, 16, 24, 32];
-/// A response, unless it is given another size.
+/// Default size of a response, bytes.
 pub const UNIT_BYTES: u64 = 62_500;
 /// With less than this in the buffer the lowest rate is fetched.
 const RESERVOIR: Duration = Duration::from_secs(4);
-/// From here on the highest.
+/// With at least this in the buffer the highest rate is fetched.
 const CUSHION: Duration = Duration::from_secs(14);
-/// The buffer holds no more.
+/// Capacity of the buffer.
 const MAX_BUFFER: Duration = Duration::from_secs(20);
 
-/// What a viewer got.
+/// The playback as the viewer saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Playback {
     /// Chunks fetched whole.
     pub chunks: u64,
     /// Mean rate of their video, bits per second.
     pub mean_bps: f64,
-    /// How often the rate changed from a chunk to the next.
+    /// Number of changes of the rate between chunks.
     pub switches: u64,
-    /// How often the picture stood still, the wait for the first chunk left out.
+    /// Number of stalls, without the wait for the first chunk.
     pub stalls: u64,
-    /// For how long it did, s.
+    /// Total time of stalls, s.
     pub stalled_s: f64,
-    /// Until the first chunk was there, s.
+    /// Time until the first chunk arrived, s.
     pub startup_s: f64,
 }
 
-/// A player from its first request on.
-#[derive(Debug, Clone)]
+/// The state of a player.
+#[derive(Debug, Clone, Default)]
 pub struct Player {
     began: Duration,
-    /// When the buffer was looked at, and what was in it.
+    /// Time of the last update, and the buffer's content then.
     seen: Duration,
     buffer: Duration,
-    /// Of the chunk that is fetched.
+    /// The rate of the chunk that is being fetched.
     rung: usize,
     units: u64,
     startup: Option<Duration>,
@@ -54,23 +54,16 @@ pub struct Player {
 }
 
 impl Player {
-    /// Begins to fetch the first chunk.
+    /// A player that starts to fetch its first chunk.
     pub fn new(now: Duration) -> Self {
         Self {
             began: now,
             seen: now,
-            buffer: Duration::ZERO,
-            rung: 0,
-            units: 0,
-            startup: None,
-            chunks: 0,
-            switches: 0,
-            stalls: 0,
-            stalled: Duration::ZERO,
+            ..Self::default()
         }
     }
 
-    /// Requests that the chunk to be fetched consists of.
+    /// The number of requests of the chunk being fetched.
     pub fn requests(&self) -> u64 {
         LADDER[self.rung]
     }
@@ -90,9 +83,10 @@ impl Player {
         now + wait
     }
 
-    /// What there is to say at the end; `unit_bytes` are in a response.
+    /// The playback as a whole, at its end; a response has `unit_bytes`.
     pub fn end(mut self, now: Duration, unit_bytes: u64) -> Playback {
         self.play(now);
+        let startup = self.startup.unwrap_or(now.saturating_sub(self.began));
         let played = (self.chunks * CHUNK.as_secs()).max(1) as f64;
         Playback {
             chunks: self.chunks,
@@ -100,10 +94,7 @@ impl Player {
             switches: self.switches,
             stalls: self.stalls,
             stalled_s: self.stalled.as_secs_f64(),
-            startup_s: self
-                .startup
-                .unwrap_or(now.saturating_sub(self.began))
-                .as_secs_f64(),
+            startup_s: startup.as_secs_f64(),
         }
     }
 

@@ -1,29 +1,72 @@
-//! The control connection as a socket: bytes in and out with deadlines, whichever half drives it.
+//! A control connection: its socket, and the state machine of core that talks over it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use linerate_core::foreign::{iperf3, netperf};
+use linerate_core::session;
 use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::socket::{end_without_sign_of_life, set_thin_linear_timeouts};
 
-/// A peer that takes nothing for so long is gone.
+use crate::clock::now;
+use crate::retry::is_transient;
+
+/// A peer that takes no bytes for so long is considered gone.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// What came.
+/// What a wait for input has brought.
 pub(crate) enum Received<'a> {
     Bytes(&'a [u8]),
     Nothing,
     Closed,
 }
 
-/// Never blocks in a write: whoever drives it has a test and a stop flag to look at.
+/// A state machine of core that talks over a control connection.
+pub(crate) trait Dialogue {
+    fn poll_transmit(&mut self) -> Option<Vec<u8>>;
+    fn poll_timeout(&self) -> Option<Duration>;
+    fn handle_input(&mut self, now: Duration, bytes: &[u8]);
+    fn handle_timeout(&mut self, now: Duration);
+    fn handle_close(&mut self);
+}
+
+macro_rules! dialogues {
+    ($($machine:ty),*) => {$(
+        impl Dialogue for $machine {
+            fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+                <$machine>::poll_transmit(self)
+            }
+            fn poll_timeout(&self) -> Option<Duration> {
+                <$machine>::poll_timeout(self)
+            }
+            fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
+                <$machine>::handle_input(self, now, bytes);
+            }
+            fn handle_timeout(&mut self, now: Duration) {
+                <$machine>::handle_timeout(self, now);
+            }
+            fn handle_close(&mut self) {
+                <$machine>::handle_close(self);
+            }
+        }
+    )*};
+}
+dialogues!(
+    session::Client,
+    session::Server,
+    iperf3::Client,
+    iperf3::Server,
+    netperf::Server
+);
+
+/// The socket. It never blocks in a write: its user also has a test and a stop flag to watch.
 pub(crate) struct ControlSocket {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// What the kernel has not taken yet.
+    /// Bytes that the kernel has not taken yet.
     waiting: Vec<u8>,
-    /// Since when it has taken nothing.
+    /// Since when the kernel has taken none of them.
     stuck_since: Option<Instant>,
 }
 
@@ -31,8 +74,8 @@ impl ControlSocket {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // A test may fill the path that this has to use: each timeout twice as long as the last
-        // would outlast the test.
+        // The test may fill the path that this connection uses. With exponential backoff a lost
+        // segment could wait for longer than the test takes.
         let _ = set_thin_linear_timeouts(&stream, true);
         Ok(Self {
             stream,
@@ -42,11 +85,11 @@ impl ControlSocket {
         })
     }
 
-    /// Has [`ControlSocket::receive`] notice within 10 s that a peer which says nothing is gone:
-    /// another tool's client is silent as long as it measures, and what this end sends it by UDP
-    /// needs somebody there.
+    /// Makes [`ControlSocket::receive`] notice within 10 s that a silent peer is gone. Another
+    /// tool's client is silent for as long as it measures, and this end must not go on sending UDP
+    /// to a host that is no longer there.
     pub(crate) fn expect_signs_of_life(&self) {
-        // Without it the test ends with its time.
+        // Where the kernel refuses, the test ends with its time.
         let _ = end_without_sign_of_life(&self.stream, STUCK);
     }
 
@@ -58,8 +101,40 @@ impl ControlSocket {
         self.stream.local_addr()
     }
 
-    /// What comes within `timeout`. While there is something to send nothing is read, so that a
-    /// peer that asks and does not listen is held back instead of filling memory.
+    /// Sends all that the state machine has to send; false if the connection is gone.
+    pub(crate) fn transmit(&mut self, dialogue: &mut impl Dialogue) -> bool {
+        while let Some(bytes) = dialogue.poll_transmit() {
+            if self.send(&bytes).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives the state machine what arrives within `timeout`, or before its own next deadline, and
+    /// the time.
+    pub(crate) fn listen(&mut self, dialogue: &mut impl Dialogue, timeout: Duration) {
+        let until = dialogue.poll_timeout();
+        let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
+        match self.receive(timeout) {
+            Received::Bytes(bytes) => dialogue.handle_input(now(), bytes),
+            Received::Nothing => {}
+            Received::Closed => dialogue.handle_close(),
+        }
+        dialogue.handle_timeout(now());
+    }
+
+    /// Sends and receives once, waiting for `timeout` at most.
+    pub(crate) fn drive(&mut self, dialogue: &mut impl Dialogue, timeout: Duration) {
+        if self.transmit(dialogue) {
+            self.listen(dialogue, timeout);
+        } else {
+            dialogue.handle_close();
+        }
+    }
+
+    /// What arrives within `timeout`. While bytes wait to be sent nothing is read: a peer that
+    /// keeps asking and never reads is slowed down and does not fill this host's memory.
     pub(crate) fn receive(&mut self, timeout: Duration) -> Received<'_> {
         let interest = if self.waiting.is_empty() {
             Interest::Readable
@@ -72,19 +147,19 @@ impl ControlSocket {
             Ok(false) => return Received::Nothing,
             Err(_) => return Received::Closed,
         }
-        // After a failed write the peer's last words may still be there.
+        // After a failed write the peer's last message may still be there to read.
         if interest == Interest::Writable && self.flush().is_ok() {
             return Received::Nothing;
         }
         match self.stream.read(&mut self.buffer) {
             Ok(0) => Received::Closed,
             Ok(n) => Received::Bytes(&self.buffer[..n]),
-            Err(error) if is_passing(&error) => Received::Nothing,
+            Err(error) if is_transient(&error) => Received::Nothing,
             Err(_) => Received::Closed,
         }
     }
 
-    /// Sends what the kernel takes now, and the rest in [`ControlSocket::receive`].
+    /// Sends what the kernel takes now; the rest is sent by [`ControlSocket::receive`].
     ///
     /// # Errors
     /// The connection is gone.
@@ -121,8 +196,9 @@ impl ControlSocket {
             .is_some_and(|since| since.elapsed() >= STUCK)
     }
 
-    /// Ends the connection so that what was sent last is still read: a close with bytes unread
-    /// would reset it, and the peer would lose the refusal that explains it.
+    /// Ends the connection so that the peer can still read what was sent last: a close with unread
+    /// bytes in the receive queue would reset the connection, and the peer would lose the refusal
+    /// that explains it.
     pub(crate) fn close(mut self) {
         const LINGER: Duration = Duration::from_millis(500);
         const SLICE: Duration = Duration::from_millis(50);
@@ -141,11 +217,4 @@ impl ControlSocket {
             }
         }
     }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use linerate_core::record::{CpuFacts, DeviceFacts, HostFacts};
-use linerate_sys::clock::ClockSource;
+use linerate_sys::clock::clock_source;
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netlink::Netlink;
 use linerate_sys::proc::{Probe, cgroup, cpu, machine, memory, sysctl};
@@ -78,7 +78,7 @@ pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts 
         device: peer.and_then(|peer| device_to(peer, device)),
         congestion: sysctls.get("net.ipv4.tcp_congestion_control").cloned(),
         sysctls,
-        clock_source: ClockSource::read().ok().map(|clock| clock.current),
+        clock_source: clock_source().ok(),
         memory_bytes: memory::MemoryInfo::read().ok().map(|memory| memory.total),
         disciplines: disciplines().to_vec(),
     }
@@ -138,11 +138,10 @@ fn device_to(peer: IpAddr, asked: Option<&str>) -> Option<DeviceFacts> {
     };
     if let Ok(ethtool) = Ethtool::open(&device.name) {
         if let Ok(Some(driver)) = ethtool.driver() {
-            device.driver = Some(driver.name);
+            device.driver = Some(driver);
         }
-        if let Ok(Some(mode)) = ethtool.link_mode() {
-            device.speed_bps = mode.speed_mbit.map(|mbit| u64::from(mbit) * 1_000_000);
-        }
+        let speed = ethtool.speed_mbit().ok().flatten();
+        device.speed_bps = speed.map(|mbit| u64::from(mbit) * 1_000_000);
         // All at once: each call waits for whoever else changes the host's devices just now.
         let features = ethtool.features_of(&OFFLOADS).unwrap_or_default();
         device

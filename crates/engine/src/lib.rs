@@ -39,7 +39,7 @@
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `profiler` | one end's: samples of what its CPUs do while a run is measured |
-//! | `shares` | parts of what there is so much of, given back when they are dropped |
+//! | `shares` | state that threads share: locks, shares of a limited quantity |
 //! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
@@ -47,7 +47,8 @@
 //! | [`mesh`] | a site of a mesh: its agent; the bus inside of one process |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
-//! | `signal`, `stop` | Ctrl-C, and being asked to stop |
+//! | `signal`, `stop` | Ctrl-C, and requests to stop |
+//! | `retry` | errors of system calls that are to be made again |
 //! | `error`, `category` | what can go wrong; the exit status that it deserves |
 //! | `clock`, `words` | the one monotonic clock; small texts |
 
@@ -65,6 +66,7 @@ mod error;
 mod experiment;
 mod host;
 pub mod host_settings;
+mod join;
 mod lab;
 mod lab_process;
 mod load;
@@ -79,6 +81,7 @@ mod profiler;
 pub mod qos;
 mod qos_cost;
 mod responsiveness;
+mod retry;
 mod shares;
 mod signal;
 mod stop;
@@ -120,9 +123,7 @@ pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
 pub use partner::{Accounts, Foreign, Partner};
-pub use profile::{
-    DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,
-};
+pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
 pub use qos_cost::{CostError, CostOptions, CostProgress, qos_cost};
 pub use signal::stop_on_signal;

@@ -67,6 +67,16 @@ pub(crate) fn is_own(path: &Path, user: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// Opens a file that processes lock, and makes it if need be. It is this user's alone.
+///
+/// # Errors
+/// Those of open(2); `ELOOP` if it is a link.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    open_no_follow(path, &mut options)
+}
+
 /// Takes the lock of a file, and waits for others that hold it for at most `patience`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! An endpoint in this process: for a check of this host alone, and for the lab.
+//! An endpoint in this process, for a check of this host alone and for the lab.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ use crate::stop::Stop;
 use crate::target::Target;
 use crate::words;
 
-/// Serves this process's own client until it is dropped.
+/// An endpoint that serves this process's own client until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnEndpoint {
     address: SocketAddr,
@@ -26,9 +26,9 @@ pub(crate) struct OwnEndpoint {
 }
 
 impl OwnEndpoint {
-    /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the
-    /// CPUs of the calling thread. In a namespace of its own it takes treatments: there is nothing
-    /// there but the lab's.
+    /// Serves at `bind`, in `namespace` or in that of the caller. Its threads have the CPUs of the
+    /// calling thread. With a `namespace` it accepts treatments, because everything there belongs
+    /// to the lab.
     pub(crate) fn start(bind: IpAddr, namespace: Option<&Namespace>) -> Result<Self, MeasureError> {
         let key = random_key()?;
         let options = options(bind, key.clone(), namespace.is_some());
@@ -41,14 +41,14 @@ impl OwnEndpoint {
         let stop = Stop::new();
         let asked = stop.clone();
         let serve = move || {
-            // What goes wrong there, the client sees as a connection that fails.
+            // The client sees an error of the endpoint as a connection that fails.
             let _ = endpoint.serve(&asked, |_| {});
         };
         let thread = match namespace {
             Some(namespace) => namespace
                 .spawn_thread("endpoint", serve)
                 .map_err(cannot_start)?,
-            // Entering even the namespace where one is takes a privilege.
+            // Entering a namespace needs a privilege, even if it is the present one.
             None => thread::Builder::new()
                 .name("endpoint".to_owned())
                 .spawn(serve)
@@ -62,7 +62,7 @@ impl OwnEndpoint {
         })
     }
 
-    /// Where to connect to it.
+    /// The target for a client of this endpoint.
     pub(crate) fn target(&self, name: &str) -> Target {
         Target {
             key: Some(self.key.clone()),
@@ -75,13 +75,14 @@ impl Drop for OwnEndpoint {
     fn drop(&mut self) {
         self.stop.request();
         if let Some(thread) = self.thread.take() {
-            // It ends within its own time; a panic there has been seen as a failed connection.
+            // The thread ends soon. Its panic has been seen as a failed connection.
             let _ = thread.join();
         }
     }
 }
 
-/// Known to this process alone: no other on this machine gets in.
+/// A random key: only this process knows it, so that no other program of this host can connect.
+///
 /// # Errors
 /// This host has no random numbers.
 pub fn random_key() -> Result<Key, MeasureError> {

@@ -1,15 +1,20 @@
-//! Shares of what there is so much of: the connections that all clients of `capacity` hold together
-//! (never more than the owner allows one of them, so that many clients cannot do what one may not),
-//! the profiles of this process.
+//! State that threads share: what a mutex protects, and shares of a limited quantity.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is spoken for.
+/// Locks a mutex whose content is only ever changed in one step: a thread that panicked while it
+/// held the lock cannot have left half of a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How much of a limited quantity is in use: the connections that all clients of `capacity` hold
+/// together, for which the owner's limit for one client holds too, or the profiles of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shares(Arc<AtomicU64>);
 
-/// A part of it, until it is dropped.
+/// A part of the quantity, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     all: Shares,
@@ -17,10 +22,10 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// So many, if with those of the others they are within `limit`.
+    /// Takes `count`, if that and what others have taken are within `limit`.
     ///
     /// # Errors
-    /// How many the others have.
+    /// How many the others have taken.
     pub(crate) fn take(&self, count: u64, limit: u64) -> Result<Share, u64> {
         let within = |others: u64| others.checked_add(count).filter(|sum| *sum <= limit);
         self.0
@@ -41,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_may_not_have_two_may_not_either() {
+    fn several_takers_together_stay_within_the_limit() {
         let shares = Shares::default();
         let first = shares.take(60, 100).unwrap();
         assert_eq!(shares.take(41, 100).unwrap_err(), 60);

@@ -1,4 +1,4 @@
-//! Small texts.
+//! Small texts: hexadecimal digits, errors with their sources, log lines of tests.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The 16 bytes of 32 hexadecimal digits.
+/// Reads 32 hexadecimal digits as 16 bytes.
 pub(crate) fn token(text: &str) -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     if text.len() != 32 || !text.is_ascii() {
@@ -28,7 +28,7 @@ pub(crate) fn token(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// An error with its sources.
+/// The message of an error and those of its sources, joined by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -39,7 +39,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// What a half did in a test, in a line for the endpoint's log.
+/// The result of a test as a line for the endpoint's log.
 pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
     if let Traffic::Stream(_) = test.traffic {
         return summary(report);
@@ -50,7 +50,7 @@ pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
     format!("{transactions} transactions in {seconds:.2} s")
 }
 
-/// What a half did, in a line for the endpoint's log.
+/// The bytes that a half received and sent as a line for the endpoint's log.
 pub(crate) fn summary(report: &HalfReport) -> String {
     let total = |sends: bool| -> (u64, f64) {
         let flows = report.flows.iter().filter(|flow| flow.sends == sends);

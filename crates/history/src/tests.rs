@@ -7,7 +7,10 @@ use super::*;
 /// Opens a history again that was empty at the beginning of the test.
 type Open<'a> = &'a (dyn Fn() -> History + Sync);
 
-const LAWS: &[(&str, fn(Open<'_>))] = &[
+/// The name of a law and its test.
+type Law = (&'static str, fn(Open<'_>));
+
+const LAWS: &[Law] = &[
     (
         "a run comes back as it was saved",
         a_run_comes_back_as_it_was_saved,

@@ -5,16 +5,16 @@
 use super::queue::{Accepted, Queue};
 use linerate_units::Nanos;
 
-/// A sojourn time that may stand [TARGET].
+/// Sojourn time that is acceptable [TARGET].
 pub(super) const TARGET: Nanos = Nanos::from_millis(5);
-/// How long it may stand before the first signal [INTERVAL].
+/// Time above the target before the first signal [INTERVAL].
 pub(super) const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// CoDel's state.
 #[derive(Debug, Clone)]
 pub(super) struct CoDel {
     marks_ect: bool,
-    /// A queue of no more than this is never signalled for [maxpacket].
+    /// A queue of at most this is never signalled for [maxpacket].
     max_packet_bytes: u64,
     first_above: Option<Nanos>,
     is_dropping: bool,
@@ -23,7 +23,7 @@ pub(super) struct CoDel {
     last_count: u32,
 }
 
-/// The head of the queue, and whether it has stood too long [dodequeue_result].
+/// The head of the queue, and whether it has waited too long [dodequeue_result].
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     packet: Accepted,
@@ -44,8 +44,8 @@ impl CoDel {
         }
     }
 
-    /// The next packet for the line at `now`, and whether to mark it; what is dropped on the way
-    /// goes to `dropped`.
+    /// Returns the next packet for the line at `now`, and whether to mark it; dropped packets go to
+    /// `dropped`.
     pub(super) fn dequeue(
         &mut self,
         now: Nanos,
@@ -61,14 +61,16 @@ impl CoDel {
                 return Some((head.packet, true));
             }
             dropped(head.packet);
-            // The pseudocode leaves the drop state only at the next packet, whatever this one says.
+            // The pseudocode leaves the drop state only at the next packet, whatever the state of
+            // this one.
             self.candidate(now, queue).map(unmarked)
         } else {
             head.map(unmarked)
         }
     }
 
-    /// Signals as often as is due in the dropping state, and leaves it once the queue is short.
+    /// Signals as often as is due in the dropping state, and leaves the state when the queue is
+    /// short.
     fn go_on(
         &mut self,
         now: Nanos,
@@ -98,7 +100,7 @@ impl CoDel {
         }
     }
 
-    /// Enters the dropping state, at the rate of the last time if that is not long ago.
+    /// Enters the dropping state, at the previous rate if that is recent.
     fn begin(&mut self, now: Nanos) {
         self.is_dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -108,8 +110,8 @@ impl CoDel {
         self.last_count = self.count;
     }
 
-    /// Takes the head and tells whether the sojourn time has been above the target for an interval
-    /// [dodequeue].
+    /// Takes the head and determines whether the sojourn time has been above the target for an
+    /// interval [dodequeue].
     fn candidate(&mut self, now: Nanos, queue: &mut Queue) -> Option<Candidate> {
         let Some(packet) = queue.pop() else {
             self.first_above = None;

@@ -1,4 +1,4 @@
-//! The way to the far end: propagation, jitter and packets held back.
+//! Propagation to the far end: delay, jitter, and packets that are held back.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,10 +7,10 @@ use super::Purpose;
 use super::spec::{Distribution, Jitter, Reorder};
 use linerate_units::{Dice, Nanos};
 
-/// A packet on its way.
+/// A packet in propagation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Travelling {
-    // The order of the fields is the order of arrival: by time, then by position.
+    // Arrivals are ordered by these fields: by time, then by position.
     pub(super) due: Nanos,
     pub(super) order: u64,
     pub(super) id: u64,
@@ -18,7 +18,7 @@ pub(super) struct Travelling {
     pub(super) mark_ce: bool,
 }
 
-/// All packets on their way, by time of arrival.
+/// All packets in propagation, by time of arrival.
 #[derive(Debug, Clone)]
 pub(super) struct DelayLine {
     delay: Nanos,
@@ -26,7 +26,7 @@ pub(super) struct DelayLine {
     reorder: Option<Reorder>,
     jitter_dice: Dice,
     reorder_dice: Dice,
-    /// When the last packet arrives that was not held back.
+    /// Arrival time of the last packet that was not held back.
     last_due: Nanos,
     travelling: BinaryHeap<Reverse<Travelling>>,
 }
@@ -49,10 +49,10 @@ impl DelayLine {
         }
     }
 
-    /// Sends a packet on its way at its `due` field, which becomes the time of its arrival.
+    /// Adds a packet that leaves at its `due` field, which becomes the time of its arrival.
     ///
-    /// Jitter alone never changes the order: a packet waits for the one before it. A packet held
-    /// back waits for nobody and nobody waits for it, so it alone is late.
+    /// Jitter alone never changes the order: a packet waits for the one before it. A packet that is
+    /// held back neither waits for others nor delays them, so that it alone is late.
     pub(super) fn send(&mut self, mut packet: Travelling) {
         let due = packet.due + self.draw_delay();
         self.last_due = self.last_due.max(due);
@@ -75,7 +75,7 @@ impl DelayLine {
         self.travelling.peek().map(|Reverse(packet)| packet.due)
     }
 
-    /// The least time that a packet travels.
+    /// Minimum propagation time.
     pub(super) fn least_delay(&self) -> Nanos {
         self.delay - self.jitter.map_or(Nanos::ZERO, |jitter| jitter.reach())
     }
@@ -93,10 +93,9 @@ impl DelayLine {
             Distribution::Normal => self.jitter_dice.normal(),
         };
         let offset = Nanos((deviation.abs() * jitter.size.0 as f64) as u64);
-        if deviation < 0.0 {
-            self.delay - offset
-        } else {
-            self.delay + offset
+        match deviation < 0.0 {
+            true => self.delay - offset,
+            false => self.delay + offset,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The keys of a path's text, their values, and what does not go together.
-//! The table of them is at `PathSpec`.
+//! The keys of a path's text, their values, and contradictions between them. The table of keys is
+//! at `PathSpec`.
 
 use super::packet::CorruptionPlace;
 use super::quantity::{parse_percent, parse_rate, parse_size, parse_time};
@@ -9,13 +9,13 @@ use super::spec::{
 };
 use linerate_units::Nanos;
 
-/// A key: its name and what it sets. The next key is one more entry of [`KEYS`].
+/// A key: its name and the setting that it changes. A new key is one more entry of [`KEYS`].
 pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) set: Setter,
-    /// How values are written.
+    /// How to write its values, for errors.
     pub(super) example: &'static str,
-    /// Which values may be given.
+    /// The range of its values, for errors.
     pub(super) range: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Refusal {
     OutOfRange,
 }
 
-/// What is not of one direction.
+/// The settings of the whole path.
 #[derive(Default)]
 pub(super) struct WholePath {
     pub(super) rtt: Nanos,
@@ -52,7 +52,7 @@ macro_rules! keys {
     };
 }
 
-/// All keys: what each sets, how its values are written, which may be given.
+/// All keys: the setting, how its values are written, and their range.
 pub(super) const KEYS: &[Key] = keys! {
     "rate": Link.rate_bps = |text| rate(text).map(Some),
         "a rate such as 100mbit", "1kbit to 1tbit";
@@ -93,10 +93,10 @@ pub(super) const KEYS: &[Key] = keys! {
         "a number of routers, such as 3", "0 to 60";
 };
 
-/// A key, when its setting makes no sense, and why.
+/// A key, when its setting is contradictory, and why.
 pub(super) type Contradiction = (&'static str, fn(&LinkSpec) -> bool, &'static str);
 
-/// What is refused, the first that applies.
+/// All contradictions; the first that applies is reported.
 pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     (
         "trace",
@@ -105,24 +105,13 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     ),
     (
         "jitter",
-        |link| {
-            link.jitter
-                .is_some_and(|jitter| jitter.reach() > link.delay)
-        },
+        |link| link.jitter.is_some_and(|it| it.reach() > link.delay),
         "packets would arrive before they are sent; the one-way delay must be at least the jitter, \
          three times \
          a normal one",
     ),
-    (
-        "queue",
-        |link| !link.has_line(),
-        "without `rate` or `trace` nothing waits",
-    ),
-    (
-        "aqm",
-        |link| !link.has_line(),
-        "without `rate` or `trace` nothing waits",
-    ),
+    ("queue", |link| !link.has_line(), NOTHING_WAITS),
+    ("aqm", |link| !link.has_line(), NOTHING_WAITS),
     (
         "queue",
         |link| matches!(link.queue, QueueLimit::Bytes(bytes) if is_less_than_a_packet(link, bytes)),
@@ -130,39 +119,32 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     ),
     (
         "burst",
-        |link| !link.has_line() && link.policer_bps.is_none(),
+        has_no_rate,
         "it is the bucket of a `policer`, a `rate` or a `trace`",
     ),
     (
         "burst",
-        |link| {
-            link.burst_bytes
-                .is_some_and(|bytes| is_less_than_a_packet(link, bytes))
-        },
+        |link| matches!(link.burst_bytes, Some(bytes) if is_less_than_a_packet(link, bytes)),
         "a full packet is larger, and would never pass",
     ),
-    (
-        "framing",
-        |link| !link.has_line() && link.policer_bps.is_none(),
-        "without `rate`, `trace` or `policer` nothing is counted",
-    ),
-    (
-        "overhead",
-        |link| !link.has_line() && link.policer_bps.is_none(),
-        "without `rate`, `trace` or `policer` nothing is counted",
-    ),
+    ("framing", has_no_rate, NOTHING_COUNTED),
+    ("overhead", has_no_rate, NOTHING_COUNTED),
 ];
+
+const NOTHING_WAITS: &str = "without `rate` or `trace` nothing waits";
+const NOTHING_COUNTED: &str = "without `rate`, `trace` or `policer` nothing is counted";
+
+fn has_no_rate(link: &LinkSpec) -> bool {
+    !link.has_line() && link.policer_bps.is_none()
+}
 
 fn read<T>(value: Option<T>) -> Result<T, Refusal> {
     value.ok_or(Refusal::Malformed)
 }
 
 fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, Refusal> {
-    if value >= least && value <= most {
-        Ok(value)
-    } else {
-        Err(Refusal::OutOfRange)
-    }
+    let is_within = value >= least && value <= most;
+    is_within.then_some(value).ok_or(Refusal::OutOfRange)
 }
 
 fn rate(text: &str) -> Result<u64, Refusal> {
@@ -181,7 +163,8 @@ fn number(text: &str, least: u32, most: u32) -> Result<u32, Refusal> {
     within(read(text.parse().ok())?, least, most)
 }
 
-/// A file, as written. It is not looked at here, and must not look like the rest of a path's text.
+/// A file name. The file is not read here; its name must not look like other parts of a path's
+/// text.
 fn file(text: &str) -> Result<String, Refusal> {
     let is_odd = |c: char| c.is_control() || matches!(c, ',' | '(' | ')');
     if text.is_empty() || text.contains(is_odd) {
@@ -193,14 +176,12 @@ fn file(text: &str) -> Result<String, Refusal> {
 
 /// The arguments of `name(…)`.
 fn arguments<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
-    let inside = text
-        .strip_prefix(name)?
-        .strip_prefix('(')?
-        .strip_suffix(')')?;
+    let inside = text.strip_prefix(name)?.strip_prefix('(')?;
+    let inside = inside.strip_suffix(')')?;
     Some(inside.split(',').map(str::trim).collect())
 }
 
-/// `value:word` or `value`: the value, and whether the word is there.
+/// Splits `value:word` or `value` into the value and whether the word is there.
 fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), Refusal> {
     match text.split_once(':') {
         None => Ok((text, false)),
@@ -211,17 +192,12 @@ fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), Refusal> {
 
 fn queue(text: &str) -> Result<QueueLimit, Refusal> {
     const MAX_QUEUE_BYTES: u64 = 1 << 40;
-    match text.strip_suffix('p') {
-        Some(packets) => {
-            let packets = within(read(packets.parse().ok())?, 0, 1 << 30)?;
-            Ok(QueueLimit::Packets(packets))
-        }
-        None => Ok(QueueLimit::Bytes(within(
-            read(parse_size(text))?,
-            0,
-            MAX_QUEUE_BYTES,
-        )?)),
-    }
+    let Some(packets) = text.strip_suffix('p') else {
+        let bytes = within(read(parse_size(text))?, 0, MAX_QUEUE_BYTES)?;
+        return Ok(QueueLimit::Bytes(bytes));
+    };
+    let packets = within(read(packets.parse().ok())?, 0, 1 << 30)?;
+    Ok(QueueLimit::Packets(packets))
 }
 
 fn loss(text: &str) -> Result<Loss, Refusal> {
@@ -236,17 +212,15 @@ fn loss(text: &str) -> Result<Loss, Refusal> {
         let percent = percent(text)?;
         return Ok(Loss::Random { percent });
     };
-    let shares = shares
-        .into_iter()
-        .map(percent)
-        .collect::<Result<Vec<_>, _>>()?;
+    let shares: Result<Vec<_>, _> = shares.into_iter().map(percent).collect();
+    let shares = shares?;
     let (enter_percent, leave_percent, bad_loss_percent, good_loss_percent) = match shares[..] {
         [p, r] => (p, r, 100.0, 0.0),
         [p, r, bad] => (p, r, bad, 0.0),
         [p, r, bad, good] => (p, r, bad, good),
         _ => return Err(Refusal::Malformed),
     };
-    // A channel that never gets better would lose everything after the first bad moment.
+    // A channel that never recovers would lose everything after the first bad moment.
     if leave_percent == 0.0 {
         return Err(Refusal::OutOfRange);
     }
@@ -306,7 +280,7 @@ fn yes_or_no(text: &str) -> Result<bool, Refusal> {
 fn mtu(text: &str) -> Result<Mtu, Refusal> {
     let (bytes, is_black_hole) = flagged(text, "blackhole")?;
     Ok(Mtu {
-        // From what every IPv4 router must pass (RFC 791) to what the length field can say.
+        // From the minimum of IPv4 routers (RFC 791) to the maximum of the length field.
         bytes: number(bytes, 68, 65_535)?,
         is_black_hole,
     })
@@ -333,7 +307,7 @@ fn is_less_than_a_packet(link: &LinkSpec, bytes: u64) -> bool {
     bytes < u64::from(link.full_packet_wire_bytes())
 }
 
-/// Linux takes no longer paths of files (PATH_MAX).
+/// Maximum length of a path in Linux (PATH_MAX).
 const MAX_FILE: usize = 4096;
-/// Longer than any path on Earth, buffers included.
+/// Maximum RTT, longer than any path on Earth including buffers.
 const MAX_RTT: Nanos = Nanos::from_millis(100_000);

@@ -1,19 +1,20 @@
 #![forbid(unsafe_code)]
-//! The emulated link: decides what becomes of each packet of one direction, and when.
+//! The emulated link: decides what happens to each packet of one direction, and when.
 //!
-//! A [`Link`] is a state machine without clock, bytes or threads. A pump that owns the bytes, or a
-//! test with virtual time, drives it:
+//! A [`Link`] is a state machine without clock, bytes or threads. It is driven by a pump that owns
+//! the bytes, or by a test with virtual time:
 //!
-//! 1. [`Link::handle_packet`] offers a packet, and says at once whether the link has taken it;
-//! 2. [`Link::poll_timeout`] says when there is something to fetch;
+//! 1. [`Link::handle_packet`] offers a packet, and returns at once whether the link has accepted
+//!    it;
+//! 2. [`Link::poll_timeout`] returns when there is something to fetch;
 //! 3. [`Link::poll_deliver`] fetches it: an arrival at the far end or a late drop, until there is
 //!    no more.
 //!
-//! What happens, and when, depends on the arrivals and the seed alone, not on how often the link is
-//! polled: each packet is served at the time at which the line was free for it, be it found out
-//! later.
+//! The fates of packets depend only on the arrivals and the seed, not on how often the link is
+//! polled: each packet is served at the time at which the line was free for it, even if the poll
+//! comes later.
 //!
-//! # The stages, in their order
+//! # The stages in their order
 //!
 //! | stage | why here |
 //! |---|---|
@@ -26,7 +27,7 @@
 //! | duplication, corruption | at the far end: a copy takes no capacity, and each copy is damaged by itself |
 //! | verified | last of all: what is marked as verified is not looked at again |
 //!
-//! [`PathSpec`] reads what a user writes, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`]
+//! [`PathSpec`] parses the text of a user, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`]
 //! for each direction.
 //!
 //! ```
@@ -80,8 +81,8 @@ use rate::TokenBucket;
 
 use linerate_units::{Dice, Nanos};
 
-/// What random numbers are for: each purpose has a stream of its own from the same seed, so that
-/// one setting does not change the draws of another.
+/// The purpose of random numbers: each has its own stream from the same seed, so that one setting
+/// does not change the draws of another.
 #[derive(Debug, Clone, Copy)]
 enum Purpose {
     Loss,
@@ -99,8 +100,8 @@ impl Purpose {
 
 /// One direction of an emulated link. See the [module](self).
 ///
-/// Each call costs O(log n) for n packets on their way; nothing is allocated once the link has been
-/// as full as it gets.
+/// Each call costs O(log n) for n packets in propagation; nothing is allocated once the link has
+/// reached its maximum.
 #[derive(Debug, Clone)]
 pub struct Link {
     spec: LinkSpec,
@@ -108,41 +109,40 @@ pub struct Link {
     loss: LossProcess,
     queue: Queue,
     codel: Option<CoDel>,
-    /// `None`: no limit, so that nothing waits.
+    /// `None` for no limit, so that nothing waits.
     line: Option<TokenBucket>,
     delay: DelayLine,
     duplicate_dice: Dice,
     corrupt_dice: Dice,
-    /// The second copy of the packet that was delivered last.
+    /// The second copy of the last delivered packet.
     copy: Option<Travelling>,
     late_drops: VecDeque<Delivery>,
     accepted: u64,
     /// One more than the highest position that has arrived.
     next_expected: u64,
     counters: Counters,
-    /// The latest `now` so far: time does not run backwards here.
+    /// The latest `now` so far: time never goes backwards here.
     now: Nanos,
 }
 
 impl Link {
-    /// A link at rest. The same spec, seed and arrivals give the same fates on every machine.
+    /// Makes an idle link. The same spec, seed and arrivals give the same fates on every machine.
     ///
-    /// The file that [`LinkSpec::trace`] names is the caller's to read, for
-    /// [`Link::with_rate_trace`]; here such a link has no rate.
+    /// The caller reads the file that [`LinkSpec::trace`] names, for [`Link::with_rate_trace`];
+    /// with this function such a link has no rate.
     pub fn new(spec: &LinkSpec, seed: u64) -> Self {
         let rate = spec.rate_bps.map(RateTrace::constant);
         Self::with_line(spec, rate, seed)
     }
 
-    /// As [`Link::new`], with a recorded rate ([`RateTrace::parse`]) in place of the spec's.
+    /// Like [`Link::new`], with a recorded rate ([`RateTrace::parse`]) instead of the spec's.
     pub fn with_rate_trace(spec: &LinkSpec, trace: RateTrace, seed: u64) -> Self {
         Self::with_line(spec, Some(trace), seed)
     }
 
     fn with_line(spec: &LinkSpec, rate: Option<RateTrace>, seed: u64) -> Self {
-        let policer = spec
-            .policer_bps
-            .map(|bps| TokenBucket::new(RateTrace::constant(bps), spec.policer_burst_bytes()));
+        let policer = spec.policer_bps.map(RateTrace::constant);
+        let policer = policer.map(|rate| TokenBucket::new(rate, spec.policer_burst_bytes()));
         let codel = match spec.aqm {
             Aqm::Fifo => None,
             Aqm::CoDel { marks_ect } => Some(CoDel::new(marks_ect, spec.full_packet_wire_bytes())),
@@ -198,7 +198,7 @@ impl Link {
         Admission::Accepted
     }
 
-    /// The next arrival or late drop that has happened by `now`; `None` if there is no more.
+    /// Returns the next arrival or late drop until `now`; `None` if there is no more.
     pub fn poll_deliver(&mut self, now: Nanos) -> Option<Delivery> {
         self.advance(now);
         if let Some(copy) = self.copy.take() {
@@ -214,35 +214,31 @@ impl Link {
         } else {
             self.next_expected = packet.order + 1;
         }
-        if self
-            .duplicate_dice
-            .chance(self.spec.duplicate_percent / 100.0)
-        {
+        let duplicate = self.spec.duplicate_percent / 100.0;
+        if self.duplicate_dice.chance(duplicate) {
             self.copy = Some(packet);
         }
         Some(self.deliver(packet, false, self.copy.is_none()))
     }
 
-    /// When [`Link::poll_deliver`] is to be called next, `None` if the link is empty. There may be
-    /// nothing to fetch then: CoDel may drop what would have arrived.
+    /// When to call [`Link::poll_deliver`] next; `None` if the link is empty. There may be nothing
+    /// to fetch then, because CoDel may drop packets.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if self.copy.is_some() || !self.late_drops.is_empty() {
             return Some(self.now);
         }
-        // Nothing that waits can arrive before it has left the queue and travelled.
-        let waiting = self
-            .queue
-            .head()
-            .map(|_| self.line_is_free() + self.delay.least_delay());
+        // A waiting packet cannot arrive before it has left the queue and propagated.
+        let earliest = self.line_is_free() + self.delay.least_delay();
+        let waiting = self.queue.head().map(|_| earliest);
         self.delay.next_due().into_iter().chain(waiting).min()
     }
 
-    /// What the link did so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Packets that were accepted and have neither arrived nor been dropped.
+    /// Number of packets that were accepted and have neither arrived nor been dropped.
     pub fn in_flight(&self) -> usize {
         self.queue.len() + self.delay.len()
     }
@@ -269,8 +265,8 @@ impl Link {
         self.serve();
     }
 
-    /// Puts what may leave the queue by now on the line, each packet at the time at which the line
-    /// was free.
+    /// Moves the packets that may leave the queue by now to the line, each at the time at which the
+    /// line was free.
     fn serve(&mut self) {
         while let Some(head) = self.queue.head() {
             let start = self.line_is_free().max(head.arrived);
@@ -321,14 +317,13 @@ impl Link {
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(packet.ip_bytes);
         self.counters.sizes.count(packet.ip_bytes);
-        let corruption = self
-            .spec
-            .corrupt
-            .filter(|corrupt| self.corrupt_dice.chance(corrupt.percent / 100.0))
-            .map(|corrupt| Corruption {
-                bit: self.corrupt_dice.below(packet.ip_bytes as usize * 8) as u32,
-                place: corrupt.place,
-            });
+        let dice = &mut self.corrupt_dice;
+        let corrupt = self.spec.corrupt;
+        let corrupt = corrupt.filter(|corrupt| dice.chance(corrupt.percent / 100.0));
+        let corruption = corrupt.map(|corrupt| Corruption {
+            bit: dice.below(packet.ip_bytes as usize * 8) as u32,
+            place: corrupt.place,
+        });
         self.counters.corrupted += u64::from(corruption.is_some());
         Delivery {
             id: packet.id,

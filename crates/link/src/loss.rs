@@ -1,22 +1,22 @@
-//! Which packets are lost.
+//! Loss models.
 
 use super::Purpose;
 use super::spec::Loss;
 use linerate_units::Dice;
 
-/// A loss model at work.
+/// A loss model with its state.
 #[derive(Debug, Clone)]
 pub(super) struct LossProcess {
     model: Option<Loss>,
     dice: Dice,
-    /// Gilbert–Elliott: the channel is bad.
+    /// Gilbert–Elliott: whether the channel is bad.
     is_bad: bool,
-    /// Periodic: packets since the last loss.
+    /// Periodic: number of packets since the last loss.
     since_loss: u64,
 }
 
 impl LossProcess {
-    /// The channel begins good.
+    /// Makes a process whose channel is good.
     pub(super) fn new(model: Option<Loss>, seed: u64) -> Self {
         Self {
             model,
@@ -51,8 +51,8 @@ impl LossProcess {
                     (good_loss_percent, enter_percent)
                 };
                 let is_lost = self.dice.chance(loss / 100.0);
-                // The state changes after the packet, so that a bad state lasts 1/r packets in the
-                // mean.
+                // The state changes after the packet, so that a bad state lasts 1/r packets on
+                // average.
                 self.is_bad ^= self.dice.chance(change / 100.0);
                 is_lost
             }

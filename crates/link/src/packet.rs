@@ -1,30 +1,30 @@
-//! What goes into a link and what comes out: descriptors of packets, never their bytes.
+//! Descriptors of the packets that enter and leave a link, without their bytes.
 
 use linerate_units::{Ecn, Nanos};
 
-/// A packet offered to a link. Segmentation-offload frames are cut to their segments first.
+/// A packet offered to a link. Offloaded frames are split into their segments first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// The caller's handle of the bytes; the link only gives it back.
+    /// The caller's handle for the bytes; the link only returns it.
     pub id: u64,
-    /// Length from the IP header on; what the wire adds is the link's framing.
+    /// Length from the IP header, bytes; the link's framing adds the rest.
     pub ip_bytes: u32,
     /// The packet's ECN codepoint.
     pub ecn: Ecn,
 }
 
-/// What the link does with a packet at once.
+/// The link's immediate decision on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// The link has it; a [`Delivery`] will tell its fate.
+    /// The packet is accepted; a [`Delivery`] will report its fate.
     Accepted,
-    /// It does not fit; a router answers with this MTU, in bytes from the IP header on. It will not
-    /// be delivered.
+    /// The packet does not fit and is not delivered; a router answers with this MTU, in bytes from
+    /// the IP header.
     TooBig {
         /// The link's MTU.
         mtu: u32,
     },
-    /// It will not be delivered.
+    /// The packet is not delivered.
     Dropped(DropCause),
 }
 
@@ -48,24 +48,24 @@ pub enum DropCause {
 pub struct Delivery {
     /// The handle given with the packet.
     pub id: u64,
-    /// When it happened; not after the `now` of the poll that tells it.
+    /// Time of the event, not after the `now` of the poll.
     pub at: Nanos,
-    /// What happened.
+    /// The event.
     pub fate: Fate,
-    /// Whether this is the last word on `id`, so that its bytes may be freed.
+    /// Whether this is the last event for `id`, so that its bytes may be freed.
     pub is_last: bool,
 }
 
-/// What becomes of a packet that the link had accepted.
+/// What happens to a packet that the link has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives at the far end.
     Arrived {
-        /// This is the copy of a packet that has just arrived.
+        /// Whether this is the copy of a packet that has just arrived.
         is_duplicate: bool,
-        /// Set the ECN field to CE first.
+        /// Whether to set the ECN field to CE first.
         mark_ce: bool,
-        /// Damage this copy first.
+        /// The damage to make to this copy first.
         corruption: Option<Corruption>,
     },
     /// It was dropped after it had been accepted.
@@ -81,29 +81,28 @@ pub struct Corruption {
     pub place: CorruptionPlace,
 }
 
-/// Whether checksums can see the damage.
+/// Which checksums can detect the damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CorruptionPlace {
-    /// On the wire, after the checksums were computed: the receiver can tell.
+    /// On the wire, after the checksums were computed: the receiver can detect it.
     #[default]
     Wire,
-    /// On the wire, but only in the payload of TCP or UDP: their checksum can tell, and nothing
-    /// else can.
+    /// On the wire, but only in the payload of TCP or UDP: only their checksum can detect it.
     Payload,
-    /// In the host, before the checksums were computed: they are to be made right again, and
-    /// nothing can tell.
+    /// In the host, before the checksums were computed: they must be corrected, so that nothing can
+    /// detect it.
     Host,
 }
 
-/// What a link did so far, in packets. At any time
-/// `offered = delivered − duplicated + dropped.total() + in flight`.
+/// Counters of a link, in packets. At any time `offered = delivered − duplicated + dropped.total()
+/// + in flight`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Packets given to the link.
     pub offered: u64,
-    /// Arrivals at the far end, copies included.
+    /// Arrivals at the far end, including copies.
     pub delivered: u64,
-    /// Bytes of these arrivals, from the IP header on.
+    /// Bytes of these arrivals, from the IP header.
     pub delivered_bytes: u64,
     /// These arrivals by their length.
     pub sizes: SizeCounts,
@@ -120,7 +119,7 @@ pub struct Counters {
     pub dropped: DropCounts,
 }
 
-/// Packets by their length in bytes, from the IP header on.
+/// Packets by their length in bytes, from the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizeCounts {
     /// Below 128: acknowledgements without data, and very small messages.
@@ -134,7 +133,7 @@ pub struct SizeCounts {
 }
 
 impl SizeCounts {
-    /// All of them.
+    /// The sum.
     pub fn total(&self) -> u64 {
         self.below_128 + self.from_128 + self.from_512 + self.from_1536
     }
@@ -165,7 +164,7 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
-    /// All drops.
+    /// The sum.
     pub fn total(&self) -> u64 {
         self.mtu + self.policer + self.loss + self.queue + self.aqm
     }

@@ -1,4 +1,4 @@
-//! Reads `rate=100mbit,rtt=29ms,loss=0.1%`: the text of a path. What its keys mean is in `keys.rs`.
+//! Parser of the text of a path, `rate=100mbit,rtt=29ms,loss=0.1%`. The keys are in `keys.rs`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
 use linerate_units::{Nanos, shortened, suggestion};
 
-/// A text that is no path, and where.
+/// An error in the text of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("column {column}: {problem}")]
 pub struct SpecError {
-    /// The first character of the key or value at fault, counted from 1.
+    /// Column of the key or value at fault, in characters from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: SpecProblem,
 }
 
-/// What is wrong with the text of a path.
+/// A problem in the text of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpecProblem {
     /// There is no such key.
@@ -30,10 +30,10 @@ pub enum SpecProblem {
         /// A key that looks like it, or all keys.
         hint: String,
     },
-    /// Between two commas is no `key=value`.
+    /// An entry between commas is not `key=value`.
     #[error("`{entry}` is not written as key=value")]
     NoValue {
-        /// What is there.
+        /// The entry.
         entry: String,
     },
     /// A key is given twice for the same direction.
@@ -42,7 +42,7 @@ pub enum SpecProblem {
         /// The key.
         key: String,
     },
-    /// A value cannot be read.
+    /// A value cannot be parsed.
     #[error("`{value}` is no value of `{key}`; write {hint}")]
     Malformed {
         /// The key.
@@ -62,12 +62,12 @@ pub enum SpecProblem {
         /// The range.
         hint: &'static str,
     },
-    /// Two settings do not go together.
+    /// Two settings contradict each other.
     #[error("`{key}` contradicts the rest: {hint}")]
     Contradiction {
         /// The key.
         key: &'static str,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         hint: &'static str,
     },
 }
@@ -78,7 +78,7 @@ impl FromStr for PathSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let entries = entries(text)?;
         let mut path = Draft::default();
-        // What is said for one direction outweighs what is said for both, wherever it stands.
+        // A setting for one direction overrides one for both, in any order.
         for entry in entries.iter().filter(|entry| entry.scope == Scope::Both) {
             path.set(entry)?;
         }
@@ -105,7 +105,7 @@ enum Scope {
     Down,
 }
 
-/// One direction, and the columns of the keys that were given for it.
+/// One direction, and the columns of the keys that are given for it.
 #[derive(Default)]
 struct Direction {
     spec: LinkSpec,
@@ -146,10 +146,8 @@ impl Draft {
 
     fn finish(mut self) -> Result<PathSpec, SpecError> {
         for direction in [&self.up, &self.down] {
-            if let (Some(_), Some(column)) = (
-                direction.given.get("rtt"),
-                direction.given.get("delay").copied(),
-            ) {
+            let given = |key| direction.given.get(key).copied();
+            if let (Some(_), Some(column)) = (given("rtt"), given("delay")) {
                 let hint = "`rtt` gives the delay of both directions already";
                 return Err(contradiction(column, "delay", hint));
             }
@@ -175,7 +173,8 @@ impl Direction {
         if let Some(reorder) = &mut self.spec.reorder
             && reorder.hold_back == Nanos::ZERO
         {
-            // Late by as much as netem's are early; netem refuses to reorder without a delay.
+            // The delay by which netem sends other packets earlier; netem refuses to reorder
+            // without a delay.
             reorder.hold_back = match self.spec.delay {
                 Nanos::ZERO => Nanos::from_millis(1),
                 delay => delay,
@@ -195,26 +194,24 @@ impl Direction {
 impl Entry<'_> {
     fn error(&self, refusal: &Refusal) -> SpecError {
         let (key, value) = (self.key.name, shortened(self.value));
+        let (example, range, column) = (self.key.example, self.key.range, self.value_column);
         let problem = match refusal {
             Refusal::Malformed => SpecProblem::Malformed {
                 key,
                 value,
-                hint: self.key.example,
+                hint: example,
             },
             Refusal::OutOfRange => SpecProblem::OutOfRange {
                 key,
                 value,
-                hint: self.key.range,
+                hint: range,
             },
         };
-        SpecError {
-            column: self.value_column,
-            problem,
-        }
+        SpecError { column, problem }
     }
 }
 
-/// Cuts the text at its commas, those in parentheses excepted. An empty text is a path without
+/// Splits the text at its commas, except those in parentheses. An empty text is a path without
 /// settings.
 fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
     let mut depth = 0u32;
@@ -258,12 +255,10 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
     let name = name.trim();
     let names = || KEYS.iter().map(|key| key.name);
     let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-        let problem = SpecProblem::UnknownKey {
-            key: shortened(name),
-            hint: suggestion(name, names()).unwrap_or_else(|| {
-                format!("the keys are {}", names().collect::<Vec<_>>().join(", "))
-            }),
-        };
+        let all = || format!("the keys are {}", names().collect::<Vec<_>>().join(", "));
+        let hint = suggestion(name, names()).unwrap_or_else(all);
+        let key = shortened(name);
+        let problem = SpecProblem::UnknownKey { key, hint };
         return Err(SpecError { column, problem });
     };
     let blanks = right.chars().take_while(|c| c.is_whitespace()).count();

@@ -1,14 +1,14 @@
-//! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is
-//! written reads back as the same quantity.
+//! Rates, times, sizes and percentages of a link as text. Writing is exact: the text parses to the
+//! same quantity.
 //!
-//! [`units`](linerate_units) reads more spans than may stand here: without a unit (which netem
-//! takes for something else than iperf3), minutes and hours.
+//! [`units`](linerate_units) accepts more spans than are allowed here: without a unit (which netem
+//! and iperf3 interpret differently), minutes and hours.
 
 use std::fmt;
 
 use linerate_units::{BitRate, ByteCount, Nanos};
 
-/// Bits per second; decimal prefixes, bits unless it says `B/s`.
+/// Bits per second; decimal prefixes, bits unless the unit is `B/s`.
 pub(super) fn parse_rate(text: &str) -> Option<u64> {
     text.parse().ok().map(|BitRate(bits)| bits)
 }
@@ -18,7 +18,7 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     text.parse().ok().map(|ByteCount(bytes)| bytes)
 }
 
-/// A span of time; the unit must be written, since tc's bare number is not iperf3's.
+/// A span of time; the unit is required, because tc and iperf3 interpret bare numbers differently.
 pub(super) fn parse_time(text: &str) -> Option<Nanos> {
     let (number, unit) = number_and_unit(text)?;
     let scale = match unit {
@@ -32,18 +32,15 @@ pub(super) fn parse_time(text: &str) -> Option<Nanos> {
     (nanos <= 9_007_199_254_740_992.0).then(|| Nanos(nanos.round() as u64))
 }
 
-/// Percent; the sign must be written, since 0.01 may be meant as a share.
+/// Percent; the sign is required, because 0.01 may be meant as a share.
 pub(super) fn parse_percent(text: &str) -> Option<f64> {
-    number_and_unit(text)
-        .filter(|(_, unit)| *unit == "%")
-        .map(|(number, _)| number)
+    let (number, unit) = number_and_unit(text)?;
+    (unit == "%").then_some(number)
 }
 
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
@@ -81,18 +78,16 @@ impl fmt::Display for Time {
     }
 }
 
-/// In the largest unit that divides the value.
+/// Writes a value in the largest unit that divides it.
 fn write_exactly(
     f: &mut fmt::Formatter<'_>,
     value: u64,
     units: &[(u64, &str)],
     smallest: &str,
 ) -> fmt::Result {
-    let (scale, unit) = units
-        .iter()
-        .copied()
-        .find(|(scale, _)| value.is_multiple_of(*scale))
-        .unwrap_or((1, smallest));
+    let mut units = units.iter().copied();
+    let unit = units.find(|(scale, _)| value.is_multiple_of(*scale));
+    let (scale, unit) = unit.unwrap_or((1, smallest));
     write!(f, "{}{unit}", value / scale)
 }
 

@@ -1,4 +1,4 @@
-//! The packets that wait for the line.
+//! The queue in front of the line.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(super) struct Accepted {
     pub(super) arrived: Nanos,
 }
 
-/// First in, first out, with a limit. The packet on the line is not in it.
+/// A FIFO queue with a limit. The packet on the line is not in it.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     packets: VecDeque<Accepted>,
@@ -34,7 +34,7 @@ impl Queue {
         }
     }
 
-    /// Whether a packet of `wire_bytes` may wait too.
+    /// Whether a packet of `wire_bytes` fits.
     pub(super) fn has_room(&self, wire_bytes: u32) -> bool {
         match self.limit {
             QueueLimit::Packets(limit) => (self.packets.len() as u64) < limit,
@@ -42,7 +42,7 @@ impl Queue {
         }
     }
 
-    /// Appends, whatever the limit.
+    /// Appends a packet, whatever the limit.
     pub(super) fn push(&mut self, packet: Accepted) {
         self.wire_bytes += u64::from(packet.wire_bytes);
         self.packets.push_back(packet);

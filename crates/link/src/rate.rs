@@ -1,14 +1,13 @@
-//! How fast a link serves: a rate that may vary, and the token bucket that spends it.
+//! Link rates: a rate that may vary, and the token bucket that uses it.
 //!
-//! Work is counted in bit·ns/s, so that one nanosecond at `rate` bits/s supplies exactly `rate`
-//! units and a bit costs 10⁹. Nothing is rounded until a time is asked for: the rate is exact over
-//! any number of packets.
+//! Work is counted in bit·ns/s: one nanosecond at `rate` bits/s supplies exactly `rate` units, and
+//! a bit costs 10⁹. Only times are rounded, so the rate is exact over any number of packets.
 
 use thiserror::Error;
 
 use linerate_units::Nanos;
 
-/// A recorded rate: piecewise constant, repeated for ever. It starts at the caller's epoch.
+/// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateTrace {
     steps: Vec<Step>,
@@ -24,13 +23,13 @@ struct Step {
     units_before: u128,
 }
 
-/// A list of steps that is no rate trace.
+/// Why a list of steps is not a rate trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RateTraceError {
-    /// There is no step at time zero.
+    /// No step is at time zero.
     #[error("a rate trace begins with a step at time 0")]
     NoStart,
-    /// A step does not begin after the one before it.
+    /// A step does not begin after the previous one.
     #[error("step {index} of a rate trace does not begin after the step before it")]
     Unordered {
         /// Index of the step, from 0.
@@ -45,8 +44,8 @@ pub enum RateTraceError {
 }
 
 impl RateTrace {
-    /// `steps` are (begin, bits/s), the first at zero; after `period` the trace starts again. A
-    /// rate of 0 is an outage.
+    /// `steps` are (begin, bits/s), the first at zero; the trace repeats after `period`. A rate of
+    /// 0 is an outage.
     ///
     /// # Errors
     /// If there is no first step at zero, the steps do not ascend, the period is too short, or a
@@ -69,7 +68,7 @@ impl RateTrace {
         Ok(Self::from_valid(steps, period))
     }
 
-    /// A rate that does not vary; zero counts as 1 bit/s.
+    /// A constant rate; zero counts as 1 bit/s.
     pub(super) fn constant(rate_bps: u64) -> Self {
         let rate_bps = rate_bps.clamp(1, MAX_RATE_BPS);
         Self::from_valid(&[(Nanos::ZERO, rate_bps)], Nanos(NS_PER_S))
@@ -78,21 +77,17 @@ impl RateTrace {
     fn from_valid(steps: &[(Nanos, u64)], period: Nanos) -> Self {
         let ends = steps[1..].iter().map(|(begin, _)| *begin).chain([period]);
         let mut units = 0;
-        let steps = steps
-            .iter()
-            .zip(ends)
-            .map(|(&(begin, rate_bps), end)| {
-                let units_before = units;
-                units += u128::from(rate_bps) * u128::from((end - begin).0);
-                Step {
-                    start_ns: begin.0,
-                    rate_bps,
-                    units_before,
-                }
-            })
-            .collect();
+        let step = |(&(begin, rate_bps), end): (&(Nanos, u64), Nanos)| {
+            let units_before = units;
+            units += u128::from(rate_bps) * u128::from((end - begin).0);
+            Step {
+                start_ns: begin.0,
+                rate_bps,
+                units_before,
+            }
+        };
         Self {
-            steps,
+            steps: steps.iter().zip(ends).map(step).collect(),
             period_ns: period.0,
             units_per_period: units,
         }
@@ -113,13 +108,12 @@ impl RateTrace {
         let Some(before) = units.checked_sub(1) else {
             return Nanos::ZERO;
         };
-        // Counted from one unit before, so that the end of a period is found before an outage that
-        // ends it.
+        // Counted from one unit before, so that the end of a period is found before an outage at
+        // its end.
         let periods = before / self.units_per_period;
         let wanted = before % self.units_per_period + 1;
-        let next = self
-            .steps
-            .partition_point(|step| step.units_before < wanted);
+        let is_before = |step: &Step| step.units_before < wanted;
+        let next = self.steps.partition_point(is_before);
         // The last step that begins below `wanted` supplies some of it, so its rate is not zero.
         let step = &self.steps[next - 1];
         let into_step = (wanted - step.units_before).div_ceil(u128::from(step.rate_bps));
@@ -128,14 +122,14 @@ impl RateTrace {
     }
 }
 
-/// A token bucket. `mark` is the supply at which all that was sent is paid for, so the bucket holds
+/// A token bucket. `mark` is the supply at which everything sent is paid for, so the bucket holds
 /// `depth − (mark − supplied)`: the virtual scheduling form of the algorithm (ITU-T I.371, GCRA).
 #[derive(Debug, Clone)]
 pub(super) struct TokenBucket {
     trace: RateTrace,
     depth: u128,
     mark: u128,
-    /// When what was shaped has been sent, rounded up.
+    /// When all shaped data has been sent, rounded up.
     free: Nanos,
 }
 
@@ -150,8 +144,8 @@ impl TokenBucket {
         }
     }
 
-    /// Polices: takes `bytes` out and returns true if the bucket holds them at `now`; else takes
-    /// nothing.
+    /// Polices: removes `bytes` and returns true if the bucket holds them at `now`; otherwise
+    /// removes nothing.
     pub(super) fn take(&mut self, now: Nanos, bytes: u32) -> bool {
         let supplied = self.trace.supplied(now);
         let mark = self.mark.max(supplied) + units(bytes.into());
@@ -166,10 +160,10 @@ impl TokenBucket {
     /// they have been sent.
     ///
     /// Without depth this is a line that serialises at the rate; with depth, what the bucket holds
-    /// goes at once.
+    /// is sent at once.
     pub(super) fn send(&mut self, start: Nanos, bytes: u32) -> Nanos {
-        // Back to back the mark stands, or else the rounding of each packet's end would slow the
-        // line.
+        // For back-to-back packets the mark stays, as otherwise rounding each packet's end would
+        // slow the line.
         if start > self.free {
             self.mark = self.mark.max(self.trace.supplied(start));
         }
@@ -179,7 +173,7 @@ impl TokenBucket {
         self.free
     }
 
-    /// When the next packet may begin to be sent.
+    /// When the next packet may start.
     pub(super) fn free(&self) -> Nanos {
         self.free
     }
@@ -189,7 +183,7 @@ fn units(bytes: u64) -> u128 {
     u128::from(bytes) * 8 * u128::from(NS_PER_S)
 }
 
-/// 1 Tbit/s. With it, 584 years of supply fit the 128 bits that count it.
+/// 1 Tbit/s, at which 584 years of supply fit in 128 bits.
 pub(super) const MAX_RATE_BPS: u64 = 1_000_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 

@@ -1,4 +1,4 @@
-//! What a link is to be: plain data, and how it is written.
+//! The description of a link as plain data, and how it is written.
 
 use std::fmt;
 
@@ -6,46 +6,46 @@ use super::packet::CorruptionPlace;
 use super::quantity;
 use linerate_units::Nanos;
 
-/// One direction of a link. Without a rate nothing waits; the default changes nothing at all.
-#[derive(Debug, Clone, PartialEq)]
+/// One direction of a link. Without a rate nothing waits; the default changes nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkSpec {
     /// Rate of the line, bits/s of its framing; 0 counts as 1.
     pub rate_bps: Option<u64>,
-    /// File with a recorded rate, in place of `rate_bps`: its path as written, without commas and
-    /// parentheses. The caller reads it, for [`RateTrace::parse`](super::RateTrace::parse).
+    /// File with a recorded rate, instead of `rate_bps`: its path as written, without commas and
+    /// parentheses. The caller reads it for [`RateTrace::parse`](super::RateTrace::parse).
     pub trace: Option<String>,
-    /// Bytes of the framing that the policer, or else the line, lets pass at once.
+    /// Bytes (including framing) that the policer, or otherwise the line, passes at once.
     pub burst_bytes: Option<u64>,
-    /// Rate above which packets are dropped and not queued, bits/s of the framing.
+    /// Rate above which packets are dropped without being queued, bits/s of the framing.
     pub policer_bps: Option<u64>,
     /// One-way delay.
     pub delay: Nanos,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
-    /// Packets held back, so that later ones overtake them.
+    /// Packets held back so that later ones overtake them.
     pub reorder: Option<Reorder>,
-    /// What may wait for the line; the packet on the line does not count.
+    /// Limit of the queue, not counting the packet being sent.
     pub queue: QueueLimit,
     /// How the queue is managed.
     pub aqm: Aqm,
-    /// Packets lost.
+    /// Packet loss.
     pub loss: Option<Loss>,
-    /// Share of the packets that arrive twice, percent.
+    /// Share of packets that arrive twice, percent.
     pub duplicate_percent: f64,
-    /// Packets damaged.
+    /// Packet corruption.
     pub corrupt: Option<Corrupt>,
-    /// Frames arrive marked as already verified: the receiver does not look at their checksums.
+    /// Whether frames arrive marked as already verified, so that the receiver ignores their
+    /// checksums.
     pub is_verified: bool,
-    /// The largest packet; `None`: any.
+    /// Limit of the packet size; `None` for none.
     pub mtu: Option<Mtu>,
-    /// What the wire adds to a packet.
+    /// The framing that the wire adds to a packet.
     pub framing: Framing,
-    /// Bytes that the wire adds to each packet on top of the framing.
+    /// Bytes the wire adds to each packet beyond the framing.
     pub overhead_bytes: u32,
 }
 
-/// Variation of the delay, to both sides of it. It never changes the order of packets, as in a
-/// queue.
+/// Variation of the delay in both directions. As in a queue, it never reorders packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jitter {
     /// How the delays are distributed.
@@ -57,24 +57,24 @@ pub struct Jitter {
 /// How delays are distributed around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
-    /// Evenly.
+    /// Uniform.
     Uniform,
-    /// Normally, cut at three standard deviations.
+    /// Normal, cut at three standard deviations.
     Normal,
 }
 
-/// Packets held back. Where netem sends the share early, before the delay, this link sends it late:
-/// nothing is faster than the path, and no more than the share is reordered (an early packet makes
-/// all it overtakes late).
+/// Packets held back. netem sends the chosen share early, without the delay; this link sends it
+/// late: nothing is faster than the path, and no more than the share is reordered (one early packet
+/// makes all it overtakes late).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
     /// Share of the packets, percent.
     pub percent: f64,
-    /// How much longer they take.
+    /// Their extra delay.
     pub hold_back: Nanos,
 }
 
-/// What may wait for the line.
+/// Limit of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueLimit {
     /// Bytes of the framing.
@@ -86,12 +86,12 @@ pub enum QueueLimit {
 /// How a queue is managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Aqm {
-    /// Not at all: first in, first out, and drops when full.
+    /// First in, first out; drops packets when full.
     #[default]
     Fifo,
     /// CoDel, RFC 8289, with its target of 5 ms and interval of 100 ms.
     CoDel {
-        /// Mark ECN-capable packets instead of dropping them.
+        /// Whether it marks ECN-capable packets instead of dropping them.
         marks_ect: bool,
     },
 }
@@ -99,25 +99,24 @@ pub enum Aqm {
 /// Which packets are lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
-    /// Each by itself.
+    /// Each packet independently.
     Random {
         /// Share of the packets, percent.
         percent: f64,
     },
     /// In bursts: a channel with a good and a bad state (Gilbert 1960, Elliott 1963; parameters as
-    /// in netem's
-    /// `gemodel`). All are percent for each packet.
+    /// in netem's `gemodel`). All values are percent per packet.
     GilbertElliott {
-        /// p: the good state turns bad.
+        /// p: change from good to bad.
         enter_percent: f64,
-        /// r: the bad state turns good; a bad state lasts 1/r packets in the mean.
+        /// r: change from bad to good; a bad state lasts 1/r packets on average.
         leave_percent: f64,
-        /// 1−h: loss in the bad state, 100 unless given.
+        /// 1−h: loss in the bad state, by default 100.
         bad_loss_percent: f64,
-        /// 1−k: loss in the good state, 0 unless given.
+        /// 1−k: loss in the good state, by default 0.
         good_loss_percent: f64,
     },
-    /// Every nth packet, the nth first; 0 counts as 1.
+    /// Every nth packet, starting with the nth; 0 counts as 1.
     Every {
         /// n.
         nth: u64,
@@ -125,7 +124,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The channel that loses all in its bad state and nothing in its good one.
+    /// A channel that loses everything in its bad state and nothing in its good one.
     pub fn gilbert(enter_percent: f64, leave_percent: f64) -> Self {
         Self::GilbertElliott {
             enter_percent,
@@ -136,25 +135,25 @@ impl Loss {
     }
 }
 
-/// Packets damaged by one flipped bit.
+/// Corruption of packets by one flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Corrupt {
     /// Share of the packets, percent.
     pub percent: f64,
-    /// Whether checksums can see it.
+    /// Which bits, and whether checksums can detect it.
     pub place: CorruptionPlace,
 }
 
-/// The largest packet.
+/// Limit of the packet size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mtu {
-    /// Bytes from the IP header on.
+    /// Largest size including the IP header, bytes.
     pub bytes: u32,
-    /// Larger packets vanish without an answer.
+    /// Whether larger packets vanish without an answer.
     pub is_black_hole: bool,
 }
 
-/// What the wire adds to an IP packet.
+/// Framing that the wire adds to an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// An Ethernet header, 14 bytes: what a Linux qdisc counts. With `overhead=24` also preamble,
@@ -162,11 +161,11 @@ pub enum Framing {
     #[default]
     Ethernet,
     /// ATM cells of 53 bytes with 48 of payload, of which the AAL5 trailer takes 8 (ITU-T I.363.5);
-    /// the encapsulation goes into the overhead.
+    /// any encapsulation belongs to the overhead.
     Aal5,
 }
 
-/// Both directions of a path, and the routers on it; read from `rate=100mbit,rtt=29ms,loss=0.1%`.
+/// Both directions of a path and its routers; read from `rate=100mbit,rtt=29ms,loss=0.1%`.
 ///
 /// | key | value | meaning |
 /// |---|---|---|
@@ -193,34 +192,17 @@ pub enum Framing {
 /// `hops` are the whole path's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
-    /// From the first host, the client, to the second.
+    /// From the first host (the client) to the second.
     pub up: LinkSpec,
-    /// Back.
+    /// From the second host to the first.
     pub down: LinkSpec,
     /// Routers between the hosts.
     pub hops: u32,
 }
 
-impl Default for LinkSpec {
+impl Default for QueueLimit {
     fn default() -> Self {
-        Self {
-            rate_bps: None,
-            trace: None,
-            burst_bytes: None,
-            policer_bps: None,
-            delay: Nanos::ZERO,
-            jitter: None,
-            reorder: None,
-            queue: QueueLimit::Packets(DEFAULT_QUEUE_PACKETS),
-            aqm: Aqm::default(),
-            loss: None,
-            duplicate_percent: 0.0,
-            corrupt: None,
-            is_verified: false,
-            mtu: None,
-            framing: Framing::default(),
-            overhead_bytes: 0,
-        }
+        Self::Packets(DEFAULT_QUEUE_PACKETS)
     }
 }
 
@@ -235,11 +217,11 @@ impl Jitter {
 }
 
 impl LinkSpec {
-    /// Every packet passes at once and unaltered. The MTU is not counted: an interface can hold
-    /// that.
+    /// Whether every packet passes at once and unchanged. A plain MTU is ignored, since an
+    /// interface can enforce it.
     pub fn changes_nothing(&self) -> bool {
         let is_held = self.mtu.is_none_or(|mtu| !mtu.is_black_hole);
-        // What matters only to packets that wait for a line, or are counted by one.
+        // These only matter to packets that wait for a line or are counted by one.
         let plain = Self {
             mtu: self.mtu,
             queue: self.queue,
@@ -252,8 +234,8 @@ impl LinkSpec {
         is_held && *self == plain
     }
 
-    /// All packets that arrive together leave together and in their order: a frame of segmentation
-    /// offload need not be cut into its segments.
+    /// Whether packets that arrive together leave together and in order, so that a frame of
+    /// segmentation offload need not be cut into its segments.
     pub fn treats_packets_alike(&self) -> bool {
         let varied = self.has_line()
             || self.policer_bps.is_some()
@@ -266,12 +248,12 @@ impl LinkSpec {
         !varied && self.mtu.is_none()
     }
 
-    /// Packets wait for each other: there is a rate, told or recorded.
+    /// Whether packets wait for each other, because there is a rate, fixed or recorded.
     pub(super) fn has_line(&self) -> bool {
         self.rate_bps.is_some() || self.trace.is_some()
     }
 
-    /// What a packet of `ip_bytes` takes on the wire, bytes.
+    /// Bytes that a packet of `ip_bytes` takes on the wire.
     pub fn wire_bytes(&self, ip_bytes: u32) -> u32 {
         let payload = ip_bytes.saturating_add(self.overhead_bytes);
         match self.framing {
@@ -280,31 +262,31 @@ impl LinkSpec {
         }
     }
 
-    /// What the largest packet takes on the wire, bytes; 1500 bytes of IP where there is no MTU.
+    /// Bytes that the largest packet takes on the wire, with 1500 bytes of IP if there is no MTU.
     pub(super) fn full_packet_wire_bytes(&self) -> u32 {
         self.wire_bytes(self.mtu.map_or(1500, |mtu| mtu.bytes))
     }
 
-    /// What a path of `rtt` lets wait unless told otherwise: a bandwidth-delay product, so that one
-    /// Reno flow can fill the line (Villamizar and Song 1994), and at least 100 full packets. A
-    /// recorded rate is not known here: 100 packets.
+    /// Default queue for a path of `rtt`: a bandwidth-delay product, so that one Reno flow can fill
+    /// the line (Villamizar and Song 1994), and at least 100 full packets. A recorded rate is
+    /// unknown here and gets 100 packets.
     pub(super) fn default_queue(&self, rtt: Nanos) -> QueueLimit {
         let Some(rate_bps) = self.rate_bps else {
-            return QueueLimit::Packets(DEFAULT_QUEUE_PACKETS);
+            return QueueLimit::default();
         };
         let product = u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
         let least = DEFAULT_QUEUE_PACKETS * u64::from(self.full_packet_wire_bytes());
         QueueLimit::Bytes(u64::try_from(product).unwrap_or(u64::MAX).max(least))
     }
 
-    /// The policer's burst: as told, or 10 ms at its rate and at least 10 full packets, bytes.
+    /// The policer's burst, bytes: as given, or 10 ms at its rate but at least 10 full packets.
     pub(super) fn policer_burst_bytes(&self) -> u64 {
         let ten_ms = self.policer_bps.unwrap_or(0) / 800;
-        self.burst_bytes
-            .unwrap_or_else(|| ten_ms.max(10 * u64::from(self.full_packet_wire_bytes())))
+        let ten_packets = 10 * u64::from(self.full_packet_wire_bytes());
+        self.burst_bytes.unwrap_or(ten_ms.max(ten_packets))
     }
 
-    /// The line's burst: none if there is a policer, whose the burst is then, bytes.
+    /// The line's burst, bytes: none if there is a policer, which then has the burst.
     pub(super) fn shaper_burst_bytes(&self) -> u64 {
         match self.policer_bps {
             None => self.burst_bytes.unwrap_or(0),
@@ -312,12 +294,14 @@ impl LinkSpec {
         }
     }
 
-    /// Key and value of all that is not as by default, but for the delay, which is the path's to
-    /// write.
+    /// Keys and values that differ from the defaults, except for the delay, which the path writes.
     fn entries(&self) -> Vec<(&'static str, String)> {
         let rate = |bps| quantity::Rate(bps).to_string();
         let size = |bytes| quantity::Size(bytes).to_string();
         let percent = |share| format!("{share}%");
+        let duplicate = self.duplicate_percent > 0.0;
+        let is_aal5 = self.framing == Framing::Aal5;
+        let overhead = Some(self.overhead_bytes).filter(|bytes| *bytes > 0);
         let entries = [
             ("rate", self.rate_bps.map(rate)),
             ("trace", self.trace.clone()),
@@ -330,33 +314,23 @@ impl LinkSpec {
             ("loss", self.loss.map(|loss| loss.to_string())),
             (
                 "duplicate",
-                Some(self.duplicate_percent)
-                    .filter(|share| *share > 0.0)
-                    .map(percent),
+                duplicate.then(|| percent(self.duplicate_percent)),
             ),
             ("corrupt", self.corrupt.map(|corrupt| corrupt.to_string())),
             ("verified", self.is_verified.then(|| "yes".to_owned())),
             ("mtu", self.mtu.map(|mtu| mtu.to_string())),
-            (
-                "framing",
-                (self.framing == Framing::Aal5).then(|| "aal5".to_owned()),
-            ),
-            (
-                "overhead",
-                Some(self.overhead_bytes)
-                    .filter(|bytes| *bytes > 0)
-                    .map(|bytes| bytes.to_string()),
-            ),
+            ("framing", is_aal5.then(|| "aal5".to_owned())),
+            ("overhead", overhead.map(|bytes| bytes.to_string())),
         ];
+        let entries = entries.into_iter();
         entries
-            .into_iter()
             .filter_map(|(key, value)| Some((key, value?)))
             .collect()
     }
 }
 
 impl Aqm {
-    /// As written, unless it is the default.
+    /// Its notation, unless it is the default.
     fn written(self) -> Option<&'static str> {
         match self {
             Self::Fifo => None,
@@ -401,24 +375,22 @@ impl fmt::Display for Loss {
                 leave_percent: r,
                 bad_loss_percent: bad,
                 good_loss_percent: good,
-            } if (*bad, *good) == (100.0, 0.0) => write!(f, "ge({p}%,{r}%)"),
-            Self::GilbertElliott {
-                enter_percent: p,
-                leave_percent: r,
-                bad_loss_percent: bad,
-                good_loss_percent: good,
-            } => write!(f, "ge({p}%,{r}%,{bad}%,{good}%)"),
+            } => match (bad, good) {
+                (100.0, 0.0) => write!(f, "ge({p}%,{r}%)"),
+                _ => write!(f, "ge({p}%,{r}%,{bad}%,{good}%)"),
+            },
         }
     }
 }
 
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            CorruptionPlace::Wire => write!(f, "{}%", self.percent),
-            CorruptionPlace::Payload => write!(f, "{}%:payload", self.percent),
-            CorruptionPlace::Host => write!(f, "{}%:host", self.percent),
-        }
+        let place = match self.place {
+            CorruptionPlace::Wire => "",
+            CorruptionPlace::Payload => ":payload",
+            CorruptionPlace::Host => ":host",
+        };
+        write!(f, "{}%{place}", self.percent)
     }
 }
 
@@ -430,17 +402,19 @@ impl fmt::Display for Mtu {
 }
 
 impl fmt::Display for PathSpec {
-    /// As [`PathSpec`] is read, with nothing left to defaults that depend on something else.
+    /// Writes it as [`PathSpec`] is read, with every default that depends on something else made
+    /// explicit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut up = self.up.entries();
         let mut down = self.down.entries();
         let rtt = self.up.delay + self.down.delay;
+        let time = |time| quantity::Time(time).to_string();
         if (Nanos(rtt.0 / 2), rtt - Nanos(rtt.0 / 2)) != (self.up.delay, self.down.delay) {
-            up.push(("delay", quantity::Time(self.up.delay).to_string()));
-            down.push(("delay", quantity::Time(self.down.delay).to_string()));
+            up.push(("delay", time(self.up.delay)));
+            down.push(("delay", time(self.down.delay)));
         } else if rtt > Nanos::ZERO {
-            up.push(("rtt", quantity::Time(rtt).to_string()));
-            down.push(("rtt", quantity::Time(rtt).to_string()));
+            up.push(("rtt", time(rtt)));
+            down.push(("rtt", time(rtt)));
         }
         let (both, up): (Vec<_>, Vec<_>) = up.into_iter().partition(|entry| down.contains(entry));
         down.retain(|entry| !both.contains(entry));
@@ -457,5 +431,5 @@ impl fmt::Display for PathSpec {
     }
 }
 
-/// Room for ten of the bursts of 10 segments with which TCP begins (RFC 6928).
+/// Room for ten of TCP's initial bursts of 10 segments (RFC 6928).
 const DEFAULT_QUEUE_PACKETS: u64 = 100;

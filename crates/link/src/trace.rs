@@ -1,4 +1,4 @@
-//! Recorded rates as they are written in files: mahimahi's traces, and lines of seconds and rates.
+//! Reads recorded rates from files: mahimahi's traces, and lines of seconds and rates.
 
 use thiserror::Error;
 
@@ -6,11 +6,11 @@ use super::quantity::parse_rate;
 use super::rate::{MAX_RATE_BPS, RateTrace};
 use linerate_units::Nanos;
 
-/// A text that is no recorded rate, and where.
+/// An error in a recorded rate, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {problem}")]
 pub struct TraceError {
-    /// The line at fault, counted from 1; the last one, if it is the whole text.
+    /// The faulty line, counted from 1; the last one if the whole text is at fault.
     pub line: usize,
     /// What is wrong.
     pub problem: TraceProblem,
@@ -19,7 +19,7 @@ pub struct TraceError {
 /// What is wrong with the text of a recorded rate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TraceProblem {
-    /// There is nothing but blank lines and comments.
+    /// There are only blank lines and comments.
     #[error(
         "there is no trace; write lines such as `0 10mbit`, or one millisecond for each packet of \
          1500 bytes"
@@ -28,7 +28,7 @@ pub enum TraceProblem {
     /// More than 1,000,000 lines.
     #[error("a trace has 1,000,000 lines at most")]
     TooLong,
-    /// A line has not as many columns as the first one.
+    /// A line does not have as many columns as the first one.
     #[error("`{text}` is not like the first line, which has {columns}")]
     Columns {
         /// The line.
@@ -36,45 +36,33 @@ pub enum TraceProblem {
         /// Columns of the first line.
         columns: &'static str,
     },
-    /// No time.
+    /// Not a time.
     #[error("`{text}` is no time; write {hint}")]
     Time {
-        /// What stands there.
+        /// The text found.
         text: String,
-        /// How times are written.
+        /// How to write times.
         hint: &'static str,
     },
     /// More than an hour.
-    #[error("`{text}` is more than an hour")]
-    Late {
-        /// The time.
-        text: String,
-    },
+    #[error("`{0}` is more than an hour")]
+    Late(String),
     /// The times do not ascend.
-    #[error("`{text}` is before the line above it, or no later")]
-    Unordered {
-        /// The time.
-        text: String,
-    },
+    #[error("`{0}` is before the line above it, or no later")]
+    Unordered(String),
     /// The first time is not zero.
-    #[error("the first line is for 0 seconds, not `{text}`")]
-    NoStart {
-        /// The time.
-        text: String,
-    },
-    /// No rate, or one above 1 Tbit/s.
-    #[error("`{text}` is no rate; write 0 to 1tbit, such as 10mbit")]
-    Rate {
-        /// What stands there.
-        text: String,
-    },
-    /// More packets in a millisecond than 1 Tbit/s lets pass.
+    #[error("the first line is for 0 seconds, not `{0}`")]
+    NoStart(String),
+    /// Not a rate, or one above 1 Tbit/s.
+    #[error("`{0}` is no rate; write 0 to 1tbit, such as 10mbit")]
+    Rate(String),
+    /// More packets in a millisecond than fit in 1 Tbit/s.
     #[error("more packets in this millisecond than at 1 Tbit/s")]
     Crowded,
-    /// The text does not say for how long the last rate holds.
+    /// The text does not say how long the last rate lasts.
     #[error("the last line says when the trace begins anew, such as `10 end`")]
     NoEnd,
-    /// A line stands behind the end.
+    /// A line follows the end.
     #[error("the trace has ended before")]
     BehindEnd,
     /// Nothing ever passes.
@@ -83,8 +71,7 @@ pub enum TraceProblem {
 }
 
 impl RateTrace {
-    /// Reads a recorded rate, written in one of two ways. Blank lines and what follows a `#` do not
-    /// count.
+    /// Reads a recorded rate in either of two formats. Blank lines and text after `#` are ignored.
     ///
     /// | a line | what it says |
     /// |---|---|
@@ -92,8 +79,8 @@ impl RateTrace {
     /// | `1.5 2mbit` | from 1.5 s on the rate is 2 Mbit/s; 0 is an outage |
     ///
     /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over
-    /// their millisecond; those of 0 ms pass in the first one. The other kind begins at 0 and has
-    /// as its last line `10 end`: after 10 s it repeats.
+    /// their millisecond; those of 0 ms pass in the first one. The other format begins at 0 and
+    /// ends with a line such as `10 end`: after 10 s it repeats.
     ///
     /// # Errors
     /// If a line cannot be read, the times do not ascend (mahimahi's may repeat), a rate is above 1
@@ -125,7 +112,7 @@ impl RateTrace {
     }
 }
 
-/// A line that says something.
+/// A line with content.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     number: usize,
@@ -133,7 +120,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// `kind` is told the text, as much of it as fits a message.
+    /// Passes the text to `kind`, shortened to fit a message.
     fn error(&self, kind: impl FnOnce(String) -> TraceProblem) -> TraceError {
         error(self.number, kind(self.text.chars().take(40).collect()))
     }
@@ -141,7 +128,7 @@ impl Line<'_> {
 
 type Steps = (Vec<(Nanos, u64)>, Nanos);
 
-/// `seconds rate` and, last, `seconds end`.
+/// Lines of `seconds rate` and at the end `seconds end`.
 fn steps_of_rates(lines: &[Line]) -> Result<Steps, TraceError> {
     let mut steps: Vec<(Nanos, u64)> = Vec::with_capacity(lines.len());
     let mut end = None;
@@ -158,10 +145,10 @@ fn steps_of_rates(lines: &[Line]) -> Result<Steps, TraceError> {
         let at = seconds(line, time)?;
         match steps.last() {
             None if at > Nanos::ZERO => {
-                return Err(line.error(|text| TraceProblem::NoStart { text }));
+                return Err(line.error(TraceProblem::NoStart));
             }
             Some((before, _)) if at <= *before => {
-                return Err(line.error(|text| TraceProblem::Unordered { text }));
+                return Err(line.error(TraceProblem::Unordered));
             }
             _ => {}
         }
@@ -170,13 +157,11 @@ fn steps_of_rates(lines: &[Line]) -> Result<Steps, TraceError> {
             rate => steps.push((at, bits_per_second(line, rate)?)),
         }
     }
-    match (end, lines.last()) {
-        (Some((_, line)), _) if steps.is_empty() => Err(line.error(|_| TraceProblem::Nothing)),
-        (Some((at, _)), _) => Ok((steps, at)),
-        (None, last) => Err(error(
-            last.map_or(1, |line| line.number),
-            TraceProblem::NoEnd,
-        )),
+    let last = lines.last().map_or(1, |line| line.number);
+    match end {
+        Some((_, line)) if steps.is_empty() => Err(line.error(|_| TraceProblem::Nothing)),
+        Some((at, _)) => Ok((steps, at)),
+        None => Err(error(last, TraceProblem::NoEnd)),
     }
 }
 
@@ -189,27 +174,26 @@ fn seconds(line: &Line, time: &str) -> Result<Nanos, TraceError> {
         }));
     };
     if seconds > LONGEST_MS as f64 / 1e3 {
-        return Err(line.error(|text| TraceProblem::Late { text }));
+        return Err(line.error(TraceProblem::Late));
     }
     Ok(Nanos((seconds * 1e9).round() as u64))
 }
 
 fn bits_per_second(line: &Line, rate: &str) -> Result<u64, TraceError> {
-    parse_rate(rate)
-        .filter(|bps| *bps <= MAX_RATE_BPS)
-        .ok_or_else(|| line.error(|text| TraceProblem::Rate { text }))
+    let rate = parse_rate(rate).filter(|bps| *bps <= MAX_RATE_BPS);
+    rate.ok_or_else(|| line.error(TraceProblem::Rate))
 }
 
-/// One millisecond a line, at which a packet may pass.
+/// Each line is a millisecond in which a packet may pass.
 fn steps_of_packets(lines: &[Line]) -> Result<Steps, TraceError> {
     let mut steps: Vec<(Nanos, u64)> = Vec::new();
-    // The millisecond that is being counted, by its end, and its packets.
+    // End of the current millisecond, and its packets.
     let (mut end, mut packets) = (1, 0);
     for line in lines {
-        // Packets of 0 ms would be those of the last millisecond of the turn before.
+        // Packets of 0 ms would otherwise belong to the last millisecond of the previous period.
         let at = milliseconds(line)?.max(1);
         if at < end {
-            return Err(line.error(|text| TraceProblem::Unordered { text }));
+            return Err(line.error(TraceProblem::Unordered));
         }
         if at > end {
             push(&mut steps, end, packets);
@@ -227,7 +211,7 @@ fn steps_of_packets(lines: &[Line]) -> Result<Steps, TraceError> {
     Ok((steps, Nanos::from_millis(end)))
 }
 
-/// From one millisecond before `end` on, `packets` a millisecond.
+/// Sets the rate from one millisecond before `end` on to `packets` per millisecond.
 fn push(steps: &mut Vec<(Nanos, u64)>, end: u64, packets: u64) {
     let rate = packets * PACKET_BITS_PER_MS;
     if steps.last().is_none_or(|(_, before)| *before != rate) {
@@ -245,7 +229,7 @@ fn milliseconds(line: &Line) -> Result<u64, TraceError> {
     let is_number = line.text.bytes().all(|b| b.is_ascii_digit());
     match line.text.parse::<u64>() {
         Ok(ms) if is_number && ms <= LONGEST_MS => Ok(ms),
-        Ok(_) if is_number => Err(line.error(|text| TraceProblem::Late { text })),
+        Ok(_) if is_number => Err(line.error(TraceProblem::Late)),
         _ => Err(line.error(|text| TraceProblem::Time {
             text,
             hint: "whole milliseconds, such as 17",
@@ -260,5 +244,5 @@ fn error(line: usize, problem: TraceProblem) -> TraceError {
 const MAX_LINES: usize = 1_000_000;
 /// An hour.
 const LONGEST_MS: u64 = 3_600_000;
-/// The rate of a packet of 1500 bytes in each millisecond, bits/s.
+/// The rate of one packet of 1500 bytes per millisecond, bits/s.
 const PACKET_BITS_PER_MS: u64 = 12_000_000;

@@ -1,4 +1,4 @@
-//! What the schedule of a mesh comes to, by number of sites: `simulate SITES GROUP_SIZE AWAY [SEED]`.
+//! Simulates the schedule of a mesh of that many sites: `simulate SITES GROUP_SIZE AWAY [SEED]`.
 #![allow(clippy::print_stdout)]
 
 use linerate_mesh::{Mesh, Simulation, simulate};

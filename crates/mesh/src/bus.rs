@@ -1,14 +1,15 @@
-//! What carries the messages of a mesh between the coordinator and the agents: a queue of work for
-//! each site, what comes of it, and who is there.
+//! The carrier of a mesh's messages between the coordinator and the agents: a queue of tasks for
+//! each site, one queue of reports, and the presence of each site.
 //!
-//! A bus knows no message. What is delivered is delivered again unless it is acknowledged; who takes it
-//! must bear that. What is published with a key comes once, however often it is published.
+//! A bus does not look into messages. A delivery that is not acknowledged is delivered again, so
+//! its taker must tolerate duplicates. A message that is published with a key arrives once, however
+//! often it is published.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why the bus did not do it; it may be asked again.
+/// Why the bus failed. The call may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the bus {0}")]
 pub struct BusError(pub String);
@@ -16,96 +17,96 @@ pub struct BusError(pub String);
 /// A message that was taken from the bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Whose subject it came on: nobody else can have sent it there.
+    /// The site whose subject it came on: no other site can send there.
     pub site: String,
     /// The message.
     pub body: Vec<u8>,
-    /// By which it is acknowledged.
+    /// Number by which it is acknowledged.
     pub receipt: u64,
 }
 
-/// What a site has said of itself last.
+/// The last presence of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// On whose key it stands.
+    /// The site.
     pub site: String,
     /// The message.
     pub body: Vec<u8>,
-    /// How long ago.
+    /// Its age.
     pub age: Duration,
 }
 
 /// The carrier. Each call returns within seconds, whatever has become of the other end.
 pub trait Bus: Send + Sync {
-    /// A site says that it is there, in place of what it has said before.
+    /// Sets a site's presence, in place of its last one.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn announce(&self, site: &str, presence: &[u8]) -> Result<(), BusError>;
 
-    /// A site says that it leaves.
+    /// Removes a site's presence.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn withdraw(&self, site: &str) -> Result<(), BusError>;
 
-    /// Takes the oldest task of that site, which is gone when it is acknowledged; waits for one so
-    /// long.
+    /// Takes the oldest task of a site, and waits for at most `wait` for one. The task stays in the
+    /// queue until it is acknowledged.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn take(&self, site: &str, wait: Duration) -> Result<Option<Delivery>, BusError>;
 
-    /// Says what came of a task; returns when the bus has it for good.
+    /// Publishes a report; returns once the bus has stored it.
     ///
     /// # Errors
-    /// The bus is not to be reached: nothing, or all of it, was said.
+    /// The bus cannot be reached: the report is stored whole or not at all.
     fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError>;
 
-    /// What was taken is done with.
+    /// Removes a delivery from its queue.
     ///
     /// # Errors
-    /// The bus is not to be reached: it comes again.
+    /// The bus cannot be reached: it will be delivered again.
     fn acknowledge(&self, delivery: &Delivery) -> Result<(), BusError>;
 
-    /// For the coordinator: makes what there must be for these sites.
+    /// For the coordinator: makes the queues of these sites.
     ///
     /// # Errors
-    /// The bus is not to be reached, or does not allow it.
+    /// The bus cannot be reached, or does not allow it.
     fn prepare(&self, sites: &[&str]) -> Result<(), BusError>;
 
-    /// For the coordinator: puts a task into the queue of that site, which is gone from there after
-    /// [`OFFER_LIFE`].
+    /// For the coordinator: puts a task into a site's queue, where it stays for [`OFFER_LIFE`] at
+    /// most.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn offer(&self, site: &str, key: &str, task: &[u8]) -> Result<(), BusError>;
 
-    /// For the coordinator: nothing that was offered before is to be taken any more.
+    /// For the coordinator: removes all tasks that were offered.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn clear(&self) -> Result<(), BusError>;
 
-    /// For the coordinator: takes the oldest report, which is gone when it is acknowledged; waits for
-    /// one so long.
+    /// For the coordinator: takes the oldest report, and waits for at most `wait` for one. The
+    /// report stays in the queue until it is acknowledged.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn collect(&self, wait: Duration) -> Result<Option<Delivery>, BusError>;
 
-    /// For the coordinator: what each site that did not leave has said last.
+    /// For the coordinator: the presence of each site that did not withdraw.
     ///
     /// # Errors
-    /// The bus is not to be reached.
+    /// The bus cannot be reached.
     fn present(&self) -> Result<Vec<Seen>, BusError>;
 }
 
-/// A task that nobody has taken by then is gone: its slot is over, or soon will be.
+/// A task that nobody has taken after this time is removed: its slot is over, or soon will be.
 pub const OFFER_LIFE: Duration = Duration::from_secs(10);
-/// What was taken and not acknowledged by then is delivered again.
+/// A delivery that is not acknowledged within this time is delivered again.
 pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
-/// How often a site says that it is there.
+/// Interval at which a site announces its presence.
 pub const BEAT: Duration = Duration::from_secs(2);
-/// Who has said nothing for so long is gone.
+/// A site whose presence is older than this is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(9);

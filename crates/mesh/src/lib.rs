@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
-//! Tests between all pairs of many sites: when which, what an owner allows, what came of them.
+//! Tests between all pairs of many sites: their schedule, the limits of each site's owner, and the
+//! matrix of results.
 //!
-//! Nothing here touches a socket, a file, a thread or a clock: the time, the seed and the texts are
-//! arguments. A [`Mesh`] is read from a file, a [`Schedule`] says which pair is tested when.
+//! Nothing here touches a socket, a file, a thread or a clock: time, seed and texts are arguments.
+//! A [`Mesh`] is read from a file; a [`Schedule`] decides which pair is tested when.
 //!
 //! ```
 //! use linerate_core::units::Nanos;
@@ -34,13 +35,13 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`bus`] | what carries the messages: a trait |
-//! | `limits` | what the owner of a site allows its agent, whatever a coordinator asks |
-//! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains the bad pairs |
-//! | [`message`] | what agents and the coordinator say to each other |
+//! | [`bus`] | the carrier of the messages, a trait |
+//! | `limits` | what the owner of a site allows its agent to do, whatever a coordinator asks |
+//! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains bad pairs |
+//! | [`message`] | the messages between agents and coordinator |
 //! | `plan` | the file of a mesh: sites, groups, tests, budgets |
 //! | `schedule` | which pair is tested when: a state machine in virtual time |
-//! | `simulate` | a mesh in virtual time: what its schedule comes to |
+//! | `simulate` | how a mesh's schedule performs, in virtual time |
 
 pub mod bus;
 mod limits;
@@ -50,14 +51,14 @@ mod plan;
 mod schedule;
 mod simulate;
 
-pub use limits::{Asked, OwnerLimits, OwnerRefusal, Target, most_bytes};
+pub use limits::{OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes};
 pub use matrix::{
     CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, PairResult, Suspect,
     SuspectKind, SuspectMetric,
 };
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,
-    MeshProblem, MeshTest, Site, TestKind,
+    MeshTest, Site, TestKind,
 };
-pub use schedule::{Assignment, Failure, Input, Missed, Progress, Schedule, TaskId, Why};
+pub use schedule::{Assignment, Failure, Input, MissReason, Missed, Progress, Schedule, TaskId};
 pub use simulate::{Simulated, Simulation, simulate};

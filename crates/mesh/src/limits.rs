@@ -1,227 +1,170 @@
-//! What the owner of a site allows its agent, whatever a coordinator asks.
+//! What the owner of a site allows its agent to do, whatever a coordinator asks.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
+use linerate_core::lab::Prefix;
 use linerate_core::monitor::keys::{QuietHours, bytes, is_name, quiet};
-use linerate_core::monitor::{MonitorProblem, MonitoredWork};
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
-use linerate_core::toml_reader::{self, At, Section};
+use linerate_core::toml_reader::{self, At, Fault, Section};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
-use crate::plan::MeshError;
+use crate::plan::{MeshError, commands, parsed};
 
-/// What an agent does at most.
+/// The limits that an owner sets for the agent of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnerLimits {
-    /// The payload of one test, both ways together.
+    /// Largest payload rate of one test, both directions together.
     pub rate: Option<BitRate>,
-    /// The payload of all tests in any 24 hours, bytes.
+    /// Payload of all tests in any 24 hours, bytes.
     pub bytes_per_day: Option<u64>,
-    /// The measured time of one test with its warm-up.
+    /// Longest test: measured time and warm-up.
     pub longest: Option<Span>,
-    /// Whom it tests with; empty is all sites of the mesh.
+    /// The sites that it tests with; empty: all sites of the mesh.
     pub targets: Vec<Target>,
-    /// When it runs nothing.
+    /// The hours in which it runs nothing.
     pub quiet: Vec<QuietHours>,
-    /// What it runs; empty is all.
+    /// The commands that it runs; empty: all.
     pub can: Vec<String>,
 }
 
-/// Whom an agent may test with.
+/// A site, or the sites of a network, that an agent may test with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The site of that name, wherever the mesh says that it is.
+    /// The site of that name, at whatever address the mesh has for it.
     Site(String),
-    /// Whoever has an address of this network.
-    Network {
-        /// Its first address.
-        address: IpAddr,
-        /// The bits of it that count.
-        bits: u8,
-    },
+    /// Every site whose address is in this network.
+    Network(Prefix),
 }
 
-/// What an agent is asked to do.
+/// A test that a coordinator asks an agent to run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Asked<'a> {
-    /// The other site.
+pub struct TestRequest<'a> {
+    /// Name of the other site.
     pub site: &'a str,
-    /// The address that would be connected to, or that connects.
+    /// Address of the other site's endpoint.
     pub address: IpAddr,
-    /// The command.
-    pub command: &'a str,
-    /// What it would do.
-    pub work: &'a MonitoredWork,
+    /// The test.
+    pub test: &'a Test,
 }
 
-/// Why an owner's agent does not do it.
+/// Why an agent refuses a test, in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum OwnerRefusal {
-    /// The other end.
-    #[error("{site} ({address}) is none of the targets that the owner allows")]
-    Target {
-        /// Its name.
-        site: String,
-        /// Its address.
-        address: IpAddr,
-    },
-    /// The command.
-    #[error("the owner does not allow `{0}`")]
-    Command(String),
-    /// The time.
-    #[error("the test takes {asked} s; the owner allows {allowed}")]
-    Longest {
-        /// What it takes.
-        asked: u64,
-        /// The limit.
-        allowed: Span,
-    },
-    /// The rate, where it cannot be kept to the limit.
-    #[error("the owner allows {allowed}; {why}")]
-    Rate {
-        /// The limit.
-        allowed: BitRate,
-        /// Why it cannot be kept to.
-        why: String,
-    },
-    /// The day's bytes.
-    #[error("{why}; the owner allows {} in 24 hours, {} are carried", ByteCount(*allowed), ByteCount(*used))]
-    Bytes {
-        /// What the test would carry.
-        why: String,
-        /// The limit.
-        allowed: u64,
-        /// What was carried in the last 24 hours.
-        used: u64,
-    },
-    /// The hours.
-    #[error(
-        "the owner lets nothing run in these hours; the next are {} s from now",
-        until_s
-    )]
-    Quiet {
-        /// When it may, in seconds.
-        until_s: u64,
-    },
-}
+#[error("{0}")]
+pub struct OwnerRefusal(String);
 
 impl OwnerLimits {
     /// Reads the limits from the text of a file.
     ///
     /// | key | value |
     /// |---|---|
-    /// | `rate` | the payload of one test, both ways together: `"100mbit"` |
-    /// | `bytes-per-day` | the payload of all tests in any 24 hours: `"10GB"` |
-    /// | `longest` | the time of one test: `"30s"` |
-    /// | `targets` | networks and sites: `["192.0.2.0/24", "oslo"]`; default all sites |
+    /// | `rate` | payload rate of one test, both directions together: `"100mbit"` |
+    /// | `bytes-per-day` | payload of all tests in any 24 hours: `"10GB"` |
+    /// | `longest` | length of one test: `"30s"` |
+    /// | `targets` | networks and sites: `["192.0.2.0/24", "oslo"]`; default: all sites |
     /// | `quiet` | hours of the day, UTC, in which nothing runs: `["08:00-18:00"]` |
-    /// | `can` | what it runs: `["stream", "rr"]`; default all |
+    /// | `can` | commands that it runs: `["stream", "rr"]`; default: all |
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// The first mistake, with its line and column.
     pub fn from_toml(text: &str) -> Result<Self, MeshError> {
         read(text).map_err(|fault| fault.located(text))
     }
 
-    /// Whether the agent does what it is asked, `at` seconds since 1970, having carried `used` bytes in
-    /// the 24 hours before; the tests under way count with all that they may carry. What it then runs: a
-    /// TCP test is paced to the owner's rate.
+    /// Checks a test that is to run `at` seconds since 1970, and returns the test that the agent
+    /// runs: a TCP test is paced to the owner's rate. `used` is the number of bytes carried in the
+    /// 24 hours before; tests under way count with the most that they may carry.
     ///
     /// # Errors
-    /// What the owner does not allow.
+    /// The limit that forbids the test.
     pub fn admit(
         &self,
-        asked: &Asked<'_>,
+        request: &TestRequest<'_>,
         used: u64,
         at: u64,
-    ) -> Result<MonitoredWork, OwnerRefusal> {
-        if !self.targets.is_empty() && !self.targets.iter().any(|it| it.allows(asked)) {
-            return Err(OwnerRefusal::Target {
-                site: asked.site.to_owned(),
-                address: asked.address,
-            });
+    ) -> Result<Test, OwnerRefusal> {
+        let refuse = |why: String| Err(OwnerRefusal(why));
+        if !self.targets.is_empty() && !self.targets.iter().any(|it| it.includes(request)) {
+            let (site, address) = (request.site, request.address);
+            return refuse(format!(
+                "{site} ({address}) is none of the targets that the owner allows"
+            ));
         }
-        if !self.can.is_empty() && !self.can.iter().any(|it| it == asked.command) {
-            return Err(OwnerRefusal::Command(asked.command.to_owned()));
+        let command = request.test.workload().word();
+        if !self.can.is_empty() && !self.can.iter().any(|it| it == command) {
+            return refuse(format!("the owner does not allow `{command}`"));
         }
-        let takes_s = takes_s(asked.work);
+        let takes_s = seconds(request.test);
         if let Some(allowed) = self.longest.filter(|it| it.as_secs_f64() < takes_s as f64) {
-            let asked = takes_s;
-            return Err(OwnerRefusal::Longest { asked, allowed });
+            return refuse(format!(
+                "the test takes {takes_s} s; the owner allows {allowed}"
+            ));
         }
-        let work = self.slowed(asked.work)?;
-        self.within_bytes(&work, used)?;
+        let test = self.slowed(request.test)?;
+        self.check_bytes(&test, used)?;
         let quiet = self
             .quiet
             .iter()
             .filter_map(|it| it.ends_after(at, takes_s));
-        match quiet.max() {
-            Some(until) => Err(OwnerRefusal::Quiet {
-                until_s: until.saturating_sub(at),
-            }),
-            None => Ok(work),
+        if let Some(until) = quiet.max() {
+            return refuse(format!(
+                "the owner lets nothing run in these hours; the next are {} s from now",
+                until.saturating_sub(at)
+            ));
         }
+        Ok(test)
     }
 
-    fn slowed(&self, work: &MonitoredWork) -> Result<MonitoredWork, OwnerRefusal> {
+    /// The test, slowed to the owner's rate.
+    fn slowed(&self, test: &Test) -> Result<Test, OwnerRefusal> {
         let Some(allowed) = self.rate else {
-            return Ok(work.clone());
+            return Ok(test.clone());
         };
-        let why = match work {
-            MonitoredWork::Test(test) => {
-                let slowed = (**test).clone().slowed_to(allowed);
-                match most_rate(&slowed) {
-                    Some(rate) if rate <= allowed.0 => {
-                        return Ok(MonitoredWork::Test(Box::new(slowed)));
-                    }
-                    Some(rate) => format!("the test asks for {}", BitRate(rate)),
-                    None => "a test over UDP needs a `rate`".to_owned(),
-                }
-            }
-            MonitoredWork::Load(_) => "a mix cannot be kept to that".to_owned(),
-            MonitoredWork::Check(_) => "a check cannot be kept to that".to_owned(),
+        let slowed = test.clone().slowed_to(allowed);
+        let why = match max_rate(&slowed) {
+            Some(rate) if rate <= allowed.0 => return Ok(slowed),
+            Some(rate) => format!("the test asks for {}", BitRate(rate)),
+            None => "a test over UDP needs a `rate`".to_owned(),
         };
-        Err(OwnerRefusal::Rate { allowed, why })
+        Err(OwnerRefusal(format!("the owner allows {allowed}; {why}")))
     }
 
-    fn within_bytes(&self, work: &MonitoredWork, used: u64) -> Result<(), OwnerRefusal> {
+    fn check_bytes(&self, test: &Test, used: u64) -> Result<(), OwnerRefusal> {
         let Some(allowed) = self.bytes_per_day else {
             return Ok(());
         };
-        let why = match most_bytes(work) {
+        let why = match max_bytes(test) {
             Some(bytes) if used.saturating_add(bytes) <= allowed => return Ok(()),
             Some(bytes) => format!("the test may carry {}", ByteCount(bytes)),
             None => "nobody knows what the test carries: its rate is not limited".to_owned(),
         };
-        Err(OwnerRefusal::Bytes { why, allowed, used })
+        let (allowed, used) = (ByteCount(allowed), ByteCount(used));
+        let owner = format!("the owner allows {allowed} in 24 hours, {used} are carried");
+        Err(OwnerRefusal(format!("{why}; {owner}")))
     }
 }
 
-/// What a test of an admitted work carries at most, payload bytes both ways together; `None` if nothing
-/// limits it.
-pub fn most_bytes(work: &MonitoredWork) -> Option<u64> {
-    let MonitoredWork::Test(test) = work else {
-        return None;
-    };
+/// The most that an admitted test can carry, payload bytes of both directions together; `None` if
+/// nothing limits it.
+pub fn max_bytes(test: &Test) -> Option<u64> {
     match test.extent {
         Extent::Bytes(bytes) => Some(bytes.0.saturating_mul(test.flows().into())),
         Extent::Time(_) | Extent::Count(_) => {
-            Some((most_rate(test)?.div_ceil(8)).saturating_mul(takes_s(work)))
+            Some(max_rate(test)?.div_ceil(8).saturating_mul(seconds(test)))
         }
     }
 }
 
-/// Seconds of a run, with its warm-up: of one that has no time what an agent gives it.
-fn takes_s(work: &MonitoredWork) -> u64 {
-    match work {
-        MonitoredWork::Test(test) => test.seconds().map_or(work.seconds(), |it| it.ceil() as u64),
-        MonitoredWork::Load(_) | MonitoredWork::Check(_) => work.seconds(),
-    }
+/// Length of a test with its warm-up, seconds; for one that ends by an amount, the time that an
+/// agent gives it.
+fn seconds(test: &Test) -> u64 {
+    test.seconds()
+        .map_or(UNTIMED_S, |seconds| seconds.ceil() as u64)
 }
 
-/// The payload that a test sends at most, all flows together, bits per second.
-fn most_rate(test: &Test) -> Option<u64> {
+/// The largest payload rate of a test, all flows together, bits per second; `None` if nothing
+/// limits it.
+fn max_rate(test: &Test) -> Option<u64> {
     let of_flow = match (&test.traffic, test.protocol) {
         (Traffic::Stream(stream), Protocol::Udp) => stream.rate_bps,
         (Traffic::Rr(exchange) | Traffic::Crr(exchange), Protocol::Udp) => {
@@ -234,91 +177,54 @@ fn most_rate(test: &Test) -> Option<u64> {
 }
 
 impl Target {
-    fn allows(&self, asked: &Asked<'_>) -> bool {
-        match (self, asked.address.to_canonical()) {
-            (Self::Site(name), _) => name == asked.site,
-            (
-                Self::Network {
-                    address: IpAddr::V4(own),
-                    bits,
-                },
-                IpAddr::V4(other),
-            ) => {
-                let different = u32::from(*own) ^ u32::from(other);
-                different.leading_zeros() >= u32::from(*bits)
-            }
-            (
-                Self::Network {
-                    address: IpAddr::V6(own),
-                    bits,
-                },
-                IpAddr::V6(other),
-            ) => {
-                let different = u128::from(*own) ^ u128::from(other);
-                different.leading_zeros() >= u32::from(*bits)
-            }
-            _ => false,
+    fn includes(&self, request: &TestRequest<'_>) -> bool {
+        match self {
+            Self::Site(name) => name == request.site,
+            Self::Network(network) => network.contains(request.address.to_canonical()),
         }
     }
 
     fn new(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address.parse().ok()?, Some(bits.parse::<u8>().ok()?)),
-            None => match text.parse() {
-                Ok(address) => (address, None),
-                Err(_) => return is_name(text).then(|| Self::Site(text.to_owned())),
-            },
-        };
-        let all = match address {
-            IpAddr::V4(_) => Ipv4Addr::BITS as u8,
-            IpAddr::V6(_) => Ipv6Addr::BITS as u8,
-        };
-        let bits = bits.unwrap_or(all);
-        (bits <= all).then_some(Self::Network { address, bits })
+        match text.parse() {
+            Ok(network) => Some(Self::Network(network)),
+            Err(_) => is_name(text).then(|| Self::Site(text.to_owned())),
+        }
     }
 }
-
-type Fault = toml_reader::Fault<MonitorProblem>;
 
 fn read(text: &str) -> Result<OwnerLimits, Fault> {
     let table = toml_reader::parse(text)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
-    let rate = match root.string("rate")? {
-        None => None,
-        Some(at) => match at.value.parse::<BitRate>() {
-            Ok(rate) if rate.0 >= MIN_RATE => Some(rate),
-            _ => return Fault::malformed(at, "rate", "write \"10kbit\" or more: \"100mbit\""),
-        },
-    };
-    let longest = match root.string("longest")? {
-        None => None,
-        Some(at) => match at.value.parse::<Span>() {
-            Ok(span) if span.as_secs_f64() >= 1.0 => Some(span),
-            _ => return Fault::malformed(at, "time", "write \"1s\" or more: \"30s\""),
-        },
-    };
     let target = |at: &At<&str>| match Target::new(at.value) {
         Some(target) => Ok(target),
         None => Fault::malformed(*at, "target", "write a site, an address or 192.0.2.0/24"),
     };
+    let rate_hint = "write \"10kbit\" or more: \"100mbit\"";
+    let time_hint = "write \"1s\" or more: \"30s\"";
     let targets = root.strings("targets")?.unwrap_or_default();
     Ok(OwnerLimits {
-        rate,
+        rate: parsed(&root, "rate", "rate", rate_hint, |rate: &BitRate| {
+            rate.0 >= MIN_RATE
+        })?,
         bytes_per_day: bytes(&root)?,
-        longest,
+        longest: parsed(&root, "longest", "time", time_hint, |span: &Span| {
+            span.as_secs_f64() >= 1.0
+        })?,
         targets: targets.iter().map(target).collect::<Result<_, _>>()?,
         quiet: quiet(&root)?,
-        can: crate::plan::commands(&root)?,
+        can: commands(&root)?,
     })
 }
 
 const KEYS: &str = "rate bytes-per-day longest targets quiet can";
-/// A flow of each of 256 has 39 bit/s at least.
+/// Smallest rate, bits per second: each of 256 flows still has 39 bit/s.
 const MIN_RATE: u64 = 10_000;
+/// Seconds that a test without a length of its own takes
+/// ([`linerate_core::monitor::MonitoredWork::seconds`]).
+const UNTIMED_S: u64 = 11;
 
 #[cfg(test)]
 mod tests {
-    use linerate_core::monitor::MonitoredWork;
     use proptest::prelude::*;
 
     use super::*;
@@ -332,112 +238,85 @@ quiet = ["08:00-18:00"]
 can = ["stream", "rr"]
 "#;
 
-    fn work(test: linerate_core::plan::Draft) -> MonitoredWork {
-        MonitoredWork::Test(Box::new(test.resolve(7).unwrap()))
-    }
-
-    fn stream(seconds: u64) -> MonitoredWork {
+    fn stream(options: &[(&str, &str)]) -> Test {
         let mut draft = Test::stream();
-        draft.set("time", &format!("{seconds}s")).unwrap();
-        work(draft)
+        for (key, value) in options {
+            draft.set(key, value).unwrap();
+        }
+        draft.resolve(7).unwrap()
     }
 
-    fn admitted(asked: &Asked<'_>, used: u64, at: u64) -> Result<MonitoredWork, String> {
+    fn admit(request: TestRequest<'_>, used: u64, at: u64) -> Result<Test, String> {
         let limits = OwnerLimits::from_toml(FILE).unwrap();
-        limits
-            .admit(asked, used, at)
-            .map_err(|refusal| refusal.to_string())
+        let admitted = limits.admit(&request, used, at);
+        admitted.map_err(|refusal| refusal.to_string())
     }
 
     #[test]
-    fn what_the_owner_does_not_allow_is_refused_in_words() {
-        let ten = stream(10);
-        let asked = Asked {
+    fn the_refusal_names_the_limit_that_forbids_the_test() {
+        let test = stream(&[("time", "10s")]);
+        let request = TestRequest {
             site: "rome",
             address: "192.0.2.7".parse().unwrap(),
-            command: "stream",
-            work: &ten,
+            test: &test,
         };
-        let MonitoredWork::Test(test) = admitted(&asked, 0, 0).unwrap() else {
-            panic!("it is a test");
-        };
-        assert_eq!(test.options.pacing_bps, Some(BitRate(100_000_000)));
-        let far = Asked {
+        let admitted = admit(request, 0, 0).unwrap();
+        assert_eq!(admitted.options.pacing_bps, Some(BitRate(100_000_000)));
+        let far = TestRequest {
             address: "192.0.3.7".parse().unwrap(),
-            ..asked
+            ..request
         };
         assert_eq!(
-            admitted(&far, 0, 0).unwrap_err(),
+            admit(far, 0, 0).unwrap_err(),
             "rome (192.0.3.7) is none of the targets that the owner allows"
         );
-        assert!(
-            admitted(
-                &Asked {
-                    site: "oslo",
-                    ..far
-                },
-                0,
-                0
-            )
-            .is_ok()
-        );
-        let mapped = Asked {
+        let by_name = TestRequest {
+            site: "oslo",
+            ..far
+        };
+        assert!(admit(by_name, 0, 0).is_ok());
+        let mapped = TestRequest {
             address: "::ffff:192.0.2.7".parse().unwrap(),
-            ..asked
+            ..request
         };
-        assert!(admitted(&mapped, 0, 0).is_ok());
-        let other = Asked {
-            command: "crr",
-            ..asked
+        assert!(admit(mapped, 0, 0).is_ok());
+        let refused = |test: &Test, used, at| {
+            let refused = admit(TestRequest { test, ..request }, used, at);
+            refused.unwrap_err()
         };
+        let connections = Test::crr().resolve(7).unwrap();
         assert_eq!(
-            admitted(&other, 0, 0).unwrap_err(),
+            refused(&connections, 0, 0),
             "the owner does not allow `crr`"
         );
-        let long = stream(30);
-        let refused = admitted(
-            &Asked {
-                work: &long,
-                ..asked
-            },
-            0,
-            0,
-        )
-        .unwrap_err();
+        let long = refused(&stream(&[("time", "30s")]), 0, 0);
         assert!(
-            refused.starts_with("the test takes 31 s; the owner allows 30"),
-            "{refused}"
+            long.starts_with("the test takes 31 s; the owner allows 30"),
+            "{long}"
         );
-        let refused = admitted(&asked, 900_000_000, 0).unwrap_err();
+        let bytes = refused(&test, 900_000_000, 0);
         assert!(
-            refused.starts_with("the test may carry 131 MiB; the owner allows"),
-            "{refused}"
+            bytes.starts_with("the test may carry 131 MiB; the owner allows"),
+            "{bytes}"
         );
-        assert!(admitted(&asked, 862_500_000, 0).is_ok());
-        let refused = admitted(&asked, 0, 8 * 3600 - 10).unwrap_err();
-        assert!(refused.contains("nothing run in these hours"), "{refused}");
-        assert!(admitted(&asked, 0, 8 * 3600 - 11).is_ok());
-        let mut udp = Test::stream();
-        udp.set("protocol", "udp").unwrap();
-        udp.set("rate", "200mbit").unwrap();
-        let udp = work(udp);
-        let refused = admitted(
-            &Asked {
-                work: &udp,
-                ..asked
-            },
-            0,
-            0,
-        )
-        .unwrap_err();
-        assert!(
-            refused.ends_with("the test asks for 200 Mbit/s"),
-            "{refused}"
-        );
+        assert!(admit(request, 862_500_000, 0).is_ok());
+        let hours = refused(&test, 0, 8 * 3600 - 10);
+        assert!(hours.contains("nothing run in these hours"), "{hours}");
+        assert!(admit(request, 0, 8 * 3600 - 11).is_ok());
+        let udp = refused(&stream(&[("protocol", "udp"), ("rate", "200mbit")]), 0, 0);
+        assert!(udp.ends_with("the test asks for 200 Mbit/s"), "{udp}");
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_said_with_its_place() {
+    fn a_test_without_a_length_takes_as_long_as_a_monitored_one() {
+        let test = stream(&[("bytes", "1GB")]);
+        assert_eq!(seconds(&test), UNTIMED_S);
+        let monitored = linerate_core::monitor::MonitoredWork::Test(Box::new(test));
+        assert_eq!(monitored.seconds(), UNTIMED_S);
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_is_reported_with_its_place() {
         let cases = [
             (
                 "192.0.2.0/24",
@@ -484,20 +363,18 @@ can = ["stream", "rr"]
             let Ok(test) = draft.resolve(1) else {
                 return Ok(());
             };
-            let work = MonitoredWork::Test(Box::new(test));
             let limits = OwnerLimits {
                 rate: Some(BitRate(limit)),
                 bytes_per_day: Some(budget),
                 longest: Some(Span(std::time::Duration::from_secs(longest))),
                 ..OwnerLimits::default()
             };
-            let asked = Asked {
+            let request = TestRequest {
                 site: "a",
-                address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-                command: "stream",
-                work: &work,
+                address: IpAddr::from([127, 0, 0, 1]),
+                test: &test,
             };
-            if let Ok(MonitoredWork::Test(test)) = limits.admit(&asked, used, 0) {
+            if let Ok(test) = limits.admit(&request, used, 0) {
                 let flows = u64::from(test.flows());
                 let of_flow = match &test.traffic {
                     Traffic::Stream(stream) if udp => stream.rate_bps,

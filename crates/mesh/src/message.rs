@@ -1,87 +1,88 @@
-//! What the agents and the coordinator of a mesh say to each other, as JSON.
+//! The messages between the agents and the coordinator of a mesh, as JSON.
 //!
-//! Whatever comes in was written by somebody else: it is read with bounds, and what is no message is
-//! an error and nothing more.
+//! A message comes from another host and is not trusted: [`decode`] checks every part of it against
+//! its bounds.
 
+pub use linerate_core::monitor::keys::is_name;
 use linerate_core::plan::Test;
 use linerate_core::units::{EndpointName, is_hidden};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Of all messages of this module.
+/// Version of all messages of this module.
 pub const VERSION: u32 = 1;
-/// Longest message, bytes: a server of NATS takes 1 MiB with its headers.
+/// Longest message, bytes: a NATS server takes 1 MiB with headers.
 pub const MAX_MESSAGE: usize = 1000 << 10;
-/// Longest document of a run, bytes: as text in a message it may become longer by a tenth or two.
+/// Longest document of a run, bytes: quoted in a message it becomes longer by a tenth or two.
 pub const MAX_DOCUMENT: usize = 800 << 10;
-/// Longest name, bytes.
-const MAX_NAME: usize = 64;
+/// Longest id, bytes.
+const MAX_ID: usize = 64;
 /// Longest address or version, bytes.
 const MAX_WORD: usize = 256;
 /// Longest reason, bytes.
 const MAX_WHY: usize = 1000;
 /// Most workloads or runs in one message.
 const MAX_ENTRIES: usize = 64;
-/// Longest test that an agent believes, seconds.
-const MAX_SECONDS: u32 = 3600;
+/// Longest lease of a task, seconds.
+const MAX_LEASE_S: u32 = 3600;
 
-/// An agent says that it is there: at its start, and every few seconds.
+/// An agent is present. It says so at its start and every few seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Whose agent it is.
+    /// The agent's site.
     pub site: String,
-    /// Where the others reach its endpoint: `host`, `host:port` or `[v6]:port`; as the mesh's file says
-    /// without it.
+    /// Where the other sites reach its endpoint: `host`, `host:port` or `[v6]:port`; default: the
+    /// `host` in the mesh's file.
     pub address: Option<String>,
     /// The workloads that it can run, such as `stream`.
     pub workloads: Vec<String>,
-    /// The program's version.
+    /// Version of linerate.
     pub program: String,
-    /// Another one for each start of an agent.
+    /// An id that changes with each start of the agent.
     pub life: String,
-    /// What it runs now.
+    /// Its runs in progress.
     #[serde(default)]
     pub running: Vec<Running>,
 }
 
-/// A run that an agent is at.
+/// A run in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// The task's.
+    /// Id of its task.
     pub id: String,
     /// The site that it is run against.
     pub to: String,
 }
 
-/// A site is to run a test against another one.
+/// The coordinator asks a site to run a test against another site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// No other task has it, and nobody else can guess it.
+    /// Unique, and not to be guessed.
     pub id: String,
-    /// The test's name.
+    /// Name of the test.
     pub test: String,
-    /// The site that the test is seen from: what is `up` goes from here.
+    /// The site that the payload of an `up` test comes from.
     pub from: String,
-    /// The other one.
+    /// The other site.
     pub to: String,
-    /// `to` runs it, against `from`.
+    /// `to` runs the client, against the endpoint of `from`.
     #[serde(default)]
     pub turned: bool,
-    /// Where the endpoint is that it is run against.
+    /// Address of the endpoint that it is run against.
     pub address: String,
-    /// What is run.
+    /// The test to run.
     pub work: Test,
-    /// It must have ended so long after it was taken.
+    /// Longest time from taking the task to its end, seconds.
     pub lease_s: u32,
 }
 
-/// What came of a task.
+/// The outcome of a task, as the site that ran it reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The task's.
+    /// Id of the task.
     pub id: String,
-    /// The test's name.
+    /// Name of the test.
     pub test: String,
     /// As in the task.
     pub from: String,
@@ -90,56 +91,56 @@ pub struct Report {
     /// As in the task.
     #[serde(default)]
     pub turned: bool,
-    /// How far it is.
+    /// Its state.
     pub outcome: Outcome,
 }
 
-/// How far a task is.
+/// State of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It runs.
     Started,
-    /// It has ended, and this is its document.
+    /// It ran to its end.
     Finished {
-        /// JSON, such as `linerate.record/1`.
+        /// Its document as JSON, such as `linerate.record/1`.
         document: String,
     },
-    /// It could not be run to its end.
+    /// It did not run to its end.
     Failed {
-        /// In a sentence.
+        /// The reason, a sentence.
         why: String,
     },
     /// The site's owner does not allow it.
     Refused {
-        /// In a sentence.
+        /// The reason, a sentence.
         why: String,
     },
 }
 
-/// Why a text is no message.
+/// Why bytes cannot be read as a message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// Longer than any message.
+    /// It is longer than [`MAX_MESSAGE`].
     #[error("it has {0} bytes; a message has {MAX_MESSAGE} at most")]
     Long(usize),
-    /// Of another version of linerate.
+    /// Its version is not [`VERSION`].
     #[error("it is of version {0}; this linerate reads version {VERSION}")]
     Version(u32),
-    /// Not JSON, or not what is expected here.
+    /// It is not JSON, or not of the expected type.
     #[error("it is no message: {0}")]
     Malformed(String),
-    /// A part of it is not what it may be.
+    /// A part of it is out of bounds.
     #[error("its {0}")]
     Part(&'static str),
 }
 
-/// One of the messages.
+/// A message of this module.
 pub trait Message: Serialize + DeserializeOwned {
-    /// Whether each part of it is within its bounds.
+    /// Checks each part against its bounds.
     ///
     /// # Errors
-    /// The first part that is not.
+    /// The first part that is out of bounds.
     fn check(&self) -> Result<(), MessageError>;
 }
 
@@ -149,22 +150,22 @@ impl Task {
         if self.turned { &self.to } else { &self.from }
     }
 
-    /// The site that it is run against.
+    /// The site whose endpoint it is run against.
     pub fn other(&self) -> &str {
         if self.turned { &self.from } else { &self.to }
     }
 }
 
 impl Report {
-    /// What came of `task`. A document or a reason that is too long is a failure, which is said.
+    /// A report on `task`. A document that is too long for a message becomes a failure; a reason
+    /// that is too long is cut.
     pub fn new(task: &Task, outcome: Outcome) -> Self {
         let outcome = match outcome {
-            Outcome::Finished { document } if document.len() > MAX_DOCUMENT => Outcome::Failed {
-                why: format!(
-                    "its document has {} bytes, which is too long",
-                    document.len()
-                ),
-            },
+            Outcome::Finished { document } if document.len() > MAX_DOCUMENT => {
+                let length = document.len();
+                let why = format!("its document has {length} bytes, which is too long");
+                Outcome::Failed { why }
+            }
             Outcome::Failed { why } => Outcome::Failed { why: short(&why) },
             Outcome::Refused { why } => Outcome::Refused { why: short(&why) },
             other => other,
@@ -184,7 +185,7 @@ impl Report {
         if self.turned { &self.to } else { &self.from }
     }
 
-    /// Told apart from the other reports of its task: sent again it is the same one.
+    /// The key under which the bus keeps it once, however often it is sent.
     pub fn key(&self) -> String {
         let kind = match self.outcome {
             Outcome::Started => "started",
@@ -194,7 +195,7 @@ impl Report {
     }
 }
 
-/// The beginning of a reason, which may quote what somebody else has said.
+/// The beginning of a reason, without control characters: it may quote another host.
 fn short(why: &str) -> String {
     let visible = |c: char| if is_hidden(c) { '?' } else { c };
     why.chars().take(MAX_WHY / 4).map(visible).collect()
@@ -212,19 +213,16 @@ struct Version {
     v: u32,
 }
 
-/// A message as bytes.
+/// The bytes of a message.
 pub fn encode(message: &impl Message) -> Vec<u8> {
-    let sent = Sent {
-        v: VERSION,
-        message,
-    };
-    serde_json::to_vec(&sent).expect("texts and numbers are JSON")
+    let v = VERSION;
+    serde_json::to_vec(&Sent { v, message }).expect("texts and numbers are JSON")
 }
 
-/// The message that those bytes are.
+/// Reads a message and checks it.
 ///
 /// # Errors
-/// They are none, or a part of it is out of bounds.
+/// The bytes are not such a message, or a part of it is out of bounds.
 pub fn decode<T: Message>(bytes: &[u8]) -> Result<T, MessageError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(MessageError::Long(bytes.len()));
@@ -250,7 +248,7 @@ impl Message for Presence {
             "workloads are none",
             self.workloads.iter().all(|it| is_name(it)),
         )?;
-        part("program is no version", is_word(&self.program))?;
+        part("program is no version", self.program.len() <= MAX_WORD)?;
         part("runs have no names", self.running.iter().all(is_run))
     }
 }
@@ -263,7 +261,7 @@ impl Message for Task {
         part("test is none that can be run", self.work.check().is_ok())?;
         part(
             "lease is longer than any test",
-            (1..=MAX_SECONDS).contains(&self.lease_s),
+            (1..=MAX_LEASE_S).contains(&self.lease_s),
         )
     }
 }
@@ -283,19 +281,9 @@ impl Message for Report {
     }
 }
 
-/// Whether a text can be the name of a site or a test, as a mesh's file has it.
-pub fn is_name(text: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_word)
-}
-
-/// Whether a text can be what a task is told by; it is a file's name, too.
+/// Whether a text can be the id of a task: 1 to 64 letters and digits, since files are named by it.
 pub fn is_id(text: &str) -> bool {
-    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
-}
-
-fn is_word(text: &str) -> bool {
-    text.len() <= MAX_WORD
+    (1..=MAX_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn part(what: &'static str, holds: bool) -> Result<(), MessageError> {
@@ -313,8 +301,8 @@ fn names([id, test, from, to]: [&str; 4]) -> Result<(), MessageError> {
 }
 
 fn address(text: &str) -> Result<(), MessageError> {
-    let is_one = is_word(text) && text.parse::<EndpointName>().is_ok();
-    part("address is no host:port", is_one)
+    let is_address = text.len() <= MAX_WORD && text.parse::<EndpointName>().is_ok();
+    part("address is no host:port", is_address)
 }
 
 #[cfg(test)]
@@ -338,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_back_as_it_was_sent_and_says_its_version() {
+    fn messages_round_trip_and_other_versions_are_refused() {
         let task = task();
         assert_eq!(decode::<Task>(&encode(&task)), Ok(task.clone()));
         let document = "{\"schema\":\"linerate.record/1\"}".to_owned();
@@ -354,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused_with_its_part() {
+    fn a_part_out_of_bounds_is_named_in_the_error() {
         type Change = fn(&mut Task);
         let changes: [(Change, &str); 7] = [
             (|task| task.from = "a b".to_owned(), "site"),
@@ -376,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_no_message_can_carry_is_a_failure_that_is_said() {
+    fn a_document_too_long_for_a_message_becomes_a_failure() {
         let document = "x".repeat(MAX_DOCUMENT + 1);
         let report = Report::new(&task(), Outcome::Finished { document });
         let Outcome::Failed { why } = &report.outcome else {
@@ -388,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = decode::<Task>(&bytes);
             let _ = decode::<Report>(&bytes);
             let _ = decode::<Presence>(&bytes);

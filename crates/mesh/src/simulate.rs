@@ -1,79 +1,81 @@
-//! A mesh in virtual time: what its schedule comes to, before any site is asked.
+//! Simulates the schedule of a mesh in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use linerate_core::units::{Nanos, SplitMix64};
 
 use crate::plan::{Mesh, TestKind};
 use crate::schedule::{Assignment, Failure, Input, Missed, Schedule};
 
-/// What is simulated.
+/// Conditions of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Simulation {
-    /// Of all that is drawn.
+    /// Seed of every random choice.
     pub seed: u64,
-    /// A test takes 1 to so many times what it should.
+    /// A test takes 1 to this many times its planned length.
     pub slowest: f64,
     /// The share (0–1) of sites that are away at a time, each for five minutes on average.
     pub away: f64,
-    /// The share (0–1) of tests that fail.
+    /// The share (0–1) of runs that fail.
     pub fails: f64,
-    /// Of virtual time at most, seconds.
+    /// Longest virtual time, seconds.
     pub seconds: u64,
 }
 
-/// What came of one test of the mesh.
+/// How one test of the mesh went.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Simulated {
     /// Pairs of its sites.
     pub pairs: u64,
-    /// Pairs that were measured once at least.
+    /// Pairs that were measured at least once.
     pub measured: u64,
-    /// Runs with a result, and those without.
+    /// Runs with a result.
     pub done: u64,
     /// Runs that failed or were lost.
     pub failed: u64,
-    /// Pairs that a cycle passed by, all named.
+    /// Pairs that cycles missed, each with its reason.
     pub missed: u64,
-    /// Pairs that are neither measured nor due nor named as missed: always 0.
+    /// Pairs that are neither measured, due, running nor missed: always 0.
     pub forgotten: u64,
-    /// Until every pair was measured, seconds; `None` if some were not.
+    /// Time until every pair was measured, seconds; `None` if some were not.
     pub took_s: Option<f64>,
-    /// No schedule can be faster: the time that the busiest site or group is in the same tests, or all
-    /// tests by the pairs that there can be at once, seconds.
+    /// Least time that any schedule needs, seconds: the time of the busiest site or group in these
+    /// tests, or of all tests over the most that can run at once.
     pub bound_s: f64,
-    /// The same in slots of the longest time that a test may take: what was used, and what is needed.
+    /// `took_s` in slots, each as long as the longest test.
     pub slots: f64,
-    /// The most tests of a site or a group.
+    /// Least number of slots that any schedule needs.
     pub bound_slots: u64,
-    /// Of the sites, the fewest and the most runs.
+    /// The fewest and the most runs of a site.
     pub runs_of_site: (u64, u64),
-    /// Two tests at once of a site or a group that is in one at a time: always 0.
+    /// Runs that had a site or a link which another bandwidth test had: always 0.
     pub clashes: u64,
     /// Messages from and to the coordinator for each run.
     pub messages: f64,
 }
 
 impl Simulated {
-    /// How much longer it took than it must, per cent.
+    /// How much longer than the least time it took, per cent.
     pub fn over_bound_percent(&self) -> Option<f64> {
         Some((self.took_s? / self.bound_s - 1.0) * 100.0)
     }
 }
 
-/// What is under way.
+/// The state of a simulation.
 struct World<'a> {
     mesh: &'a Mesh,
-    how: Simulation,
+    schedule: Schedule,
+    conditions: Simulation,
     random: SplitMix64,
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    /// Number of the last event: equal times keep their order.
     number: u64,
-    under_way: BTreeMap<u64, Assignment>,
+    running: BTreeMap<u64, Assignment>,
     tests: Vec<Tally>,
-    /// In a bandwidth test: sites, groups by way.
-    busy: HashSet<(bool, usize)>,
+    /// What bandwidth tests have for themselves.
+    busy: HashSet<Resource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,93 +85,94 @@ enum Event {
     Returns(usize),
 }
 
+/// What only one bandwidth test can use at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Resource {
+    Group(usize),
+    Site(usize),
+}
+
+/// Indexes of two sites, the lower first: small, for there may be millions of them.
+type Pair = (u16, u16);
+
 #[derive(Default)]
 struct Tally {
     result: Simulated,
-    measured: HashSet<(u16, u16)>,
-    named: HashSet<(u16, u16)>,
-    of_site: Vec<u64>,
-    of_group: Vec<u64>,
-    time_of_site: Vec<u64>,
-    time_of_group: Vec<u64>,
+    measured: HashSet<Pair>,
+    missed: HashSet<Pair>,
+    /// Number and time (ns) of the first measurements of pairs that used each resource.
+    uses: HashMap<Resource, (u64, u64)>,
+    /// Time of the first measurements of all pairs, ns.
     time: u64,
-    runs: Vec<u64>,
+    /// Runs of each site.
+    runs: HashMap<usize, u64>,
     messages: u64,
 }
 
-/// Runs the schedule of a mesh until each pair is measured. The same seed gives the same.
-pub fn simulate(mesh: &Mesh, how: Simulation) -> (Vec<Simulated>, usize) {
-    let begin = Nanos::from_millis(1_800_000_000_000);
-    let mut schedule = Schedule::new(mesh, begin);
-    let mut world = World::new(mesh, how, begin);
+/// Runs the schedule of a mesh until every pair is measured, and returns how each test went and the
+/// memory that the pairs took, bytes. The same conditions give the same result.
+pub fn simulate(mesh: &Mesh, conditions: Simulation) -> (Vec<Simulated>, usize) {
+    let mut world = World::new(mesh, conditions);
     for site in 0..mesh.sites.len() {
-        let reachable = true;
-        schedule.handle_input(Nanos::ZERO, Input::Joined { site, reachable });
-        if how.away > 0.0 {
-            let stays = AWAY_S * (1.0 - how.away) / how.away;
-            world.later(stays, Event::Leaves(site));
-        }
+        world.join(Nanos::ZERO, site);
     }
-    let end = begin + Nanos::from_millis(how.seconds * 1000);
+    let end = BEGIN + Nanos::from_millis(conditions.seconds * 1000);
     while world.now < end && world.tests.iter().any(|it| it.result.took_s.is_none()) {
-        while let Some(assignment) = schedule.poll_transmit() {
-            world.begin(assignment, &mut schedule);
+        while let Some(assignment) = world.schedule.poll_transmit() {
+            world.begin(assignment);
         }
-        while let Some(missed) = schedule.poll_event() {
-            world.name(missed);
+        while let Some(missed) = world.schedule.poll_event() {
+            world.miss(missed);
         }
         let event = world.events.peek().map(|it| it.0.0);
-        let timer = schedule.poll_timeout();
+        let timer = world.schedule.poll_timeout();
         let Some(at) = event.into_iter().chain(timer).min() else {
             break;
         };
         world.now = at;
         if event == Some(at) {
-            world.happens(&mut schedule);
+            world.handle_event();
         } else {
-            schedule.handle_timeout(at);
+            world.schedule.handle_timeout(at);
         }
     }
-    let bytes = schedule.pair_bytes();
-    (world.results(&schedule, begin), bytes)
+    let bytes = world.schedule.pair_bytes();
+    (world.results(), bytes)
 }
 
 impl<'a> World<'a> {
-    fn new(mesh: &'a Mesh, how: Simulation, now: Nanos) -> Self {
+    fn new(mesh: &'a Mesh, conditions: Simulation) -> Self {
         let tests = mesh.tests.iter().map(|test| {
             let sites = test.sites.len() as u64;
+            let result = Simulated {
+                pairs: sites * (sites - 1) / 2,
+                ..Simulated::default()
+            };
             Tally {
-                result: Simulated {
-                    pairs: sites * (sites - 1) / 2,
-                    ..Simulated::default()
-                },
-                of_site: vec![0; mesh.sites.len()],
-                time_of_site: vec![0; mesh.sites.len()],
-                runs: vec![0; mesh.sites.len()],
-                of_group: vec![0; mesh.groups.len()],
-                time_of_group: vec![0; mesh.groups.len()],
+                result,
                 ..Tally::default()
             }
         });
         Self {
             mesh,
-            how,
-            random: SplitMix64::new(how.seed),
-            now,
+            schedule: Schedule::new(mesh, BEGIN),
+            conditions,
+            random: SplitMix64::new(conditions.seed),
+            now: BEGIN,
             events: BinaryHeap::new(),
             number: 0,
-            under_way: BTreeMap::new(),
+            running: BTreeMap::new(),
             tests: tests.collect(),
             busy: HashSet::new(),
         }
     }
 
-    /// Uniform in 0 to 1.
+    /// A random number, uniform in 0 to 1.
     fn uniform(&mut self) -> f64 {
         self.random.below(1 << 53) as f64 / (1_u64 << 53) as f64
     }
 
-    /// After an exponential time of that mean, seconds.
+    /// Plans an event after an exponentially distributed time with this mean, seconds.
     fn later(&mut self, mean: f64, event: Event) {
         let seconds = -(1.0 - self.uniform()).ln() * mean;
         self.at(self.now + Nanos((seconds * 1e9) as u64), event);
@@ -180,174 +183,172 @@ impl<'a> World<'a> {
         self.events.push(Reverse((at, self.number, event)));
     }
 
-    /// What a pair has for itself: sites and groups.
-    fn exclusive(&self, assignment: &Assignment) -> Vec<(bool, usize)> {
-        let pair = [assignment.from, assignment.to];
-        let groups = pair.iter().flat_map(|site| &self.mesh.sites[*site].groups);
+    /// A site joins, until it leaves again.
+    fn join(&mut self, at: Nanos, site: usize) {
+        let reachable = true;
+        self.schedule
+            .handle_input(at, Input::Joined { site, reachable });
+        let away = self.conditions.away;
+        if away > 0.0 {
+            self.later(AWAY_S * (1.0 - away) / away, Event::Leaves(site));
+        }
+    }
+
+    /// The resources that a run has for itself.
+    fn resources(&self, run: &Assignment) -> Vec<Resource> {
+        let sites = [run.from, run.to];
+        let groups = sites.iter().flat_map(|site| &self.mesh.sites[*site].groups);
         let one_way = groups.filter(|group| !self.mesh.groups[**group].each_way);
-        let mut all: Vec<_> = one_way.map(|group| (true, *group)).collect();
+        let mut all: Vec<_> = one_way.map(|group| Resource::Group(*group)).collect();
+        all.extend(sites.map(Resource::Site));
         all.sort_unstable();
         all.dedup();
-        all.extend(pair.map(|site| (false, site)));
         all
     }
 
-    fn begin(&mut self, assignment: Assignment, schedule: &mut Schedule) {
-        let test = &self.mesh.tests[assignment.test];
+    fn begin(&mut self, run: Assignment) {
+        let test = &self.mesh.tests[run.test];
         if test.kind == TestKind::Bandwidth {
-            for it in self.exclusive(&assignment) {
-                let is_free = self.busy.insert(it);
-                self.tests[assignment.test].result.clashes += u64::from(!is_free);
+            for resource in self.resources(&run) {
+                let is_free = self.busy.insert(resource);
+                self.tests[run.test].result.clashes += u64::from(!is_free);
             }
         }
-        let longer = 1.0 + self.uniform() * (self.how.slowest - 1.0);
-        let takes = Nanos((test.takes().0 as f64 * longer) as u64);
-        self.under_way.insert(assignment.id.0, assignment);
-        self.at(self.now + takes, Event::Ends(assignment.id.0));
-        self.tests[assignment.test].messages += 3;
-        schedule.handle_input(self.now, Input::Started(assignment.id));
+        let times = 1.0 + self.uniform() * (self.conditions.slowest - 1.0);
+        let takes = Nanos((test.duration().0 as f64 * times) as u64);
+        self.running.insert(run.id.0, run);
+        self.at(self.now + takes, Event::Ends(run.id.0));
+        self.tests[run.test].messages += 3;
+        self.schedule.handle_input(self.now, Input::Started(run.id));
     }
 
-    fn happens(&mut self, schedule: &mut Schedule) {
+    fn handle_event(&mut self) {
         let Some(Reverse((_, _, event))) = self.events.pop() else {
             return;
         };
         match event {
-            Event::Ends(id) => self.ends(id, schedule),
-            Event::Returns(site) => {
-                schedule.handle_input(
-                    self.now,
-                    Input::Joined {
-                        site,
-                        reachable: true,
-                    },
-                );
-                let stays = AWAY_S * (1.0 - self.how.away) / self.how.away;
-                self.later(stays, Event::Leaves(site));
-            }
+            Event::Ends(id) => self.end(id),
+            Event::Returns(site) => self.join(self.now, site),
             Event::Leaves(site) => {
-                schedule.handle_input(self.now, Input::Left { site });
-                let own = self.under_way.values();
-                let own = own.filter(|it| it.from == site || it.to == site).copied();
-                for assignment in own.collect::<Vec<_>>() {
-                    self.lose(assignment, schedule);
+                self.schedule.handle_input(self.now, Input::Left { site });
+                let runs = self.running.values();
+                let lost = runs.filter(|it| it.from == site || it.to == site);
+                for run in lost.copied().collect::<Vec<_>>() {
+                    self.free(&run);
+                    // The coordinator hears of half of these runs; the others time out.
+                    let is_told = self.random.below(2) == 0;
+                    self.fail(&run, is_told);
                 }
                 self.later(AWAY_S, Event::Returns(site));
             }
         }
     }
 
-    /// A test whose site has left: half of them are told of, the others run out.
-    fn lose(&mut self, assignment: Assignment, schedule: &mut Schedule) {
-        self.free(assignment);
-        self.tests[assignment.test].result.failed += 1;
-        if self.random.below(2) == 0 {
-            let why = Failure::Tried;
-            schedule.handle_input(
-                self.now,
-                Input::Failed {
-                    task: assignment.id,
-                    why,
-                },
-            );
+    fn fail(&mut self, run: &Assignment, is_told: bool) {
+        self.tests[run.test].result.failed += 1;
+        if is_told {
+            let (task, why) = (run.id, Failure::Tried);
+            self.schedule
+                .handle_input(self.now, Input::Failed { task, why });
         }
     }
 
-    fn free(&mut self, assignment: Assignment) {
-        self.under_way.remove(&assignment.id.0);
-        if self.mesh.tests[assignment.test].kind == TestKind::Bandwidth {
-            for it in self.exclusive(&assignment) {
-                self.busy.remove(&it);
+    fn free(&mut self, run: &Assignment) {
+        self.running.remove(&run.id.0);
+        if self.mesh.tests[run.test].kind == TestKind::Bandwidth {
+            for resource in self.resources(run) {
+                self.busy.remove(&resource);
             }
         }
     }
 
-    fn ends(&mut self, id: u64, schedule: &mut Schedule) {
-        let Some(assignment) = self.under_way.get(&id).copied() else {
+    fn end(&mut self, id: u64) {
+        let Some(run) = self.running.get(&id).copied() else {
             return;
         };
-        self.free(assignment);
-        let task = assignment.id;
-        if self.uniform() < self.how.fails {
-            self.tests[assignment.test].result.failed += 1;
-            let why = Failure::Tried;
-            return schedule.handle_input(self.now, Input::Failed { task, why });
+        self.free(&run);
+        if self.uniform() < self.conditions.fails {
+            return self.fail(&run, true);
         }
-        let took = (self.now - assignment.not_before).0;
-        let exclusive = self.exclusive(&assignment);
-        let (now, begin) = (self.now, Nanos::from_millis(1_800_000_000_000));
-        let tally = &mut self.tests[assignment.test];
+        let took = (self.now - run.assigned_at).0;
+        let resources = self.resources(&run);
+        let tally = &mut self.tests[run.test];
         tally.result.done += 1;
-        tally.runs[assignment.from] += 1;
-        tally.runs[assignment.to] += 1;
-        let (from, to) = (assignment.from as u16, assignment.to as u16);
-        if tally.measured.insert((from.min(to), from.max(to))) {
+        *tally.runs.entry(run.from).or_default() += 1;
+        *tally.runs.entry(run.to).or_default() += 1;
+        if tally.measured.insert(pair((run.from, run.to))) {
             tally.time += took;
-            for (is_group, place) in exclusive {
-                let (count, time) = if is_group {
-                    (&mut tally.of_group, &mut tally.time_of_group)
-                } else {
-                    (&mut tally.of_site, &mut tally.time_of_site)
-                };
-                count[place] += 1;
-                time[place] += took;
+            for resource in resources {
+                let (count, time) = tally.uses.entry(resource).or_default();
+                *count += 1;
+                *time += took;
             }
             if tally.measured.len() as u64 == tally.result.pairs {
-                tally.result.took_s = Some((now - begin).0 as f64 / 1e9);
+                tally.result.took_s = Some((self.now - BEGIN).0 as f64 / 1e9);
             }
         }
-        schedule.handle_input(self.now, Input::Finished { task, bytes: 1 });
+        let (task, bytes) = (run.id, 1);
+        self.schedule
+            .handle_input(self.now, Input::Finished { task, bytes });
     }
 
-    fn name(&mut self, missed: Missed) {
+    fn miss(&mut self, missed: Missed) {
         let tally = &mut self.tests[missed.test];
         tally.result.missed += 1;
-        tally
-            .named
-            .insert((missed.pair.0 as u16, missed.pair.1 as u16));
+        tally.missed.insert(pair(missed.pair));
     }
 
-    fn results(self, schedule: &Schedule, begin: Nanos) -> Vec<Simulated> {
-        let seconds = (self.now - begin).0 as f64 / 1e9;
-        let how = self.how;
-        let under_way = self.under_way;
-        let results = self.tests.into_iter().enumerate().map(|(test, tally)| {
-            let planned = &self.mesh.tests[test];
-            let at_once = match planned.kind {
-                TestKind::Bandwidth => 1,
-                TestKind::Latency { at_once } => u64::from(at_once),
-            };
-            let sites = planned.sites.len() as u64;
-            let together = sites / 2 * at_once;
-            let longest = |times: &[u64]| times.iter().max().copied().unwrap_or(0);
-            let busiest = longest(&tally.time_of_site) / at_once;
-            let bound = (tally.time / together)
-                .max(busiest)
-                .max(longest(&tally.time_of_group));
-            let most = longest(&tally.of_site).div_ceil(at_once);
-            let most = most.max(longest(&tally.of_group));
-            let pair = |(a, b): (usize, usize)| (a as u16, b as u16);
-            let mut known = tally.measured.clone();
-            known.extend(schedule.due(test).map(pair));
-            known.extend(&tally.named);
-            let running = under_way.values().filter(|it| it.test == test);
-            known.extend(running.map(|it| pair((it.from.min(it.to), it.from.max(it.to)))));
-            let runs = planned.sites.iter().map(|site| tally.runs[*site]);
-            let slot = planned.takes().0 as f64 / 1e9 * how.slowest;
-            Simulated {
-                measured: tally.measured.len() as u64,
-                forgotten: tally.result.pairs.saturating_sub(known.len() as u64),
-                bound_s: bound as f64 / 1e9,
-                slots: tally.result.took_s.unwrap_or(seconds) / slot,
-                bound_slots: most.max(tally.result.pairs.div_ceil(together)),
-                runs_of_site: (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0)),
-                messages: tally.messages as f64 / tally.result.done.max(1) as f64,
-                ..tally.result
-            }
+    fn results(mut self) -> Vec<Simulated> {
+        let tests = std::mem::take(&mut self.tests);
+        let results = tests.into_iter().enumerate();
+        results
+            .map(|(test, tally)| self.result(test, tally))
+            .collect()
+    }
+
+    fn result(&self, test: usize, tally: Tally) -> Simulated {
+        let planned = &self.mesh.tests[test];
+        let at_once = match planned.kind {
+            TestKind::Bandwidth => 1,
+            TestKind::Latency { at_once } => u64::from(at_once),
+        };
+        let together = planned.sites.len() as u64 / 2 * at_once;
+        // A group takes one test at a time, whatever its kind.
+        let uses = tally.uses.iter();
+        let needs = uses.map(|(resource, (count, time))| match resource {
+            Resource::Site(_) => (count.div_ceil(at_once), time / at_once),
+            Resource::Group(_) => (*count, *time),
         });
-        results.collect()
+        let (slots, time) = needs.fold((0, 0), |most: (u64, u64), (count, time)| {
+            (most.0.max(count), most.1.max(time))
+        });
+        let mut known = tally.measured.clone();
+        known.extend(self.schedule.due(test).map(pair));
+        known.extend(&tally.missed);
+        let running = self.running.values().filter(|it| it.test == test);
+        known.extend(running.map(|it| pair((it.from, it.to))));
+        let runs = planned.sites.iter();
+        let runs = runs.map(|site| tally.runs.get(site).copied().unwrap_or(0));
+        let seconds = (self.now - BEGIN).0 as f64 / 1e9;
+        let slot_s = planned.duration().0 as f64 / 1e9 * self.conditions.slowest;
+        Simulated {
+            measured: tally.measured.len() as u64,
+            forgotten: tally.result.pairs.saturating_sub(known.len() as u64),
+            bound_s: time.max(tally.time / together) as f64 / 1e9,
+            slots: tally.result.took_s.unwrap_or(seconds) / slot_s,
+            bound_slots: slots.max(tally.result.pairs.div_ceil(together)),
+            runs_of_site: (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0)),
+            messages: tally.messages as f64 / tally.result.done.max(1) as f64,
+            ..tally.result
+        }
     }
 }
 
-/// How long a site is away, on average.
+fn pair((a, b): (usize, usize)) -> Pair {
+    (a.min(b) as u16, a.max(b) as u16)
+}
+
+/// Beginning of the virtual time, since 1970.
+const BEGIN: Nanos = Nanos::from_millis(1_800_000_000_000);
+/// Mean time that a site is away, seconds.
 const AWAY_S: f64 = 300.0;

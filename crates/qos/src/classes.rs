@@ -1,12 +1,13 @@
 //! Reservations, limits and priorities as classes of HTB.
 //!
-//! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
-//! priority has a class, those inside others below theirs, and what no policy takes has the default
-//! class. What nobody reserves is shared alike by the default class and those of policies without a
-//! reservation: with next to nothing for sure such a class would starve beside a greedy one. What
-//! nobody uses is lent to the others, those of the lowest number of priority first, up to their
-//! limits. Reservations never add up to more than the link: HTB would send more than it carries,
-//! and the queue would move to where no policy orders it.
+//! The root class has the rate of the link. Below it, each policy that reserves, limits or has a
+//! priority has a class, which is below its parent's if the policy is nested. Packets that no
+//! policy takes go to the default class. Rate that nobody reserves is shared equally by the default
+//! class and the policies without a reservation: a class with almost no guaranteed rate would
+//! starve beside a greedy one. Rate that nobody uses is lent to other classes, those with the
+//! lowest priority number first, up to their limits. Reservations never add up to more than the
+//! link: HTB would send more than it carries, and the queue would move to where no policy orders
+//! it.
 
 use linerate_core::units::BitRate;
 
@@ -16,13 +17,13 @@ use crate::rules::Slot;
 /// The classes of one adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassPlan {
-    /// What the link carries.
+    /// Rate of the link.
     pub rate: BitRate,
     /// The classes: the root's, then one for each policy that has one, then the default.
     pub classes: Vec<Class>,
-    /// `major << 16 | minor` of each policy of the file; `None` without a class.
+    /// The class of each policy of the file, `major << 16 | minor`; `None` without a class.
     pub of_policy: Vec<Option<u32>>,
-    /// Of what no policy takes.
+    /// The class of packets that no policy takes.
     pub default: u32,
 }
 
@@ -33,13 +34,13 @@ pub struct Class {
     pub id: u32,
     /// The class above it; `None` for the root's.
     pub parent: Option<u32>,
-    /// What it has for sure, bits per second.
+    /// Guaranteed rate, bits per second.
     pub rate: BitRate,
-    /// What it never exceeds.
+    /// Maximum rate.
     pub ceil: BitRate,
-    /// 0 (offered first) to 7.
+    /// Order in which unused rate is offered: 0 (first) to 7.
     pub priority: u8,
-    /// Whether its rate is what its policy reserves.
+    /// Whether its policy reserves the rate.
     pub reserves: bool,
 }
 
@@ -70,76 +71,15 @@ pub enum ClassError {
         /// See [`least_default`].
         default: BitRate,
     },
-    /// Those inside a policy reserve more than it has.
-    #[error(
-        "line {line}: policy `{policy}` has {rate} for sure on adapter `{adapter}`, but those \
-         inside it need {reserved}"
-    )]
-    Overfull {
-        /// Where the policy is defined.
+    /// The shares of a policy are impossible.
+    #[error("line {line}: {problem}")]
+    Policy {
+        /// Line of the policy's definition.
         line: usize,
         /// Its name.
         policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// What the policy has.
-        rate: BitRate,
-        /// The sum, with the least share of those that reserve nothing.
-        reserved: BitRate,
-    },
-    /// One inside another may send more than that.
-    #[error(
-        "line {line}: policy `{policy}` limits to {limit} on adapter `{adapter}`, but it is inside \
-         `{parent}`, which never exceeds {ceil}"
-    )]
-    LimitAboveParent {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// The limit there.
-        limit: BitRate,
-        /// The policy around it.
-        parent: String,
-        /// What that never exceeds.
-        ceil: BitRate,
-    },
-    /// The limit is lower than the reservation.
-    #[error(
-        "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on \
-         adapter `{adapter}` with {rate}"
-    )]
-    LimitBelowReserve {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// What the link carries.
-        rate: BitRate,
-        /// The limit there.
-        limit: BitRate,
-        /// The reservation there.
-        reserve: BitRate,
-    },
-    /// A rate that is too low for a queue of whole frames.
-    #[error(
-        "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least \
-         that a class can keep",
-        MIN_RATE
-    )]
-    TooSlow {
-        /// Where the policy is defined.
-        line: usize,
-        /// Its name.
-        policy: String,
-        /// The adapter's.
-        adapter: String,
-        /// The share there.
-        share: BitRate,
+        /// What is wrong, beginning with the policy.
+        problem: String,
     },
     /// Too many policies were known on this adapter.
     #[error("policy `{policy}` has no number left for a class")]
@@ -150,47 +90,51 @@ pub enum ClassError {
 }
 
 impl ClassError {
+    /// `problem` follows the policy's name.
+    fn of(policy: &Policy, problem: &str) -> Self {
+        Self::Policy {
+            line: policy.place.line,
+            policy: policy.name.clone(),
+            problem: format!("policy `{}`{problem}", policy.name),
+        }
+    }
+
     /// The policy that is at fault by itself, if one is.
     pub fn policy(&self) -> Option<&str> {
         match self {
-            Self::LimitBelowReserve { policy, .. }
-            | Self::TooSlow { policy, .. }
-            | Self::Overfull { policy, .. }
-            | Self::LimitAboveParent { policy, .. }
-            | Self::NoNumber { policy } => Some(policy),
+            Self::Policy { policy, .. } | Self::NoNumber { policy } => Some(policy),
             Self::NoRate { .. } | Self::Overbooked { .. } => None,
         }
     }
 }
 
-/// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in
-/// ASCII, by which what is ours is known.
+/// Major number of the queueing discipline's handle and of its classes: `4c51:` in `tc`, LQ in
+/// ASCII. It identifies what linerate has made.
 pub const MAJOR: u16 = 0x4c51;
 
-/// Below it a frame of 1,500 bytes takes more than a second and a half.
+/// Below this rate, a frame of 1,500 bytes takes more than a second and a half.
 pub const MIN_RATE: BitRate = BitRate(8_000);
 
-/// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 %
+/// Minimum rate of the default class: 80 kbit/s, as HP-UX IPQoS kept for its default flow, or 1 %
 /// of slower links.
 pub fn least_default(rate: BitRate) -> BitRate {
     BitRate((rate.0 / 100).clamp(MIN_RATE.0, 80_000))
 }
 
-/// The bytes of the largest offloaded frame that is not to hold up an important one: what the link
-/// carries in a millisecond, and never less than one frame of `mtu` bytes with its headers; `None`
-/// if any frame is short enough.
+/// Maximum bytes of an offloaded frame, so that none delays an important packet: what the link
+/// carries in a millisecond, but at least a frame of `mtu` bytes with its headers; `None` if all
+/// frames are short enough.
 pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
     let in_time = rate.bytes_per_second() / 1000;
     let least = u64::from(mtu) + FRAME_HEADERS;
-    u32::try_from(in_time.max(least))
-        .ok()
-        .filter(|bytes| *bytes < MAX_FRAME)
+    let bytes = u32::try_from(in_time.max(least)).ok();
+    bytes.filter(|bytes| *bytes < MAX_FRAME)
 }
 
 impl ClassPlan {
-    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for
-    /// one. Their numbers come from `slots` of the file's policies, and so stay over a change of
-    /// the file.
+    /// The classes of `adapter`, whose driver reports `speed`; `None` if no policy of it needs one.
+    /// Their numbers come from the `slots` of the file's policies, and so stay the same when the
+    /// file changes.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -233,8 +177,8 @@ impl ClassPlan {
         Ok(Some(plan))
     }
 
-    /// The classes of the policies inside `parent`, whose class is `above`, each before those
-    /// inside it. What is left of that class's rate.
+    /// Adds the classes of the policies inside `parent`, whose class is `above`, each before those
+    /// inside it. Returns what is left of that class's rate.
     fn put_inside(
         &mut self,
         file: &PolicyFile,
@@ -249,32 +193,27 @@ impl ClassPlan {
         let around = parent.map(|parent| &file.policies[parent]);
         let mut classes = Vec::with_capacity(inside.len());
         for index in &inside {
-            let policy = &file.policies[*index];
-            classes.push(class_of(
-                policy,
-                slots[*index],
-                &adapter.name,
-                (around, above),
-            )?);
+            let (policy, slot) = (&file.policies[*index], slots[*index]);
+            classes.push(class_of(policy, slot, &adapter.name, (around, above))?);
         }
-        let default = around.map_or(Some(least_default(above.rate)), |_| None);
-        let adapter_name = || adapter.name.clone();
-        let left =
-            share_out(&mut classes, above.rate, default).map_err(|reserved| match around {
-                None => ClassError::Overbooked {
-                    adapter: adapter_name(),
-                    rate: above.rate,
-                    reserved,
-                    default: default.unwrap_or(BitRate(0)),
-                },
-                Some(around) => ClassError::Overfull {
-                    line: around.place.line,
-                    policy: around.name.clone(),
-                    adapter: adapter_name(),
-                    rate: above.rate,
-                    reserved,
-                },
-            })?;
+        let rate = above.rate;
+        let default = around.map_or(Some(least_default(rate)), |_| None);
+        let too_much = |reserved| match around {
+            None => ClassError::Overbooked {
+                adapter: adapter.name.clone(),
+                rate,
+                reserved,
+                default: default.unwrap_or(BitRate(0)),
+            },
+            Some(around) => {
+                let on = &adapter.name;
+                let problem = format!(
+                    " has {rate} for sure on adapter `{on}`, but those inside it need {reserved}"
+                );
+                ClassError::of(around, &problem)
+            }
+        };
+        let left = share_out(&mut classes, rate, default).map_err(too_much)?;
         for (index, class) in inside.into_iter().zip(classes) {
             self.of_policy[index] = Some(class.id);
             self.classes.push(class.clone());
@@ -284,9 +223,9 @@ impl ClassPlan {
     }
 }
 
-/// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left;
-/// the default class, if it is among them, has the rest. What is reserved in all, if that is too
-/// much.
+/// Distributes the rate that is left among the classes without a reservation, which have
+/// [`MIN_RATE`] so far; the default class, if it is among them, gets the rest. The error is the sum
+/// of what is reserved, if that is too much.
 fn share_out(
     classes: &mut [Class],
     rate: BitRate,
@@ -309,7 +248,7 @@ fn share_out(
 }
 
 impl ClassPlan {
-    /// Gives the class of a policy another number.
+    /// Changes the number of a policy's class.
     pub fn renumber(&mut self, policy: usize, id: u32) {
         let old = self.of_policy[policy].replace(id);
         for class in &mut self.classes {
@@ -324,7 +263,7 @@ impl ClassPlan {
 }
 
 impl Share {
-    /// As a rate on a link that carries `rate`, rounded down.
+    /// The share as a rate on a link of `rate`, rounded down.
     pub fn of(self, rate: BitRate) -> BitRate {
         match self {
             Self::Rate(share) => share,
@@ -339,48 +278,39 @@ fn class_of(
     adapter: &str,
     (around, above): (Option<&Policy>, &Class),
 ) -> Result<Class, ClassError> {
-    let too_slow = |share: &BitRate| ClassError::TooSlow {
-        line: policy.place.line,
-        policy: policy.name.clone(),
-        adapter: adapter.to_owned(),
-        share: *share,
-    };
+    let wrong = |problem: String| Err(ClassError::of(policy, &problem));
+    let ceil = above.ceil;
     let reserve = policy.reserve.map(|share| share.of(above.rate));
     let limit = policy.limit.map(|share| share.of(above.ceil));
     if let (Some(around), Some(limit)) = (around, limit.filter(|limit| *limit > above.ceil)) {
-        return Err(ClassError::LimitAboveParent {
-            line: policy.place.line,
-            policy: policy.name.clone(),
-            adapter: adapter.to_owned(),
-            limit,
-            parent: around.name.clone(),
-            ceil: above.ceil,
-        });
+        return wrong(format!(
+            " limits to {limit} on adapter `{adapter}`, but it is inside `{}`, which never \
+             exceeds {ceil}",
+            around.name
+        ));
     }
     let slowest = reserve.iter().chain(&limit).min();
     if let Some(share) = slowest.filter(|share| **share < MIN_RATE) {
-        return Err(too_slow(share));
+        return wrong(format!(
+            ": {share} on adapter `{adapter}` is below {MIN_RATE}, the least that a class can keep"
+        ));
     }
     let reserves = reserve.is_some();
     let reserve = reserve.unwrap_or(MIN_RATE);
     let limit = limit.map_or(above.ceil, |limit| limit.min(above.ceil.max(reserve)));
     if limit < reserve {
-        return Err(ClassError::LimitBelowReserve {
-            line: policy.place.line,
-            policy: policy.name.clone(),
-            adapter: adapter.to_owned(),
-            rate: above.ceil,
-            limit,
-            reserve,
-        });
+        return wrong(format!(
+            " limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {ceil}"
+        ));
     }
     let number = u16::try_from(slot.0)
         .ok()
-        .and_then(|slot| slot.checked_add(FIRST))
-        .filter(|number| number & OTHER_NUMBER == 0);
-    let number = number.ok_or_else(|| ClassError::NoNumber {
-        policy: policy.name.clone(),
-    })?;
+        .and_then(|slot| slot.checked_add(FIRST));
+    let number = number
+        .filter(|number| number & OTHER_NUMBER == 0)
+        .ok_or_else(|| ClassError::NoNumber {
+            policy: policy.name.clone(),
+        })?;
     Ok(Class {
         id: id(number),
         parent: Some(above.id),
@@ -395,20 +325,20 @@ fn id(minor: u16) -> u32 {
     u32::from(MAJOR) << 16 | u32::from(minor)
 }
 
-/// Each class has two numbers, this bit apart: where one must be made anew it gets the other, and
-/// packets go to it from one step to the next.
+/// Each class has two possible numbers, which differ in this bit. A class that must be made anew
+/// gets the other one, and packets go to it from one step to the next.
 pub const OTHER_NUMBER: u16 = 0x8000;
 
 const ROOT: u16 = 1;
 const DEFAULT: u16 = 2;
-/// Of the policy in slot 0.
+/// Minor number of the policy in slot 0.
 const FIRST: u16 = 0x10;
-/// The priority of the default class and of policies that name none: they share what is left alike.
+/// Priority of the default class and of policies that name none: they share what is left equally.
 const LAST: u8 = 7;
-/// Ethernet, two VLAN tags, and what the kernel takes off for TCP's headers (`MAX_TCP_HEADER`,
+/// Ethernet, two VLAN tags, and what the kernel allows for TCP's headers (`MAX_TCP_HEADER`,
 /// include/net/tcp.h).
 const FRAME_HEADERS: u64 = 22 + 320;
-/// Of IPv4, and what devices offer as they come (`GSO_LEGACY_MAX_SIZE`).
+/// Largest packet of IPv4, and the default of devices (`GSO_LEGACY_MAX_SIZE`).
 const MAX_FRAME: u32 = 65_536;
 
 #[cfg(test)]

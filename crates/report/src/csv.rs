@@ -53,7 +53,7 @@ pub fn intervals(records: &[&Record], names: &[&str]) -> String {
 /// The last column: what a mix calls the run.
 const MEMBER: &str = "member";
 
-/// A direction of a run, with the run's number from 1.
+/// One direction of a run, and the run's number, counted from 1.
 struct Run<'a> {
     number: usize,
     name: &'a str,
@@ -75,7 +75,7 @@ fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = R
 }
 
 impl Run<'_> {
-    /// What the columns' paths are of.
+    /// The JSON value in which the columns' paths are looked up.
     fn document(&self) -> Value {
         let record = self.record;
         let kinds: Vec<String> = (record.caveats.iter())
@@ -94,7 +94,7 @@ impl Run<'_> {
     }
 }
 
-/// What stands at a path of a document; nothing where it is not there.
+/// The value at a path of a document, as text; empty where the path does not exist.
 fn field(document: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(document, |at, key| at.get(key));
     match found {
@@ -108,7 +108,7 @@ fn field(document: &Value, path: &str) -> String {
     }
 }
 
-/// A heading and rows of as many fields.
+/// CSV text of a heading and rows, all with the same number of fields.
 pub fn table<'a>(
     heading: impl Iterator<Item = &'a str>,
     rows: impl Iterator<Item = Vec<String>>,
@@ -218,7 +218,8 @@ const COLUMNS: &[(&str, &str)] = &[
     ("seed", "record.seed"),
 ];
 
-/// The figure over the repeats of a run's size: a column, the metric that it is of, and which part.
+/// A column for the median over the repeats of a size: its name, the metric, and which part of the
+/// interval it shows.
 type Median = (&'static str, &'static str, fn(&MedianInterval) -> f64);
 
 const MEDIANS: &[Median] = &[

@@ -1,4 +1,4 @@
-//! What every document of linerate has, and the list of them all.
+//! The trait that every document of linerate implements, and the list of all documents.
 //!
 //! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
 //! `documents!`: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
@@ -41,7 +41,8 @@ pub trait Document: Json {
     /// The document as a page for people.
     fn text(&self, style: Style) -> String;
 
-    /// The answer in a sentence: what its page begins with, unless that says less.
+    /// The answer in one sentence: the first line of the page, unless the document has a better
+    /// one.
     fn answer(&self) -> String {
         let page = self.text(Style {
             width: LONG,
@@ -51,37 +52,37 @@ pub trait Document: Json {
         first.unwrap_or("nothing was found").to_owned()
     }
 
-    /// Its figures as pictures.
+    /// Charts of the document's figures.
     fn charts(&self) -> Vec<Chart> {
         Vec::new()
     }
 
-    /// Its figures by name, to be held against those of another one.
+    /// The document's figures by name, for comparison with those of another document.
     fn observed(&self) -> Observed {
         Observed::default()
     }
 
-    /// Its runs; `None` where it is not made of runs. They are the rows of its CSV.
+    /// The document's runs, which are the rows of its CSV; `None` for a document that has no runs.
     fn records(&self) -> Option<Vec<&Record>> {
         None
     }
 
-    /// What each of its runs is called; empty where they have no names.
+    /// The name of each run; empty where runs have no names.
     fn run_names(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// What the repeats of each size of its runs amount to.
+    /// The figure over the repeats of each message size.
     fn size_figures(&self) -> &[SizeFigure] {
         &[]
     }
 
-    /// The same runs, to be explained again.
+    /// The same runs, mutable, so that their verdicts can be computed again.
     fn records_mut(&mut self) -> Vec<&mut Record> {
         Vec::new()
     }
 
-    /// What its figures were measured on, with the caveats: of each run, and its own.
+    /// The environment and the caveats of each run, and those of the document itself.
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.records_mut().into_iter();
         records
@@ -89,7 +90,7 @@ pub trait Document: Json {
             .collect()
     }
 
-    /// How it ended, with the caveats that say why: its own status, or that of each run.
+    /// The status of the document, or of each of its runs, with the caveats that explain it.
     fn endings(&self) -> Vec<Ending<'_>> {
         let records = self.records().unwrap_or_default().into_iter();
         records
@@ -97,19 +98,18 @@ pub trait Document: Json {
             .collect()
     }
 
-    /// The throughputs that a floor is held against, by name, bits per second; `None` where it has
-    /// no rate of its own.
+    /// The throughputs that `--fail-below` checks, by name, in bits per second; `None` for a
+    /// document without a rate.
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
         None
     }
 
-    /// Computes anew what is concluded from the document's own evidence: ceilings, verdicts,
-    /// limits.
+    /// Computes again what follows from the document's own evidence: ceilings, verdicts, limits.
     fn annotate(&mut self) {
         self.records_mut().into_iter().for_each(ceilings::annotate);
     }
 
-    /// Why it ended before its time, if it did.
+    /// Why the document is partial, if it is.
     fn why_partial(&self) -> Option<String> {
         let endings = self.endings().into_iter();
         let mut partial = endings.filter(|(status, _)| *status != Status::Complete);
@@ -120,23 +120,23 @@ pub trait Document: Json {
     }
 }
 
-/// As JSON: the code of each type's own form would be in the program for this alone.
+/// As JSON: a derived `Debug` for each document type would only make the program larger.
 impl fmt::Debug for dyn Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.json_line())
     }
 }
 
-/// Columns for a sentence in one line.
+/// Width in columns at which a sentence stays on one line.
 const LONG: usize = 1000;
 
-/// What figures were measured on, and the caveats of it.
+/// The environment that figures were measured in, and its caveats.
 pub type Surroundings<'a> = (&'a mut Environment, &'a mut Vec<Caveat>);
 
-/// How a run ended, and the caveats that say why.
+/// The status of a run, and its caveats.
 pub type Ending<'a> = (Status, &'a [Caveat]);
 
-/// A throughput by its name, bits per second; `None` where it was not measured.
+/// A throughput with its name, in bits per second; `None` if it was not measured.
 pub type Rate<'a> = (&'a str, Option<f64>);
 
 /// The list of all documents: each type, with the value of its key `schema`.
@@ -145,8 +145,8 @@ macro_rules! documents {
         /// Every document that is printed, stored and read.
         pub const DOCUMENTS: &[Kind] = &[$(Kind::new::<$document>($schema)),*];
 
-        /// The schema of each, generated from its type. A list of its own: no command asks for them,
-        /// and so they are not in the program, of which they would be a tenth.
+        /// The JSON Schema of each document, generated from its type. This list is separate because
+        /// no command uses it: the schemas, a tenth of the program, are then not linked into it.
         const JSON_SCHEMAS: &[(&str, fn() -> Schema)] = &[$(($schema, || schema_for!($document))),*];
     };
 }
@@ -171,7 +171,7 @@ documents! {
     MatrixDocument: MATRIX_SCHEMA,
 }
 
-/// A kind of document: how it is told apart, described and read.
+/// A kind of document: its schema name, and how to read it.
 pub struct Kind {
     /// The value of its key `schema`, such as `linerate.record/1`.
     pub schema: &'static str,
@@ -207,7 +207,8 @@ impl Kind {
     }
 }
 
-/// A paragraph of a description is one line: where the comment in the source wraps is not said.
+/// Joins the lines of each paragraph of a description: where a comment wraps in the source means
+/// nothing to a reader of the schema.
 fn join_lines(schema: &mut Schema) {
     let Some(Value::String(description)) = schema.get_mut("description") else {
         return;
@@ -217,31 +218,31 @@ fn join_lines(schema: &mut Schema) {
     *description = paragraphs.join("\n\n");
 }
 
-/// A text is not one of the documents.
+/// Why a text is not one of linerate's documents.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It is not JSON, not whole, or does not say what it is.
+    /// The text is not valid JSON, is incomplete, or has no `schema`.
     #[error("it is no document of linerate's: {}", why(.0))]
     NotADocument(serde_json::Error),
-    /// It says that it is something else.
+    /// The schema is not one that this version knows.
     #[error("its schema is `{schema}`; this version explains {known}")]
     UnknownSchema {
-        /// What it says, the first 60 characters.
+        /// The value of `schema`, cut to 60 characters.
         schema: String,
-        /// The schemas that are read.
+        /// The schemas that this version reads.
         known: String,
     },
-    /// It is not what its schema says.
+    /// The document does not match its schema.
     #[error("not a whole {schema}")]
     NotWhole {
-        /// Its schema.
+        /// The schema that the document names.
         schema: &'static str,
-        /// With the line and column.
+        /// The parse error, with line and column.
         source: serde_json::Error,
     },
 }
 
-/// What is wrong with JSON that says not even what it is.
+/// Explains why a text has no readable `schema`.
 fn why(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     match error.classify() {
@@ -268,16 +269,16 @@ pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
     })
 }
 
-/// Which of the documents `bytes` say that they are: the key `schema`.
+/// The schema that `bytes` name, if it is one of linerate's.
 ///
 /// # Errors
-/// [`ReadError`]: they are none of them.
+/// [`ReadError`] if it is not.
 pub fn schema(bytes: &[u8]) -> Result<&'static str, ReadError> {
     Ok(kind(bytes)?.schema)
 }
 
 fn kind(bytes: &[u8]) -> Result<&'static Kind, ReadError> {
-    /// Every document says first what it is; the rest is skipped here, but must be whole.
+    /// The key `schema` of a document. The other keys are skipped here, but must be valid JSON.
     #[derive(Deserialize)]
     struct Head {
         schema: String,

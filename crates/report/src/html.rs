@@ -1,5 +1,5 @@
-//! Documents as one page for a browser: it loads nothing from anywhere, needs no script, and holds
-//! the documents themselves, so that they can be explained again.
+//! Documents as one HTML page. The page loads nothing, needs no script, and contains the documents
+//! themselves as JSON, so that `linerate explain` can read them again.
 
 mod site;
 
@@ -19,17 +19,17 @@ pub use site::{
     time_line,
 };
 
-/// What follows `<style>` to the end of the page's head.
+/// The page's style sheet, apart from colours and charts.
 const STYLE: &str = include_str!("html/page.css");
-/// Pixels of a chart on a screen, beside another one, and on a telephone.
+/// Width of a chart in pixels: on a screen, beside another document, and on a telephone.
 const BROAD: u32 = 900;
 const HALF: u32 = 660;
 const NARROW: u32 = 328;
-/// What a page of one file may load: nothing from anywhere.
+/// Content Security Policy of a page in one file: it may load nothing.
 const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" \
     content=\"default-src 'none';style-src 'unsafe-inline'\">\n";
 
-/// The page. What is concluded from the documents' evidence is expected to be fresh
+/// The page of these documents, whose conclusions the caller has just computed
 /// ([`Document::annotate`]).
 pub fn page(documents: &mut [Box<dyn Document>]) -> String {
     let answers: Vec<String> = documents.iter().map(|one| escaped(&one.answer())).collect();
@@ -57,7 +57,7 @@ pub fn page(documents: &mut [Box<dyn Document>]) -> String {
     page
 }
 
-/// `more` is of HTML.
+/// The page's head. `more` is HTML and is not escaped.
 fn head(title: &str, more: &str) -> String {
     let (light, dark, charts) = (svg::LIGHT, svg::DARK, svg::STYLE);
     format!(
@@ -70,10 +70,10 @@ fn head(title: &str, more: &str) -> String {
     )
 }
 
-/// What every page begins with.
+/// First line of every page; [`documents`] recognises a page by it.
 const DOCTYPE: &str = "<!doctype html>";
 
-/// A document: the answer, its pictures of so many pixels, all figures, both ends, itself.
+/// Writes a document: its answer, charts of `pixels` width, all figures, both hosts, and its JSON.
 fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels: u32) {
     let json = document.json_line();
     let answer = escaped(&document.answer());
@@ -89,7 +89,7 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels
     };
     let said = format!("<p class=\"strong\">{answer}</p>\n");
     let text = document.text(form(false));
-    // What stands above is not said again.
+    // A first line that only repeats the answer above is left out.
     let (first, rest) = text.split_once('\n').unwrap_or_default();
     let repeats = format!("{first}\n").replace('\u{a0}', " ") == said.replace('\u{a0}', " ");
     page.push_str(if repeats { rest } else { &text });
@@ -106,7 +106,7 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels
     if let Some((environment, _)) = environment {
         ends(page, environment);
     }
-    // In JSON these stand in strings alone.
+    // In JSON, these characters occur only in strings, where they can be escaped.
     let inert = json
         .trim_end()
         .replace('<', "\\u003c")
@@ -114,7 +114,7 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels
     let _ = writeln!(page, "{OPEN}{inert}{CLOSE}\n</article>");
 }
 
-/// Around each document of a page.
+/// Enclose the JSON of each document in a page.
 const OPEN: &str = "<script type=\"application/json\" class=\"linerate\">";
 const CLOSE: &str = "</script>";
 
@@ -143,7 +143,7 @@ fn figure(page: &mut String, chart: &Chart, pixels: u32) {
     );
 }
 
-/// Facts of an end, by name.
+/// A fact about a host: its name, and how to find it.
 type Fact = (&'static str, fn(&HostFacts) -> Option<String>);
 
 const FACTS: [Fact; 9] = [
@@ -163,7 +163,7 @@ const FACTS: [Fact; 9] = [
     }),
 ];
 
-/// What the figures were measured on.
+/// Writes a table of the hosts of both ends.
 fn ends(page: &mut String, environment: &Environment) {
     let hosts: Vec<&HostFacts> = [Some(&environment.client), environment.server.as_ref()]
         .into_iter()
@@ -198,10 +198,10 @@ fn ends(page: &mut String, environment: &Environment) {
     page.push_str("</tbody></table></div></section>\n");
 }
 
-/// The documents that `bytes` hold: those of a page, or the one that they are.
+/// The documents in `bytes`: all those of an HTML page, or the single JSON document.
 ///
 /// # Errors
-/// [`ReadError`]: one of them is none.
+/// [`ReadError`] if one of them is not a document.
 pub fn documents(bytes: &[u8]) -> Result<Vec<Box<dyn Document>>, ReadError> {
     if !bytes.starts_with(DOCTYPE.as_bytes()) {
         return Ok(vec![read(bytes)?]);

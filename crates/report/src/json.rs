@@ -3,7 +3,7 @@
 use linerate_core::units::is_hidden;
 use serde::Serialize;
 
-/// What can be written as JSON, whatever its type.
+/// Whatever can be written as JSON; object-safe, for documents of any type.
 pub trait Json {
     /// As [`document`].
     fn json(&self) -> String;
@@ -38,14 +38,14 @@ pub fn line(document: &impl Serialize) -> String {
 }
 
 fn ended(text: serde_json::Result<String>) -> String {
-    // Not a number and infinity become null, so string keys are the only condition.
+    // Numbers that are not finite become null, so string keys are the only condition.
     let mut text = escaped(text.expect("the documents of linerate have string keys"));
     text.push('\n');
     text
 }
 
-/// JSON of one line on many, as serde_json's pretty form has it. That form itself would need the code
-/// of every document a second time.
+/// Breaks JSON of one line into many, as serde_json's pretty printer does. That printer would need
+/// a second copy of the serialisation code of every document type.
 fn indented(line: &str) -> String {
     let mut text = String::with_capacity(2 * line.len());
     let (mut depth, mut is_string, mut is_escaped) = (0, false, false);
@@ -83,8 +83,7 @@ fn indented(line: &str) -> String {
     text
 }
 
-/// Of strings, which alone can have them: characters that a terminal obeys or that hide what
-/// follows.
+/// Escapes characters that a terminal obeys, or that hide others. Only strings can contain them.
 fn escaped(text: String) -> String {
     let is_odd = |c: char| c != '\n' && is_hidden(c);
     if !text.contains(is_odd) {

@@ -1,10 +1,9 @@
 #![forbid(unsafe_code)]
-//! What linerate shows: pure functions of a record.
+//! Pages, charts and exports of linerate's documents: pure functions of a record.
 //!
-//! This crate shows and does not touch. It asks no terminal for its width or colours
-//! ([`text::Style`] is an argument), opens no file and measures
-//! nothing: what a record does not have, it does not print. Text from a peer or a file is cleaned
-//! of control characters on its way to a terminal.
+//! The crate asks no terminal for its width or colours ([`text::Style`] is an argument), opens no
+//! file and measures nothing. A figure that a record does not have is not printed. Text from a peer
+//! or a file is cleaned of control characters before it reaches a terminal.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -30,8 +29,7 @@ pub mod text;
 
 pub use document::Document;
 
-/// How a unit variant is written in JSON: the one spelling of causes, kinds and protocols for
-/// scripts.
+/// The JSON name of a unit variant: the key of a cause, a kind or a protocol for scripts.
 fn key_of(variant: &impl serde::Serialize) -> String {
     match serde_json::to_value(variant) {
         Ok(serde_json::Value::String(key)) => key,

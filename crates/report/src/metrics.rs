@@ -1,11 +1,11 @@
-//! Figures for those who watch: as Prometheus reads them (its text format, version 0.0.4), and as
-//! OpenTelemetry's collectors take them (OTLP 1, in JSON).
+//! Metrics for monitoring systems: in the text format of Prometheus (version 0.0.4), and as OTLP 1
+//! in JSON for collectors of OpenTelemetry.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-/// Metrics with their samples.
+/// Metric families with their samples.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics(Vec<Family>);
 
@@ -19,17 +19,17 @@ struct Family {
 
 type Labels = Vec<(String, String)>;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// It goes up, and begins at 0 with the process.
+    /// A value that only grows, from 0 at the start of the process.
     Counter,
 }
 
 impl Metrics {
-    /// Begins a metric, whose samples follow.
+    /// Begins a metric family; the samples that follow belong to it.
     pub fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Self {
         self.0.push(Family {
             name,
@@ -40,8 +40,8 @@ impl Metrics {
         self
     }
 
-    /// A sample of the metric that was begun last, with its labels. Their values may be anything; their
-    /// names are words.
+    /// Adds a sample to the metric family begun last. Label values may be any text; label names
+    /// must be valid names.
     pub fn sample<'a>(&mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>, value: f64) {
         let labels = labels.into_iter();
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -50,7 +50,7 @@ impl Metrics {
         }
     }
 
-    /// A page for Prometheus.
+    /// The metrics in the text format of Prometheus.
     pub fn page(&self) -> String {
         let mut page = String::new();
         for Family {
@@ -67,7 +67,8 @@ impl Metrics {
             let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for (labels, value) in samples {
                 let labels = quoted(labels);
-                // Rust writes numbers as Prometheus reads them, `NaN` too; an infinite one is `+Inf` there.
+                // Rust writes numbers, `NaN` included, as Prometheus reads them; only infinity is
+                // `+Inf` there.
                 let value = value.to_string().replace("inf", "Inf");
                 let _ = writeln!(page, "{name}{labels} {value}");
             }
@@ -75,8 +76,8 @@ impl Metrics {
         page
     }
 
-    /// An `ExportMetricsServiceRequest` (opentelemetry-proto, metrics/v1): what these are metrics of, when
-    /// that began, and now; both ns since 1970.
+    /// An `ExportMetricsServiceRequest` (opentelemetry-proto, metrics/v1). `resource` says what the
+    /// metrics describe; `began_ns` and `now_ns` are ns since 1970.
     pub fn otlp(&self, resource: &[(&str, &str)], began_ns: u64, now_ns: u64) -> String {
         let metrics: Vec<Value> = self
             .0
@@ -85,7 +86,7 @@ impl Metrics {
             .map(|it| {
                 let points = it.samples.iter().map(|(labels, value)| {
                     let labels = labels.iter().map(|(key, value)| (&**key, &**value));
-                    // Its JSON has 64-bit numbers as strings.
+                    // OTLP in JSON writes 64-bit integers as strings.
                     let mut point = json!({
                         "attributes": attributes(labels),
                         "timeUnixNano": now_ns.to_string(),
@@ -144,7 +145,7 @@ fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     pairs.collect()
 }
 
-/// As the JSON of protocol buffers has what is no number in JSON.
+/// A number as protocol buffers write it in JSON, where NaN and infinity are strings.
 fn number(value: f64) -> Value {
     if value.is_nan() {
         "NaN".into()

@@ -6,7 +6,7 @@
 /// Keeps a number and its unit together.
 pub(crate) const NBSP: char = '\u{a0}';
 
-/// In place of a figure that is not known.
+/// Shown in place of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "-";
 
 /// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`,
@@ -47,13 +47,59 @@ pub(crate) fn count(value: u64) -> String {
 
 /// `1 pair`, `12,437 pairs`.
 pub(crate) fn plural(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{} {what}s", count(number)),
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
+/// Joins the parts that are known.
+pub(crate) fn joined<P: Into<Option<String>>>(
+    parts: impl IntoIterator<Item = P>,
+    separator: &str,
+) -> String {
+    let parts = parts.into_iter().filter_map(Into::into);
+    parts.collect::<Vec<_>>().join(separator)
+}
+
+/// A value that may be missing, after its name: `MSS 1448 B`.
+pub(crate) fn named<T>(
+    name: &str,
+    value: Option<T>,
+    write: impl FnOnce(T) -> String,
+) -> Option<String> {
+    Some(format!("{name} {}", write(value?)))
+}
+
+/// A number of events before their name, `3 timeouts`; `None` if there was none.
+pub(crate) fn counted(number: impl Into<Option<u64>>, what: &str) -> Option<String> {
+    let number = number.into().filter(|number| *number > 0)?;
+    Some(format!("{} {what}", count(number)))
+}
+
+/// The least and the greatest of the values; infinite for none.
+pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let none = [f64::INFINITY, f64::NEG_INFINITY];
+    let values = values.into_iter();
+    values.fold(none, |[low, high], value| [low.min(value), high.max(value)])
+}
+
+/// A value with its sign; zero has none.
+pub(crate) fn signed(value: f64, write: impl FnOnce(f64) -> String) -> String {
+    let text = write(value.abs());
+    match value {
+        0.0 => text,
+        value if value < 0.0 => format!("-{text}"),
+        _ => format!("+{text}"),
     }
 }
 
-/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
+/// How sure a verdict is, after a comma. Neither 0 nor 100 % is ever certain.
+pub(crate) fn sure(confidence: Option<f64>) -> String {
+    confidence.map_or_else(String::new, |share| {
+        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
+    })
+}
+
+/// A range such as `3.10 – 20.0 Mbit/s`: a unit that both ends share is written once.
 pub(crate) fn span(low: &str, high: &str, to: &str) -> String {
     match (low.split_once(NBSP), high.split_once(NBSP)) {
         (Some((number, unit)), Some((_, same))) if same == unit => format!("{number} {to} {high}"),
@@ -61,32 +107,43 @@ pub(crate) fn span(low: &str, high: &str, to: &str) -> String {
     }
 }
 
-/// `[#####---------------]`, of a share (0–1).
+/// A progress bar such as `[#####---------------]`, for a share from 0 to 1.
 pub(crate) fn bar(share: f64) -> String {
     const WIDTH: usize = 20;
     let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
     format!("[{}{}]", "#".repeat(full), "-".repeat(WIDTH - full))
 }
 
-/// Bits per second.
+/// A rate in bits per second.
 pub(crate) fn rate(bps: f64) -> String {
-    const UNITS: [(f64, &str); 5] = [
-        (1e12, "Tbit/s"),
-        (1e9, "Gbit/s"),
-        (1e6, "Mbit/s"),
-        (1e3, "kbit/s"),
-        (1.0, "bit/s"),
-    ];
-    scaled(bps, &UNITS)
+    scaled(bps, &RATES)
 }
 
-/// A time in µs.
+/// A unit's scale and name, the largest first.
+pub(crate) type Scale = (f64, &'static str);
+
+pub(crate) const RATES: [Scale; 5] = [
+    (1e12, "Tbit/s"),
+    (1e9, "Gbit/s"),
+    (1e6, "Mbit/s"),
+    (1e3, "kbit/s"),
+    (1.0, "bit/s"),
+];
+pub(crate) const MICROS: [Scale; 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
+pub(crate) const BYTES: [Scale; 5] = [
+    (1_099_511_627_776.0, "TiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_048_576.0, "MiB"),
+    (1024.0, "KiB"),
+    (1.0, "B"),
+];
+
+/// A time, given in µs.
 pub(crate) fn micros(us: f64) -> String {
-    const UNITS: [(f64, &str); 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
-    scaled(us, &UNITS)
+    scaled(us, &MICROS)
 }
 
-/// A time in seconds.
+/// A time, given in seconds.
 pub(crate) fn seconds(s: f64) -> String {
     if s == 0.0 {
         return with_unit(s, "s");
@@ -94,21 +151,15 @@ pub(crate) fn seconds(s: f64) -> String {
     micros(s * 1e6)
 }
 
-/// An amount of bytes; below 1024 it is exact.
+/// An amount of bytes; exact below 1024.
 pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [(f64, &str); 4] = [
-        (1_099_511_627_776.0, "TiB"),
-        (1_073_741_824.0, "GiB"),
-        (1_048_576.0, "MiB"),
-        (1024.0, "KiB"),
-    ];
     if bytes < 1024 {
         return exact_bytes(bytes);
     }
-    scaled(bytes as f64, &UNITS)
+    scaled(bytes as f64, &BYTES[..4])
 }
 
-/// A size that someone chose: `128 KiB`, `1448 B`, every byte of it.
+/// A size that somebody chose, exact to the byte: `128 KiB`, `1448 B`.
 pub(crate) fn chosen_bytes(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) {
         format!("{}{NBSP}MiB", bytes >> 20)
@@ -119,12 +170,12 @@ pub(crate) fn chosen_bytes(bytes: u64) -> String {
     }
 }
 
-/// A size that identifies something, such as an MSS: every byte of it.
+/// A size that identifies something, such as an MSS, exact to the byte.
 pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
     format!("{}{NBSP}B", bytes.into())
 }
 
-/// A share in percent.
+/// A percentage.
 pub(crate) fn percent(percent: f64) -> String {
     with_unit(percent, "%")
 }
@@ -134,9 +185,10 @@ pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     format!("{}{NBSP}{unit}", digits(value))
 }
 
-/// In the largest unit that leaves at least 1 after rounding, else in the smallest.
+/// Writes a value in the largest unit in which it is at least 1 after rounding, or else in the
+/// smallest.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // Rounded by the same digits that are printed, or 999.7 Mbit/s would become 1,000 Mbit/s.
+    // Rounded to the digits that are printed; otherwise 999.7 Mbit/s would become 1,000 Mbit/s.
     let rounded =
         (value.abs() / 10_f64.powi(exponent(value) - 2)).round() * 10_f64.powi(exponent(value) - 2);
     let &(scale, unit) = units
@@ -146,7 +198,7 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     with_unit(value / scale, unit)
 }
 
-/// Decimal exponent after rounding to three digits; 0 for zero and what is not finite.
+/// Decimal exponent after rounding to three digits; 0 for zero and for values that are not finite.
 fn exponent(value: f64) -> i32 {
     format!("{value:.2e}")
         .rsplit_once('e')

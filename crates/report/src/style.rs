@@ -1,47 +1,46 @@
-//! What a page is written for.
+//! How a page is to be written.
 
-/// What the terminal can show.
+/// The properties of the medium that a page is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of the terminal. Below 40 it is taken as 40; commands to copy are never broken.
+    /// Width of the terminal in columns, at least 40. Commands to copy are never wrapped.
     pub width: usize,
     /// Emphasise by ANSI escape sequences.
     pub colour: bool,
-    /// The evidence after the answer: all there is.
+    /// Show all evidence after the answer.
     pub details: bool,
-    /// How it is written.
+    /// The page's format.
     pub form: Form,
-    /// What is typed to read the evidence, where `--details` would measure once more. It lasts as
-    /// long as the program.
+    /// The command that shows the evidence, where `--details` would measure once more.
     pub evidence: Option<&'static str>,
-    /// What stands before a command of the page: it is for a host of a lab.
+    /// Prefix of each command on the page, for commands that are to run on a host of a lab.
     pub prefix: Option<&'static str>,
 }
 
-/// What reads a page.
+/// The format of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// A terminal.
+    /// Text for a terminal.
     #[default]
     Plain,
-    /// A browser: the part of a document of HTML.
+    /// A fragment of HTML for a browser.
     Html,
-    /// A ticket or a summary of CI: Markdown as GitHub and GitLab have it.
+    /// Markdown for tickets and summaries of CI, as GitHub and GitLab render it.
     Markdown,
 }
 
 impl Style {
-    /// Columns to fill; narrower text would be broken at each word.
+    /// Columns to fill, at least 40: in fewer, text would break after every word.
     pub(crate) fn columns(self) -> usize {
         match self.form {
             Form::Plain => self.width.max(40),
-            // Whoever reads it breaks the lines.
+            // Programs that show these formats break the lines themselves.
             Form::Html | Form::Markdown => MANY,
         }
     }
 }
 
-/// Columns of what has none.
+/// Width for formats that have no columns.
 const MANY: usize = 1000;
 
 impl Default for Style {

@@ -1,4 +1,4 @@
-//! Pictures: SVG that loads nothing from anywhere, the same for the same document.
+//! Charts as SVG. They load nothing, and the same document always gives the same picture.
 
 mod bars;
 mod chart;
@@ -15,7 +15,7 @@ pub(crate) use flame::{flame_picture, layer_name};
 pub(crate) use plot::spark;
 
 impl Chart {
-    /// Of so many pixels' width, for a page that has the styles of the charts.
+    /// The chart as SVG of `width` pixels, for a page that has the charts' style sheet.
     pub fn inline(&self, width: u32) -> String {
         let mut drawing = String::new();
         let width = f64::from(width);
@@ -34,7 +34,8 @@ impl Chart {
         )
     }
 
-    /// For a file of its own, whose colours are written out: what is no browser knows no variables.
+    /// The chart as a file of its own. Its colours are written out: few programs but browsers know
+    /// variables.
     pub fn svg(&self, width: u32) -> String {
         let named = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
         let ground = "<rect width=\"100%\" height=\"100%\" class=\"ground\"/>";
@@ -48,14 +49,14 @@ impl Chart {
     }
 }
 
-/// Colours on a light ground: those of Okabe and Ito ("Color Universal Design", 2008), which are
-/// told apart whichever cone an eye lacks.
+/// Colours on a light background: those of Okabe and Ito ("Color Universal Design", 2008), which
+/// people with any kind of colour blindness can tell apart.
 pub(crate) const LIGHT: &str = "--ground:#fff;--ink:#1b1f24;--dim:#59636e;--line:#e4e8ec;\
     --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#b58900;--c5:#56b4e9;--bar:#a9bccd;";
-/// The same on a dark one.
+/// Colours on a dark background.
 pub(crate) const DARK: &str = "--ground:#15191e;--ink:#e6e9ed;--dim:#9aa5b1;--line:#2b323a;\
     --c0:#56b4e9;--c1:#f0803c;--c2:#2fc79a;--c3:#e09cc3;--c4:#f0e442;--c5:#0f8fd0;--bar:#47596b;";
-/// How the parts of charts look.
+/// Style sheet of the charts.
 pub(crate) const STYLE: &str = "\
     .chart{font:12px system-ui,sans-serif;fill:none}\
     .chart text{fill:var(--ink)}.chart .dim{fill:var(--dim)}.chart .strong{font-weight:600}\
@@ -72,7 +73,7 @@ pub(crate) const STYLE: &str = "\
     .hollow{stroke:var(--bar);stroke-width:1.5;stroke-dasharray:4 3}\
     .whisker{stroke:var(--ink);stroke-width:1.2}.beside{fill:var(--c0);stroke:var(--ground)}";
 
-/// The text as XML may have it: markup escaped, what is hidden written out.
+/// Text for XML: markup is escaped, and hidden characters are written out.
 pub(crate) fn escaped(text: &str) -> String {
     let text = printable(text);
     let mut escaped = String::with_capacity(text.len());

@@ -204,30 +204,35 @@ fn thousands(count: u64) -> String {
 const HEAD: &str = "\
 # How often `compare` is wrong
 
-The output of `cargo run --release -p linerate-stats --example error_rates`: whole comparisons are simulated on noise that
-is known, from the order of the runs to the verdict, by the code that `compare` runs. `cargo test -p linerate-stats --test
-compare_error_rates` does the same with fewer, and fails where a rate is off. What the noise of a real path is, nobody
-knows; that A against A cannot exceed 5 % does not depend on it, only on the coin that orders each pair.
+The output of `cargo run --release -p linerate-stats --example error_rates`. It simulates whole
+comparisons on known noise, from the order of the runs to the verdict, with the code that `compare`
+runs. `cargo test -p linerate-stats --test compare_error_rates` does the same with fewer
+comparisons, and fails where a rate is off. The noise of a real path is not known. That A against A
+cannot exceed 5 % does not depend on the noise, only on the coin that orders each pair.
 
 ";
 const A_AGAINST_A: &str = "\
-Both treatments are nothing. How often is there a difference? Beside it the usual ways: ten runs of A and then ten of B with
-a Mann–Whitney test at 5 %, and A, B, A, B, … with a paired t-test at 5 % after each pair from the third on, until it says
-so or there are 30 pairs.
+Both treatments are the same. How often does the comparison say DIFFERENT? For contrast two common
+methods: ten runs of A and then ten of B with a Mann–Whitney test at 5 %; and A, B, A, B, … with a
+paired t-test at 5 % after each pair from the third on, until it finds a difference or there are 30
+pairs.
 ";
 const SEVERAL_METRICS: &str = "\
-A against A, each metric a series of its own. How often is any of them DIFFERENT?
+A against A, where each metric is an independent series. How often is any of them DIFFERENT?
 ";
 const INTERVALS: &str = "\
-How often does the interval hold the effect that was planted, wherever the comparison stopped? It says 95 %.
+How often does the interval contain the planted effect, wherever the comparison stopped? It says
+95 %.
 ";
 const POWER: &str = "\
-How often is a planted effect DIFFERENT, after how many runs on average (two for each pair, those not found are 60), and
-the median of what it is then said to be. Where few are found, those say too much: they stopped where the effect happened
-to look large.
+How often is a planted effect DIFFERENT, after how many runs on average (two for each pair;
+comparisons that do not find it take 60), and what is the median of the reported effect? Where few
+are found, the reported effect is too large: those comparisons stopped where the effect happened to
+look large.
 ";
 const EQUIVALENCE: &str = "\
-An effect as large as the margin is not equivalent: how often is it called so, of at most 5 %? Beside it how often no
-effect is, after how many runs, and how often the interval of those holds it; that one says 90 %. What is not EQUIVALENT at
-0 % ends after 60 runs, or as DIFFERENT.
+An effect as large as the margin is not equivalent: how often is it called EQUIVALENT, of at most
+5 %? Beside it how often no effect is called EQUIVALENT, after how many runs, and how often the
+interval contains 0; that interval says 90 %. A comparison at 0 % that is not EQUIVALENT ends after
+60 runs, or as DIFFERENT.
 ";

@@ -1,4 +1,4 @@
-//! Whether figures bear out what somebody states of them.
+//! Whether figures agree with what a report states of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub enum Agreement {
     Agrees,
     /// All of it is outside.
     Disagrees,
-    /// It is partly in and partly outside: the runs do not decide it.
+    /// The interval is partly inside and partly outside: the runs do not decide it.
     Undecided,
     /// There is no figure.
     NotKnown,
@@ -22,9 +22,9 @@ pub enum Agreement {
 /// The figures that a claim accepts, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Accepted {
-    /// The least; may be infinite.
+    /// The lowest value; may be infinite.
     pub low: f64,
-    /// The most; may be infinite.
+    /// The highest value; may be infinite.
     pub high: f64,
 }
 
@@ -41,19 +41,13 @@ impl Accepted {
 
     /// Single figures, all of which have to say the same.
     pub fn judge_all(self, figures: impl IntoIterator<Item = f64>) -> Agreement {
-        let (mut inside, mut outside) = (false, false);
-        for figure in figures {
-            if self.contains(figure) {
-                inside = true;
-            } else {
-                outside = true;
-            }
-        }
-        match (inside, outside) {
-            (true, false) => Agreement::Agrees,
-            (false, true) => Agreement::Disagrees,
-            (true, true) => Agreement::Undecided,
-            (false, false) => Agreement::NotKnown,
+        let figures = figures.into_iter();
+        let (inside, outside): (Vec<f64>, Vec<f64>) = figures.partition(|it| self.contains(*it));
+        match (inside.is_empty(), outside.is_empty()) {
+            (false, true) => Agreement::Agrees,
+            (true, false) => Agreement::Disagrees,
+            (false, false) => Agreement::Undecided,
+            (true, true) => Agreement::NotKnown,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where a series of runs has changed.
+//! Change points in a series of runs.
 //!
 //! E-divisive: D. S. Matteson and N. A. James, "A nonparametric approach for multiple change point
 //! analysis of multivariate data", JASA 109(505), 2014. The series is cut so that the energy
@@ -9,6 +9,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use super::paired::inversion_shares;
 use super::{StatsError, median, sorted};
 
 /// A change of a series.
@@ -56,11 +57,8 @@ pub fn changes(values: &[f64], seed: u64) -> Result<Vec<ChangePoint>, StatsError
         parts.extend([(from, from + cut), (from + cut, to)]);
     }
     found.sort_by_key(|(at, _)| *at);
-    let ends: Vec<usize> = [0]
-        .into_iter()
-        .chain(found.iter().map(|(at, _)| *at))
-        .chain([values.len()])
-        .collect();
+    let inner = found.iter().map(|(at, _)| *at);
+    let ends: Vec<usize> = [0].into_iter().chain(inner).chain([values.len()]).collect();
     let point = |(number, (at, p_value)): (usize, (usize, f64))| ChangePoint {
         at,
         before: median(&values[ends[number]..at]),
@@ -108,21 +106,7 @@ fn rank_p_value((before, after): (&[f64], &[f64])) -> f64 {
     if ((n * m) as f64 / 2.0 - inversions as f64) < 3.0 * spread.sqrt() {
         return 1.0;
     }
-    // Orders with so many inversions: the coefficients of Gauss's binomial, the product of
-    // (1 − q^(n+i)) / (1 − q^i) for i from 1 to m.
-    let mut orders = vec![0.0; inversions + 1];
-    orders[0] = 1.0;
-    let mut all = 1.0;
-    for i in 1..=m {
-        for at in (n + i..=inversions).rev() {
-            orders[at] -= orders[at - n - i];
-        }
-        for at in i..=inversions {
-            orders[at] += orders[at - i];
-        }
-        all *= (n + i) as f64 / i as f64;
-    }
-    2.0 * orders.iter().sum::<f64>() / all
+    2.0 * inversion_shares(n, m, inversions).iter().sum::<f64>()
 }
 
 /// Where the values are cut best, if the cut is one.
@@ -179,16 +163,13 @@ fn clearest(values: &[f64]) -> Option<f64> {
     // Sums over all pairs left and right of the cut, and across it.
     let mut left = 0.0;
     let mut across = 0.0;
-    let mut right: f64 = (0..count)
-        .map(|at| apart(values[at], &values[at + 1..]))
-        .sum();
+    let to_later = (0..count).map(|at| apart(values[at], &values[at + 1..]));
+    let mut right: f64 = to_later.sum();
     let mut best: Option<f64> = None;
     for cut in 1..=count - FEWEST {
         let moved = values[cut - 1];
-        let (to_left, to_right) = (
-            apart(moved, &values[..cut - 1]),
-            apart(moved, &values[cut..]),
-        );
+        let to_left = apart(moved, &values[..cut - 1]);
+        let to_right = apart(moved, &values[cut..]);
         left += to_left;
         right -= to_right;
         across += to_right - to_left;

@@ -147,9 +147,8 @@ fn widest_gap(range: &[Step], minorant: &Hull, majorant: &Hull) -> WidestGap {
         low: minorant.last_vertex_upto(vertex),
         high: vertex,
     });
-    at_minorant
-        .chain(at_majorant)
-        .max_by(|a, b| a.gap.total_cmp(&b.gap))
+    let all = at_minorant.chain(at_majorant);
+    all.max_by(|a, b| a.gap.total_cmp(&b.gap))
         .expect("a hull has at least one vertex")
 }
 

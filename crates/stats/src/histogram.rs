@@ -73,11 +73,8 @@ impl LatencyHistogram {
     pub fn merge_buckets(&mut self, buckets: &LatencyBuckets) -> Result<(), StatsError> {
         let bad = |upper_us: &f64| !(0.0..=MAX_NS as f64 / NS_PER_US).contains(upper_us);
         if let Some(&(value, _)) = buckets.0.iter().find(|(upper_us, _)| bad(upper_us)) {
-            return Err(StatsError::OutOfRange {
-                operation: "latency buckets",
-                value,
-                allowed: "within 0..=10^9 µs",
-            });
+            let allowed = "within 0..=10^9 µs";
+            return Err(StatsError::out_of_range("latency buckets", value, allowed));
         }
         for &(upper_us, count) in &buckets.0 {
             let upper_ns = (upper_us * NS_PER_US).round() as u64;

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! What may be said about a figure: its spread, its interval, whether it is one figure at all.
+//! Statistics of measured figures: spread, confidence interval, and whether a sample is one figure.
 //!
 //! Everything here is a pure function of its arguments. Intervals are distribution-free and at 95 %
 //! ([`CONFIDENCE`]): throughputs and latencies are neither normal nor symmetric, and a handful of
@@ -47,7 +47,7 @@ pub use reorder::{Arrival, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::Summary;
 pub use trend::two_sided_normal;
-pub use wilson::{Proportion, wilson};
+pub use wilson::{NORMAL_QUANTILE, Proportion, wilson};
 
 /// The confidence of every interval in this module.
 pub const CONFIDENCE: f64 = 0.95;
@@ -81,6 +81,16 @@ pub enum StatsError {
         /// What the argument must be.
         allowed: &'static str,
     },
+}
+
+impl StatsError {
+    fn out_of_range(operation: &'static str, value: f64, allowed: &'static str) -> Self {
+        Self::OutOfRange {
+            operation,
+            value,
+            allowed,
+        }
+    }
 }
 
 /// The samples in ascending order, if there are any and all are finite.

@@ -1,7 +1,7 @@
-//! When enough runs have been made for a wanted precision.
+//! Whether there are enough runs for a wanted precision.
 
 use super::median_interval::{MedianInterval, median_interval};
-use super::{CONFIDENCE, StatsError};
+use super::{CONFIDENCE, NORMAL_QUANTILE, StatsError};
 
 /// Whether a median is known precisely enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,22 +38,16 @@ pub enum Precision {
 /// finite.
 pub fn precision_reached(samples: &[f64], percent: f64) -> Result<Precision, StatsError> {
     if !(percent > 0.0 && percent.is_finite()) {
-        return Err(StatsError::OutOfRange {
-            operation: "precision",
-            value: percent,
-            allowed: "a positive percentage",
-        });
+        let allowed = "a positive percentage";
+        return Err(StatsError::out_of_range("precision", percent, allowed));
     }
     let interval = median_interval(samples)?;
     let half_width = interval.half_width();
     if interval.median == 0.0 && half_width > 0.0 {
         return Ok(Precision::NotRelative);
     }
-    let half_width_percent = if half_width == 0.0 {
-        0.0
-    } else {
-        half_width / interval.median.abs() * 100.0
-    };
+    let relative = half_width / interval.median.abs() * 100.0;
+    let half_width_percent = if half_width == 0.0 { 0.0 } else { relative };
     if interval.reaches_confidence() && half_width_percent <= percent {
         return Ok(Precision::Reached { half_width_percent });
     }
@@ -81,10 +75,7 @@ fn runs_needed(interval: &MedianInterval, shrink: f64) -> usize {
 /// The fewest samples whose whole range covers the median with [`CONFIDENCE`]: 1 − 2^(1−6) = 0.969.
 const FEWEST_RUNS: usize = 6;
 
-/// z of a two-sided 95 % interval.
-const NORMAL_QUANTILE: f64 = super::wilson::Z;
-
-const _: () = assert!(CONFIDENCE == 0.95, "FEWEST_RUNS and Z belong to 95 %");
+const _: () = assert!(CONFIDENCE == 0.95, "FEWEST_RUNS belongs to 95 %");
 
 #[cfg(test)]
 mod tests {

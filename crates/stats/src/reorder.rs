@@ -1,4 +1,4 @@
-//! What happened to numbered packets on their way: lost, duplicated, reordered.
+//! Counts numbered packets that were lost, duplicated or reordered on their way.
 
 /// Counts the packets of one flow by their sequence numbers, as a receiver sees them.
 ///
@@ -12,28 +12,26 @@ pub struct SequenceTracker {
     first: u64,
     /// One more than the highest number received.
     next: u64,
-    received: u64,
-    duplicated: u64,
-    reordered: u64,
-    outside_window: u64,
+    /// The counts without `lost`, which [`SequenceTracker::counts`] computes.
+    counts: SequenceCounts,
     /// Bit `number % WINDOW` says whether `number` was received, for the WINDOW numbers before
     /// `next`.
     seen: Box<[u64; WORDS]>,
 }
 
-/// What the arrival of one packet meant.
+/// The classification of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// Its number is the next expected one or, after a gap, a higher one.
     InOrder,
-    /// It is late: a higher number was received before.
+    /// A packet with a higher number was received before.
     Reordered,
-    /// It was received before.
+    /// A packet with the same number was received before.
     Duplicate,
     /// It is older than the window, so new or duplicate cannot be told; or its number is
     /// `u64::MAX`, which has no next.
     OutsideWindow,
-    /// It precedes the first number that counts, and is not counted.
+    /// Its number precedes the first one that counts: it is not counted.
     BeforeFirst,
 }
 
@@ -62,10 +60,7 @@ impl SequenceTracker {
         Self {
             first,
             next: first,
-            received: 0,
-            duplicated: 0,
-            reordered: 0,
-            outside_window: 0,
+            counts: SequenceCounts::default(),
             seen: Box::new([0; WORDS]),
         }
     }
@@ -80,17 +75,17 @@ impl SequenceTracker {
             return Arrival::BeforeFirst;
         }
         if self.next - number > Self::WINDOW {
-            self.outside_window += 1;
+            self.counts.outside_window += 1;
             return Arrival::OutsideWindow;
         }
         let (word, bit) = place(number);
         if self.seen[word] & bit != 0 {
-            self.duplicated += 1;
+            self.counts.duplicated += 1;
             return Arrival::Duplicate;
         }
         self.seen[word] |= bit;
-        self.received += 1;
-        self.reordered += 1;
+        self.counts.received += 1;
+        self.counts.reordered += 1;
         Arrival::Reordered
     }
 
@@ -101,7 +96,7 @@ impl SequenceTracker {
         for number in first..end {
             if number == self.next {
                 self.fill(number, end - number, true);
-                self.received += end - number;
+                self.counts.received += end - number;
                 self.next = end;
                 return;
             }
@@ -118,18 +113,15 @@ impl SequenceTracker {
     /// losses at the very end count too.
     pub fn counts_until(&self, end: u64) -> SequenceCounts {
         SequenceCounts {
-            received: self.received,
-            lost: end.max(self.next) - self.first - self.received,
-            duplicated: self.duplicated,
-            reordered: self.reordered,
-            outside_window: self.outside_window,
+            lost: end.max(self.next) - self.first - self.counts.received,
+            ..self.counts
         }
     }
 
     #[inline]
     fn on_highest(&mut self, number: u64) -> Arrival {
         let Some(next) = number.checked_add(1) else {
-            self.outside_window += 1;
+            self.counts.outside_window += 1;
             return Arrival::OutsideWindow;
         };
         if number > self.next {
@@ -138,7 +130,7 @@ impl SequenceTracker {
         let (word, bit) = place(number);
         self.seen[word] |= bit;
         self.next = next;
-        self.received += 1;
+        self.counts.received += 1;
         Arrival::InOrder
     }
 

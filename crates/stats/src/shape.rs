@@ -1,15 +1,15 @@
-//! Is a sample one figure?
+//! Whether a sample is one figure, or has modes or a drift.
 
 use super::dip::{critical_dip, dip};
 use super::median_interval::{MedianInterval, median_interval};
 use super::trend::{mann_kendall, theil_sen_slope};
 use super::{StatsError, median, median_of_sorted, sorted};
 
-/// What repeated runs, in the order in which they were made, amount to.
+/// The shape of a sample of repeated runs, in the order in which they were made.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Figure {
-    /// One figure: nothing speaks against it at this number of runs.
+    /// One figure: this number of runs gives no evidence against it.
     One(MedianInterval),
     /// Several figures: the runs fall into groups, and a median between them would be one that
     /// hardly occurs.
@@ -17,7 +17,7 @@ pub enum Figure {
         /// The groups, ascending; at least 2.
         modes: Vec<Mode>,
     },
-    /// A figure on the move: the runs rise or fall from the first to the last.
+    /// A drift: the runs rise or fall from the first to the last.
     Drift {
         /// Median of the first third of the runs.
         from: f64,

@@ -52,11 +52,7 @@ impl Summary {
     /// [`StatsError::OutOfRange`] if `q` is not within 0..=1.
     pub fn quantile(&self, q: f64) -> Result<f64, StatsError> {
         if !(0.0..=1.0).contains(&q) {
-            return Err(StatsError::OutOfRange {
-                operation: "quantile",
-                value: q,
-                allowed: "within 0..=1",
-            });
+            return Err(StatsError::out_of_range("quantile", q, "within 0..=1"));
         }
         let position = q * (self.sorted.len() - 1) as f64;
         let below = self.sorted[position.floor() as usize];

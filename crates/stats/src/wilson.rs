@@ -31,11 +31,12 @@ pub fn wilson(events: u64, trials: u64) -> Result<Proportion, StatsError> {
         });
     }
     if events > trials {
-        return Err(StatsError::OutOfRange {
-            operation: "proportion",
-            value: events as f64,
-            allowed: "at most the number of trials",
-        });
+        let allowed = "at most the number of trials";
+        return Err(StatsError::out_of_range(
+            "proportion",
+            events as f64,
+            allowed,
+        ));
     }
     let n = trials as f64;
     let share = events as f64 / n;
@@ -59,7 +60,8 @@ pub fn wilson(events: u64, trials: u64) -> Result<Proportion, StatsError> {
 }
 
 /// The normal distribution's 97.5 % quantile, for a two-sided 95 % interval.
-pub(super) const Z: f64 = 1.959_963_984_540_054;
+pub const NORMAL_QUANTILE: f64 = 1.959_963_984_540_054;
+const Z: f64 = NORMAL_QUANTILE;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::proc::{ProcError, read_text};
+use crate::proc::ProcError;
+use crate::proc::machine::read_line;
 
 /// Nanoseconds of CLOCK_MONOTONIC: since some moment before, never backwards, the same for all
 /// processes of this boot.
@@ -19,9 +20,9 @@ pub fn monotonic_ns() -> u64 {
 /// Turns times of the system's clock, as the kernel stamps packets with, into those of
 /// [`monotonic_ns`].
 ///
-/// The two clocks drift apart while the system's is slewed, by 0.5 us in a millisecond at most, and
-/// jump apart when it is set. So their distance is measured again for every time that is 10 ms away
-/// from the last measurement.
+/// The two clocks drift apart by at most 0.5 us in a millisecond while the system's clock is
+/// slewed, and jump when it is set. So the offset is measured again for each time that is 10 ms or
+/// more from the last measurement.
 #[derive(Debug, Default)]
 pub(crate) struct RealtimeOffset {
     measured_at_ns: u64,
@@ -40,8 +41,8 @@ impl RealtimeOffset {
     }
 }
 
-/// The system's time, and what is to be added (wrapping) to make it monotonic time: of three
-/// measurements that which was interrupted least.
+/// The system's time, and the offset to monotonic time, to be added with wrapping. Of three
+/// measurements it takes the one that was interrupted least.
 fn measure_realtime_offset() -> (u64, u64) {
     let measure = || {
         let before = monotonic_ns();
@@ -83,42 +84,12 @@ pub fn sleep_until(deadline_ns: u64, spin: Duration) {
     }
 }
 
-/// Where the kernel takes the time from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClockSource {
-    /// The source in use: `tsc`, `kvm-clock`, `hpet`, …
-    pub current: String,
-    /// Those that could be used, best first.
-    pub available: Vec<String>,
-}
-
-impl ClockSource {
-    /// Reads them from `/sys`.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub fn read() -> Result<Self, ProcError> {
-        let file = |name| {
-            read_text(format!(
-                "/sys/devices/system/clocksource/clocksource0/{name}_clocksource"
-            ))
-        };
-        Ok(Self {
-            current: file("current")?.trim().to_owned(),
-            available: file("available")?
-                .split_ascii_whitespace()
-                .map(str::to_owned)
-                .collect(),
-        })
-    }
-
-    /// Whether the source is one of those that take a system call and a slow device for each
-    /// reading. A `tsc` that is available no more was found unstable by the kernel, and is the
-    /// common reason.
-    pub fn is_slow(&self) -> bool {
-        const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
-        SLOW.contains(&self.current.as_str())
-    }
+/// The kernel's current clock source: `tsc`, `kvm-clock`, `hpet`, …
+///
+/// # Errors
+/// The file in `/sys` cannot be read.
+pub fn clock_source() -> Result<String, ProcError> {
+    read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
 /// A moment as C's `strftime` writes it, in UTC or in this host's time zone; nothing beyond 255
@@ -182,8 +153,7 @@ mod tests {
 
     #[test]
     fn the_clock_has_a_source() {
-        let source = ClockSource::read().unwrap();
-        assert!(source.available.contains(&source.current));
+        assert!(!clock_source().unwrap().is_empty());
     }
 
     #[test]
@@ -199,18 +169,5 @@ mod tests {
                 "{converted} {before}"
             );
         }
-    }
-
-    #[test]
-    fn slow_sources_are_known() {
-        let source = |name: &str| ClockSource {
-            current: name.to_owned(),
-            available: Vec::new(),
-        };
-        assert!(
-            source("hpet").is_slow()
-                && !source("tsc").is_slow()
-                && !source("arch_sys_counter").is_slow()
-        );
     }
 }

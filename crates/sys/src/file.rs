@@ -1,4 +1,4 @@
-//! Files: opened where somebody may have put a link in their place; what of them is in memory.
+//! Opens files safely where others may have put links, and controls what the kernel caches of them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -8,6 +8,8 @@ use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{Advice, fadvise};
+
+use crate::thread::resources;
 
 /// Opens a file by its last name and never through a symbolic link of that name.
 ///
@@ -60,20 +62,17 @@ impl AsFd for DirectoryChanges {
 /// A file system in memory keeps it all.
 ///
 /// # Errors
-/// The descriptor is none of a file with pages (a pipe).
+/// The descriptor is not that of a file with pages, but for example of a pipe.
 pub fn drop_from_memory(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Bytes that storage gave the calling thread since it began, in units of 512; what came from
-/// memory does not count, and what the kernel read ahead does. 0 where the kernel keeps no such
-/// account (CONFIG_TASK_IO_ACCOUNTING).
+/// Bytes that the calling thread has read from storage since it began, in units of 512. Data that
+/// were in memory do not count, but what the kernel read ahead does. 0 where the kernel keeps no
+/// such account (CONFIG_TASK_IO_ACCOUNTING).
 pub fn bytes_from_storage() -> u64 {
-    // SAFETY: rusage is plain integers, for which zero is a value.
-    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
-    // SAFETY: the pointer is to a live rusage that the call fills; where it fails, the zeros stay.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
+    let blocks = resources(libc::RUSAGE_THREAD).ru_inblock;
+    u64::try_from(blocks).unwrap_or(0) * 512
 }
 
 #[cfg(test)]

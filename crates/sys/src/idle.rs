@@ -1,4 +1,4 @@
-//! Keeping the CPUs from going to sleep while delays are measured or emulated.
+//! Keeps the CPUs from going to sleep while delays are measured or emulated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,14 @@ pub enum IdleError {
     },
 }
 
-/// One busy thread of policy SCHED_IDLE for each CPU that the process may use: a CPU that has
-/// something to run, however unimportant, need not be woken up, which takes tens to hundreds of
-/// microseconds in a guest.
+/// Spinners: one busy thread of policy SCHED_IDLE for each CPU that the process may use. A CPU that
+/// has something to run, however unimportant, does not sleep. To wake it up would take tens to
+/// hundreds of microseconds in a guest.
 ///
-/// The threads give way to all others at once and need no privilege, but the CPUs are never idle:
-/// no profile is to be taken meanwhile, a measure of CPU load must subtract [`spun`], other guests
-/// and sibling hyper-threads feel it, and so does a cgroup's CPU quota. They have nice value 19, so
-/// that
-/// `/proc/stat` counts them as nice. They end when this is dropped.
+/// The threads give way to all others at once and need no privilege, but the CPUs are never idle.
+/// So take no profile meanwhile, and subtract [`spun`] from a measured CPU load. Other guests and
+/// sibling hyper-threads are slowed down, and the time counts for a cgroup's CPU quota. The threads
+/// have nice value 19, so that `/proc/stat` counts them as nice. They end when this is dropped.
 #[derive(Debug)]
 #[must_use = "the spinners end when this is dropped"]
 pub struct IdleSpinners {
@@ -96,9 +95,8 @@ impl Drop for IdleSpinners {
 }
 
 /// The CPU time that the spinners of this process, and those that are [watched](watch), have used
-/// on each CPU since they started, in rising order of the CPUs' numbers. A spinner that has ended
-/// is counted no more, so that a meter reads this at the begin and the end of an interval within
-/// which none does.
+/// on each CPU since they started, in rising order of the CPUs' numbers. Spinners that have ended
+/// are not counted, so the difference of two readings is only right if none ended between them.
 pub fn spun() -> Vec<(u32, Duration)> {
     let mut times: Vec<(u32, Duration)> = Vec::new();
     let mut add = |cpu: u32, time: Duration| match times.iter_mut().find(|(known, _)| *known == cpu)
@@ -120,8 +118,8 @@ pub fn spun() -> Vec<(u32, Duration)> {
     times
 }
 
-/// Counts the spinners that another process has now in [`spun`], such as one that holds a lab in
-/// which this one runs. Of a process without any, or one that is not there, nothing is counted.
+/// Makes [`spun`] count the current spinners of another process as well, such as the one that holds
+/// the lab in which this process runs. It is no error if that process has none or is gone.
 pub fn watch(process: u32) {
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     let mut others = watched();
@@ -152,8 +150,8 @@ fn watched() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPU time of a thread of any process, to its last tick: the clock that [`cpu_time`] reads is
-/// its own process's.
+/// The CPU time of a thread of any process, up to its last tick. The exact clock that [`cpu_time`]
+/// reads is only open to the thread's own process.
 fn read_cpu_time(schedstat: &Path) -> Option<Duration> {
     let text = fs::read_to_string(schedstat).ok()?;
     let on_cpu = text.split_ascii_whitespace().next()?.parse().ok()?;
@@ -205,8 +203,8 @@ fn cpu_time(thread: u32) -> Option<Duration> {
     })
 }
 
-/// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
-/// it.
+/// Sets the policy and then spins. If the policy cannot be set it does not spin at all, because at
+/// an ordinary priority it would be in the way.
 fn prepare(cpu: u32) -> Result<(), CallError> {
     // Under automatic groups (sched(7)) the programs of another session take turns with this one's,
     // whatever the policy of its threads. Short turns then; it must be said before the policy, and

@@ -39,6 +39,7 @@
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod bpf;
+mod bytes;
 mod call_error;
 pub mod clock;
 pub mod errno;

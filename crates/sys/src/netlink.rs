@@ -23,10 +23,9 @@ pub use announcements::Announcements;
 pub use filter::{BpfFilter, Direction};
 pub use htb::{HtbClass, HtbStatistics, Shaper};
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};
-pub use neighbour::{Neighbour, NeighbourState};
 pub use qdisc::{Qdisc, TrafficClass};
 pub use route::{Metric, NextHop, Route, RouteMetrics};
-pub use tcp_metrics::{TcpMetrics, TcpMetricsEntry};
+pub use tcp_metrics::TcpMetrics;
 
 use std::io;
 
@@ -60,6 +59,16 @@ impl Netlink {
         flags: u16,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
         self.exchange.request(operation, message, flags)
+    }
+
+    /// Sends one request that has no answer but its acknowledgement.
+    fn change(
+        &mut self,
+        operation: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        self.request(operation, message, flags).map(drop)
     }
 
     /// Reads a whole kernel table.

@@ -6,10 +6,8 @@
 //! the process's first thread and of whoever mounted sysfs.
 //!
 //! Another process enters the namespaces of this one by [`join_user_namespace`] with this process's
-//! number, then
-//! [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`] here,
-//! and
-//! [`Namespace::enter`].
+//! number, [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`]
+//! here, and [`Namespace::enter`].
 
 mod mount;
 mod pair;

@@ -1,4 +1,4 @@
-//! Waiting for many sockets at once, and for one.
+//! Waits for many sockets at once, or for one.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-/// Waits for many sockets (epoll). Each has a number of the caller's, and is told again and again
-/// while it is ready, or, if added by [`Poller::add_edge`], once each time that it becomes so.
+/// Waits for many sockets (epoll). The caller gives each a number. A socket is reported again and
+/// again while it is ready or, if added by [`Poller::add_edge`], once each time that it becomes
+/// ready.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -47,8 +48,9 @@ impl Poller {
         self.watch(socket, number, EventFlags::OUT)
     }
 
-    /// Watches `socket` under `number` and tells once when it becomes ready for what `interest`
-    /// names: whoever is told reads until there is nothing more. Adding one that is ready tells it.
+    /// Watches `socket` under `number` and reports it once when it becomes ready for what
+    /// `interest` names. The caller then reads until there is nothing more. A socket that is ready
+    /// when it is added is reported as well.
     ///
     /// # Errors
     /// As [`Poller::add`]; `ENOSPC`: `fs.epoll.max_user_watches`.
@@ -75,8 +77,7 @@ impl Poller {
         Ok(())
     }
 
-    /// The numbers of the sockets that have something, at most 256; none after `timeout` or a
-    /// signal.
+    /// The numbers of the sockets that are ready, at most 256; none after `timeout` or a signal.
     ///
     /// # Errors
     /// None that a caller can mend.

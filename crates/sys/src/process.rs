@@ -1,4 +1,5 @@
-//! Other processes: who they are, and ending them without hitting a stranger that got their number.
+//! Other processes: identifies and ends them, safe against numbers that have passed to another
+//! process.
 
 use std::fs;
 use std::io;
@@ -12,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_s
 use crate::poll::wait_readable;
 use crate::socket::read_bytes;
 
-/// A process, whatever becomes of its number.
+/// A certain process, even if its number passes to another.
 #[derive(Debug)]
 pub struct Process {
     descriptor: OwnedFd,
@@ -36,7 +37,7 @@ impl Process {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         let descriptor = pidfd_open(number, PidfdFlags::empty()).map_err(gone)?;
-        // After opening: now the number cannot pass to another unnoticed.
+        // Checked after opening, when the number can no longer pass to another unnoticed.
         if start_time(pid)? == started {
             Ok(Self { descriptor })
         } else {
@@ -56,7 +57,7 @@ impl Process {
         pidfd_send_signal(&self.descriptor, signal).map_err(gone)
     }
 
-    /// Whether it ends before so long.
+    /// Waits until it ends, at most for this time; whether it did.
     ///
     /// # Errors
     /// None that a caller can mend.
@@ -76,18 +77,28 @@ impl AsFd for Process {
 /// # Errors
 /// There is none of that number.
 pub fn start_time(pid: u32) -> io::Result<u64> {
+    stat_field(pid, 22)
+}
+
+/// The number of the process that has started a process.
+pub(crate) fn parent(pid: u32) -> io::Result<u32> {
+    Ok(stat_field(pid, 4)? as u32)
+}
+
+fn stat_field(pid: u32, number: usize) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_start_time(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parse_stat_field(&text, number).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Field 22 of proc_pid_stat(5). The second, the name, may hold blanks and parentheses.
-fn parse_start_time(text: &str) -> Option<u64> {
+/// A field behind the second of proc_pid_stat(5), the name, which may hold blanks and parentheses.
+fn parse_stat_field(text: &str, number: usize) -> Option<u64> {
     let (_, fields) = text.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    let field = fields.split_ascii_whitespace().nth(number - 3)?;
+    field.parse().ok()
 }
 
-/// Makes the process the leader of a session of its own, without a terminal: what is typed there no
-/// longer reaches it.
+/// Makes the process the leader of a session of its own, without a terminal. Signals that are typed
+/// there no longer reach it.
 ///
 /// # Errors
 /// `EPERM` if it leads a group already.
@@ -106,8 +117,8 @@ pub fn set_session_nice(nice: i32) -> io::Result<()> {
     fs::write("/proc/self/autogroup", nice.to_string())
 }
 
-/// Has this process, before all others, killed where memory runs out (proc_pid_oom_score_adj(5)).
-/// Needs no privilege.
+/// Makes the kernel kill this process before all others if memory runs out
+/// (proc_pid_oom_score_adj(5)). Needs no privilege.
 ///
 /// # Errors
 /// `/proc` is not there.
@@ -115,13 +126,13 @@ pub fn die_first_without_memory() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "1000")
 }
 
-/// Who this process is, as far as files are concerned.
+/// The effective user of this process, which decides what files it may open.
 pub fn effective_user() -> u32 {
     geteuid().as_raw()
 }
 
-/// Who this process is outside its user namespace: the same number, unless it has become root of
-/// one of its own.
+/// The number of this process's user outside its user namespace. It differs from the one inside if
+/// the process has become root of a user namespace.
 ///
 /// # Errors
 /// `/proc` is not there, or says nothing of this user.
@@ -145,8 +156,8 @@ fn outside(map: &str, user: u32) -> Option<u32> {
     })
 }
 
-/// Who made the connection, as its effective user was then; one that has no number in this
-/// process's user namespace is 65534.
+/// The effective user of the process that made the connection, at that time. A user who has no
+/// number in this process's user namespace is 65534.
 ///
 /// # Errors
 /// The kernel refuses (`SO_PEERCRED`).
@@ -211,8 +222,9 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
-        assert_eq!(parse_start_time(text), Some(12345));
-        assert_eq!(parse_start_time("7 (a) S 1"), None);
+        assert_eq!(parse_stat_field(text, 22), Some(12345));
+        assert_eq!(parse_stat_field(text, 4), Some(1));
+        assert_eq!(parse_stat_field("7 (a) S 1", 22), None);
     }
 
     #[test]

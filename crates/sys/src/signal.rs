@@ -1,4 +1,4 @@
-//! Ending cleanly on Ctrl-C, SIGTERM and SIGHUP.
+//! Lets the program end cleanly on Ctrl-C, SIGTERM and SIGHUP.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use signal_hook::low_level;
 /// Exit status after a second Ctrl-C: 128 + SIGINT, as shells count it.
 const INTERRUPTED_STATUS: i32 = 130;
 
-/// Signals that come together are one request, ms.
+/// Signals within this time of each other count as one request, ms.
 const ONE_REQUEST_MS: u64 = 500;
 
 /// The signals could not be caught.
@@ -20,13 +20,13 @@ const ONE_REQUEST_MS: u64 = 500;
 #[error("cannot catch the signals that ask to end")]
 pub struct SignalError(#[from] io::Error);
 
-/// What the signals that ask the process to end have said so far.
+/// The requests to end that this process has got by signals.
 ///
-/// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the
-/// process at once, with status 130 and without any drop: what is undone on drop is then left to
-/// the journal. Within half a second it is still the first: `timeout -s INT` signals the process
-/// and then its group. A second SIGTERM or SIGHUP does not, since a closing terminal sends several.
-/// Once caught, the signals stay caught, also after this is dropped.
+/// After the first the program ends by itself. Another Ctrl-C ends the process at once with status
+/// 130, and nothing is dropped: what would be undone on drop is then left to the journal. Within
+/// half a second it is still the first: `timeout -s INT` signals the process and then its group. A
+/// second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once caught, the
+/// signals stay caught, also after this is dropped.
 #[derive(Debug)]
 pub struct EndRequests {
     count: Arc<AtomicUsize>,
@@ -68,12 +68,7 @@ impl EndRequests {
 
     /// Whether the process was asked to end.
     pub fn requested(&self) -> bool {
-        self.requested_count() > 0
-    }
-
-    /// How often the process was asked to end.
-    pub fn requested_count(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst) > 0
     }
 }
 
@@ -121,7 +116,7 @@ mod tests {
         assert!(!requests.requested() && !is_readable(requests.as_fd()));
         for (sent, signal) in [SIGTERM, SIGHUP, SIGTERM].into_iter().enumerate() {
             low_level::raise(signal).unwrap();
-            assert_eq!(requests.requested_count(), sent + 1);
+            assert_eq!(requests.count.load(Ordering::SeqCst), sent + 1);
             assert!(requests.requested() && is_readable(requests.as_fd()));
         }
         // `timeout` sends two of them.

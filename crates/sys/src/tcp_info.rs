@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::socket::OptionError;
 
 /// Length of `struct tcp_info` in Linux 6.18; longer answers are cut, shorter ones leave fields
@@ -30,12 +31,8 @@ pub struct TcpInfo {
     pub window_scale: Option<(u8, u8)>,
     /// The newest delivery-rate sample was limited by the application.
     pub delivery_rate_app_limited: bool,
-    /// Retransmission timeout, µs.
-    pub rto: u32,
     /// Largest segment that this end sends, options taken off, bytes.
     pub snd_mss: u32,
-    /// Largest segment received, bytes.
-    pub rcv_mss: u32,
     /// Segments in flight.
     pub unacked: u32,
     /// Of them, reported as arrived.
@@ -60,8 +57,6 @@ pub struct TcpInfo {
     pub reordering: u32,
     /// Receiver's estimate of the round-trip time, µs.
     pub rcv_rtt: u32,
-    /// Receive-window target of automatic tuning, bytes.
-    pub rcv_space: u32,
     /// Segments retransmitted, all in all.
     pub total_retrans: u32,
     /// Pacing rate, bytes/s.
@@ -80,8 +75,6 @@ pub struct TcpInfo {
     pub notsent_bytes: Option<u32>,
     /// Smallest round-trip time, µs.
     pub min_rtt: Option<u32>,
-    /// Segments with payload received.
-    pub data_segs_in: Option<u32>,
     /// Segments with payload sent.
     pub data_segs_out: Option<u32>,
     /// Delivery rate, bytes/s.
@@ -104,8 +97,6 @@ pub struct TcpInfo {
     pub dsack_dups: Option<u32>,
     /// Reordering events.
     pub reord_seen: Option<u32>,
-    /// Segments received out of order.
-    pub rcv_ooopack: Option<u32>,
     /// Window that the peer offers, bytes.
     pub snd_wnd: Option<u32>,
     /// Window that this end offers, before the limit of its scale, bytes.
@@ -125,7 +116,6 @@ impl TcpInfo {
             bytes_received: 0,
             segs_out: 0,
             segs_in: 0,
-            data_segs_in: none(self.data_segs_in),
             data_segs_out: none(self.data_segs_out),
             busy_time: nothing(self.busy_time),
             rwnd_limited: nothing(self.rwnd_limited),
@@ -161,84 +151,56 @@ impl TcpInfo {
 
     /// Reads the kernel's layout, of any length from Linux 4.9's on; `None` if it is shorter.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let at = Layout(bytes);
-        let options = at.byte(5)?;
-        let scales = at.byte(6)?;
+        let byte = |offset: usize| bytes.get(offset).copied();
+        let u32 = |offset| u32_at(bytes, offset);
+        let u64 = |offset| u64_at(bytes, offset);
+        let (options, scales) = (byte(5)?, byte(6)?);
         Some(Self {
-            state: at.byte(0)?,
-            ca_state: at.byte(1)?,
-            retransmits: at.byte(2)?,
+            state: byte(0)?,
+            ca_state: byte(1)?,
+            retransmits: byte(2)?,
             timestamps: options & 1 != 0,
             sack: options & 2 != 0,
             ecn: options & 8 != 0,
             window_scale: (options & 4 != 0).then_some((scales & 15, scales >> 4)),
-            delivery_rate_app_limited: at.byte(7)? & 1 != 0,
-            rto: at.u32(8)?,
-            snd_mss: at.u32(16)?,
-            rcv_mss: at.u32(20)?,
-            unacked: at.u32(24)?,
-            sacked: at.u32(28)?,
-            lost: at.u32(32)?,
-            retrans: at.u32(36)?,
-            pmtu: at.u32(60)?,
-            rtt: at.u32(68)?,
-            rttvar: at.u32(72)?,
-            snd_ssthresh: at.u32(76)?,
-            snd_cwnd: at.u32(80)?,
-            advmss: at.u32(84)?,
-            reordering: at.u32(88)?,
-            rcv_rtt: at.u32(92)?,
-            rcv_space: at.u32(96)?,
-            total_retrans: at.u32(100)?,
-            pacing_rate: at.u64(104)?,
-            max_pacing_rate: at.u64(112)?,
-            bytes_acked: at.u64(120)?,
-            bytes_received: at.u64(128)?,
-            segs_out: at.u32(136)?,
-            segs_in: at.u32(140)?,
-            notsent_bytes: at.u32(144),
-            min_rtt: at.u32(148),
-            data_segs_in: at.u32(152),
-            data_segs_out: at.u32(156),
-            delivery_rate: at.u64(160),
-            busy_time: at.u64(168),
-            rwnd_limited: at.u64(176),
-            sndbuf_limited: at.u64(184),
-            delivered: at.u32(192),
-            delivered_ce: at.u32(196),
-            bytes_sent: at.u64(200),
-            bytes_retrans: at.u64(208),
-            dsack_dups: at.u32(216),
-            reord_seen: at.u32(220),
-            rcv_ooopack: at.u32(224),
-            snd_wnd: at.u32(228),
-            rcv_wnd: at.u32(232),
-            total_rto: at.u16(240),
+            delivery_rate_app_limited: byte(7)? & 1 != 0,
+            snd_mss: u32(16)?,
+            unacked: u32(24)?,
+            sacked: u32(28)?,
+            lost: u32(32)?,
+            retrans: u32(36)?,
+            pmtu: u32(60)?,
+            rtt: u32(68)?,
+            rttvar: u32(72)?,
+            snd_ssthresh: u32(76)?,
+            snd_cwnd: u32(80)?,
+            advmss: u32(84)?,
+            reordering: u32(88)?,
+            rcv_rtt: u32(92)?,
+            total_retrans: u32(100)?,
+            pacing_rate: u64(104)?,
+            max_pacing_rate: u64(112)?,
+            bytes_acked: u64(120)?,
+            bytes_received: u64(128)?,
+            segs_out: u32(136)?,
+            segs_in: u32(140)?,
+            notsent_bytes: u32(144),
+            min_rtt: u32(148),
+            data_segs_out: u32(156),
+            delivery_rate: u64(160),
+            busy_time: u64(168),
+            rwnd_limited: u64(176),
+            sndbuf_limited: u64(184),
+            delivered: u32(192),
+            delivered_ce: u32(196),
+            bytes_sent: u64(200),
+            bytes_retrans: u64(208),
+            dsack_dups: u32(216),
+            reord_seen: u32(220),
+            snd_wnd: u32(228),
+            rcv_wnd: u32(232),
+            total_rto: u16_at(bytes, 240),
         })
-    }
-}
-
-/// Fields at the kernel's offsets, `None` past the end.
-struct Layout<'a>(&'a [u8]);
-
-impl Layout<'_> {
-    fn byte(&self, offset: usize) -> Option<u8> {
-        self.0.get(offset).copied()
-    }
-
-    fn u16(&self, offset: usize) -> Option<u16> {
-        let bytes = self.0.get(offset..)?.first_chunk()?;
-        Some(u16::from_ne_bytes(*bytes))
-    }
-
-    fn u32(&self, offset: usize) -> Option<u32> {
-        let bytes = self.0.get(offset..)?.first_chunk()?;
-        Some(u32::from_ne_bytes(*bytes))
-    }
-
-    fn u64(&self, offset: usize) -> Option<u64> {
-        let bytes = self.0.get(offset..)?.first_chunk()?;
-        Some(u64::from_ne_bytes(*bytes))
     }
 }
 

@@ -6,7 +6,6 @@ use std::num::NonZero;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,7 +13,7 @@ use crate::CallError;
 pub use crate::proc::threads::SchedTimes;
 use crate::proc::{ProcError, SampledFile};
 
-/// CPU time and context switches since the thread or process began.
+/// CPU time since the thread or process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuUsage {
     /// Time in user mode.
@@ -22,19 +21,15 @@ pub struct CpuUsage {
     /// Time in the kernel on behalf of the thread or process. Soft interrupts that happened to run
     /// on its time are included unless the kernel is built to account for them apart.
     pub system: Duration,
-    /// Times that it gave up the CPU to wait.
-    pub voluntary_switches: u64,
-    /// Times that the CPU was taken from it.
-    pub involuntary_switches: u64,
 }
 
 impl CpuUsage {
-    /// Of the calling thread.
+    /// The CPU time of the calling thread.
     pub fn of_thread() -> Self {
         usage(libc::RUSAGE_THREAD)
     }
 
-    /// Of all threads of this process, those that have ended included.
+    /// The CPU time of all threads of this process, also of those that have ended.
     pub fn of_process() -> Self {
         usage(libc::RUSAGE_SELF)
     }
@@ -44,12 +39,6 @@ impl CpuUsage {
         Self {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
-            voluntary_switches: self
-                .voluntary_switches
-                .saturating_sub(earlier.voluntary_switches),
-            involuntary_switches: self
-                .involuntary_switches
-                .saturating_sub(earlier.involuntary_switches),
         }
     }
 }
@@ -81,8 +70,8 @@ impl SchedTimesReader {
     }
 }
 
-/// CPU time that the calling thread has had, to the nanosecond: with what interrupts took of it,
-/// without the time in which other threads ran.
+/// CPU time of the calling thread, to the nanosecond. It includes the time that interrupts took of
+/// it, and not the time in which other threads ran.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("a thread has used no less than nothing")
@@ -101,7 +90,7 @@ pub fn thread_id() -> u32 {
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
 pub fn affinity() -> Result<Vec<u32>, CallError> {
-    // The kernel refuses a mask that is shorter than its own, whose length it does not tell.
+    // The kernel refuses a mask that is shorter than its own, and does not tell that length.
     let mut mask = vec![0_u64; 16];
     loop {
         // SAFETY: the kernel writes at most as many bytes as it is told that the mask has;
@@ -132,17 +121,18 @@ pub fn set_affinity(cpus: &[u32]) -> Result<(), CallError> {
     })
 }
 
-/// Has the calling thread's sleeps end when they are over: its timer slack is the least there is, 1
-/// ns instead of 50 us (zero would ask for the default). A matter of precision only: where the
-/// kernel refuses, nothing else is lost.
+/// Makes the calling thread's sleeps end on time: its timer slack becomes 1 ns, the least that
+/// there is, instead of 50 us (zero would ask for the default). Where the kernel refuses, only
+/// precision is lost.
 pub fn wake_sharply() {
     let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
 }
 
-/// Gives the calling thread a table of descriptors of its own, with the standard streams and `kept`
-/// alone. In a table with one user the kernel finds a file without counting its use, a sixth of
-/// what a call for 32 bytes costs. All other descriptors are closed to this thread and to no other:
-/// it may use none that it got before, and whoever owns `kept` closes it in another thread.
+/// Gives the calling thread a descriptor table of its own, with only the standard streams and
+/// `kept`. For a table with one user the kernel does not count the uses of a file, which saves a
+/// sixth of the cost of a call for 32 bytes. All other descriptors are closed for this thread and
+/// no other: it must not use any that it got before, and the owner of `kept` closes it in another
+/// thread.
 ///
 /// # Errors
 /// Linux before 5.9 or no memory: the thread goes on with the common table.
@@ -163,8 +153,8 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<(), CallErr
     check("give the thread descriptors of its own", result)
 }
 
-/// Lets the calling thread run only where no other wants to (SCHED_IDLE). Needs no privilege; the
-/// way back may.
+/// Lets the calling thread run only where no other thread wants to (SCHED_IDLE). That needs no
+/// privilege, but going back may.
 ///
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
@@ -172,8 +162,9 @@ pub fn set_idle_policy() -> Result<(), CallError> {
     set_policy("set the policy SCHED_IDLE", libc::SCHED_IDLE, 0)
 }
 
-/// Lets the calling thread run before all of ordinary policies (SCHED_RR, the lowest real-time
-/// priority). The threads that it starts are ordinary again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO.
+/// Lets the calling thread run before all threads of ordinary policies (SCHED_RR, the lowest
+/// real-time priority). The threads that it starts are ordinary again. Needs CAP_SYS_NICE or
+/// RLIMIT_RTPRIO.
 ///
 /// # Errors
 /// Not permitted; in a control group without a share of real time.
@@ -209,11 +200,7 @@ fn set_policy(
 /// Not permitted.
 pub fn set_nice(nice: i32) -> Result<(), CallError> {
     // On Linux, no process is the calling thread.
-    done("set the nice value", setpriority_process(None, nice))
-}
-
-fn done(operation: &'static str, result: Result<(), Errno>) -> Result<(), CallError> {
-    result.map_err(|errno| CallError::new(operation, errno))
+    setpriority_process(None, nice).map_err(|errno| CallError::new("set the nice value", errno))
 }
 
 /// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class
@@ -245,6 +232,15 @@ fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), CallErro
 }
 
 fn usage(of: libc::c_int) -> CpuUsage {
+    let usage = resources(of);
+    CpuUsage {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+    }
+}
+
+/// getrusage(2).
+pub(crate) fn resources(of: libc::c_int) -> libc::rusage {
     // SAFETY: rusage is plain integers, for which zero is a value.
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
     // SAFETY: the pointer is to a live rusage that the call fills.
@@ -253,12 +249,7 @@ fn usage(of: libc::c_int) -> CpuUsage {
         result, 0,
         "getrusage fails only for a wrong pointer or subject"
     );
-    CpuUsage {
-        user: duration(usage.ru_utime),
-        system: duration(usage.ru_stime),
-        voluntary_switches: usage.ru_nvcsw.cast_unsigned(),
-        involuntary_switches: usage.ru_nivcsw.cast_unsigned(),
-    }
+    usage
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -12,7 +12,7 @@ mod receive;
 mod send;
 
 pub use receive::{BatchReceiver, Datagram};
-pub use send::{BatchSender, segment_supported};
+pub use send::BatchSender;
 
 /// Whether datagrams share their way through the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! What the tests of all crates share: how a test that cannot run here says so, and how one waits.
+//! Helpers that the tests of all crates share: a test that cannot run on this host says so, and a
+//! test can wait for a condition.
 //!
-//! It depends on nothing, so that the tests of every crate can use it; a browser, for those of
-//! pages, is a feature. What starts an endpoint or a program stands beside the tests that do
-//! (`tests/` of engine and of cli).
+//! The crate has no dependencies, so that every crate can use it; a browser, for tests of pages, is
+//! a feature. Helpers that start endpoints or programs are in `tests/` of engine and cli.
 
 #[cfg(feature = "browser")]
 pub mod browser;
@@ -13,12 +13,12 @@ use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names of needs that must be there: a test that lacks one of them fails instead of being skipped.
-/// Separated by commas; `all` is all of them.
+/// The environment variable with the needs that this host must meet, separated by commas: a test
+/// that lacks one of them fails instead of being skipped. `all` means all of them.
 pub const REQUIRE: &str = "LINERATE_REQUIRE";
 
-/// How long [`eventually`] waits: more than anything takes that does not hang, on a busy machine
-/// too.
+/// How long [`eventually`] waits: longer than anything takes that does not hang, even on a busy
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 macro_rules! needs {
@@ -101,11 +101,11 @@ impl Need {
     }
 }
 
-/// Says on stderr that the test that calls it does not run here, past the capture of the test
-/// harness, which hides what a passing test prints.
+/// Prints on stderr that the calling test is skipped. The test harness does not capture this,
+/// unlike other output of a passing test.
 ///
 /// # Panics
-/// [`REQUIRE`] has the need, or a name that is none.
+/// [`REQUIRE`] has the need, or an unknown name.
 pub fn skip(need: Need, reason: impl Display) {
     let required = std::env::var(REQUIRE).unwrap_or_default();
     let is_required = requires(&required, need).unwrap_or_else(|error| panic!("{error}"));
@@ -117,7 +117,7 @@ pub fn skip(need: Need, reason: impl Display) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// What was made, or none and the words of [`skip`].
+/// The value, or `None` after [`skip`].
 ///
 /// # Panics
 /// As [`skip`].
@@ -144,7 +144,7 @@ fn requires(list: &str, need: Need) -> Result<bool, String> {
     Ok(found)
 }
 
-/// Waits until it holds.
+/// Waits until `holds` returns true.
 ///
 /// # Panics
 /// It does not within [`PATIENCE`].

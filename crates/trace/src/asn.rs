@@ -1,6 +1,6 @@
-//! Which network an address belongs to, by a table of prefixes that the user has.
+//! The network that an address belongs to, from the user's table of prefixes.
 //!
-//! Two formats, told apart line by line:
+//! A table may have lines in two formats:
 //!
 //! | line | from |
 //! |---|---|
@@ -18,49 +18,50 @@ use std::net::{IpAddr, Ipv6Addr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Prefixes of one table at most: four times what the Internet's table has.
+/// Maximum number of prefixes of a table: four times the size of the Internet's.
 pub const MAX_PREFIXES: usize = 5_000_000;
-/// Characters of a name; the rest is cut off.
+/// Maximum number of characters of a name; the rest is cut off.
 const MAX_NAME: usize = 60;
-/// Origins of one prefix; further ones are an error.
+/// Maximum number of origins of a prefix.
 const MAX_ORIGINS: usize = 16;
-/// An IPv4 prefix as one of IPv6: in ::ffff:0:0/96.
+/// Length that the IPv4-mapped form, ::ffff:0:0/96, adds to an IPv4 prefix.
 const MAPPED_BITS: u8 = 96;
 
-/// Whose an address is.
+/// The network that an address belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
-    /// The AS that the prefix is of; the first of several.
+    /// The AS that announces the prefix; the first of several.
     pub asn: u32,
-    /// What the table calls it.
+    /// Name in the table.
     #[serde(rename = "as_name", default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Further ones that announce the same prefix.
+    /// Further AS that announce the same prefix.
     #[serde(rename = "other_asns", default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<u32>,
 }
 
-/// A table of prefixes, looked up by the longest that holds an address.
+/// A table of prefixes; the longest that contains an address counts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AsTable {
-    /// By length, the longest first: a prefix's bits → its origin's place. IPv4 is mapped.
+    /// For each length, the longest first: the bits of a prefix and the index of its origin. IPv4
+    /// is mapped.
     lengths: Vec<(u8, HashMap<u128, u32>)>,
     origins: Vec<Origin>,
 }
 
-/// What is wrong with a table, and where.
+/// An error in a table, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct AsTableError {
-    /// From 1 on.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1 on.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// In words.
+    /// The problem in words.
     pub problem: String,
 }
 
-/// A table that grows.
+/// A table under construction.
 #[derive(Default)]
 struct Builder {
     lengths: Vec<Option<HashMap<u128, u32>>>,
@@ -69,14 +70,14 @@ struct Builder {
     prefixes: usize,
 }
 
-/// What is wrong, and the word it is about.
+/// The word with the problem, and the problem.
 type Problem<'a> = (&'a str, String);
 
 impl AsTable {
     /// Reads a table.
     ///
     /// # Errors
-    /// The first line that is none, or one too many.
+    /// [`AsTableError`] for the first line that is invalid or exceeds a limit.
     pub fn parse(text: &str) -> Result<Self, AsTableError> {
         let mut builder = Builder {
             lengths: vec![None; 129],
@@ -91,16 +92,16 @@ impl AsTable {
             })?;
         }
         let lengths = (0..=128).zip(builder.lengths);
+        let lengths = lengths
+            .rev()
+            .filter_map(|(length, map)| Some((length, map?)));
         Ok(Self {
-            lengths: lengths
-                .rev()
-                .filter_map(|(length, map)| Some((length, map?)))
-                .collect(),
+            lengths: lengths.collect(),
             origins: builder.origins,
         })
     }
 
-    /// Whose an address is; `None` if no prefix holds it.
+    /// The network of an address; `None` if no prefix contains it.
     pub fn origin(&self, address: IpAddr) -> Option<&Origin> {
         let bits = bits_of(address);
         let least = if address.is_ipv4() { MAPPED_BITS } else { 0 };
@@ -109,12 +110,12 @@ impl AsTable {
         found.next().map(|place| &self.origins[*place as usize])
     }
 
-    /// How many prefixes it has.
+    /// Number of prefixes.
     pub fn len(&self) -> usize {
         self.lengths.iter().map(|(_, map)| map.len()).sum()
     }
 
-    /// Whether it has none.
+    /// Whether the table has no prefix.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
@@ -146,16 +147,14 @@ impl Builder {
         let numbers = numbers(asn)?;
         self.prefixes += 1;
         if self.prefixes > MAX_PREFIXES {
-            return Err((
-                first,
-                format!("a table has {MAX_PREFIXES} prefixes at most"),
-            ));
+            let problem = format!("a table has {MAX_PREFIXES} prefixes at most");
+            return Err((first, problem));
         }
-        self.enter(bits, length, numbers, name)
-            .map_err(|problem| (asn, problem))
+        let entered = self.enter(bits, length, numbers, name);
+        entered.map_err(|problem| (asn, problem))
     }
 
-    /// Several origins of a prefix stand together, the first of them first.
+    /// Adds a prefix. Several origins of a prefix are kept together, in the order of the table.
     fn enter(
         &mut self,
         bits: u128,
@@ -180,7 +179,7 @@ impl Builder {
         if origin.others.len() >= MAX_ORIGINS {
             return Err(format!("a prefix has {MAX_ORIGINS} origins at most"));
         }
-        // As many as prefixes at most, which fit.
+        // There are at most as many origins as prefixes, so that the number fits.
         let next = self.origins.len() as u32;
         let place = *self.places.entry(origin.clone()).or_insert(next);
         if place == next {
@@ -196,9 +195,8 @@ fn prefix<'a>(
     address: &'a str,
     length: &'a str,
 ) -> Result<(u128, u8), Problem<'a>> {
-    let parsed: IpAddr = address
-        .parse()
-        .map_err(|_| (address, format!("`{}` is no address", shown(address))))?;
+    let no_address = |_| (address, format!("`{}` is no address", shown(address)));
+    let parsed: IpAddr = address.parse().map_err(no_address)?;
     let most = if parsed.is_ipv4() { 32 } else { 128 };
     let bits_long = length.parse::<u8>().ok().filter(|bits| *bits <= most);
     let bits_long = bits_long.ok_or_else(|| {
@@ -216,13 +214,13 @@ fn prefix<'a>(
     Ok((bits, length))
 }
 
-/// The AS numbers of a word; at least one.
+/// Parses the AS numbers of a word, at least one.
 fn numbers(word: &str) -> Result<Vec<u32>, Problem<'_>> {
     let bare = word.trim_start_matches('{').trim_end_matches('}');
     let number = |part: &str| {
         let digits = part.strip_prefix("AS").or_else(|| part.strip_prefix("as"));
         let digits = digits.unwrap_or(part);
-        // A sign is no digit, though Rust reads one.
+        // A sign is not accepted, although Rust parses it.
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
         digits.parse::<u32>().ok().filter(|_| is_number)
     };
@@ -236,17 +234,17 @@ fn numbers(word: &str) -> Result<Vec<u32>, Problem<'_>> {
     })
 }
 
-/// A word as an error repeats it.
+/// Shortens a word for an error.
 fn shown(word: &str) -> String {
     word.chars().take(40).collect()
 }
 
-/// Where `word`, a part of `line`, begins: in characters from 1 on.
+/// Column at which `word`, a part of `line`, begins, in characters from 1.
 fn column(line: &str, word: &str) -> usize {
     let offset = (word.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
-    line.get(..offset)
+    1 + line
+        .get(..offset)
         .map_or(0, |before| before.chars().count())
-        + 1
 }
 
 fn bits_of(address: IpAddr) -> u128 {

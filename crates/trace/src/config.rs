@@ -1,4 +1,4 @@
-//! What a trace is asked to do.
+//! The settings of a trace.
 
 use std::net::IpAddr;
 
@@ -6,61 +6,60 @@ use super::identity::{MAX_FLOWS, least_size};
 use super::probe::{Probe, ProbeId, ProbeKind};
 use linerate_units::{Dscp, Ecn, Nanos};
 
-/// First port of UDP probes, as every traceroute has it; each further flow has the next one.
+/// First port of UDP probes, as in every traceroute; each further flow uses the next port.
 pub const DEFAULT_PORT_UDP: u16 = 33_434;
 /// Port of TCP probes.
 pub const DEFAULT_PORT_TCP: u16 = 443;
 
-/// A trace as it is to be made.
+/// The settings of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// Where to.
+    /// Destination address.
     pub target: IpAddr,
     /// The protocol of the probes.
     pub kind: ProbeKind,
-    /// The lowest TTL, from 1 on.
+    /// The lowest TTL, at least 1.
     pub first: u8,
     /// The highest TTL, 1–255.
     pub hops: u8,
     /// Probes of each TTL, 1–100.
     pub probes: u8,
-    /// Length of each probe from the IP header on, bytes; at least [`least_size`]. Exactly that for
-    /// TCP, since a SYN carries no data.
+    /// Length of each probe from the IP header, bytes; at least [`least_size`], and exactly that
+    /// for TCP, because a SYN carries no data.
     pub size: u16,
     /// The flow of all probes, below [`MAX_FLOWS`].
     pub flow: u16,
-    /// The class the probes are sent in.
+    /// DSCP of the probes.
     pub dscp: Dscp,
-    /// The ECN codepoint they are sent with.
+    /// ECN field of the probes.
     pub ecn: Ecn,
-    /// The longest wait for an answer, above zero. A trace ends after about `1 + retries` times
-    /// this.
+    /// Maximum wait for an answer, above zero. A trace ends after about `1 + retries` times this.
     pub timeout: Nanos,
-    /// How often a hop with answers missing is asked again, 0–10.
+    /// How often a hop with missing answers is probed again, 0–10.
     pub retries: u8,
-    /// Probes sent in each second at most, 1–1,000,000.
+    /// Maximum number of probes per second, 1–1,000,000.
     pub rate_per_s: u32,
 }
 
-/// What a configuration has out of range.
+/// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A number outside its range.
     #[error("trace: {what} is {value}, allowed are {least} to {most}")]
     OutOfRange {
-        /// The setting.
+        /// Name of the setting.
         what: &'static str,
-        /// What was given.
+        /// Its value.
         value: u64,
-        /// The least.
+        /// Minimum.
         least: u64,
-        /// The most.
+        /// Maximum.
         most: u64,
     },
 }
 
 impl TraceConfig {
-    /// What people expect of a traceroute: UDP, TTLs 1 to 30, 3 probes each of 60 bytes (80 over
+    /// The defaults of a usual traceroute: UDP, TTLs 1 to 30, 3 probes each of 60 bytes (80 over
     /// IPv6).
     pub fn new(target: IpAddr) -> Self {
         Self {
@@ -79,7 +78,7 @@ impl TraceConfig {
         }
     }
 
-    /// The same with probes of another kind, and of the least size if those carry nothing.
+    /// Returns the same settings with another kind of probes; TCP probes get their only size.
     pub fn with_kind(mut self, kind: ProbeKind) -> Self {
         self.kind = kind;
         if kind == ProbeKind::Tcp {
@@ -88,7 +87,7 @@ impl TraceConfig {
         self
     }
 
-    /// Whether all is in range.
+    /// Checks the range of every setting.
     ///
     /// # Errors
     /// [`ConfigError`] names the setting and its range.
@@ -110,7 +109,7 @@ impl TraceConfig {
         ])
     }
 
-    /// A probe as this trace sends them.
+    /// Makes a probe of this trace.
     pub(super) fn probe(&self, id: ProbeId, ttl: u8, flow: u16) -> Probe {
         Probe {
             id,
@@ -123,7 +122,7 @@ impl TraceConfig {
         }
     }
 
-    /// How many TTLs there are.
+    /// Number of TTLs.
     pub(super) fn ttls(&self) -> u16 {
         u16::from(self.hops).saturating_sub(u16::from(self.first)) + 1
     }
@@ -134,7 +133,7 @@ impl TraceConfig {
     }
 }
 
-/// Refuses the first value that is out of its range: what it is, the value, the least, the most.
+/// Refuses the first value that is out of range: its name, the value, the minimum and the maximum.
 pub(super) fn check_ranges(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(), ConfigError> {
     let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
     match ranges.iter().find(is_out) {

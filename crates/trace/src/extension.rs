@@ -1,5 +1,5 @@
-//! What stands behind the quoted packet: ICMP extensions (RFC 4884), of which MPLS labels (RFC
-//! 4950) are read.
+//! The data behind the quoted packet: ICMP extensions (RFC 4884), of which MPLS labels (RFC 4950)
+//! are parsed.
 
 use super::probe::MplsLabel;
 use linerate_units::checksum::{fold, sum};
@@ -7,14 +7,14 @@ use linerate_units::checksum::{fold, sum};
 /// Class and type of the MPLS label stack (RFC 4950, section 3).
 const MPLS: [u8; 2] = [1, 1];
 const VERSION: u8 = 2;
-/// No router pushes that many; what claims more is cut.
+/// Maximum number of labels, more than routers push; further ones are ignored.
 const MAX_LABELS: usize = 16;
-/// Where extensions begin in messages of routers that predate the length field (RFC 4884, section
+/// Offset of extensions in messages of routers that predate the length field (RFC 4884, section
 /// 5.5).
 const OLD_QUOTE: usize = 128;
 
-/// The quoted packet and the labels in the body of an ICMP error, from its 9th byte on. `length` is
-/// what the message's length field says, bytes; 0 if it says nothing.
+/// Splits the body of an ICMP error, from its 9th byte, into the quoted packet and the labels.
+/// `length` is the message's length field, bytes; 0 if it has none.
 pub(super) fn split(body: &[u8], length: usize) -> (&[u8], Vec<MplsLabel>) {
     if length > 0 {
         return match body.split_at_checked(length) {
@@ -22,7 +22,7 @@ pub(super) fn split(body: &[u8], length: usize) -> (&[u8], Vec<MplsLabel>) {
             None => (body, Vec::new()),
         };
     }
-    // Only with a checksum that is right, or else it is the packet's own payload that lies there.
+    // Only with a correct checksum: otherwise the bytes may be the packet's own payload.
     let old = body.split_at_checked(OLD_QUOTE);
     match old.and_then(|(quote, extension)| Some((quote, labels(extension, true)?))) {
         Some(found) => found,
@@ -30,7 +30,7 @@ pub(super) fn split(body: &[u8], length: usize) -> (&[u8], Vec<MplsLabel>) {
     }
 }
 
-/// The label stack of an extension structure; `None` if it is none.
+/// Parses the label stack of an extension structure; `None` if it is not one.
 fn labels(extension: &[u8], needs_checksum: bool) -> Option<Vec<MplsLabel>> {
     let header: &[u8; 4] = extension.first_chunk()?;
     let has_checksum = header[2..] != [0, 0];

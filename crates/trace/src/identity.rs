@@ -1,8 +1,8 @@
-//! A probe's identity in its bytes.
+//! How a probe is identified by its bytes.
 //!
-//! What routers balance by must be the same in all probes of a flow (Augustin et al., "Avoiding
-//! traceroute anomalies with Paris traceroute", 2006), so the identity is elsewhere. Many routers
-//! quote only the IP header and 8 bytes:
+//! The fields by which routers balance load must be equal in all probes of a flow (Augustin et al.,
+//! "Avoiding traceroute anomalies with Paris traceroute", 2006), so that other fields identify the
+//! probe. Many routers quote only the IP header and 8 bytes:
 //!
 //! | kind | flow | identity within 8 bytes | and behind them |
 //! |---|---|---|---|
@@ -10,13 +10,14 @@
 //! | ICMP | checksum, set by a balance in the payload | sequence; identifier | session and sequence in the payload |
 //! | TCP | source port = first + flow | sequence number: session and sequence | |
 //!
-//! A UDP probe over a raw IPv4 socket has it in the identification too. The checksums are right
-//! ones: a kernel that computes them comes to the same. Only where it leaves them to a device that
-//! does not (virtual ones) the quoted checksum is another; the payload is therefore asked first.
+//! A UDP probe over a raw IPv4 socket has the identity also in the identification. The checksums
+//! are correct: a kernel that computes them gets the same. The quoted checksum differs only if the
+//! kernel leaves it to a device that does not compute it (virtual ones); therefore the payload is
+//! read first.
 //!
-//! The session is a random number of the trace, so that who does not see the probes cannot forge an
-//! answer but by guessing: 1 in 65,536 for each, or the share of checksums in use where only the
-//! checksum is quoted.
+//! The session is a random number of the trace. A host that does not see the probes can only guess
+//! it to forge an answer: 1 in 65,536 for each, or the share of used checksums if only the checksum
+//! is quoted.
 
 mod build;
 
@@ -27,12 +28,12 @@ use super::quote::{Message, Problem, QuotedPacket, QuotedTransport, parse_messag
 use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
 
-/// Flows of one trace: that many ports.
+/// Maximum number of flows of a trace, which is its number of ports.
 pub const MAX_FLOWS: u16 = 512;
 
-/// Bytes of session, sequence and balance at the start of a payload.
+/// Length of session, sequence and balance at the start of a payload, bytes.
 const IDENTITY: usize = 6;
-/// Checksums in use: all but 0, which means none in UDP, and its other form.
+/// Number of checksums in use: all except 0, which means none in UDP, and its other form.
 const CHECKSUMS: u16 = 0xfffe;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -42,28 +43,28 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// Why a packet is no answer to a probe.
+/// Why a packet is not an answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NotOurs {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("answer: {0}")]
     Unreadable(#[from] Problem),
-    /// A readable message of another kind.
+    /// A valid message of another kind.
     #[error("answer: a message that no probe causes")]
     OtherMessage,
-    /// It answers a packet that is none of our probes.
+    /// An answer to a packet that is not one of our probes.
     #[error("answer: to a packet that is not ours")]
     OtherPacket,
 }
 
-/// Makes the bytes of probes and reads those of answers.
+/// Writes probes and parses answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeCodec {
     /// The protocol.
     pub kind: ProbeKind,
-    /// The address that the probes are sent from; the checksums need it.
+    /// Source address of the probes; the checksums need it.
     pub source: IpAddr,
-    /// Where to; of the same family.
+    /// Destination address, of the same family.
     pub target: IpAddr,
     /// Source port of UDP; first one of TCP, at most 65,535 − [`MAX_FLOWS`]; identifier of ICMP.
     pub source_port: u16,
@@ -74,7 +75,7 @@ pub struct ProbeCodec {
 }
 
 impl ProbeCodec {
-    /// Source and target port of a flow; for ICMP there are none.
+    /// Source and target port of a flow; `None` for ICMP.
     pub fn ports(&self, flow: u16) -> Option<(u16, u16)> {
         match self.kind {
             ProbeKind::Udp => Some((self.source_port, self.target_port.saturating_add(flow))),
@@ -83,7 +84,7 @@ impl ProbeCodec {
         }
     }
 
-    /// The protocol number of the IP header.
+    /// Protocol number in the IP header.
     pub fn protocol(&self) -> u8 {
         match (self.kind, self.family()) {
             (ProbeKind::Udp, _) => UDP,
@@ -93,13 +94,12 @@ impl ProbeCodec {
         }
     }
 
-    /// The identification of a probe's IPv4 header, for raw sockets; never 0, which a kernel
-    /// replaces.
+    /// Identification in a probe's IPv4 header, for raw sockets; never 0, which a kernel replaces.
     pub fn identification(&self, id: ProbeId) -> u16 {
         self.keyed(id.0)
     }
 
-    /// Reads an ICMP or ICMPv6 message, from its type on.
+    /// Parses an ICMP or ICMPv6 message, starting at its type.
     ///
     /// # Errors
     /// [`NotOurs`] if it is no answer to one of this trace's probes. Never panics, whatever the
@@ -137,7 +137,7 @@ impl ProbeCodec {
         }
     }
 
-    /// Reads a TCP segment, from its source port on: the target's answer to a SYN.
+    /// Parses a TCP segment, starting at its source port: the target's answer to a SYN.
     ///
     /// # Errors
     /// [`NotOurs`] as for [`ProbeCodec::read_icmp`].
@@ -160,20 +160,16 @@ impl ProbeCodec {
         let identity = self.of_tcp(acknowledged.wrapping_sub(1), Some(flow));
         let is_ours = from == self.target && read(header, 0) == self.target_port;
         match identity {
-            Some(identity) if is_ours && flags & ACK != 0 => Ok(Answer {
-                identity,
-                from,
-                kind,
-                reply_ttl,
-                quoted: Quoted::default(),
-                mpls: Vec::new(),
-            }),
+            Some(identity) if is_ours && flags & ACK != 0 => {
+                Ok(direct(identity, from, kind, reply_ttl))
+            }
             _ => Err(NotOurs::OtherPacket),
         }
     }
 
-    /// The identity in what an error queue gives back: the quoted UDP payload, or the quoted ICMP
-    /// message. `None` for what is not ours, too little, or TCP, whose sockets have a probe each.
+    /// The probe that an error queue returns as a quoted UDP payload or a quoted ICMP message.
+    /// `None` for packets that are not ours or too short, and for TCP, which has one socket for
+    /// each probe.
     pub fn identify_datagram(&self, quoted: &[u8]) -> Option<ProbeIdentity> {
         match self.kind {
             ProbeKind::Udp => self.of_payload(quoted, None),
@@ -185,7 +181,7 @@ impl ProbeCodec {
         }
     }
 
-    /// The probe that a packet is.
+    /// Identifies the probe that a quoted packet is.
     pub fn identify(&self, quoted: &QuotedPacket<'_>) -> Option<ProbeIdentity> {
         match (self.kind, &quoted.transport) {
             (ProbeKind::Udp, QuotedTransport::Udp(udp)) => {
@@ -224,7 +220,7 @@ impl ProbeCodec {
         })
     }
 
-    /// By the payload if it is quoted; a NAT may have changed the identifier.
+    /// Identifies an echo by the payload if it is quoted, because a NAT may change the identifier.
     fn of_echo(
         &self,
         identifier: u16,
@@ -260,23 +256,16 @@ impl ProbeCodec {
         (identifier, sequence, payload): (u16, u16, &[u8]),
     ) -> Result<Answer, NotOurs> {
         let is_ours = self.kind == ProbeKind::Icmp && identifier == self.source_port;
-        // An echo has all of the payload, so a short one is not ours.
-        let identity = self
-            .of_payload(payload, None)
-            .filter(|identity| is_ours && from == self.target && identity.sequence == sequence)
-            .ok_or(NotOurs::OtherPacket)?;
-        Ok(Answer {
-            identity,
-            from,
-            kind: AnswerKind::EchoReply,
-            reply_ttl,
-            quoted: Quoted::default(),
-            mpls: Vec::new(),
-        })
+        // An echo reply contains the whole payload, so that a short one is not ours.
+        let identity = self.of_payload(payload, None).ok_or(NotOurs::OtherPacket)?;
+        if !is_ours || from != self.target || identity.sequence != sequence {
+            return Err(NotOurs::OtherPacket);
+        }
+        Ok(direct(identity, from, AnswerKind::EchoReply, reply_ttl))
     }
 
-    /// Whether the quoted packet has another address, port or checksum than was sent. A checksum
-    /// that is the mere sum of the pseudo header was left to a device, and says nothing.
+    /// Whether address, port or checksum of the quoted packet differ from what was sent. A checksum
+    /// that is only the sum of the pseudo header was left to a device and does not count.
     fn is_translated(&self, quoted: &QuotedPacket<'_>, identity: ProbeIdentity) -> bool {
         if quoted.destination != self.target || quoted.source != self.source {
             return true;
@@ -300,8 +289,8 @@ impl ProbeCodec {
         self.target.into()
     }
 
-    /// A number's checksum and identification, 1–65,534: who does not know the session does not
-    /// know which are used.
+    /// Checksum and identification for a sequence number, 1–65,534: they cannot be known without
+    /// the session.
     fn keyed(&self, sequence: u16) -> u16 {
         let sum = u32::from(sequence) + u32::from(self.session);
         (sum % u32::from(CHECKSUMS)) as u16 + 1
@@ -330,20 +319,37 @@ impl ProbeCodec {
     }
 }
 
-/// Checksum of echo requests of flow 0; any would do but the two zeros.
+/// Checksum of echo requests of flow 0; any value except the two zeros works.
 const FIRST_CHECKSUM: u16 = 0x4c52;
+
+/// The target's own answer, which quotes nothing.
+fn direct(
+    identity: ProbeIdentity,
+    from: IpAddr,
+    kind: AnswerKind,
+    reply_ttl: Option<u8>,
+) -> Answer {
+    Answer {
+        identity,
+        from,
+        kind,
+        reply_ttl,
+        quoted: Quoted::default(),
+        mpls: Vec::new(),
+    }
+}
 
 /// The flow whose number was added to `first`.
 fn flow_of(value: u16, first: u16) -> Option<u16> {
     value.checked_sub(first).filter(|flow| *flow < MAX_FLOWS)
 }
 
-/// Two bytes in network order; the callers know that they are there.
+/// Reads two bytes in network order; callers check that they exist.
 fn read<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The least length of a probe, bytes from the IP header on: what its identity needs.
+/// Minimum length of a probe from the IP header, bytes: what its identity needs.
 pub fn least_size(kind: ProbeKind, target: IpAddr) -> u16 {
     let ip = if target.is_ipv4() { 20 } else { 40 };
     ip + match kind {

@@ -1,33 +1,33 @@
-//! What was sent, and whose each answer is.
+//! The probes that were sent, and the assignment of answers to them.
 
 use std::net::IpAddr;
 
 use super::probe::{Answer, AnswerKind, MplsLabel, ProbeId, Quoted};
 use linerate_units::Nanos;
 
-/// Probes of one trace at most: their numbers fit a checksum.
+/// Maximum number of probes of a trace, so that their numbers fit a checksum.
 pub const MAX_PROBES: u16 = 60_000;
 
 /// The first answer to a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// From sending to receiving.
+    /// Time from sending to receiving.
     pub rtt: Nanos,
-    /// Who sent it.
+    /// Sender of the answer.
     pub from: IpAddr,
-    /// What it says.
+    /// Kind of the answer.
     pub kind: AnswerKind,
     /// TTL with which it arrived.
     pub reply_ttl: Option<u8>,
-    /// How the probe looked there.
+    /// The probe's header at that point.
     pub quoted: Quoted,
-    /// The probe's label stack there.
+    /// The probe's label stack at that point.
     pub mpls: Vec<MplsLabel>,
-    /// Whether it came when nobody waited for it any longer.
+    /// Whether it came after the wait for it had ended.
     pub is_late: bool,
 }
 
-/// One probe and what came of it.
+/// A probe with its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub(super) ttl: u8,
@@ -54,7 +54,7 @@ pub(super) struct Ledger {
     counts: Counts,
 }
 
-/// Answers that were not the first to a probe of ours.
+/// Numbers of answers that were not the first to one of our probes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) duplicates: u32,
@@ -83,7 +83,7 @@ impl Ledger {
         self.sent.len() >= usize::from(MAX_PROBES)
     }
 
-    /// Enters a probe that is sent now; `None` when the numbers have run out.
+    /// Adds a probe that is sent now; `None` when the numbers have run out.
     pub(super) fn send(&mut self, at: Nanos, ttl: u8, flow: u16, attempt: u8) -> Option<ProbeId> {
         if self.is_full() {
             return None;
@@ -100,18 +100,14 @@ impl Ledger {
         Some(id)
     }
 
-    /// Enters the answer, if it is the first one to a probe of ours; that probe.
+    /// Adds an answer, if it is the first to one of our probes, and returns that probe.
     pub(super) fn take(&mut self, received: Nanos, answer: Answer) -> Option<ProbeId> {
         let identity = answer.identity;
-        let is_ours = identity
-            .session
-            .is_none_or(|session| session == self.session)
+        let is_ours = identity.session.is_none_or(|one| one == self.session)
             && (!answer.kind.is_direct() || answer.from == self.target);
-        let sent = self
-            .sent
-            .get_mut(usize::from(identity.sequence))
-            .filter(|sent| is_ours && identity.flow.is_none_or(|flow| flow == sent.flow));
-        let Some(sent) = sent else {
+        let sent = self.sent.get_mut(usize::from(identity.sequence));
+        let is_sent = |sent: &&mut Sent| identity.flow.is_none_or(|flow| flow == sent.flow);
+        let Some(sent) = sent.filter(|sent| is_ours && is_sent(sent)) else {
             self.counts.foreign = self.counts.foreign.saturating_add(1);
             return None;
         };
@@ -131,7 +127,7 @@ impl Ledger {
         Some(ProbeId(identity.sequence))
     }
 
-    /// Corrects when a probe left, if that is known better than by when it was to be sent.
+    /// Corrects the time at which a probe was sent, for instance by the kernel's time stamp.
     pub(super) fn correct(&mut self, id: ProbeId, at: Nanos) {
         if let Some(sent) = self.sent.get_mut(usize::from(id.0))
             && sent.reply.is_none()
@@ -140,30 +136,31 @@ impl Ledger {
         }
     }
 
-    /// Nobody waits for this probe's answer any longer.
+    /// Ends the wait for a probe's answer.
     pub(super) fn give_up(&mut self, id: ProbeId) {
         if let Some(sent) = self.sent.get_mut(usize::from(id.0)) {
             sent.is_given_up = true;
         }
     }
 
-    /// A probe of this ledger.
+    /// Returns a probe of this ledger.
     pub(super) fn get(&self, id: ProbeId) -> &Sent {
         &self.sent[usize::from(id.0)]
     }
 
-    /// Whether the target itself said this.
+    /// Whether the target itself sent this answer.
     pub(super) fn is_from_target(&self, reply: &Reply) -> bool {
         let is_target = reply.from == self.target && reply.kind != AnswerKind::TimeExceeded;
         is_target || reply.kind.is_of_destination()
     }
 
-    /// Every probe, in the order of sending.
+    /// All probes, in the order of sending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ProbeId, &Sent)> {
         (0u16..).map(ProbeId).zip(&self.sent)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.sent.len()
+    /// Number of probes that were sent, at most [`MAX_PROBES`].
+    pub(super) fn len(&self) -> u32 {
+        self.sent.len() as u32
     }
 }

@@ -1,12 +1,11 @@
 #![forbid(unsafe_code)]
-//! The route to a host: which probes to send when, and what their answers say.
+//! Traceroute: which probes to send when, and what their answers mean.
 //!
-//! Nothing here touches a socket or a clock. A [`Tracer`] is driven by the shape that all state
-//! machines here have: `poll_transmit` says what to send, `handle_answer` takes what came back,
-//! `handle_timeout` and
-//! `poll_timeout` are its clock, `finish` gives the result. A [`PathFinder`] has the same shape and
-//! finds all of the equal-cost paths, a [`PathMtu`] what fits through one. A [`ProbeCodec`] makes a
-//! probe's bytes, and reads an answer's.
+//! Nothing here uses a socket or a clock. A [`Tracer`] has the interface of all state machines
+//! here: `poll_transmit` returns the probe to send, `handle_answer` takes an answer,
+//! `handle_timeout` and `poll_timeout` are its clock, `finish` returns the result. A [`PathFinder`]
+//! has the same interface and finds all equal-cost paths, a [`PathMtu`] finds the MTU of a path. A
+//! [`ProbeCodec`] writes probes and parses answers.
 //!
 //! ```
 //! use linerate_trace::{PathEnd, TraceConfig, Tracer};
@@ -27,25 +26,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # When what is sent
+//! # When probes are sent
 //!
 //! All probes of all TTLs go out at once, evenly spaced at [`TraceConfig::rate_per_s`] (10,000/s),
-//! from the lowest TTL to the highest and all probes of a TTL one after another. Why this order:
+//! from the lowest TTL to the highest, and all probes of a TTL one after another. The reasons for
+//! this order:
 //!
 //! * Whoever waits for one answer before the next probe needs a sum of round trips. To have the
 //!   last hop within 1.2 round trips of the target and 5 ms, its probes must leave before 0.2 of
 //!   them and 5 ms have passed. Answers that came by then show hops of at most that RTT, so that
 //!   nothing can be learnt of the target before all must be sent: 90 probes take 9 ms here, and a
 //!   chain of 2 ms a hop grants 12 ms and the 5.
-//! * What is wasted are probes past the target; its first answer ends them. From low to high, a
-//!   near target is found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4
-//!   TTLs too many, and beyond 9 ms it is all of them, at most `probes × (hops − distance)`.
+//!   Probes past the target are wasted; its first answer ends them. From low to high, a near target
+//!   is found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4 superfluous
+//!   TTLs, and one beyond 9 ms all of them, at most `probes × (hops − distance)`.
 //! * A Linux host answers 6 errors at once to a peer and then one a second (`XRLIM_BURST_FACTOR`,
 //!   `icmp_ratelimit`). Three probes at a router are below that. At the target all later TTLs
 //!   arrive as well, after its own three, so that the limit strikes those whose answers nobody
 //!   needs.
 //!
-//! # How long it waits
+//! # How long it waits for answers
 //!
 //! | for | at most |
 //! |---|---|
@@ -58,11 +58,11 @@
 //! from the target. So 60 ms to the target and silent hops end at 2 × 170 ms, and a silent target
 //! after 2 s.
 //!
-//! # What is believed
+//! # Which answers count
 //!
 //! An answer counts if it quotes one of our probes: its session, a sequence number that was sent,
-//! its flow ([`ProbeIdentity`]). The first answer to a probe counts, also a late one; further ones
-//! are counted as duplicates, all others as foreign.
+//! and its flow ([`ProbeIdentity`]). Only the first answer to a probe counts, even if it is late;
+//! further ones are counted as duplicates, all others as foreign.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -1,39 +1,39 @@
-//! Why answers are missing: silence, a limit of answers, or loss.
+//! Classifies missing answers: silence, a limit of answers, or loss.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The chance at which what is seen of missing answers is not put down to loss any longer.
+/// Significance level: below it, missing answers are not attributed to loss.
 const SIGNIFICANT: f64 = 0.05;
 
-/// What a hop's missing answers are.
+/// The reason for a hop's missing answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HopFate {
     /// None is missing.
     Answers,
-    /// It answers the first probes of a burst and again later, while hops beyond miss none: it
-    /// limits its answers.
+    /// The hop answers the first probes of a burst and again later, while hops beyond it miss no
+    /// answer: it limits its answers.
     RateLimited,
-    /// Answers are missing here and in like share beyond: packets are lost, on the way or on the
-    /// way back.
+    /// Answers are missing here and at a similar share beyond: packets are lost, on the way or on
+    /// the way back.
     Lossy,
-    /// Some are missing, and it cannot be told why.
+    /// Some are missing for an unknown reason.
     SomeMissing,
-    /// It answered nothing.
+    /// The hop answered nothing.
     Silent,
 }
 
-/// What is known of one hop's answers.
+/// The answers of one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Probes of the first round.
+    /// Number of probes of the first round.
     pub(super) sent: u32,
-    /// Those without an answer.
+    /// Number of probes without an answer.
     pub(super) missing: u32,
-    /// Whether the answered ones are those that were sent first.
+    /// Whether the answered probes are those that were sent first.
     pub(super) is_tail_missing: bool,
-    /// Whether it answered when it was asked later.
+    /// Whether it answered later probes.
     pub(super) answered_later: bool,
 }
 
@@ -42,19 +42,19 @@ impl Tally {
         self.missing == self.sent && !self.answered_later
     }
 
-    /// Looks like a limit; whether it is one, the hops beyond tell.
+    /// Whether it looks like a limit; the hops beyond confirm that.
     fn is_suspect(self) -> bool {
         self.missing > 0 && self.is_tail_missing && self.answered_later
     }
 }
 
-/// What became of the answers of each hop, from the lowest TTL on.
+/// Classifies the missing answers of each hop, from the lowest TTL.
 ///
-/// A loss on the way to a hop is one on the way to all hops beyond it. So the missing answers of a
-/// hop are compared with those beyond: the chance that as many of them fall on its own probes if
-/// all are lost alike (hypergeometric, Fisher's exact test), and for a limit also that it is just
-/// the last ones of the burst. Hops that look limited themselves say nothing about loss and are
-/// left out.
+/// A loss on the way to a hop is also a loss on the way to all hops beyond it. So the missing
+/// answers of a hop are compared with those beyond: the probability that as many fall on its own
+/// probes if all are lost alike (hypergeometric, Fisher's exact test), and for a limit also the
+/// probability that they are exactly the last ones of the burst. Hops that look limited themselves
+/// say nothing about loss and are left out.
 pub(super) fn fates(hops: &[Tally]) -> Vec<HopFate> {
     let fate = |(place, hop): (usize, &Tally)| {
         if hop.is_silent() {
@@ -67,10 +67,9 @@ pub(super) fn fates(hops: &[Tally]) -> Vec<HopFate> {
         let witnesses = || beyond.iter().filter(|t| !t.is_silent() && !t.is_suspect());
         let sent: u32 = witnesses().map(|t| t.sent).sum();
         let missing: u32 = witnesses().map(|t| t.missing).sum();
-        let by_place = if hop.is_suspect() {
-            1.0 / choose(hop.sent, hop.missing)
-        } else {
-            1.0
+        let by_place = match hop.is_suspect() {
+            true => 1.0 / choose(hop.sent, hop.missing),
+            false => 1.0,
         };
         let by_loss = tail(hop.sent, hop.missing, sent, missing);
         if hop.is_suspect() && by_loss * by_place < SIGNIFICANT {
@@ -84,9 +83,8 @@ pub(super) fn fates(hops: &[Tally]) -> Vec<HopFate> {
     hops.iter().enumerate().map(fate).collect()
 }
 
-/// The chance that at least `missing` of the answers missing in all fall on `sent` probes, the
-/// others being
-/// `other_missing` of `other_sent`.
+/// The probability that at least `missing` of all missing answers fall on `sent` probes, if
+/// `other_missing` of `other_sent` others are missing.
 fn tail(sent: u32, missing: u32, other_sent: u32, other_missing: u32) -> f64 {
     let all_missing = missing + other_missing;
     let whole = choose(sent + other_sent, all_missing);
@@ -96,7 +94,7 @@ fn tail(sent: u32, missing: u32, other_sent: u32, other_missing: u32) -> f64 {
         .min(1.0)
 }
 
-/// Binomial coefficient; as a float, since only ratios matter. 0 where k > n.
+/// Binomial coefficient, as a float because only ratios matter; 0 if k > n.
 fn choose(n: u32, k: u32) -> f64 {
     if k > n {
         return 0.0;

@@ -1,11 +1,11 @@
-//! What fits through the path, and where it gets narrower.
+//! The MTU of a path, and where it decreases.
 //!
 //! A probe of the largest size goes to the target, not to be fragmented. A router that cannot
-//! forward it says what would fit (RFC 1191, RFC 8201), and the next probe has that size: one round
-//! trip for each narrowing. Where a probe vanishes without a message (a black hole, RFC 2923), the
-//! same size goes to all hops at once: behind the last one that answers the path is narrower. How
-//! narrow, rounds of several sizes at once to the hop behind it find out. Then it goes on to the
-//! target with that size.
+//! forward it reports the size that would fit (RFC 1191, RFC 8201), and the next probe has that
+//! size: one round trip for each narrow link. If a probe vanishes without a message (a black hole,
+//! RFC 2923), the same size goes to all hops at once: the narrow link is behind the last hop that
+//! answers. Rounds of several sizes at once to the next hop find its MTU. Then the search goes on
+//! to the target with that size.
 
 use std::net::IpAddr;
 
@@ -18,34 +18,33 @@ use super::identity::least_size;
 use super::ledger::Ledger;
 use super::outcome::TraceOutcome;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind};
-use super::tracer::session_of;
+use super::tracer::{ANSWER_ALLOWANCE, session_of};
 use linerate_units::Nanos;
 
-/// Sizes that are tried at once in a black hole.
+/// Number of sizes that are tried at once in a black hole.
 const AT_ONCE: u16 = 8;
-/// Each probe without an answer is sent once more.
+/// Number of times that a probe without an answer is sent.
 const ATTEMPTS: u8 = 2;
-/// As in [`super::Tracer`].
-const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
-/// The least MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200): what claims less is not believed.
+
+/// Minimum MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200): lower ones are not believed.
 const MIN_V4: u16 = 68;
 const MIN_V6: u16 = 1_280;
 
-/// What a [`PathMtu`] starts from.
+/// The settings of a [`PathMtu`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MtuConfig {
-    /// The trace before it; its size fits.
+    /// The trace before it, whose size fits.
     pub trace: TraceConfig,
-    /// Hops that answered it, with the target as the last.
+    /// The hops that answered the trace, with the target as the last.
     pub hops: Vec<(u8, IpAddr)>,
-    /// The largest RTT that it saw.
+    /// The largest RTT of the trace.
     pub rtt: Nanos,
-    /// The size to begin with, bytes from the IP header on: the MTU of the device.
+    /// The size to begin with, bytes from the IP header: the MTU of the device.
     pub most: u16,
 }
 
 impl MtuConfig {
-    /// After a trace; `None` if it did not reach the target.
+    /// The settings after a trace; `None` if it did not reach the target.
     pub fn after(trace: &TraceConfig, outcome: &TraceOutcome, most: u16) -> Option<Self> {
         if !outcome.is_reached() {
             return None;
@@ -61,42 +60,42 @@ impl MtuConfig {
     }
 }
 
-/// What was found of a path's MTU.
+/// The result of a search for the path MTU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MtuOutcome {
-    /// The largest size that reached the target, bytes from the IP header on; absent if not even
-    /// the least did.
+    /// The largest size that reached the target, bytes from the IP header; absent if not even the
+    /// smallest did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u16>,
-    /// Where the path gets narrower, from the near end to the far one.
+    /// The links at which the MTU decreases, from the near end to the far one.
     pub narrowings: Vec<Narrowing>,
     /// Probes sent.
     pub sent: u32,
 }
 
-/// A link that is narrower than those before.
+/// A link whose MTU is lower than that of the links before.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Narrowing {
-    /// TTL of the router before it; absent if it has not answered the trace under this address.
+    /// TTL of the router before it; absent if it did not answer the trace with this address.
     pub after_ttl: Option<u8>,
-    /// That router, if it was the one to say so.
+    /// Address of that router, if it sent the message.
     pub address: Option<IpAddr>,
-    /// What fits, bytes from the IP header on.
+    /// MTU of the link, bytes from the IP header.
     pub mtu_bytes: u16,
-    /// Whether the message came: without it TCP stalls there unless it probes by itself (RFC 4821).
+    /// Whether a message came: without it TCP stalls, unless it probes by itself (RFC 4821).
     pub is_told: bool,
 }
 
-/// A search for the path MTU as a state machine, driven as [`super::Tracer`] is. Its probes must
-/// not be fragmented, by this host neither.
+/// A search for the path MTU as a state machine, driven like [`super::Tracer`]. Its probes must not
+/// be fragmented, not even by this host.
 #[derive(Debug, Clone)]
 pub struct PathMtu {
     config: MtuConfig,
     ledger: Ledger,
     phase: Phase,
     round: Vec<Item>,
-    /// The size that is being tried.
+    /// The size that is tried.
     size: u16,
     next_due: Nanos,
     last_sent: Nanos,
@@ -120,7 +119,7 @@ enum Phase {
     Done,
 }
 
-/// One probe of a round.
+/// A probe of a round.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     ttl: u8,
@@ -141,9 +140,13 @@ impl Item {
         }
     }
 
-    /// Whether it got as far as it was to go.
+    /// Whether it got as far as it should.
     fn has_passed(&self) -> bool {
         self.result.is_some_and(|kind| !kind.is_end())
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.id.is_some() && self.result.is_none()
     }
 
     fn is_to_send(&self) -> bool {
@@ -152,7 +155,7 @@ impl Item {
 }
 
 impl PathMtu {
-    /// A search that begins at `now`. The seed is what its session is drawn from.
+    /// Starts a search at `now`. The seed determines the session.
     ///
     /// # Errors
     /// [`ConfigError`] if the trace's configuration is out of range, the largest size is below that
@@ -197,17 +200,12 @@ impl PathMtu {
         self.last_sent = now;
         self.next_due = now + trace.gap();
         Some(Probe {
-            id,
-            ttl: item.ttl,
-            flow: trace.flow,
             size: item.size,
-            kind: trace.kind,
-            dscp: trace.dscp,
-            ecn: trace.ecn,
+            ..trace.probe(id, item.ttl, trace.flow)
         })
     }
 
-    /// An answer that was received at `received`.
+    /// Takes an answer that arrived at `received`.
     pub fn handle_answer(&mut self, received: Nanos, answer: Answer) {
         let (kind, from) = (answer.kind, answer.from);
         let Some(id) = self.ledger.take(received, answer) else {
@@ -264,21 +262,18 @@ impl PathMtu {
         self.phase == Phase::Done
     }
 
-    /// What is known.
+    /// The result.
     pub fn finish(self) -> MtuOutcome {
         MtuOutcome {
             mtu_bytes: self.reached,
             narrowings: self.narrowings,
-            sent: u32::try_from(self.ledger.len()).unwrap_or(u32::MAX),
+            sent: self.ledger.len(),
         }
     }
 
-    /// Until when answers are waited for; only once all of a round are sent.
+    /// Time until which answers are awaited; `None` until the round is sent.
     fn deadline(&self) -> Option<Nanos> {
-        let is_waiting = self
-            .round
-            .iter()
-            .any(|i| i.id.is_some() && i.result.is_none());
+        let is_waiting = self.round.iter().any(Item::is_awaited);
         let is_sent = !self.round.iter().any(Item::is_to_send);
         let rtt = self.config.rtt;
         let wait = (rtt + rtt + ANSWER_ALLOWANCE).min(self.config.trace.timeout);
@@ -289,14 +284,11 @@ impl PathMtu {
         self.config.hops.last().map_or(1, |(ttl, _)| *ttl)
     }
 
-    /// A message's MTU, if it is one that can be: below what did not fit, and not below what every
-    /// link must carry.
+    /// The MTU of a message, if it is plausible: below the size that did not fit, and not below the
+    /// minimum of the family.
     fn believable(&self, mtu: u32, size: u16) -> Option<u16> {
-        let least = if self.config.trace.target.is_ipv4() {
-            MIN_V4
-        } else {
-            MIN_V6
-        };
+        let is_v4 = self.config.trace.target.is_ipv4();
+        let least = if is_v4 { MIN_V4 } else { MIN_V6 };
         let mtu = u16::try_from(mtu).ok()?;
         (mtu < size && mtu >= least.max(self.config.trace.size)).then_some(mtu)
     }
@@ -315,16 +307,17 @@ impl PathMtu {
                 let ttls = self.config.hops.iter().map(|(ttl, _)| *ttl);
                 ttls.map(|ttl| Item::new(ttl, self.size)).collect()
             }
-            Phase::Bisect { ttl, low, high, .. } => sizes_between(low, high)
-                .map(|size| Item::new(ttl, size))
-                .collect(),
+            Phase::Bisect { ttl, low, high, .. } => {
+                let sizes = sizes_between(low, high);
+                sizes.map(|size| Item::new(ttl, size)).collect()
+            }
             Phase::Done => Vec::new(),
         };
     }
 
-    /// Goes on once nothing of a round is on its way or to be sent.
+    /// Goes on when all probes of a round are sent and none is awaited.
     fn conclude(&mut self) {
-        let is_open = |item: &Item| item.is_to_send() || item.id.is_some() && item.result.is_none();
+        let is_open = |item: &Item| item.is_to_send() || item.is_awaited();
         if self.round.iter().any(is_open) {
             return;
         }
@@ -333,7 +326,7 @@ impl PathMtu {
                 self.reached = Some(self.size);
                 self.enter(Phase::Done);
             }
-            // The size of the trace passed before: now the path is another, or answers are lost.
+            // The size of the trace fitted before: the path has changed, or answers are lost.
             Phase::Whole if self.size <= self.config.trace.size => self.enter(Phase::Done),
             Phase::Whole => self.enter(Phase::Locate),
             Phase::Locate => self.located(),
@@ -351,7 +344,7 @@ impl PathMtu {
         let last_passed = self.round.iter().rposition(Item::has_passed);
         let behind = last_passed.map_or(0, |place| place + 1);
         match self.round.get(behind).map(|item| item.ttl) {
-            // It got to the target after all: what was lost was lost by chance.
+            // It reached the target after all: the loss was accidental.
             None => self.enter(Phase::Whole),
             Some(ttl) => self.enter(Phase::Bisect {
                 after: last_passed.map(|place| self.round[place].ttl),
@@ -360,16 +353,16 @@ impl PathMtu {
                 high: self.size,
             }),
         }
-        // Chance must not go on for ever.
+        // Accidental losses must not repeat the search forever.
         if self.ledger.len() > MAX_PROBES {
             self.enter(Phase::Done);
         }
-        // Between two neighbouring sizes there is nothing to try.
+        // Between two adjacent sizes there is nothing to try.
         self.conclude();
     }
 
-    /// Who is to answer many sizes: routers limit their errors, but a target does not limit its
-    /// echo replies.
+    /// The hop that is probed with many sizes: routers limit their errors, but a target does not
+    /// limit its echo replies.
     fn asked_for_sizes(&self, behind: u8) -> u8 {
         let target = self.round.last().map(|item| item.ttl);
         match (self.config.trace.kind, target) {
@@ -381,12 +374,8 @@ impl PathMtu {
     fn bisected(&mut self, after: Option<u8>, ttl: u8, low: u16, high: u16) {
         let passed = self.round.iter().filter(|item| item.has_passed());
         let low = passed.map(|item| item.size).max().unwrap_or(low);
-        let larger = self
-            .round
-            .iter()
-            .map(|item| item.size)
-            .filter(|size| *size > low);
-        let high = larger.min().unwrap_or(high);
+        let sizes = self.round.iter().map(|item| item.size);
+        let high = sizes.filter(|size| *size > low).min().unwrap_or(high);
         if high - low > 1 {
             self.enter(Phase::Bisect {
                 after,
@@ -405,10 +394,10 @@ impl PathMtu {
     }
 }
 
-/// More probes than any search needs.
-const MAX_PROBES: usize = 2_000;
+/// Maximum number of probes, more than any search needs.
+const MAX_PROBES: u32 = 2_000;
 
-/// Up to [`AT_ONCE`] sizes that cut the range between evenly.
+/// Up to [`AT_ONCE`] sizes that divide the range evenly.
 fn sizes_between(low: u16, high: u16) -> impl Iterator<Item = u16> {
     let between = high.saturating_sub(low).saturating_sub(1);
     let count = between.min(AT_ONCE);

@@ -1,4 +1,4 @@
-//! What came of a trace of one path.
+//! The result of a trace of one path.
 
 use std::net::IpAddr;
 
@@ -11,29 +11,29 @@ use super::missing::{HopFate, Tally, fates};
 use super::probe::{AnswerKind, ProbeId, ProbeKind};
 use linerate_units::Nanos;
 
-/// What is known of a path.
+/// The result of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceOutcome {
-    /// Where it was to lead.
+    /// Destination address.
     pub target: IpAddr,
     /// The protocol of the probes.
     pub kind: ProbeKind,
-    /// Each TTL from the lowest to that of the end; without an end, up to the last one that
+    /// The hops from the lowest TTL to the end of the path; without an end, up to the last one that
     /// answered.
     pub hops: Vec<Hop>,
     /// How the path ends.
     pub end: PathEnd,
-    /// Probes sent, past the end too.
+    /// Number of probes sent, including those past the end.
     pub sent: u32,
-    /// Answers to them, the first ones alone.
+    /// Number of probes that were answered.
     pub answered: u32,
-    /// Of these, those that nobody waited for any longer.
+    /// Number of answers that came after the wait for them.
     pub late: u32,
-    /// Further answers to probes that had been answered.
+    /// Number of further answers to the same probe.
     pub duplicates: u32,
-    /// Answers that quoted none of our probes.
+    /// Number of answers that quote none of our probes.
     pub foreign: u32,
-    /// From the start to the last thing that happened.
+    /// Time from the start to the last event.
     pub elapsed: Nanos,
 }
 
@@ -50,24 +50,24 @@ impl TraceOutcome {
 pub enum PathEnd {
     /// The target answered.
     Reached {
-        /// Its distance.
+        /// Its TTL.
         ttl: u8,
     },
-    /// A router says that it goes no further.
+    /// A router reports that the target cannot be reached.
     Unreachable {
-        /// At this distance.
+        /// TTL of the router.
         ttl: u8,
         /// Code of ICMP type 3 or ICMPv6 type 1.
         code: u8,
     },
     /// The probes do not fit a link.
     TooBig {
-        /// The router before it answered to this TTL.
+        /// TTL to which the router before the link answered.
         ttl: u8,
-        /// What would fit, bytes from the IP header on; 0 if it does not say.
+        /// MTU of the link, bytes from the IP header; 0 if it is not reported.
         mtu: u32,
     },
-    /// The same routers again and again.
+    /// The same routers repeat.
     Loop {
         /// TTL of the first router in it.
         from_ttl: u8,
@@ -76,7 +76,7 @@ pub enum PathEnd {
     },
     /// Routers answered up to the highest TTL: the path is longer.
     HopLimit,
-    /// Nobody answers beyond a hop: the target is silent, or the path is cut there.
+    /// Nobody answers beyond a hop: the target is silent, or the path is interrupted there.
     Silent {
         /// TTL of the last answer.
         after_ttl: u8,
@@ -85,7 +85,7 @@ pub enum PathEnd {
     NoAnswer,
 }
 
-/// What is known of one TTL.
+/// The result for one TTL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hop {
     /// The TTL.
@@ -95,7 +95,7 @@ pub struct Hop {
     /// Why answers are missing.
     pub fate: HopFate,
     /// The lowest TTL at which one of its addresses answered before: a loop, or a router that does
-    /// not count.
+    /// not decrement the TTL.
     pub repeats: Option<u8>,
 }
 
@@ -118,13 +118,12 @@ impl Hop {
 
     /// RTTs of its answers, microseconds, in the order of sending.
     pub fn rtts_us(&self) -> Vec<f64> {
-        self.replies()
-            .map(|reply| reply.rtt.0 as f64 / 1e3)
-            .collect()
+        let replies = self.replies();
+        replies.map(|reply| reply.rtt.0 as f64 / 1e3).collect()
     }
 }
 
-/// One probe and what came of it.
+/// A probe with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeOutcome {
     /// Its number.
@@ -139,7 +138,7 @@ pub struct ProbeOutcome {
     pub reply: Option<Reply>,
 }
 
-/// The outcome of a trace from `started` until `now` whose highest TTL of interest is `end`.
+/// Makes the result of a trace from `started` until `now`; `end` is the highest TTL that counts.
 pub(super) fn assemble(
     config: &TraceConfig,
     ledger: &Ledger,
@@ -153,9 +152,8 @@ pub(super) fn assemble(
     let (answered, late) = (count(|_| true), count(|reply| reply.is_late));
     let mut hops: Vec<Hop> = (config.first..=end).map(empty_hop).collect();
     for (id, sent) in ledger.iter().filter(|(_, sent)| sent.ttl <= end) {
-        hops[usize::from(sent.ttl - config.first)]
-            .probes
-            .push(probe(id, sent, started));
+        let hop = &mut hops[usize::from(sent.ttl - config.first)];
+        hop.probes.push(probe(id, sent, started));
     }
     for (hop, fate) in hops.iter_mut().zip(fates(&tallies(ledger, config, end))) {
         hop.fate = fate;
@@ -171,7 +169,7 @@ pub(super) fn assemble(
         kind: config.kind,
         hops,
         end: ending,
-        sent: u32::try_from(ledger.len()).unwrap_or(u32::MAX),
+        sent: ledger.len(),
         answered,
         late,
         duplicates: ledger.counts().duplicates,
@@ -200,15 +198,13 @@ fn probe(id: ProbeId, sent: &Sent, started: Nanos) -> ProbeOutcome {
 }
 
 fn tallies(ledger: &Ledger, config: &TraceConfig, end: u8) -> Vec<Tally> {
-    let mut tallies = vec![
-        Tally {
-            sent: 0,
-            missing: 0,
-            is_tail_missing: true,
-            answered_later: false,
-        };
-        usize::from(end.saturating_sub(config.first)) + 1
-    ];
+    let none = Tally {
+        sent: 0,
+        missing: 0,
+        is_tail_missing: true,
+        answered_later: false,
+    };
+    let mut tallies = vec![none; usize::from(end.saturating_sub(config.first)) + 1];
     for (_, sent) in ledger.iter().filter(|(_, sent)| sent.ttl <= end) {
         let tally = &mut tallies[usize::from(sent.ttl - config.first)];
         let is_answered = sent.reply.is_some();
@@ -226,9 +222,8 @@ fn tallies(ledger: &Ledger, config: &TraceConfig, end: u8) -> Vec<Tally> {
 fn note_repeats(hops: &mut [Hop]) {
     for place in 1..hops.len() {
         let addresses = hops[place].addresses();
-        let earlier = hops[..place]
-            .iter()
-            .find(|hop| hop.replies().any(|reply| addresses.contains(&reply.from)));
+        let is_same = |hop: &&Hop| hop.replies().any(|reply| addresses.contains(&reply.from));
+        let earlier = hops[..place].iter().find(is_same);
         hops[place].repeats = earlier.map(|hop| hop.ttl);
     }
 }
@@ -237,37 +232,27 @@ fn path_end(hops: &[Hop], ledger: &Ledger, config: &TraceConfig) -> PathEnd {
     let Some(last) = hops.iter().rfind(|hop| hop.replies().next().is_some()) else {
         return PathEnd::NoAnswer;
     };
+    let ttl = last.ttl;
     if last.replies().any(|reply| ledger.is_from_target(reply)) {
-        return PathEnd::Reached { ttl: last.ttl };
+        return PathEnd::Reached { ttl };
     }
-    let ends = last
-        .replies()
-        .map(|reply| reply.kind)
-        .find(|kind| kind.is_end());
-    match ends {
-        Some(AnswerKind::Unreachable { code }) => PathEnd::Unreachable {
-            ttl: last.ttl,
-            code,
-        },
-        Some(AnswerKind::TooBig { mtu }) => PathEnd::TooBig { ttl: last.ttl, mtu },
+    let mut kinds = last.replies().map(|reply| reply.kind);
+    match kinds.find(|kind| kind.is_end()) {
+        Some(AnswerKind::Unreachable { code }) => PathEnd::Unreachable { ttl, code },
+        Some(AnswerKind::TooBig { mtu }) => PathEnd::TooBig { ttl, mtu },
         _ => match circle(hops) {
             Some((from_ttl, length)) => PathEnd::Loop { from_ttl, length },
-            None if last.ttl == config.hops => PathEnd::HopLimit,
-            None => PathEnd::Silent {
-                after_ttl: last.ttl,
-            },
+            None if ttl == config.hops => PathEnd::HopLimit,
+            None => PathEnd::Silent { after_ttl: ttl },
         },
     }
 }
 
-/// A loop at the end: its first TTL and length. It must go round twice, and have two routers: one
-/// that answers again and again may as well be one that does not count.
+/// A loop at the end: its first TTL and its length. It must repeat twice and have two routers: a
+/// single router that answers repeatedly may not decrement the TTL.
 fn circle(hops: &[Hop]) -> Option<(u8, u8)> {
-    let answered: Vec<(u8, Vec<IpAddr>)> = hops
-        .iter()
-        .map(|hop| (hop.ttl, hop.addresses()))
-        .filter(|(_, addresses)| !addresses.is_empty())
-        .collect();
+    let mut answered: Vec<_> = hops.iter().map(|hop| (hop.ttl, hop.addresses())).collect();
+    answered.retain(|(_, addresses)| !addresses.is_empty());
     let is_same = |a: usize, b: usize| answered[a].1.iter().any(|x| answered[b].1.contains(x));
     let count = answered.len();
     let length = (2..=count / 2).find(|length| {
@@ -278,7 +263,7 @@ fn circle(hops: &[Hop]) -> Option<(u8, u8)> {
     while start > 0 && is_same(start - 1, start - 1 + length) {
         start -= 1;
     }
-    // The distance in TTLs: silent routers in the loop count too.
+    // The distance in TTLs, so that silent routers in the loop count.
     let ttls = answered[start + length].0 - answered[start].0;
     Some((answered[start].0, ttls))
 }

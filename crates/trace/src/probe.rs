@@ -1,4 +1,4 @@
-//! What is sent and what comes back.
+//! Probes and answers.
 
 use std::net::IpAddr;
 
@@ -25,10 +25,10 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Udp, Self::Icmp, Self::Tcp];
 
-    /// As in JSON, and as it is asked for.
+    /// Name in JSON and on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -38,7 +38,7 @@ impl ProbeKind {
     }
 }
 
-/// One packet to be sent now.
+/// A packet to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
     /// Its number.
@@ -51,7 +51,7 @@ pub struct Probe {
     pub size: u16,
     /// The protocol.
     pub kind: ProbeKind,
-    /// The class it is sent in.
+    /// DSCP that it is sent with.
     pub dscp: Dscp,
     /// The ECN codepoint it is sent with.
     pub ecn: Ecn,
@@ -74,50 +74,50 @@ pub(super) fn ecn_bits(ecn: Ecn) -> u8 {
     }
 }
 
-/// What an answer says of the probe that it answers.
+/// The probe that an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProbeIdentity {
     /// The probe's number.
     pub sequence: u16,
-    /// The trace; `None` if the answer quotes too little.
+    /// The session; `None` if the answer quotes too little.
     pub session: Option<u16>,
-    /// The flow; `None` if the answer does not say or it was rewritten.
+    /// The flow; `None` if the answer lacks it or it was rewritten.
     pub flow: Option<u16>,
 }
 
-/// What came back for a probe.
+/// An answer to a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What it says of the probe that it answers.
+    /// The probe that it belongs to.
     pub identity: ProbeIdentity,
     /// Who sent it.
     pub from: IpAddr,
-    /// What it says.
+    /// Kind of the answer.
     pub kind: AnswerKind,
-    /// TTL or hop limit with which it arrived, where it is known.
+    /// TTL or hop limit on arrival, if known.
     pub reply_ttl: Option<u8>,
-    /// How the probe looked where the answer was made.
+    /// The probe's header when the answer was made.
     pub quoted: Quoted,
-    /// The label stack that the probe had there (RFC 4950), top first.
+    /// The probe's label stack at that point (RFC 4950), top first.
     pub mpls: Vec<MplsLabel>,
 }
 
-/// What an answer says.
+/// Kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AnswerKind {
-    /// The TTL was used up at a router.
+    /// A router discarded the probe because its TTL was used up.
     TimeExceeded,
-    /// It cannot be delivered; see [`super::unreachable_reason`].
+    /// The probe cannot be delivered; see [`super::unreachable_reason`].
     Unreachable {
         /// Code of ICMP type 3 or ICMPv6 type 1.
         code: u8,
     },
-    /// It was delivered, and nobody listens at its port.
+    /// It was delivered, and no socket uses its port.
     PortUnreachable,
-    /// It does not fit the next link.
+    /// The probe does not fit the next link.
     TooBig {
-        /// What would fit, bytes from the IP header on; 0 from routers older than RFC 1191.
+        /// MTU of the link, bytes from the IP header; 0 from routers older than RFC 1191.
         mtu: u32,
     },
     /// The target answered the echo request.
@@ -129,7 +129,7 @@ pub enum AnswerKind {
 }
 
 impl AnswerKind {
-    /// Whether only the packet's destination says this.
+    /// Whether only the packet's destination sends this.
     pub fn is_of_destination(self) -> bool {
         matches!(
             self,
@@ -138,26 +138,26 @@ impl AnswerKind {
     }
 
     /// Whether it is an answer of the protocol itself and not an ICMP error, so that only the
-    /// target can give it.
+    /// target can send it.
     pub(super) fn is_direct(self) -> bool {
         matches!(self, Self::EchoReply | Self::TcpSynAck | Self::TcpRst)
     }
 
-    /// Whether a router says that it goes no further there.
+    /// Whether a router reports that the probe goes no further.
     pub(super) fn is_end(self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::TooBig { .. })
     }
 }
 
-/// How a probe looked where its answer was made; `None` where the answer does not say.
+/// A probe's header when its answer was made; `None` if the answer does not contain the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quoted {
     /// TOS octet or traffic class: DSCP and ECN.
     pub traffic_class: Option<u8>,
-    /// The TTL that it arrived with: 1, or 0 if it was lowered first. More means that routers did
-    /// not count.
+    /// The TTL on arrival: 1, or 0 if it was decremented first. A higher one means that routers did
+    /// not decrement it.
     pub ttl: Option<u8>,
-    /// Whether an address, a port or a checksum was rewritten on the way: a NAT.
+    /// Whether a NAT rewrote an address, a port or a checksum.
     pub is_translated: Option<bool>,
 }
 

@@ -1,7 +1,7 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443) messages, and the packet that an error quotes.
 //!
 //! Pure functions on bytes from any host: nothing here panics, allocates more than a few labels or
-//! reads past the end, whatever the bytes are.
+//! reads past the end for any input.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,23 +23,23 @@ pub enum Message<'a> {
         identifier: u16,
         /// Its sequence number.
         sequence: u16,
-        /// What the request carried.
+        /// Payload of the request.
         payload: &'a [u8],
     },
     /// An error about a packet.
     Error {
-        /// What it says.
+        /// Kind of the error.
         kind: AnswerKind,
-        /// The packet.
+        /// The quoted packet.
         quoted: QuotedPacket<'a>,
-        /// The label stack that the packet had.
+        /// The label stack of the packet.
         mpls: Vec<MplsLabel>,
     },
-    /// Something that concerns no probe.
+    /// A message that concerns no probe.
     Other,
 }
 
-/// The packet that an ICMP error quotes, as far as it goes.
+/// The packet that an ICMP error quotes, as far as it is included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotedPacket<'a> {
     /// Where it came from.
@@ -56,8 +56,8 @@ pub struct QuotedPacket<'a> {
     pub transport: QuotedTransport<'a>,
 }
 
-/// The transport of a quoted packet: the eight bytes that every router quotes, and what there is of
-/// the payload.
+/// The transport header of a quoted packet: the eight bytes that every router quotes, and the part
+/// of the payload that is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotedTransport<'a> {
     /// A UDP datagram.
@@ -66,12 +66,12 @@ pub enum QuotedTransport<'a> {
     Icmp(QuotedIcmp<'a>),
     /// A TCP segment.
     Tcp(QuotedTcp),
-    /// Another protocol, by its number, or one that is cut off before 8 bytes, or no first
+    /// Another protocol, by its number, a header that is cut off before 8 bytes, or a later
     /// fragment.
     Other(u8),
 }
 
-/// What is quoted of UDP.
+/// The quoted part of a UDP datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotedUdp<'a> {
     /// Source port.
@@ -86,7 +86,7 @@ pub struct QuotedUdp<'a> {
     pub payload: &'a [u8],
 }
 
-/// What is quoted of ICMP.
+/// The quoted part of an ICMP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotedIcmp<'a> {
     /// Its type.
@@ -103,7 +103,7 @@ pub struct QuotedIcmp<'a> {
     pub payload: &'a [u8],
 }
 
-/// What is quoted of TCP.
+/// The quoted part of a TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotedTcp {
     /// Source port.
@@ -114,18 +114,18 @@ pub struct QuotedTcp {
     pub sequence: u32,
 }
 
-/// Why bytes are no ICMP message.
+/// Why bytes are not an ICMP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Problem {
-    /// They end too early.
+    /// They are too short.
     #[error("it is cut off")]
     Short,
-    /// The quoted packet is none of the message's family.
+    /// The quoted packet is not of the message's family.
     #[error("what it quotes is no packet")]
     NoPacket,
 }
 
-/// Reads a message from its type on. Its own checksum is not looked at: kernels do that.
+/// Parses a message, starting at its type. Its checksum is left to the kernel.
 ///
 /// # Errors
 /// [`Problem`] if the message or the quoted packet is cut off or malformed.
@@ -144,10 +144,9 @@ pub fn parse_message(family: Family, message: &[u8]) -> Result<Message<'_>, Prob
     };
     // These two have the MTU there, and no extensions.
     let has_extensions = !matches!(kind, AnswerKind::TooBig { .. });
-    let (quote, mpls) = if has_extensions {
-        extension::split(body, length)
-    } else {
-        (body, Vec::new())
+    let (quote, mpls) = match has_extensions {
+        true => extension::split(body, length),
+        false => (body, Vec::new()),
     };
     let quoted = match family {
         Family::Ipv4 => packet_v4(quote)?,
@@ -156,16 +155,14 @@ pub fn parse_message(family: Family, message: &[u8]) -> Result<Message<'_>, Prob
     Ok(Message::Error { kind, quoted, mpls })
 }
 
-/// What a code of "destination unreachable" says, in the words of its RFC.
+/// The meaning of a code of "destination unreachable", in the words of its RFC.
 pub fn unreachable_reason(family: Family, code: u8) -> &'static str {
     let words: &[&str] = match family {
         Family::Ipv4 => &UNREACHABLE_V4,
         Family::Ipv6 => &UNREACHABLE_V6,
     };
-    words
-        .get(usize::from(code))
-        .copied()
-        .unwrap_or("unreachable, with a code that no RFC names")
+    let words = words.get(usize::from(code)).copied();
+    words.unwrap_or("unreachable, with a code that no RFC names")
 }
 
 /// RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1.
@@ -238,12 +235,12 @@ fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     if header[0] >> 4 != 4 || length < 20 {
         return Err(Problem::NoPacket);
     }
-    // Routers pad the quote: its own length tells where it ends. Some write that wrong.
+    // Routers pad the quote: the packet's own length tells where it ends. Some routers write a
+    // wrong length.
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let end = if total < length { bytes.len() } else { total };
-    let rest = bytes
-        .get(length..end.min(bytes.len()))
-        .ok_or(Problem::Short)?;
+    let rest = bytes.get(length..end.min(bytes.len()));
+    let rest = rest.ok_or(Problem::Short)?;
     let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
     Ok(QuotedPacket {
         source: address_v4(&header[12..16]),
@@ -273,9 +270,8 @@ fn packet_v6(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     })
 }
 
-/// Past hop-by-hop options (0), routing (43), fragment (44), authentication (51) and destination
-/// options (60), RFC 8200 section 4. Behind a fragment that is not the first one there is no
-/// transport header.
+/// Skips hop-by-hop options (0), routing (43), fragment (44), authentication (51) and destination
+/// options (60), RFC 8200 section 4. Later fragments have no transport header.
 fn past_extension_headers(mut next: u8, mut rest: &[u8]) -> (u8, &[u8]) {
     while matches!(next, 0 | 43 | 44 | 51 | 60) {
         let Some(header) = rest.first_chunk::<4>() else {

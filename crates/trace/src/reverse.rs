@@ -1,8 +1,8 @@
-//! The way back: what a client may ask an endpoint to trace.
+//! The trace of the way back that a client may request from an endpoint.
 //!
-//! A request names no address: an endpoint traces to where its client's control connection comes
-//! from, which TCP's handshake has proved, and nowhere else. So it is no reflector, and hops,
-//! probes, size, rate and time are bounded.
+//! A request contains no address: an endpoint traces only to the source of its client's control
+//! connection, which TCP's handshake has verified. So an endpoint is no reflector; hops, probes,
+//! size, rate and time are limited.
 
 use std::net::IpAddr;
 
@@ -12,16 +12,16 @@ use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::probe::ProbeKind;
 use linerate_units::{Dscp, Nanos};
 
-/// The highest TTL that an endpoint is asked for.
+/// Maximum TTL of a request.
 pub const MAX_REVERSE_HOPS: u8 = 64;
-/// Probes of each of these hops.
+/// Maximum number of probes for each hop.
 pub const MAX_REVERSE_PROBES: u8 = 10;
-/// Length of each, bytes from the IP header on: what Ethernet carries.
+/// Maximum length of a probe, bytes from the IP header: what Ethernet carries.
 pub const MAX_REVERSE_SIZE: u16 = 1_500;
-/// The longest time that an endpoint traces, if its owner allows as much.
+/// Maximum time of a trace, if the endpoint's owner allows it.
 pub const LONGEST_REVERSE: Nanos = Nanos::from_millis(10_000);
 
-/// What an endpoint is to trace: the way to the client that asks.
+/// A request to trace the way to the client that sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceRequest {
     /// UDP or ICMP.
@@ -32,13 +32,13 @@ pub struct TraceRequest {
     pub probes: u8,
     /// Length of each probe from the IP header on, bytes; at most [`MAX_REVERSE_SIZE`].
     pub size_bytes: u16,
-    /// The class that they are sent in.
+    /// DSCP of the probes.
     pub dscp: Dscp,
 }
 
 impl TraceRequest {
-    /// The way back of what `config` traces, as far as an endpoint may be asked. A client has no
-    /// port of TCP that answers, so that UDP stands for it.
+    /// The request for the way back of `config`, within the limits of endpoints. A client has no
+    /// TCP port that answers, so that UDP replaces TCP.
     pub fn back_of(config: &TraceConfig) -> Self {
         let usual = TraceConfig::new(config.target);
         let (kind, size_bytes) = match config.kind {
@@ -54,9 +54,8 @@ impl TraceRequest {
         }
     }
 
-    /// The trace that an endpoint makes of it, to the client's own address; slower than usual where
-    /// its owner's
-    /// `rate_bps` is below that.
+    /// The trace that an endpoint makes for the request, to the client's own address; slower than
+    /// usual if the owner's `rate_bps` requires it.
     ///
     /// # Errors
     /// Something is out of the range that endpoints allow.
@@ -66,26 +65,13 @@ impl TraceRequest {
         rate_bps: Option<u64>,
     ) -> Result<TraceConfig, ConfigError> {
         let tcp = u64::from(self.kind == ProbeKind::Tcp);
+        let (hops, probes) = (MAX_REVERSE_HOPS.into(), MAX_REVERSE_PROBES.into());
+        let size = MAX_REVERSE_SIZE.into();
         check_ranges(&[
-            (
-                "the highest TTL",
-                self.hops.into(),
-                1,
-                MAX_REVERSE_HOPS.into(),
-            ),
-            (
-                "the number of probes",
-                self.probes.into(),
-                1,
-                MAX_REVERSE_PROBES.into(),
-            ),
-            (
-                "the size",
-                self.size_bytes.into(),
-                1,
-                MAX_REVERSE_SIZE.into(),
-            ),
-            // SYN segments to a stranger's ports would be a scan of them.
+            ("the highest TTL", self.hops.into(), 1, hops),
+            ("the number of probes", self.probes.into(), 1, probes),
+            ("the size", self.size_bytes.into(), 1, size),
+            // SYN segments to another host's ports would be a port scan.
             ("the kind of the probes, TCP being 2", tcp + 1, 1, 1),
         ])?;
         let usual = TraceConfig::new(client);

@@ -1,4 +1,4 @@
-//! The strategy for one path: all TTLs at once, then once more to hops with answers missing.
+//! The strategy for one path: all TTLs at once, then once more those with missing answers.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use super::outcome::{self, TraceOutcome};
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use linerate_units::{Nanos, SplitMix64};
 
-/// On top of two RTTs: routers answer by their slow path.
-const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
-/// For a hop behind the last answer: it may be far away.
+/// Allowance on top of two RTTs, because routers answer on their slow path.
+pub(super) const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
+/// Minimum wait for a hop behind the last answer, which may be far away.
 const MIN_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
-/// Behind the last answer only so many hops are asked again, and the last TTL.
+/// Number of hops behind the last answer that are probed again, besides the last TTL.
 const ASKED_BEYOND: u8 = 4;
-/// A hop that nobody waited for in time, as the path seemed to end before it, is not asked again
-/// this much later.
+/// A hop whose wait has ended this long ago, because the path seemed to end before it, is not
+/// probed again.
 const TOO_LATE: Nanos = Nanos::from_millis(100);
-/// Probes that may be made up for at once after the caller was late.
+/// Maximum number of probes that are sent at once after the caller was late.
 const CATCH_UP: u64 = 10;
 
-/// A trace of one path as a state machine; see the [module](super) for what it sends when.
+/// A trace of one path as a state machine; the [module](super) explains what it sends when.
 ///
 /// After each call that changes it, the driver sends what [`Tracer::poll_transmit`] gives until
 /// there is no more, and calls [`Tracer::handle_timeout`] at [`Tracer::poll_timeout`], until
@@ -29,22 +29,22 @@ const CATCH_UP: u64 = 10;
 pub struct Tracer {
     config: TraceConfig,
     ledger: Ledger,
-    /// From the lowest TTL on.
+    /// The hops, from the lowest TTL.
     hops: Vec<HopState>,
-    /// Probes of the first round that have been sent.
+    /// Number of probes of the first round that were sent.
     sent_first: usize,
-    /// TTLs to be asked again.
+    /// TTLs to be probed again.
     again: VecDeque<u8>,
     /// When the next probe may be sent.
     next_due: Nanos,
     started: Nanos,
-    /// The latest time that anybody told.
+    /// The latest time that the caller passed.
     now: Nanos,
     /// The lowest TTL at which the target answered.
     reached: Option<u8>,
-    /// The lowest TTL at which a router said that it goes no further.
+    /// The lowest TTL at which a router reported that the probe goes no further.
     stopped: Option<u8>,
-    /// The highest TTL at which a router answered that it was used up.
+    /// The highest TTL at which a router answered that the TTL was used up.
     farthest: u8,
 }
 
@@ -54,12 +54,12 @@ struct HopState {
     last_sent: Nanos,
     asked_again: u8,
     least_rtt: Option<Nanos>,
-    /// Nothing more is sent or waited for.
+    /// Whether nothing more is sent or awaited.
     is_closed: bool,
 }
 
 impl Tracer {
-    /// A trace that begins at `now`. The seed is what its session is drawn from.
+    /// Starts a trace at `now`. The seed determines the session.
     ///
     /// # Errors
     /// [`ConfigError`] if the configuration is out of range.
@@ -85,7 +85,7 @@ impl Tracer {
         self.ledger.session()
     }
 
-    /// What it was asked to do.
+    /// The settings.
     pub fn config(&self) -> &TraceConfig {
         &self.config
     }
@@ -112,13 +112,13 @@ impl Tracer {
         Some(self.config.probe(id, ttl, self.config.flow))
     }
 
-    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from
-    /// there.
+    /// Corrects the time at which a probe was sent to `at`, a time stamp of the kernel. RTTs count
+    /// from there.
     pub fn handle_sent(&mut self, id: ProbeId, at: Nanos) {
         self.ledger.correct(id, at);
     }
 
-    /// An answer that was received at `received`.
+    /// Takes an answer that arrived at `received`.
     pub fn handle_answer(&mut self, received: Nanos, answer: Answer) {
         self.now = self.now.max(received);
         let Some(id) = self.ledger.take(received, answer) else {
@@ -143,12 +143,8 @@ impl Tracer {
     /// Call at or after [`Tracer::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.now = self.now.max(now);
-        let expired: Vec<u8> = self
-            .deadlines()
-            .filter(|(_, deadline)| *deadline <= now)
-            .map(|(ttl, _)| ttl)
-            .collect();
-        for ttl in expired {
+        let expired = self.deadlines().filter(|(_, deadline)| *deadline <= now);
+        for (ttl, _) in expired.collect::<Vec<_>>() {
             let probes = self.hop(ttl).probes.clone();
             for id in probes {
                 if self.ledger.get(id).is_outstanding() {
@@ -163,11 +159,8 @@ impl Tracer {
     /// is done. It may lie in the past: then at once.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let due = self.next_to_send().map(|_| self.next_due);
-        let deadline = self.deadlines().map(|(_, deadline)| deadline).min();
-        match (due, deadline) {
-            (Some(due), Some(deadline)) => Some(due.min(deadline)),
-            (due, deadline) => due.or(deadline),
-        }
+        let deadlines = self.deadlines().map(|(_, deadline)| deadline);
+        deadlines.chain(due).min()
     }
 
     /// Whether there is nothing more to send or to wait for.
@@ -175,13 +168,13 @@ impl Tracer {
         self.poll_timeout().is_none()
     }
 
-    /// What is known: all of it when it is done, and what there is if it is stopped before.
+    /// The result; if the trace was stopped before its end, what is known so far.
     pub fn finish(self) -> TraceOutcome {
         let times = (self.started, self.now);
         outcome::assemble(&self.config, &self.ledger, self.end(), times)
     }
 
-    /// The highest TTL that is of interest.
+    /// The highest TTL that counts.
     fn end(&self) -> u8 {
         let stopped = self.stopped.filter(|ttl| *ttl > self.farthest);
         self.reached.or(stopped).unwrap_or(self.config.hops)
@@ -195,28 +188,24 @@ impl Tracer {
         &mut self.hops[usize::from(ttl - self.config.first)]
     }
 
-    /// The TTL of the next probe and its attempt.
+    /// The TTL of the next probe, and its attempt.
     fn next_to_send(&self) -> Option<(u8, u8)> {
         let place = self.sent_first / usize::from(self.config.probes);
-        let first_round = u8::try_from(usize::from(self.config.first) + place)
-            .ok()
-            .filter(|ttl| *ttl <= self.end());
-        match first_round {
-            Some(ttl) => Some((ttl, 0)),
-            None => {
-                let ttl = *self.again.front()?;
-                Some((ttl, self.hop(ttl).asked_again))
-            }
+        let first_round = u8::try_from(usize::from(self.config.first) + place).ok();
+        if let Some(ttl) = first_round.filter(|ttl| *ttl <= self.end()) {
+            return Some((ttl, 0));
         }
+        let ttl = *self.again.front()?;
+        Some((ttl, self.hop(ttl).asked_again))
     }
 
-    /// Hops past the end are not asked again.
+    /// Removes hops past the end from those that are probed again.
     fn forget_beyond(&mut self) {
         let end = self.end();
         self.again.retain(|ttl| *ttl <= end);
     }
 
-    /// Closes a hop that needs nothing more, or asks it again.
+    /// Closes a hop that is complete, or schedules it to be probed again.
     fn settle(&mut self, ttl: u8) {
         let ledger = &self.ledger;
         let hop = self.hop(ttl);
@@ -245,17 +234,16 @@ impl Tracer {
         }
     }
 
-    /// Behind the last answer there may be nobody at all.
+    /// Whether a hop may answer: behind the last answer there may be none.
     fn is_worth_asking(&self, ttl: u8) -> bool {
-        let last_answer = self
-            .reached
-            .unwrap_or(self.farthest.max(self.config.first - 1));
+        let farthest = self.farthest.max(self.config.first - 1);
+        let last_answer = self.reached.unwrap_or(farthest);
         ttl <= self.end()
             && (ttl <= last_answer.saturating_add(ASKED_BEYOND) || ttl == self.config.hops)
     }
 
-    /// Open hops with probes on their way, and until when they are waited for; from the highest TTL
-    /// down.
+    /// The open hops with outstanding probes, and the end of the wait for each, from the highest
+    /// TTL.
     fn deadlines(&self) -> impl Iterator<Item = (u8, Nanos)> {
         let largest = self.hops.iter().filter_map(|hop| hop.least_rtt).max();
         let end = self.end();
@@ -270,20 +258,21 @@ impl Tracer {
                     let mut sent = hop.probes.iter().map(|id| self.ledger.get(*id));
                     sent.any(|sent| sent.is_outstanding())
                 };
-                (is_open && is_waiting()).then(|| (ttl, hop.last_sent + self.wait(beyond, largest)))
+                let wait = wait(beyond, largest, self.config.timeout);
+                (is_open && is_waiting()).then(|| (ttl, hop.last_sent + wait))
             })
     }
+}
 
-    /// How long to wait for a hop: by the RTT of the nearest hop from it on that has answered, and
-    /// if there is none by the largest RTT of all.
-    fn wait(&self, beyond: Option<Nanos>, largest: Option<Nanos>) -> Nanos {
-        let wait = match (beyond, largest) {
-            (Some(rtt), _) => rtt + rtt + ANSWER_ALLOWANCE,
-            (None, Some(rtt)) => MIN_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
-            (None, None) => self.config.timeout,
-        };
-        wait.min(self.config.timeout)
-    }
+/// How long to wait for a hop, at most `most`: depends on the RTT of the nearest hop from it on
+/// that has answered, or else on the largest RTT.
+pub(super) fn wait(beyond: Option<Nanos>, largest: Option<Nanos>, most: Nanos) -> Nanos {
+    let wait = match (beyond, largest) {
+        (Some(rtt), _) => rtt + rtt + ANSWER_ALLOWANCE,
+        (None, Some(rtt)) => MIN_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
+        (None, None) => most,
+    };
+    wait.min(most)
 }
 
 /// Seeds that differ in one bit give unrelated sessions.

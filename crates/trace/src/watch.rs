@@ -1,4 +1,4 @@
-//! Rounds of a trace, one after another: what mtr's report has, and when the path changed.
+//! Repeated traces of a path: the report of mtr, and changes of the path.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -11,12 +11,12 @@ use super::outcome::{Hop, PathEnd, TraceOutcome};
 use linerate_stats::{Jitter, LatencyHistogram};
 use linerate_units::Nanos;
 
-/// As many of the last probes of a hop are kept one by one.
+/// Number of recent probes that are kept for each hop.
 const RECENT: usize = 60;
-/// As many changes are kept; the oldest go first.
+/// Maximum number of changes that are kept; the oldest are dropped.
 const MAX_CHANGES: usize = 1_000;
 
-/// What is known of a path after some rounds.
+/// The statistics of a path over several rounds.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     hops: BTreeMap<u8, HopHistory>,
@@ -25,7 +25,7 @@ pub struct Watch {
     rounds: u64,
 }
 
-/// Another router at a TTL than the round before.
+/// A change of the router at a TTL since the round before.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathChange {
     /// When the round began in which it was seen, seconds since the watch began.

@@ -1,4 +1,4 @@
-//! What limits the worth of a record's figures, with the way to better ones.
+//! Caveats: what limits the worth of a record's figures, and what would improve them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::End;
 
-/// What kind of doubt it is; scripts match on this.
+/// The kind of a caveat; scripts match on this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CaveatKind {
@@ -64,14 +64,14 @@ pub enum CaveatKind {
     Other,
 }
 
-/// One doubt: what, why, and what to do about it.
+/// A caveat: its kind, its cause, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caveat {
     /// For scripts.
     pub kind: CaveatKind,
     /// For people: the cause, with its figures.
     pub message: String,
-    /// What would mend it; empty if nothing does.
+    /// The remedy; empty if there is none.
     pub remedy: CaveatRemedy,
     /// The end whose words these are, where it is not the one that made the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub struct Caveat {
 pub enum CaveatRemedy {
     /// Advice.
     Words(String),
-    /// As it is typed into a shell: made here, of typed data.
+    /// A shell command, built by this program from typed data.
     Command(String),
 }
 
@@ -105,7 +105,7 @@ impl Caveat {
         }
     }
 
-    /// As another end has told it: nothing of it is a command here.
+    /// The caveat as another end reported it: none of its text is taken as a command.
     pub fn told_by(self, end: End) -> Self {
         Self {
             remedy: CaveatRemedy::Words(self.remedy.into()),
@@ -114,7 +114,7 @@ impl Caveat {
         }
     }
 
-    /// Its message, with the end whose words they are.
+    /// The message, with the end that reported it.
     pub fn says(&self) -> String {
         match self.end {
             None => self.message.clone(),

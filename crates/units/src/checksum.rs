@@ -5,10 +5,8 @@
 pub fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     // 2³² words of 32 bits fit into 64 bits; a frame has 2¹⁴.
-    let mut total: u64 = words
-        .iter()
-        .map(|w| u64::from(u32::from_be_bytes(*w)))
-        .sum();
+    let words = words.iter().map(|w| u64::from(u32::from_be_bytes(*w)));
+    let mut total: u64 = words.sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
     total += u64::from(u32::from_be_bytes(last));

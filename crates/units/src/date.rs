@@ -1,4 +1,4 @@
-//! Days of the calendar, and moments.
+//! Dates of the calendar, and times as RFC 3339 writes them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! How an endpoint is written.
+//! Reads and writes the text of an endpoint.
 
 use std::fmt;
 use std::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! What an IP header says.
+//! Reads IP headers.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Points in time and spans, for state machines.
+//! Points in time and durations for state machines.
 
 use std::ops::{Add, Sub};
 

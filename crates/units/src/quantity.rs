@@ -84,10 +84,8 @@ impl JsonSchema for Span {
 /// Splits `1.5Gbit` into 1.5 and `Gbit`; the number must be finite and not negative.
 fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a str), UnitError> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: f64 = digits.replace('_', "").parse().map_err(|_| {
         let why = if text.starts_with('-') {
             "it must not be negative".to_owned()
@@ -99,7 +97,7 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
     Ok((number, unit.trim()))
 }
 
-/// Rounds to a whole number, refusing what an exact `u64` of this project cannot hold.
+/// Rounds to a whole number, and refuses one that a float cannot count exactly.
 fn whole(text: &str, value: f64) -> Result<u64, UnitError> {
     // 2⁵³: beyond it a float no longer counts single units, and no host has such a quantity.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -122,11 +120,9 @@ impl FromStr for BitRate {
             (prefix.to_ascii_lowercase(), 8.0)
         } else {
             let lower = unit.to_ascii_lowercase();
-            let prefix = ["bit/s", "bits/s", "bps", "bit", "bits"]
-                .iter()
-                .find_map(|suffix| lower.strip_suffix(suffix))
-                .unwrap_or(&lower);
-            (prefix.to_owned(), 1.0)
+            let suffixes = ["bit/s", "bits/s", "bps", "bit", "bits"];
+            let prefix = suffixes.iter().find_map(|end| lower.strip_suffix(end));
+            (prefix.unwrap_or(&lower).to_owned(), 1.0)
         };
         let scale = match prefix.as_str() {
             "" => 1.0,
@@ -211,12 +207,16 @@ impl FromStr for Percent {
     }
 }
 
-/// Three significant digits with the largest unit that keeps the number at or above 1.
-fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
-    let &(scale, unit) = units
-        .iter()
-        .find(|(scale, _)| value >= *scale)
-        .unwrap_or(&units[units.len() - 1]);
+/// Three significant digits in the largest of `units` that keeps the number at or above 1, else in
+/// `smallest`.
+fn scaled(
+    f: &mut fmt::Formatter<'_>,
+    value: f64,
+    units: &[(f64, &str)],
+    smallest: (f64, &str),
+) -> fmt::Result {
+    let fitting = units.iter().find(|(scale, _)| value >= *scale);
+    let (scale, unit) = fitting.unwrap_or(&smallest);
     let value = value / scale;
     let decimals = match value {
         v if v >= 100.0 || v.fract() == 0.0 => 0,
@@ -245,31 +245,16 @@ impl BitRate {
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        scaled(
-            f,
-            self.as_f64(),
-            &[
-                (1e9, "Gbit/s"),
-                (1e6, "Mbit/s"),
-                (1e3, "kbit/s"),
-                (1.0, "bit/s"),
-            ],
-        )
+        let prefixes = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+        scaled(f, self.as_f64(), &prefixes, (1.0, "bit/s"))
     }
 }
 
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        scaled(
-            f,
-            self.0 as f64,
-            &[
-                (1024.0 * 1024.0 * 1024.0, "GiB"),
-                (1024.0 * 1024.0, "MiB"),
-                (1024.0, "KiB"),
-                (1.0, "B"),
-            ],
-        )
+        let [kib, mib, gib] = [1, 2, 3].map(|power| 1024_f64.powi(power));
+        let prefixes = [(gib, "GiB"), (mib, "MiB"), (kib, "KiB")];
+        scaled(f, self.0 as f64, &prefixes, (1.0, "B"))
     }
 }
 
@@ -281,11 +266,10 @@ impl fmt::Display for Span {
             0.0 => f.write_str("0 s"),
             _ if is_whole(3600.0) => write!(f, "{} h", seconds / 3600.0),
             _ if is_whole(60.0) && seconds > 60.0 => write!(f, "{} min", seconds / 60.0),
-            _ => scaled(
-                f,
-                seconds,
-                &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
-            ),
+            _ => {
+                let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
+                scaled(f, seconds, &units, (1e-9, "ns"))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same on every machine.
+//! Pseudo-random numbers that are the same on every machine.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Each `stream` of a seed has numbers of its own.
+    /// A generator; each `stream` of a seed has its own sequence.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
@@ -60,7 +60,7 @@ impl Dice {
         choices[self.below(choices.len())]
     }
 
-    /// Puts them into a random order (Fisher and Yates 1938).
+    /// Shuffles the items (Fisher and Yates 1938).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -74,7 +74,7 @@ impl Dice {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The generator of a seed; the seed is all there is to it.
+    /// The generator of a seed, which determines all its numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

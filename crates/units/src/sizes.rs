@@ -10,7 +10,7 @@ use super::{ByteCount, UnitError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
-/// More rows than this is a slip of the keyboard, and would run for hours.
+/// Largest number of sizes: more is a typing error, and would run for hours.
 const MAX_SIZES: usize = 1000;
 
 impl Sizes {
@@ -37,17 +37,14 @@ impl FromStr for Sizes {
                     let (last, step) = rest.split_once('/').ok_or_else(|| {
                         UnitError::new(text, "a range is FIRST..LAST/STEP, such as 100..9100/500")
                     })?;
-                    let first = first.parse::<ByteCount>()?.0;
-                    let last = last.parse::<ByteCount>()?.0;
-                    let step = step.parse::<ByteCount>()?.0;
+                    let [first, last, step] = [first, last, step].map(str::parse::<ByteCount>);
+                    let (first, last, step) = (first?.0, last?.0, step?.0);
                     if step == 0 || first > last {
                         let why = "a range rises by a step of at least 1";
                         return Err(UnitError::new(text, why));
                     }
-                    if (last - first) / step >= MAX_SIZES as u64 {
-                        return Err(UnitError::new(text, "it has more than 1000 sizes"));
-                    }
-                    sizes.extend((0..=(last - first) / step).map(|i| first + i * step));
+                    let steps = (0..=(last - first) / step).take(MAX_SIZES + 1);
+                    sizes.extend(steps.map(|i| first + i * step));
                 }
             }
             if sizes.len() > MAX_SIZES {

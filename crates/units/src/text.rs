@@ -1,4 +1,4 @@
-//! Names as people type them.
+//! Text from and for people: cleaning, quoting, lists, suggestions.
 
 /// The text with control characters, and those that hide or turn round what follows, written as
 /// `\u{1b}`.
@@ -73,10 +73,8 @@ pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>)
         };
         near(&short).min(last.map_or((usize::MAX, false), near))
     };
-    let words: Vec<String> = words
-        .into_iter()
-        .map(|word| word.as_ref().to_owned())
-        .collect();
+    let words = words.into_iter().map(|word| word.as_ref().to_owned());
+    let words: Vec<String> = words.collect();
     let mut ends: Vec<&str> = words.iter().map(String::as_str).collect();
     ends.retain(|word| word.to_lowercase().ends_with(&ending));
     if ends.is_empty() {

@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
-//! What linerate answers browsers and Prometheus, over HTTP; with the feature `nats` the bus of a mesh.
+//! Serves linerate's pages to browsers and Prometheus over HTTP; the feature `nats` adds the
+//! message bus of a mesh.
 //!
-//! All that is asynchronous is in this crate, on one thread of its own: what measures has threads
-//! and blocking calls. It knows no document: a function of the caller makes each page, in a thread
-//! where it may take its time.
+//! All asynchronous code is in this crate, on one thread of its own; measuring uses threads and
+//! blocking calls. The crate knows no document format: a function of the caller makes each page on a
+//! thread where it may take its time.
 //!
 //! ```no_run
 //! use linerate_web::Answer;
@@ -30,21 +31,21 @@ use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-/// What somebody asks for.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// From the first slash on, without what follows a question mark.
+    /// The path, without the query.
     pub path: String,
-    /// A form is sent, which may change something; else a page is read.
+    /// Whether a form is sent, which may change something; otherwise a page is read.
     pub is_form: bool,
-    /// The server's name and port as the browser knows them.
+    /// Host name and port of the server as the browser knows them.
     pub host: String,
-    /// What says who asks, as the header has it.
+    /// The `Authorization` header.
     pub authorization: String,
     values: Vec<(String, String)>,
 }
 
-/// What they get.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: u16,
@@ -55,11 +56,8 @@ pub struct Answer {
 impl Ask {
     fn new(is_form: bool, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Self {
         let form = String::from_utf8_lossy(body);
-        let values = if is_form {
-            &form
-        } else {
-            uri.query().unwrap_or_default()
-        };
+        let query = uri.query().unwrap_or_default();
+        let values = if is_form { &form } else { query };
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(key), decoded(value))
@@ -77,28 +75,28 @@ impl Ask {
         }
     }
 
-    /// The first value of that name after the question mark, or in the form.
+    /// The first value of that name in the query or the form.
     pub fn value(&self, name: &str) -> Option<&str> {
         let found = self.values.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// Whether both are the same, in a time that does not tell how much of them is.
+/// Compares two secrets in a time that does not depend on how much of them agrees.
 pub fn is_same_secret(one: &str, other: &str) -> bool {
     one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
-/// Without `%41` and `+` (application/x-www-form-urlencoded); what is no such code stays.
+/// Decodes `%41` and `+` (application/x-www-form-urlencoded); invalid codes stay as they are.
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let code = bytes
+        let hex = bytes
             .get(at + 1..at + 3)
-            .and_then(|hex| std::str::from_utf8(hex).ok());
-        let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            .and_then(|hex| str::from_utf8(hex).ok());
+        let code = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match (bytes[at], code) {
             (b'%', Some(byte)) => {
                 out.push(byte);
@@ -126,13 +124,13 @@ impl Answer {
         Self::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
     }
 
-    /// A text with its status.
+    /// Plain text with a status.
     pub fn plain(status: u16, body: impl Into<String>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", body)
     }
 
-    /// A page for a browser with its status. It can load nothing from elsewhere, be in no frame of
-    /// another page, and runs no script but this server's.
+    /// A page for a browser with a status. It may load nothing from elsewhere, not be framed by
+    /// another page, and run no script but this server's.
     pub fn page(status: u16, body: String) -> Self {
         let page = Self::new(status, "text/html; charset=utf-8", body);
         let page = page.with(header::CONTENT_SECURITY_POLICY, POLICY);
@@ -146,12 +144,12 @@ impl Answer {
         Self::new(200, "text/javascript; charset=utf-8", body)
     }
 
-    /// What was asked is done: go on there.
+    /// The request succeeded: continue at that path.
     pub fn go_on_at(path: &str) -> Self {
         Self::plain(303, "").with(header::LOCATION, path)
     }
 
-    /// Who asks has to give a name and a password, which a browser asks its user for.
+    /// Requires a name and a password, which a browser asks its user for.
     pub fn who_asks() -> Self {
         let scheme = "Basic realm=\"linerate\", charset=\"UTF-8\"";
         Self::plain(401, "a password is needed\n").with(header::WWW_AUTHENTICATE, scheme)
@@ -173,7 +171,7 @@ impl IntoResponse for Answer {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, self.body).into_response();
         for (name, value) in self.headers {
-            // What is no value of a header was made of what somebody asked: it is left out.
+            // A value made from user input that is not valid in a header is left out.
             if let Ok(value) = value.parse() {
                 response.headers_mut().insert(name, value);
             }
@@ -182,25 +180,22 @@ impl IntoResponse for Answer {
     }
 }
 
-/// Answers whoever reads a page at that address, port 0 for a free one, until the process ends; the
+/// Serves pages at that address (port 0 takes a free one) until the process ends; returns the
 /// address.
 ///
 /// # Errors
-/// The address cannot be had; no threads.
+/// The address cannot be bound, or no thread can be started.
 pub fn serve(
     address: SocketAddr,
     answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
-    serve_forms(address, move |ask| {
-        if ask.is_form {
-            Answer::plain(405, "pages are read\n")
-        } else {
-            answer(ask)
-        }
+    serve_forms(address, move |ask| match ask.is_form {
+        true => Answer::plain(405, "pages are read\n"),
+        false => answer(ask),
     })
 }
 
-/// As [`serve`], with forms that are sent ([`Ask::is_form`]).
+/// As [`serve`], but also accepts forms ([`Ask::is_form`]).
 ///
 /// # Errors
 /// As [`serve`].
@@ -239,7 +234,7 @@ pub fn serve_forms(
     Ok(bound)
 }
 
-/// Pages that are made at once.
+/// Pages made in parallel.
 const MOST_AT_ONCE: usize = 4;
 /// Longest form, bytes.
 const MAX_FORM: usize = 4096;

@@ -1,8 +1,8 @@
-//! A mesh's bus on NATS JetStream: a key-value bucket for who is there, a work queue with a subject for
-//! each site, and a stream of reports.
+//! The message bus of a mesh on NATS JetStream: a key-value bucket of present sites, a work queue
+//! with a subject per site, and a stream of reports.
 //!
-//! The server is what remembers: agents and the coordinator may come and go, and it may itself. Calls
-//! block; the runtime has a thread of its own, which reconnects by itself.
+//! The server keeps all state: agents, the coordinator and the server itself may restart. Calls
+//! block; the runtime has a thread of its own and reconnects by itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -24,37 +24,38 @@ use linerate_mesh::message::MAX_MESSAGE;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// The streams, the bucket and the first word of subjects.
+/// Names of the streams and the bucket.
 const WORK: &str = "linerate_work";
 const REPORTS: &str = "linerate_reports";
 const SITES: &str = "linerate_sites";
 /// The consumer of the reports.
 const COORDINATOR: &str = "coordinator";
-/// What one answer of the server may take.
+/// Time allowed for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two attempts to look on.
+/// Pause between attempts to watch the sites.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Reports that may wait for the coordinator; then agents keep theirs.
+/// Most reports waiting for the coordinator; beyond that, agents keep theirs.
 const MAX_REPORTS: i64 = 100_000;
-/// Tasks that may wait for one site.
+/// Most tasks waiting for one site.
 const MAX_TASKS: i64 = 64;
-/// A report that is published again within this time is the same one.
+/// A report published again within this time is the same one.
 const DUPLICATES: Duration = Duration::from_secs(600);
-/// Reports that are taken at once.
+/// Reports fetched at once.
 const BATCH: usize = 32;
-/// Deliveries whose acknowledgement may still come.
+/// Most deliveries waiting to be acknowledged.
 const MAX_OPEN: usize = 1024;
 
-/// Where the server is, and who asks.
+/// The server's address and the user's credentials.
 #[derive(Debug, Clone, Default)]
 pub struct NatsOptions {
     /// `nats://host:port` or `tls://host:port`, several with commas.
     pub servers: String,
-    /// What the file of the user's credentials, or of an NKey's seed, says.
+    /// Contents of the user's credentials file or of the file with an NKey's seed.
     pub credentials: Option<String>,
-    /// Certificates that a server's may be signed by, beside the host's own.
+    /// File of certificate authorities to trust beside the host's own.
     pub ca: Option<PathBuf>,
-    /// Whose answers go to a subject that nobody else may listen to; none: the coordinator.
+    /// Name of the site, whose answers go to a subject only it may listen to; absent for the
+    /// coordinator.
     pub site: Option<String>,
 }
 
@@ -68,10 +69,10 @@ pub struct NatsBus {
     seen: Arc<Mutex<Entries>>,
 }
 
-/// What each site's entry is, and since when.
+/// The entry of each site and when it arrived.
 type Entries = BTreeMap<String, (Vec<u8>, Instant)>;
 
-/// Deliveries that were not acknowledged yet.
+/// Deliveries not yet acknowledged.
 #[derive(Default)]
 struct Open {
     last: u64,
@@ -82,7 +83,7 @@ impl NatsBus {
     /// Connects; `say` is told when the connection is lost and when it is back.
     ///
     /// # Errors
-    /// No server answers there, or it does not let this user in.
+    /// No server answers, or it refuses this user.
     pub fn connect(
         options: &NatsOptions,
         say: Arc<dyn Fn(&str) + Send + Sync>,
@@ -109,7 +110,7 @@ impl NatsBus {
         })
     }
 
-    /// What comes of it within the server's time.
+    /// The result of `work`, within the time allowed plus `more`.
     fn wait<T, E: Display>(
         &self,
         what: &str,
@@ -131,7 +132,7 @@ impl NatsBus {
         Ok(())
     }
 
-    /// The consumer of that name, which the coordinator has made.
+    /// The consumer of that name, made by the coordinator.
     async fn consumer(&self, stream: &str, name: &str) -> Result<PullConsumer, String> {
         if let Some(consumer) = lock(&self.consumers).get(name) {
             return Ok(consumer.clone());
@@ -142,7 +143,7 @@ impl NatsBus {
         Ok(consumer)
     }
 
-    /// Up to `most` messages; waits for the first one so long.
+    /// Up to `most` messages; waits up to `wait` for the first.
     fn fetch(
         &self,
         [stream, consumer]: [&str; 2],
@@ -154,7 +155,8 @@ impl NatsBus {
             let first = consumer.batch().max_messages(1).expires(wait).messages();
             let mut messages = Vec::new();
             drain(first.await, &mut messages).await?;
-            // A batch is waited for until it is full: what else is there comes in one of its own.
+            // A batch would be waited for until it is full, so further messages are fetched
+            // separately.
             if most > 1 && !messages.is_empty() {
                 let more = consumer.fetch().max_messages(most - 1).messages();
                 drain(more.await, &mut messages).await?;
@@ -162,7 +164,7 @@ impl NatsBus {
             Ok::<_, String>(messages)
         });
         if fetched.is_err() {
-            // A server that has lost its state, or a coordinator that has begun anew, has other ones.
+            // Consumers change when the server lost its state or the coordinator started anew.
             lock(&self.consumers).remove(consumer);
         }
         Ok(fetched?.into_iter().map(|it| self.delivery(it)).collect())
@@ -184,7 +186,7 @@ impl NatsBus {
         delivery
     }
 
-    /// Looks on at who is there, for as long as the connection lives.
+    /// Watches the entries of the sites for as long as the connection lives.
     fn watch(&self, bucket: kv::Store) {
         let seen = self.seen.clone();
         self.runtime.spawn(async move {
@@ -326,7 +328,7 @@ async fn drain<E: Display>(
     Ok(())
 }
 
-/// As the client's own call makes a bucket, which asks the server for more than that of 2.9 says.
+/// Same settings as the client's own call, which needs more features than server version 2.9 has.
 fn bucket() -> stream::Config {
     stream::Config {
         name: format!("KV_{SITES}"),
@@ -422,8 +424,8 @@ fn connect_options(
     })
 }
 
-/// What a user of the server may do: the subjects that it publishes to, and those that it listens to.
-/// `site` is an agent's; without one it is the coordinator.
+/// The subjects a user may publish to and those it may listen to: an agent's `site`, or without one
+/// the coordinator.
 pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
     let Some(site) = site else {
         let publish = [
@@ -448,29 +450,29 @@ pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
     [publish.to_vec(), vec![format!("_INBOX_{site}.>")]]
 }
 
-/// A new NKey of a user: its seed, which is secret, and its public key.
+/// A new user NKey: its secret seed and its public key.
 ///
 /// # Errors
-/// This host has no random numbers.
+/// The host provides no random numbers.
 pub fn new_key() -> io::Result<[String; 2]> {
     let key = nkeys::KeyPair::new_user();
     let seed = key.seed().map_err(io::Error::other)?;
     Ok([seed, key.public_key()])
 }
 
-/// The public key of a seed; `None` if it is no user's.
+/// The public key of a seed; `None` if it is not a user's.
 pub fn public_key(seed: &str) -> Option<String> {
     let key = nkeys::KeyPair::from_seed(seed.trim()).ok()?;
     let public = key.public_key();
     public.starts_with('U').then_some(public)
 }
 
-/// A site's name as a part of a subject, where a dot would begin the next part.
+/// A site's name as part of a subject, where a dot would start the next part.
 fn token(site: &str) -> String {
     site.replace('.', "=2E")
 }
 
-/// The name of a [`token`].
+/// The site name of a [`token`].
 fn name(token: &str) -> String {
     token.replace("=2E", ".")
 }

@@ -161,14 +161,7 @@ fn run_all(case: &Case, options: &Options) -> Vec<Answer> {
 /// Whether this host allows a lab at all, by a command that treats nothing.
 fn has_lab() -> anyhow::Result<bool> {
     let status = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args([
-            "stream",
-            "--lab",
-            "rate=10mbit",
-            "--time",
-            "10ms",
-            "--quiet",
-        ])
+        .args("stream --lab rate=10mbit --time 10ms --quiet".split(' '))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()

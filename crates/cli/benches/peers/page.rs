@@ -27,19 +27,20 @@ pub(crate) fn write(page: &Path, sessions: &[Written]) -> anyhow::Result<()> {
 const HEAD: &str = "\
 # linerate beside other programs
 
-This page is made by one command, and not by hand:
+One command makes this page:
 
 ```
 cargo bench -p linerate --bench peers -- --decide --page docs/performance.md
 ```
 
-How it is measured, and what each title is: [benchmarks.md](benchmarks.md). Figures are medians. A ratio is
-linerate's figure over the peer's, the median over pairs of runs in drawn order with its interval of
-95 %. A goal is `met` or `MISSED` where the whole interval is on one side of it, else `open`. CPU time
-is that of both processes from start to end.
+[benchmarks.md](benchmarks.md) explains the titles and how they are measured. Figures are medians. A
+ratio is linerate's figure over the peer's: the median over pairs of runs in random order, with its
+95 % interval. A goal is `met` or `MISSED` where the whole interval is on one side of it, else
+`open`. CPU time is that of both processes from start to end.
 
-The limit is what a bare program reached just before, over loopback on the same machine: nothing but the
-calls that cannot be left out, no clock, no counter, no options. Reached is linerate's share of it.
+The limit is what a bare program reached just before, over loopback on the same machine, with only
+the calls that cannot be left out: no clock, no counter, no options. Reached is linerate's share of
+the limit.
 ";
 
 fn section(session: &Written) -> String {

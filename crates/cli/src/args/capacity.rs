@@ -1,4 +1,4 @@
-//! `linerate capacity`.
+//! Options of `capacity`.
 
 use std::net::IpAddr;
 

@@ -20,7 +20,7 @@ pub(crate) struct CompareArgs {
     /// Treatment A: NAME=VALUE, several with commas, or none
     #[arg(long, value_name = "TREATMENT", required_unless_present = "lab_b")]
     pub(crate) a: Option<Treatments>,
-    /// Treatment B, whose effect over A is told
+    /// Treatment B, whose effect against A is measured
     #[arg(long, value_name = "TREATMENT", required_unless_present = "lab_b")]
     pub(crate) b: Option<Treatments>,
     /// Emulated path of B, where --lab is that of A: the paths are compared
@@ -29,7 +29,7 @@ pub(crate) struct CompareArgs {
         value_parser = parsers::lab
     )]
     pub(crate) lab_b: Option<PathSpec>,
-    /// Print all treatments: ranges, what they need, how they are applied, read back and undone
+    /// Print all treatments: their ranges, what they need, how they are undone
     #[arg(long, exclusive = true)]
     pub(crate) treatments: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct CompareArgs {
     pub(crate) beside: BaselineOptions,
 }
 
-/// What `--with` has: a workload with its options and nothing else.
+/// The value of `--with`: a workload with its options.
 #[derive(Debug, Parser)]
 #[command(
     no_binary_name = true,
@@ -78,7 +78,7 @@ pub(crate) enum FailOn {
     Different,
 }
 
-/// What is decided, and when.
+/// The design of the comparison.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparison")]
 pub(crate) struct DesignOptions {
@@ -139,4 +139,5 @@ Examples:
       --a qos=off --b qos=voice.toml
   linerate compare --lab rate=100mbit,rtt=29ms \\
       --a receive_window=50KiB --b receive_window=400KiB
-  linerate compare --lab rate=20mbit,queue=1250kB --lab-b rate=20mbit,aqm=codel --metric rpm";
+  linerate compare --metric rpm \\
+      --lab rate=20mbit,queue=1250kB --lab-b rate=20mbit,aqm=codel";

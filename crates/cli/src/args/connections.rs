@@ -1,4 +1,4 @@
-//! `linerate connections`.
+//! Options of `connections`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -39,13 +39,13 @@ pub(crate) struct WhichOptions {
 /// Whose connections, and in which of this host's network namespaces.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OwnerOptions {
-    /// Of the processes of this name, or the one of this number
+    /// Of processes with this name, or of the one with this ID
     #[arg(long, visible_alias = "pid", value_name = "NAME|PID")]
     pub(crate) process: Option<String>,
     /// In this network namespace: its name (ip netns) or its file
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "container")]
     pub(crate) netns: Option<String>,
-    /// In the network namespace of the process PID, such as a container's first
+    /// In the network namespace of process PID, such as a container's first
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) container: Option<u32>,
 }
@@ -72,13 +72,13 @@ pub(crate) struct ShowOptions {
         conflicts_with_all = ["watch", "json", "listen"]
     )]
     pub(crate) by: Option<GroupBy>,
-    /// Again and again on the whole screen until q or Ctrl-C
+    /// Update them on the whole screen until q or Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "listen"])]
     pub(crate) watch: bool,
-    /// Watched for that time before they are shown, 100ms to 1h (default 1s)
+    /// Time over which rates are measured, 100ms to 1h (default 1s)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) interval: Option<Span>,
-    /// Listening sockets instead: who waits to be accepted, and which limit applies
+    /// Listening sockets instead: their queues and the limit that applies
     #[arg(long)]
     pub(crate) listen: bool,
 }

@@ -10,7 +10,7 @@ use super::parsers;
 
 /// Connections of other programs, which are watched.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Of this host, without FILE")]
+#[command(next_help_heading = "Connections of this host, without FILE")]
 pub(crate) struct WatchOptions {
     #[command(flatten)]
     pub(crate) owner: OwnerOptions,
@@ -20,7 +20,7 @@ pub(crate) struct WatchOptions {
         value_parser = parsers::time(500, parsers::HOUR)
     )]
     pub(crate) time: Span,
-    /// Set an earlier document of them beside this one: an observation of what changed
+    /// Compare with an earlier document of these connections, in FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) before: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `linerate history`.
+//! Options of `history`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_core::units::Percent;
@@ -31,33 +31,33 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistoryCommand {
-    /// The page of a run, or its document
+    /// Print a run: its page, or its document
     Show(ShowArgs),
-    /// What has changed from run A to run B
+    /// Print what changed from run A to run B
     Compare(CompareRunsArgs),
-    /// When the figures of a test have changed, and what else has then
+    /// Print when the figures of a test changed, and what else changed then
     Changes(ChangesArgs),
-    /// The median of a figure in each day or hour, also of runs that were pruned
+    /// Print the median of each figure for each day or hour, also of deleted runs
     Medians(MediansArgs),
-    /// All runs on stdout, for a spreadsheet or a notebook
+    /// Write all runs, for a spreadsheet or a notebook
     Export(ExportArgs),
-    /// Take runs away
+    /// Delete runs
     Prune(PruneArgs),
 }
 
 /// Which runs.
 #[derive(Debug, Args)]
 pub(crate) struct FilterOptions {
-    /// To this host, as it was named, or on this emulated path
+    /// Runs to this host, as it was typed, or on this emulated path
     #[arg(long, alias = "host", value_name = "HOST")]
     pub(crate) path: Option<String>,
-    /// Of this command: stream, rr, crr, check, load, ...
+    /// Runs of this command: stream, rr, crr, check, load, ...
     #[arg(long, value_name = "COMMAND")]
     pub(crate) workload: Option<String>,
-    /// With this label; may be repeated: then with all of them
+    /// Runs with this label; may be repeated: runs with all of them
     #[arg(long, value_name = "KEY=VALUE", value_parser = parsers::label)]
     pub(crate) label: Vec<(String, String)>,
-    /// Begun since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    /// Runs since: 7d, 12h, or a date such as 2026-11-23 (UTC)
     #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
     pub(crate) since: Option<Since>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct DbOptions {
 pub(crate) struct ShowArgs {
     /// The run's number, as `linerate history` lists it
     pub(crate) id: i64,
-    /// Print the evidence after the answer: all that was measured
+    /// Print the evidence, too: everything that was measured
     #[arg(short = 'v', long)]
     pub(crate) details: bool,
     /// Print the document as JSON
@@ -102,7 +102,7 @@ pub(crate) struct CompareRunsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArgs {
-    /// The figure, as `linerate history export --csv` names it (default: each run's first)
+    /// Figure, as `linerate history export --csv` names it (default: each run's first)
     #[arg(long, value_name = "METRIC")]
     pub(crate) metric: Option<String>,
     #[command(flatten)]
@@ -113,16 +113,16 @@ pub(crate) struct ChangesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MediansArgs {
-    /// A line for each of these
+    /// Print a line for each day or hour
     #[arg(long, value_enum, value_name = "PERIOD", default_value = "day")]
     pub(crate) by: By,
-    /// Of this series, such as "bulk to north" (default: all)
+    /// Series to print, such as "bulk to north" (default: all)
     #[arg(long, value_name = "SERIES")]
     pub(crate) series: Option<String>,
-    /// The figure, as `linerate history export --csv` names it (default: each run's first)
+    /// Figure, as `linerate history export --csv` names it (default: each run's first)
     #[arg(long, value_name = "METRIC")]
     pub(crate) metric: Option<String>,
-    /// Begun since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    /// Runs since: 7d, 12h, or a date such as 2026-11-23 (UTC)
     #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
     pub(crate) since: Option<Since>,
     /// Print comma-separated values
@@ -132,7 +132,7 @@ pub(crate) struct MediansArgs {
     pub(crate) place: DbOptions,
 }
 
-/// How long a line of `history medians` is.
+/// The period that a line of `history medians` covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// From midnight to midnight, UTC
@@ -152,7 +152,7 @@ impl From<By> for Period {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// How runs are written; parquet needs --output, and a build with --features parquet
+    /// Format; parquet needs --output, and a build with --features parquet
     #[arg(long, value_enum, value_name = "FORMAT",
           required_unless_present_any = ["csv", "json_lines"],
           conflicts_with_all = ["csv", "json_lines"])]
@@ -194,7 +194,7 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    /// Take away all but the newest N
+    /// Delete all but the newest N
     #[arg(
         long,
         value_name = "N",
@@ -202,7 +202,7 @@ pub(crate) struct PruneArgs {
         conflicts_with = "older"
     )]
     pub(crate) keep: Option<u32>,
-    /// Take away those that began longer ago: 30d, 2w, 12h
+    /// Delete runs that are older: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]
     pub(crate) older: Option<u64>,
     #[command(flatten)]

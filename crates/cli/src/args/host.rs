@@ -27,7 +27,7 @@ pub(crate) struct HostShowArgs {
     /// Settings to look at, such as net.ipv4.tcp_rmem or device.eth0.tso (default: all)
     #[arg(value_name = "KEY")]
     pub(crate) keys: Vec<String>,
-    /// Show those that are fine, too, and those that this host does not have
+    /// Show also settings that are fine, or that this host does not have
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -111,7 +111,7 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   linerate host show --rate 10gbit --rtt 80ms
   linerate host show --for pit --connections 20000
-  linerate host show net.ipv4.tcp_rmem device.eth0.rx_ring --rate 1gbit --rtt 1ms";
+  linerate host show net.ipv4.tcp_rmem --rate 1gbit --rtt 1ms";
 const PROFILES: &str = "\
 Without --rate, --rtt and --connections:
   wan               the device's rate or 1gbit, over 100ms

@@ -57,12 +57,8 @@ pub(crate) struct LabExecArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabStatusArgs {
-    /// Name of the lab (default: all)
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// The same as --name NAME
-    #[arg(value_name = "NAME", conflicts_with = "name")]
-    lab: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: LabNameOptions,
     /// Print the labs as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,26 +66,25 @@ pub(crate) struct LabStatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabDownArgs {
-    /// Name of the lab (default: the one that is up)
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
-    name: Option<String>,
-    /// The same as --name NAME
-    #[arg(value_name = "NAME", conflicts_with_all = ["name", "all"])]
-    lab: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: LabNameOptions,
     /// All labs of this user
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["name", "lab"])]
     pub(crate) all: bool,
 }
 
-impl LabStatusArgs {
-    /// The lab that is asked for, if one is.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref().or(self.lab.as_deref())
-    }
+/// A lab by its name.
+#[derive(Debug, Args)]
+pub(crate) struct LabNameOptions {
+    /// Name of the lab (default: status shows all, down takes the one that is up)
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The same as --name NAME
+    #[arg(value_name = "NAME", conflicts_with = "name")]
+    lab: Option<String>,
 }
 
-impl LabDownArgs {
-    /// The lab that is named, if one is.
+impl LabNameOptions {
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref().or(self.lab.as_deref())
     }

@@ -5,21 +5,21 @@ use clap::builder::Resettable;
 use linerate_core::units::Span;
 
 use super::parsers;
-use super::shared::{CsvRows, DocumentOptions, PathOptions};
+use super::shared::{CsvOptions, DocumentOptions, PathOptions};
 
-/// With `--lab` there is no host: the only word is the mix.
+/// With `--lab` there is no host: the first argument is the mix.
 #[derive(Debug, Args)]
 #[command(mut_arg("lab", |lab| lab.conflicts_with(Resettable::<clap::Id>::Reset)))]
 pub(crate) struct LoadArgs {
-    /// Endpoint: host, host:port or [v6]:port, several as pit,pat; with --lab left out
+    /// Endpoint: host, host:port or [v6]:port, several as pit,pat; not with --lab
     #[arg(required_unless_present_any = ["lab", "list"])]
     pub(crate) host: Option<String>,
-    /// Mix: a name of --list, a file such as mine.toml, or a document of a load (default rrul)
+    /// Mix: a name of --list, a file such as mine.toml, or the JSON of a load (default rrul)
     pub(crate) mix: Option<String>,
-    /// Print the mixes that there are
+    /// List the built-in mixes
     #[arg(long, exclusive = true)]
     pub(crate) list: bool,
-    /// Measured time, 100ms to 1h (default the mix's, mostly 10s)
+    /// Measured time, 100ms to 1h (default: as the mix says, mostly 10s)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(100, parsers::HOUR))]
     pub(crate) time: Option<Span>,
     /// Flows of the members that scale, 1 to 256: tcp_nup, tcp_ndown, incast
@@ -35,11 +35,6 @@ pub(crate) struct LoadArgs {
     pub(crate) path: PathOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
-    /// Print comma-separated values, a row for each of runs (default) or intervals
-    #[arg(
-        long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
-        default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true,
-        help_heading = "Output"
-    )]
-    pub(crate) csv: Option<CsvRows>,
+    #[command(flatten)]
+    pub(crate) csv: CsvOptions,
 }

@@ -6,35 +6,35 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use linerate_core::record::Cause;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
-use linerate_history::{Place, Since};
+use linerate_history::Since;
 
-use super::parsers;
+use super::{DbOptions, parsers};
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) enum MeshCommand {
-    /// Coordinate the tests of a mesh; without --bus its agents are in this process
+    /// Coordinate a mesh; without --bus all its agents run in this process
     Up(MeshUpArgs),
-    /// Be the agent of a site: serve, and run the tests that the coordinator asks for
+    /// Run a site's agent: an endpoint that runs tests for the coordinator
     Join(MeshJoinArgs),
-    /// The last result of each pair, and which sites or groups explain the bad ones
+    /// Last result of each pair, and which sites explain the bad ones
     Matrix(MeshMatrixArgs),
-    /// The results from one site to another over time
+    /// Print the results from one site to another, the newest first
     Pair(MeshPairArgs),
-    /// What the schedule of a mesh does, in virtual time
+    /// Simulate the schedule: how long all pairs take, and what it carries
     Simulate(MeshSimulateArgs),
-    /// The accounts of a nats-server in which no site can speak for another
+    /// Print nats-server accounts in which no site can speak for another
     Permissions(MeshPermissionsArgs),
 }
 
-/// Where the bus is.
+/// How to log in to the NATS server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bus")]
 pub(crate) struct BusOptions {
-    /// Credentials of a user of NATS, or the seed of an NKey, in FILE
+    /// File with the NATS credentials, or the NKey seed, of this user
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub(crate) credentials: Option<PathBuf>,
-    /// Certificates that the server's may be signed by, in FILE
+    /// File with the certificates that may have signed the server's
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub(crate) ca: Option<PathBuf>,
 }
@@ -44,24 +44,27 @@ pub(crate) struct BusOptions {
 pub(crate) struct MeshUpArgs {
     /// Sites, groups and tests, in TOML; max 8 MiB
     pub(crate) file: PathBuf,
-    /// The server of NATS, such as nats://host:4222 or tls://host:4222
-    #[arg(long, value_name = "URL", help_heading = "Bus")]
+    /// NATS server, such as nats://host:4222 or tls://host:4222
+    #[arg(long, value_name = "URL", help_heading = "Bus", value_parser = parsers::bus)]
     pub(crate) bus: Option<String>,
     #[command(flatten)]
     pub(crate) server: BusOptions,
-    /// Make the lab of FILE, whose hosts are the sites, for agents in this process
-    #[arg(long, value_name = "FILE", conflicts_with = "bus")]
+    /// Emulate the hosts of FILE, a lab; the sites are its hosts
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "bus",
+        help_heading = "Mesh"
+    )]
     pub(crate) lab: Option<PathBuf>,
-    /// End when each pair was measured once by each test, or is known not to be measured
-    #[arg(long)]
+    /// End when each test has measured each pair once, or cannot
+    #[arg(long, help_heading = "Mesh")]
     pub(crate) once: bool,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
-    /// else ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<Place>,
     /// No line on stdout for each run
-    #[arg(long)]
+    #[arg(long, help_heading = "Mesh")]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -73,60 +76,61 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct MeshJoinArgs {
-    /// The server of NATS, such as nats://host:4222 or tls://host:4222
-    #[arg(long, value_name = "URL", help_heading = "Bus")]
+    /// NATS server, such as nats://host:4222 or tls://host:4222
+    #[arg(long, value_name = "URL", help_heading = "Bus", value_parser = parsers::bus)]
     pub(crate) bus: String,
     #[command(flatten)]
     pub(crate) server: BusOptions,
     /// This site's name in the mesh
-    #[arg(long, value_name = "NAME", value_parser = site)]
+    #[arg(long, value_name = "NAME", value_parser = site, help_heading = "Site")]
     pub(crate) site: String,
-    /// Where the others reach this endpoint (default what the mesh's file says)
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// Where other sites reach this endpoint (default: as the mesh's file says)
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Site")]
     pub(crate) address: Option<EndpointName>,
-    /// What this site's owner allows, in TOML (default all that the coordinator asks for)
-    #[arg(long, value_name = "FILE")]
+    /// File of the owner's limits, in TOML (default: all tests are allowed)
+    #[arg(long, value_name = "FILE", help_heading = "Site")]
     pub(crate) limits: Option<PathBuf>,
-    /// The mesh's key, 64 hexadecimal digits in FILE; the other sites have the same
-    #[arg(long, value_name = "FILE")]
+    /// File with the mesh's key, 64 hexadecimal digits, the same at all sites
+    #[arg(long, value_name = "FILE", help_heading = "Site")]
     pub(crate) key_file: Option<PathBuf>,
     /// Port of the endpoint, TCP and UDP; 0 takes a free one
-    #[arg(long, short, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    #[arg(
+        long, short, value_name = "PORT", default_value_t = DEFAULT_PORT, help_heading = "Site"
+    )]
     pub(crate) port: u16,
-    /// Address to listen on (default all)
-    #[arg(long, short = 'B', value_name = "ADDRESS")]
+    /// Local address to listen on (default: all)
+    #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Site")]
     pub(crate) bind: Option<IpAddr>,
-    /// Keep results that are not sent yet in DIR (default ~/.local/state/linerate/mesh/NAME)
-    #[arg(long, value_name = "DIR")]
+    /// Directory of unsent results (default ~/.local/state/linerate/mesh/NAME)
+    #[arg(long, value_name = "DIR", help_heading = "Site")]
     pub(crate) unsent: Option<PathBuf>,
 }
 
 const JOIN_EXAMPLES: &str = "\
 Examples:
   linerate mesh join --bus nats://bus:4222 --site ams --address ams.example.net
-  linerate mesh join --bus tls://bus:4222 --credentials ams.nk --site ams --limits ams.toml";
+  linerate mesh join --bus tls://bus:4222 --credentials ams.nk --site ams \\
+      --limits ams.toml";
 
 #[derive(Debug, Args)]
 #[command(after_help = MATRIX_EXAMPLES)]
 pub(crate) struct MeshMatrixArgs {
     /// Sites, groups and tests, in TOML; max 8 MiB
     pub(crate) file: PathBuf,
-    /// The test of that name (default the first of the file)
+    /// Test to show (default: the first of the file)
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
-    /// The results as they were then: 7d ago, or a date such as 2026-11-23T14:00 (UTC)
+    /// Show the results as of then: 7d ago, or a date such as 2026-11-23T14:00 (UTC)
     #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
     pub(crate) at: Option<Since>,
-    /// Only the N worst pairs, as a list
+    /// Show only the N worst pairs, as a list
     #[arg(long, value_name = "N", value_parser = parsers::number::<usize>(1, 1_000_000))]
     pub(crate) worst: Option<usize>,
-    /// Only the pairs with this bottleneck, such as congestion, as a list
+    /// Show only pairs with this bottleneck, such as congestion, as a list
     #[arg(long, value_name = "CAUSE", value_parser = cause)]
     pub(crate) verdict: Option<Cause>,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
-    /// else ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<Place>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
     /// Print the document as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -153,17 +157,15 @@ pub(crate) struct MeshPairArgs {
     pub(crate) from: String,
     /// The site that receives
     pub(crate) to: String,
-    /// The test of that name (default the first of the file)
+    /// Test to show (default: the first of the file)
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
     /// Show at most N results, the newest
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = parsers::number::<u32>(1, 1_000_000))]
     pub(crate) most: u32,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default what the mesh's file says,
-    /// else ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<Place>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
 }
 
 #[derive(Debug, Args)]
@@ -176,7 +178,7 @@ pub(crate) struct MeshSimulateArgs {
 pub(crate) struct MeshPermissionsArgs {
     /// Sites, groups and tests, in TOML; max 8 MiB
     pub(crate) file: PathBuf,
-    /// Directory of the keys NAME.nk; those that are not there are made
+    /// Directory of the keys NAME.nk; missing ones are made
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: PathBuf,
 }

@@ -1,36 +1,35 @@
-//! `linerate monitor` and `linerate probe`.
+//! Options of `monitor`, `probe` and `web`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use linerate_core::monitor::HttpUrl;
-use linerate_history::Place;
+
+use super::DbOptions;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MonitorArgs {
     /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
-    /// Read FILE, print what it does in the next 24 hours, and run nothing
+    /// Check FILE, print its runs of the next 24 hours, and run nothing
     #[arg(long, conflicts_with_all = ["once", "metrics", "otlp"])]
     pub(crate) check: bool,
-    /// Run what is due now, and end: for cron
+    /// Run the tests that are due now, and end: for cron
     #[arg(long, conflicts_with = "metrics")]
     pub(crate) once: bool,
-    /// Serve the last results for Prometheus at /metrics: a port of 127.0.0.1, or ADDRESS:PORT
+    /// Serve metrics to Prometheus at /metrics: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Send the same to a collector of OpenTelemetry: http://HOST:4318
+    /// Send the same metrics to an OpenTelemetry collector, such as http://HOST:4318
     #[arg(long, value_name = "URL", value_parser = collector)]
     pub(crate) otlp: Option<HttpUrl>,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
-    /// ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<Place>,
     /// No line on stdout for each run
     #[arg(long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -43,7 +42,7 @@ Examples:
 pub(crate) struct ProbeArgs {
     /// A monitor's file: its paths are the targets, its tests the modules
     pub(crate) file: PathBuf,
-    /// Serve /probe?target=PATH&module=TEST there: a port of 127.0.0.1, or ADDRESS:PORT
+    /// Address of /probe?target=PATH&module=TEST: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", default_value = "9477", value_parser = listen)]
     pub(crate) listen: SocketAddr,
 }
@@ -51,18 +50,16 @@ pub(crate) struct ProbeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = WEB_EXAMPLES)]
 pub(crate) struct WebArgs {
-    /// A monitor's file, whose tests can be started from the page
+    /// A monitor's file: its tests can be started from the pages
     pub(crate) file: Option<PathBuf>,
-    /// Serve there: a port of 127.0.0.1, or ADDRESS:PORT, which needs --token-file
+    /// Address of the pages: a port of 127.0.0.1, or ADDRESS:PORT with --token-file
     #[arg(long, value_name = "ADDR", default_value = "9478", value_parser = listen)]
     pub(crate) listen: SocketAddr,
-    /// Ask for a password: the first line of FILE, after any user name
+    /// Ask browsers for a password: the first line of FILE, with any user name
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
-    /// ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<Place>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
 }
 
 const WEB_EXAMPLES: &str = "\
@@ -71,9 +68,9 @@ Examples:
   linerate web paths.toml
   linerate web --listen 192.0.2.7:9478 --token-file token";
 
-/// Of an address without a path that of metrics is meant (OTLP 1, "OTLP/HTTP Request").
+/// A collector's URL; without a path it gets the one of metrics (OTLP 1, "OTLP/HTTP Request").
 fn collector(text: &str) -> Result<HttpUrl, String> {
-    let url = HttpUrl::new(text).ok_or("it must be http://HOST:PORT or http://HOST:PORT/PATH")?;
+    let url: HttpUrl = text.parse()?;
     let path = if url.path == "/" {
         "/v1/metrics"
     } else {

@@ -1,5 +1,4 @@
-//! How the text of an option becomes its value: quantities within their range, choices of words,
-//! counts.
+//! Parsers of option values: quantities with their range, choices of words, counts.
 
 use std::str::FromStr;
 
@@ -14,7 +13,7 @@ use linerate_history::Since;
 
 use super::shared::WhichRun;
 
-/// One of these words.
+/// A choice of words.
 fn word<T: Clone + Send + Sync + 'static>(
     words: &'static [&'static str],
     read: fn(&str) -> Option<T>,
@@ -37,7 +36,7 @@ pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
     word(Workload::WORDS, Workload::from_word)
 }
 
-/// A value of this kind, refused in the words that the table of a test's options has.
+/// A value of this kind. It is refused in the same words as in the table of a test's options.
 fn value<T: 'static>(kind: ValueKind, of: fn(Value) -> Option<T>) -> impl Parser<T> {
     move |text: &str| of(kind.read(text)?).ok_or_else(|| format!("it must be {kind}"))
 }
@@ -49,7 +48,7 @@ pub(super) trait Parser<T>:
 }
 impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Parser<T> for F {}
 
-/// A time of these milliseconds.
+/// A time with its range in milliseconds.
 pub(super) fn time(least_ms: u64, most_ms: u64) -> impl Parser<Span> {
     value(ValueKind::Time { least_ms, most_ms }, |value| match value {
         Value::Time(time) => Some(time),
@@ -72,7 +71,7 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Of a label's key or value, bytes.
+/// Longest key or value of a label, in bytes.
 const MAX_LABEL: usize = 200;
 
 /// `last`, `17` or `site=north`
@@ -97,7 +96,7 @@ pub(super) fn age(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| "it must be a time such as 30d, 2w or 12h".to_owned())
 }
 
-/// An age, or a date such as 2026-11-23 with as much of the time behind it as is wanted.
+/// An age, or a date such as 2026-11-23, which a time of day may follow.
 pub(super) fn since(text: &str) -> Result<Since, String> {
     let form = "dddd-dd-ddTdd:dd:ddZ";
     let is_date = (10..=form.len()).contains(&text.len())
@@ -156,7 +155,7 @@ pub(super) fn rate(least: u64, most: u64) -> impl Parser<BitRate> {
     })
 }
 
-/// So many whole ones each second: `1000`, `2.5k`, `1M`, each with or without `/s`.
+/// A whole number each second: `1000`, `2.5k` or `1M`, with or without `/s`.
 pub(super) fn per_second(least: u64, most: u64) -> impl Parser<u64> {
     let (least, most) = (least as f64, most as f64);
     value(ValueKind::Frequency { least, most }, |value| match value {
@@ -178,7 +177,7 @@ pub(super) fn count(least: u64, most: u64) -> impl Parser<Count> {
     }
 }
 
-/// A percentage for which that holds, as these words say.
+/// A percentage for which `holds` is true; `range` says so in words.
 pub(super) fn percent(holds: fn(f64) -> bool, range: &'static str) -> impl Parser<Percent> {
     move |text: &str| {
         let percent: Percent = text
@@ -190,12 +189,12 @@ pub(super) fn percent(holds: fn(f64) -> bool, range: &'static str) -> impl Parse
     }
 }
 
-/// What a difference must reach to count.
+/// The margin of EQUIVALENT.
 pub(super) fn margin() -> impl Parser<Percent> {
     percent(|p| p > 0.0 && p < 100.0, "above 0% and below 100%")
 }
 
-/// A rate above 0 with its unit: a bare number would be taken as bit/s, and gate nothing.
+/// A rate above 0 with its unit: a bare number would mean bit/s, so low that no run fails.
 pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
     let rate: BitRate = text.parse()?;
     if text
@@ -210,7 +209,7 @@ pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
     Ok(rate)
 }
 
-/// A name that an interface can have.
+/// The name of an interface.
 pub(super) fn device(name: &str) -> Result<String, String> {
     let fits = (1..=MAX_DEVICE_NAME).contains(&name.len())
         && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
@@ -222,21 +221,43 @@ pub(super) fn device(name: &str) -> Result<String, String> {
 /// IFNAMSIZ is 16 with the terminating zero, linux/if.h.
 const MAX_DEVICE_NAME: usize = 15;
 
-/// An emulated path, with something said of it.
-/// What a HOST begins with where ssh is to start an endpoint.
+/// The scheme of a HOST where ssh starts an endpoint.
 pub(crate) const SCHEME: &str = "ssh://";
 
-/// An endpoint, or a host where ssh is to start one: its name is the whole word then.
-pub(super) fn host_or_ssh(text: &str) -> Result<EndpointName, UnitError> {
-    match text.strip_prefix(SCHEME) {
-        Some(place) if !place.is_empty() => Ok(EndpointName {
-            host: text.to_owned(),
-            port: None,
-        }),
-        _ => text.parse(),
+/// An endpoint, or `ssh://[USER@]HOST[:PORT]`: then the name of the endpoint is the whole URL.
+pub(super) fn host_or_ssh(text: &str) -> anyhow::Result<EndpointName> {
+    let Some(place) = text.strip_prefix(SCHEME) else {
+        return Ok(text.parse()?);
+    };
+    let (user, host) = place.split_once('@').unwrap_or(("user", place));
+    let is_named = !user.is_empty() && host.parse::<EndpointName>().is_ok();
+    // ssh would read such a name as an option.
+    if !is_named || place.starts_with('-') || host.starts_with('-') {
+        bail!("it must be ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT");
+    }
+    Ok(EndpointName {
+        host: text.to_owned(),
+        port: None,
+    })
+}
+
+/// The URL of a NATS server, or several with commas.
+pub(super) fn bus(text: &str) -> Result<String, String> {
+    let is_url = |url: &str| {
+        let address = ["nats://", "tls://"]
+            .iter()
+            .find_map(|scheme| url.strip_prefix(scheme));
+        let host = address.map(|address| address.rsplit('@').next().unwrap_or(address));
+        host.is_some_and(|host| host.parse::<EndpointName>().is_ok())
+    };
+    if text.split(',').all(is_url) {
+        Ok(text.to_owned())
+    } else {
+        Err("it must be nats://HOST, tls://HOST or one of them with :PORT".to_owned())
     }
 }
 
+/// An emulated path; an empty one is refused.
 pub(super) fn lab(text: &str) -> anyhow::Result<PathSpec> {
     if text.trim().is_empty() {
         bail!("say what the path is like: rate=100mbit,rtt=29ms, or mtu=1500 for a plain link");
@@ -259,7 +280,7 @@ impl FromStr for Count {
         };
         let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        // As many decimals as the suffix has zeros, so that every count is a whole one.
+        // At most as many decimals as the suffix has zeros, so that every count is whole.
         let decimals = if scale == 1 {
             0
         } else {
@@ -309,6 +330,31 @@ mod tests {
             "18446744073709551615k",
         ] {
             assert!(text.parse::<Count>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_servers_that_other_programs_connect_to_are_checked_here() {
+        for host in [
+            "pit:5201",
+            "ssh://pit",
+            "ssh://me@pit:22",
+            "ssh://me@[::1]:22",
+        ] {
+            assert!(host_or_ssh(host).is_ok(), "{host}");
+        }
+        for host in [
+            "ssh://",
+            "ssh://-oX=y",
+            "ssh://me@-x",
+            "ssh://@pit",
+            "ssh://pit:x",
+        ] {
+            assert!(host_or_ssh(host).is_err(), "{host}");
+        }
+        assert!(bus("nats://a:4222,tls://u:p@b").is_ok());
+        for url in ["", "foo", "nats://", "http://a", "nats://a,b"] {
+            assert!(bus(url).is_err(), "{url}");
         }
     }
 

@@ -13,9 +13,9 @@ pub(crate) enum QosCommand {
     Check(QosCheckArgs),
     /// Put the policies of a file in force, on all its interfaces or on none
     Apply(QosApplyArgs),
-    /// Put policies in force again whatever spoils them, until Ctrl-C; looks each second
+    /// Look each second whether policies are in force, and restore them; until Ctrl-C
     Watch,
-    /// What is in force: 0 filtering, 1 wrong, 10 disabled or none, 11 passing through
+    /// What is in force; exit status 0 filtering, 1 wrong, 10 disabled or none, 11 passing through
     Status(QosStatusArgs),
     /// What policies and filters counted; bytes of incoming packets lack layer-2 headers
     Stats(QosStatsArgs),
@@ -27,13 +27,13 @@ pub(crate) enum QosCommand {
     Passthrough(QosInterfaceArgs),
     /// Take everything away
     Remove(QosInterfaceArgs),
-    /// Which filter of a file takes a packet, and why not those asked before it
+    /// Which filter of a file takes a packet, and why those before it do not
     Explain(QosExplainArgs),
     /// What a policy costs, by the white paper's experiment on emulated links
     Cost(QosCostArgs),
 }
 
-/// Another syntax.
+/// Another syntax of policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QosImport {
     /// HP-UX IPQoS: filter{}, policy{}, adapter{}
@@ -65,14 +65,13 @@ pub(crate) struct QosApplyArgs {
     /// Only this interface, by the file's adapter of its name or else by `*`
     #[arg(long, value_name = "IF")]
     pub(crate) adapter: Option<String>,
-    /// Also packets that come in: they are marked and counted, and have no classes
+    /// Also incoming packets: they are marked and counted, and have no classes
     #[arg(long)]
     pub(crate) ingress: bool,
-    /// Also beside others' programs, and in the place of another's queueing discipline
+    /// Also beside programs of others, and in place of their queueing discipline
     #[arg(long)]
     pub(crate) force: bool,
-    /// Also after a reboot and on an interface that is made anew: by a unit of systemd that runs
-    /// `linerate qos watch`
+    /// Also after a reboot or on a new interface: a systemd unit runs `linerate qos watch`
     #[arg(long)]
     pub(crate) persist: bool,
     /// Print what is in force as JSON
@@ -82,39 +81,32 @@ pub(crate) struct QosApplyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct QosStatusArgs {
-    /// Interface (default: all with a policy)
-    #[arg(value_name = "IF")]
-    pub(crate) interface: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: QosInterfaceArgs,
     /// Print each filter and what it takes, too
     #[arg(long, conflicts_with = "json")]
     pub(crate) details: bool,
-    /// Print what is in force as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct QosStatsArgs {
-    /// Interface (default: all with a policy)
-    #[arg(value_name = "IF")]
-    pub(crate) interface: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: QosInterfaceArgs,
     /// Print rates each second until Ctrl-C; with --json one line of counts each second
     #[arg(long, conflicts_with = "reset")]
     pub(crate) watch: bool,
     /// Begin counting anew
     #[arg(long)]
     pub(crate) reset: bool,
-    /// Print the counts as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
+/// The policies that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct QosInterfaceArgs {
     /// Interface (default: all with a policy)
     #[arg(value_name = "IF")]
     pub(crate) interface: Option<String>,
-    /// Print what is in force as JSON
+    /// Print the document as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -135,6 +127,9 @@ pub(crate) struct QosExplainArgs {
 }
 
 const PACKET_KEYS: &str = "\
-Keys of PACKET: dscp, ecn, length (without: that of the headers alone), fragment (first, later),
-vlan, vlan_priority, uid, cgroup, incoming, mark; of TCP flags or tcp_flags (without: ack); of
-ICMP type or icmp_type (without: echo-request), code or icmp_code; of IPv6 flow_label";
+Keys of PACKET:
+  any   dscp, ecn, length (default: that of the headers), fragment (first, later),
+        vlan, vlan_priority, uid, cgroup, incoming, mark
+  TCP   flags or tcp_flags (default: ack)
+  ICMP  type or icmp_type (default: echo-request), code or icmp_code
+  IPv6  flow_label";

@@ -1,4 +1,4 @@
-//! `linerate report`.
+//! Options of `report`.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Documents as --json or --output wrote them, or reports of them; - is stdin
+    /// Documents as --json or --output wrote them, or reports; - is stdin
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Write the page to FILE (default stdout)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Markdown for a ticket in place of HTML: the answer, tables, commands
+    /// Markdown instead of HTML, for a ticket: the answer, tables, commands
     #[arg(long)]
     pub(crate) markdown: bool,
-    /// Write each chart into the directory DIR as a file of SVG; without --output no page
+    /// Write each chart as SVG into directory DIR; a page only with --output
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
-    /// The same as PNG, WIDTH pixels wide, default 1800 (builds with png)
+    /// The same as PNG, 300 to 6000 pixels wide (default 1800); needs a build with png
     #[arg(long, value_name = "DIR[=WIDTH]", value_parser = pictures)]
     pub(crate) png: Option<Pictures>,
 }
 
-/// Where pictures go, and how wide they are.
+/// Where pictures are written, and their width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pictures {
     pub(crate) directory: PathBuf,

@@ -1,4 +1,4 @@
-//! `linerate rerun`.
+//! Options of `rerun`.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use super::shared::{BaselineOptions, DocumentOptions};
 pub(crate) struct RerunArgs {
     /// A record, sweep, check, comparison, load, capacity or trace, as --output wrote it
     pub(crate) file: PathBuf,
-    /// Endpoint in place of the document's: host, host:port or [v6]:port
+    /// Endpoint instead of the document's: host, host:port or [v6]:port
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// File with the endpoint's key: no document has it
+    /// File with the endpoint's key, which no document holds
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Seed of every random choice, 0 to 2^64-1 (default: the document's)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Print the command line that does it, and run nothing
+    /// Print the command line, and run nothing
     #[arg(long)]
     pub(crate) list: bool,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use linerate_history::Place;
 
 use super::parsers;
 
-/// What `stream`, `rr` and `crr` have in common beside the options of their tests.
+/// The options that `stream`, `rr` and `crr` share, beside those of their tests.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
@@ -21,7 +21,7 @@ pub(crate) struct RunOptions {
     pub(crate) host: Option<EndpointName>,
     #[command(flatten)]
     pub(crate) repeats: RepeatOptions,
-    /// Only by a server of this tool's there: iperf3, netperf, stamp (default: what answers)
+    /// Use only this kind of server: iperf3, netperf, stamp (default: what answers)
     #[arg(
         long, value_name = "TOOL", help_heading = "Path", requires = "host",
         value_parser = parsers::tool(), hide_possible_values = true
@@ -39,7 +39,7 @@ pub(crate) struct RunOptions {
     pub(crate) beside: BaselineOptions,
 }
 
-/// What a user says of a run, for whoever reads its document.
+/// The user's notes in the document.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct TitleOptions {
@@ -51,14 +51,14 @@ pub(crate) struct TitleOptions {
     pub(crate) extra_data: Option<String>,
 }
 
-/// An earlier document to hold the new one against.
+/// An earlier document with which the new one is compared.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct BaselineOptions {
-    /// Set an earlier document of the same kind beside it: what has changed
+    /// Compare with an earlier document of the same kind, in FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Set a saved run beside it: last (of this test and path), a number, or a label
+    /// Compare with a saved run: last (of this test and path), a number or a label
     #[arg(long, value_name = "RUN", conflicts_with = "baseline", value_parser = parsers::which_run)]
     pub(crate) against: Option<WhichRun>,
     /// Exit with 1 if a headline figure is worse by more than P%
@@ -107,7 +107,7 @@ pub(crate) struct RepeatOptions {
     pub(crate) seed: Option<u64>,
 }
 
-/// Which way to the endpoint, and with which key.
+/// How to reach the endpoint, and its key.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Path")]
 pub(crate) struct PathOptions {
@@ -158,7 +158,7 @@ impl PathOptions {
         self.family.chosen()
     }
 
-    /// The same way, over that family unless another one was asked for.
+    /// The same options, with `wanted` unless the user chose a family.
     pub(crate) fn with_family(&self, wanted: Option<Family>) -> Self {
         let family = self.family().or(wanted);
         Self {
@@ -168,7 +168,7 @@ impl PathOptions {
     }
 }
 
-/// The one family of addresses.
+/// One family of addresses.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct FamilyOptions {
     /// Only IPv4
@@ -203,7 +203,7 @@ impl FamilyOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct DocumentOptions {
-    /// Print the evidence after the answer: all that was measured
+    /// Print the evidence, too: everything that was measured
     #[arg(short = 'v', long)]
     pub(crate) details: bool,
     /// Print the document as JSON
@@ -223,10 +223,10 @@ pub(crate) struct DocumentOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct KeepOptions {
-    /// Save the document in the history: linerate history
+    /// Save the document in the history; `linerate history` lists it
     #[arg(long)]
     pub(crate) save: bool,
-    /// Save it with this label, such as site=north; may be repeated
+    /// Label of the saved run, such as site=north; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "save", value_parser = parsers::label)]
     pub(crate) label: Vec<(String, String)>,
     /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
@@ -235,23 +235,31 @@ pub(crate) struct KeepOptions {
     pub(crate) db: Option<Place>,
 }
 
-/// What has a row in comma-separated values.
+/// The rows of comma-separated values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CsvRows {
     Runs,
     Intervals,
 }
 
-/// Formats of the commands that leave records.
+/// The table of a document that has records.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct TableOptions {
+pub(crate) struct CsvOptions {
     /// Print comma-separated values, a row for each of runs (default) or intervals
     #[arg(
         long, value_name = "ROWS", num_args = 0..=1, require_equals = true,
         default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true
     )]
     pub(crate) csv: Option<CsvRows>,
+}
+
+/// Formats of `stream`, `rr` and `crr`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct TableOptions {
+    #[command(flatten)]
+    pub(crate) csv: CsvOptions,
     /// Print one JSON line for each interval, then one with the document
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) json_stream: bool,

@@ -1,4 +1,4 @@
-//! `linerate trace`.
+//! Options of `trace`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `stream`, `rr` and `crr`.
+//! Options of `stream`, `rr` and `crr`.
 
 use clap::Args;
 use linerate_core::units::BitRate;

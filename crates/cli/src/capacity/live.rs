@@ -1,4 +1,4 @@
-//! How a run goes: a line for each phase, and on a terminal how many are open by now.
+//! The progress of a run: a line for each phase, and on a terminal how many connections are open.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use linerate_engine::{CapacityLive, CapacityPhase};
 
 use crate::progress::Progress;
 
-/// Shows the course of a run.
+/// Shows the progress of a run.
 pub(super) struct Live {
     progress: Progress,
     phase: Option<(CapacityPhase, u64)>,
     shown_s: f64,
-    /// What comes after they are open, where that is planned.
+    /// Time that the run takes after all are open; `None` if that is not known.
     rest: Option<Duration>,
-    /// Seconds by now, of them those of opening and of measuring a latency, and how often that was.
+    /// Seconds since the run began; those of opening and of measuring a latency; and how many
+    /// latencies were measured.
     at_s: f64,
     opening_s: f64,
     measuring_s: f64,
@@ -53,7 +54,7 @@ impl Live {
         self.measured += u32::from(is_new && now.phase == CapacityPhase::Measuring);
     }
 
-    /// Seconds until all are held, as soon as the rate of opening is known.
+    /// Seconds until all are open, once the rate of opening is known.
     fn until_held_s(&self, now: &CapacityLive) -> Option<f64> {
         let is_new = self.phase != Some((now.phase, now.asked));
         match now.phase {
@@ -69,7 +70,7 @@ impl Live {
         }
     }
 
-    /// Something new of the run, which always goes on.
+    /// Shows the state of the run, which always goes on.
     pub(super) fn show(&mut self, now: &CapacityLive) -> bool {
         self.count(now);
         if let Some((rest, until_held_s)) = self.rest.zip(self.until_held_s(now)) {
@@ -89,13 +90,13 @@ impl Live {
     }
 }
 
-/// A latency is measured beside none of the connections, a tenth, half and all of them.
+/// Latencies of a run: with none of the connections open, a tenth, half and all of them.
 const MEASURED: u32 = 4;
-/// What the last heartbeats, closing and the reports take.
+/// Time for the last heartbeats, closing and the reports.
 const CLOSING: Duration = Duration::from_secs(1);
-/// So many times longer it takes at most on a busy host.
+/// How many times longer a run may take on a busy host.
 const BUSY_TIMES: f64 = 1.5;
-/// Between two changes of a line, s: the engine tells of them far more often.
+/// Shortest time between two changes of the line, in seconds.
 const EVERY_S: f64 = 0.1;
 
 fn words(now: &CapacityLive) -> String {
@@ -119,13 +120,11 @@ fn words(now: &CapacityLive) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Command, command};
 
     #[test]
     fn what_measuring_takes_is_not_taken_for_the_rate_of_opening() {
-        let words = ["linerate", "capacity", "pit"];
-        let Ok(crate::args::Command::Capacity(args)) =
-            <crate::args::Cli as clap::Parser>::try_parse_from(words).map(|cli| cli.command)
-        else {
+        let Ok(Command::Capacity(args)) = command("capacity pit") else {
             panic!("capacity was asked for");
         };
         let test = crate::capacity::test::test(&args, 1).unwrap();
@@ -139,10 +138,8 @@ mod tests {
                 open,
                 lost: 0,
             };
-            let left = {
-                live.count(&now);
-                live.until_held_s(&now)
-            };
+            live.count(&now);
+            let left = live.until_held_s(&now);
             live.phase = Some((phase, 1000));
             left
         };

@@ -24,9 +24,9 @@ use live::Live;
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
     let test = test::test(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+    let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
-    let output = Output::open(&args.document, format)?;
     let mut client = Client::connect(target, signals()?)?;
     let mut live = Live::new(progress, &test);
     let options = CapacityOptions {

@@ -122,16 +122,11 @@ fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Command, command};
 
     fn asked(options: &str) -> Result<CapacityTest, String> {
-        let words = ["linerate", "capacity", "pit"];
-        let words = words.into_iter().chain(options.split_whitespace());
-        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-        let Command::Capacity(args) = cli.command else {
+        let Command::Capacity(args) = command(&format!("capacity pit {options}"))? else {
             panic!("capacity was asked for");
         };
         test(&args, 7).map_err(|error| error.to_string())

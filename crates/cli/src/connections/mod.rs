@@ -1,4 +1,4 @@
-//! `connections`: every TCP connection of this host, whoever's it is.
+//! `connections`: every TCP connection of this host, of any program.
 
 mod screen;
 
@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use linerate_core::connection::{Connection, ConnectionsDocument};
 use linerate_core::record::{Caveat, CaveatKind, Status};
+use linerate_core::units::quoted;
+use linerate_engine::Stop;
 use linerate_engine::connections::{ConnectionsError, Place, Selection, Watch, listeners};
-use linerate_engine::{Stop, stop_on_signal};
 use linerate_report::text::{CONNECTION_ROWS, GroupBy};
 use linerate_report::{Document, text};
 
 use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::{run, typed};
 use screen::{Next, Screen, View};
 
 /// Does what the command line says.
@@ -30,7 +32,7 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     let selection = selection(args).map_err(Failure::usage)?;
     let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     if args.show.listen {
-        let document = listeners(&selection)?;
+        let document = listeners(&selection).map_err(failure)?;
         found(
             !document.listeners.is_empty(),
             "listening TCP socket",
@@ -38,8 +40,8 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
         )?;
         return output.write(&document);
     }
-    let mut watch = Watch::open(&selection)?;
-    let stop = stop_on_signal().map_err(Failure::failed)?;
+    let mut watch = Watch::open(&selection).map_err(failure)?;
+    let stop = run::signals()?;
     if args.show.watch {
         return again_and_again(args, &mut watch, interval, &stop);
     }
@@ -55,7 +57,22 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where something was asked for that is not there, that is an answer for scripts too.
+/// An error about an option, which is named as it was typed.
+pub(crate) fn failure(error: ConnectionsError) -> Failure {
+    match error {
+        ConnectionsError::NoProcessCalled { name } => Failure::usage(anyhow!(
+            "{} {}: no process has that name (as `ps -o comm` shows it) or number",
+            typed::here("--process", &[], &["pid"]),
+            quoted(&name)
+        )),
+        ConnectionsError::NoProcess { pid } => {
+            Failure::usage(anyhow!("--container {pid}: no process has that number"))
+        }
+        error => error.into(),
+    }
+}
+
+/// Fails if the user asked for something that does not exist, so that scripts notice it.
 fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure> {
     if is_there {
         return Ok(());
@@ -66,7 +83,7 @@ fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure
     }
 }
 
-/// What was asked for, in words.
+/// The selection in words.
 pub(crate) fn asked(which: &WhichOptions) -> Option<String> {
     let peer = which.peer.as_ref().map(|peer| format!("to {peer}"));
     let process = which.owner.process.as_ref();
@@ -74,7 +91,7 @@ pub(crate) fn asked(which: &WhichOptions) -> Option<String> {
     in_words(&which.port, [peer, process])
 }
 
-/// With one of these ports, and all that the other words say; `None` for all connections.
+/// `with port 80 or 443 and …`; `None` if all connections are selected.
 pub(crate) fn in_words<const N: usize>(
     ports: &[u16],
     others: [Option<String>; N],
@@ -86,14 +103,14 @@ pub(crate) fn in_words<const N: usize>(
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// What the options ask for.
+/// The connections that the options select.
 fn selection(args: &ConnectionsArgs) -> anyhow::Result<Selection> {
     let mut selection = which(&args.which)?;
     selection.states = args.show.state.map(|state| 1 << state as u32);
     Ok(selection)
 }
 
-/// Which connections, and where.
+/// The connections that these options select, and their network namespace.
 ///
 /// # Errors
 /// A peer is no address, network or known name.
@@ -134,8 +151,8 @@ fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
     Ok(found.map(|address| host(address.ip())).collect())
 }
 
-/// Watches for one interval, or until somebody asks to stop. Processes are named where they are
-/// shown.
+/// Watches for one interval, or until a signal. Only the processes of connections that are shown
+/// are looked up.
 fn once(
     args: &ConnectionsArgs,
     watch: &mut Watch,
@@ -207,7 +224,7 @@ fn on_screen(
     let first = once(args, watch, SECOND.min(interval), stop)?;
     let mut view = View::new(first, args.show.sort.unwrap_or_default());
     let mut screen = Screen::open()?;
-    // Whether the page is that of the period before.
+    // Whether the page shows the period before this one.
     let mut is_current = true;
     screen.draw(&mut view)?;
     loop {
@@ -244,12 +261,12 @@ fn on_screen(
     }
 }
 
-/// The largest first, names in their order.
+/// Sorts by figures from the largest down, or by names.
 fn sort(connections: &mut [Connection], key: SortKey) {
     let sender = |one: &Connection| one.tcp.as_ref().and_then(|tcp| tcp.sender()).cloned();
     match key {
         SortKey::Rate => {
-            // As they come; rates are ordered as their bits are.
+            // Usually they are sorted already; positive floats are ordered as their bits are.
             let slowest_last = |one: &Connection| Reverse(one.throughput_bps.max(0.0).to_bits());
             if !connections.is_sorted_by_key(slowest_last) {
                 connections.sort_by_cached_key(slowest_last);
@@ -277,5 +294,5 @@ fn sort(connections: &mut [Connection], key: SortKey) {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A signal to end is looked at so often.
+/// Longest time in which a signal is not noticed.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
-//! The whole screen of `connections --watch`: a table that is sorted and filtered by keys.
+//! The full screen of `connections --watch`: a table that keys sort and filter.
 //!
-//! What is shown is [`View`], which knows no terminal; [`Screen`] is the terminal, which gets back
-//! what it was, also after a panic.
+//! [`View`] is what is shown, without a terminal; [`Screen`] is the terminal, which is restored at
+//! the end, also after a panic.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -34,7 +34,7 @@ impl Screen {
         match ratatui::try_init() {
             Ok(terminal) => Ok(Self(terminal)),
             Err(error) => {
-                // As far as it had come.
+                // The terminal may be half set up.
                 let _ = ratatui::try_restore();
                 Err(failure(error))
             }
@@ -46,7 +46,7 @@ impl Screen {
         drawn.map(drop).map_err(failure)
     }
 
-    /// Waits until then for a key, or another size of the screen; `None` if neither came.
+    /// Waits for a key or a new size of the screen; `None` if neither came in time.
     pub(super) fn event(until: Instant) -> Result<Option<Event>, Failure> {
         let time = until.saturating_duration_since(Instant::now());
         if !event::poll(time.min(PATIENCE)).map_err(failure)? {
@@ -58,7 +58,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // A terminal that is gone needs no restoring.
         let _ = ratatui::try_restore();
     }
 }
@@ -68,7 +68,7 @@ fn failure(error: io::Error) -> Failure {
     Failure::failed(error.expect_err("it is one"))
 }
 
-/// A signal to end is looked at so often.
+/// Longest time in which a signal is not noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether to go on after a key.
@@ -78,7 +78,7 @@ pub(super) enum Next {
     Quit,
 }
 
-/// What is shown, and how.
+/// The table, and how it is shown.
 pub(super) struct View {
     page: ConnectionsDocument,
     sort: SortKey,
@@ -88,19 +88,19 @@ pub(super) struct View {
     pub(super) is_paused: bool,
     /// First row that is shown.
     top: usize,
-    /// Rows that fit.
+    /// Number of rows that fit.
     height: usize,
     past: HashMap<Ends, Past>,
 }
 
-/// What tells those apart that carry, or carried lately.
+/// Local and remote end: the key of a connection.
 type Ends = (String, String);
 
 #[derive(Default)]
 struct Past {
     rates_bps: VecDeque<f64>,
     cause: Option<Cause>,
-    /// Its cause is another than in the page before.
+    /// Its cause differs from that of the page before.
     has_changed: bool,
 }
 
@@ -144,7 +144,7 @@ impl View {
         Ok(())
     }
 
-    /// Notes what those that carry reached. Of an idle one nothing is kept: there are many.
+    /// Notes the rates of active connections. Idle ones are forgotten, since there may be many.
     fn look_back(&mut self) {
         let mut before = std::mem::take(&mut self.past);
         for one in &self.page.connections {
@@ -163,7 +163,7 @@ impl View {
         sort(&mut self.page.connections, self.sort);
     }
 
-    /// What is to be done with an event of the terminal.
+    /// Handles an event of the terminal.
     pub(super) fn handle_event(&mut self, event: &Event) -> Next {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.handle(*key),
@@ -240,7 +240,7 @@ impl View {
             None => self.table(style),
         };
         frame.render_widget(
-            // It is cut at the screen's edge and not wrapped.
+            // The line is cut at the edge of the screen and not wrapped.
             Line::from(text::connections_headline(&self.page).replace('\u{a0}', " ")).bold(),
             title,
         );
@@ -278,7 +278,7 @@ impl View {
 
     fn grouped(&mut self, by: GroupBy, style: Style) -> Vec<Line<'static>> {
         let page = text::connections_by(&self.page, by, style);
-        // Below the headline, which stands there already.
+        // Without its headline, which the screen shows already.
         let lines: Vec<&str> = page.lines().skip(2).collect();
         self.top = self.top.min(lines.len().saturating_sub(self.height));
         let lines = lines.into_iter().skip(self.top);
@@ -365,7 +365,7 @@ const SORTS: [(char, SortKey, &str); 6] = [
     ('n', SortKey::Process, "name"),
     ('p', SortKey::Peer, "peer"),
 ];
-/// Of a sparkline.
+/// Length of a sparkline.
 const MAX_RATES: usize = 12;
 
 #[cfg(test)]

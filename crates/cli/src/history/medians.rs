@@ -1,4 +1,4 @@
-//! `history medians`: how the figures of each test were in each hour or day, also of runs that were pruned.
+//! `history medians`: the medians of each hour or day, also of runs that were deleted.
 
 use linerate_history::{Rollup, RollupFilter};
 use linerate_report::csv;

@@ -1,4 +1,5 @@
-//! The rows of a table as Parquet, by the crate `parquet` (docs/adr/0014-pictures-and-tables-by-features.md).
+//! The rows of a table as Parquet, by the crate `parquet`
+//! (docs/adr/0014-pictures-and-tables-by-features.md).
 
 use std::io::Write;
 use std::sync::Arc;

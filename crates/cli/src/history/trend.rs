@@ -1,27 +1,23 @@
-//! `history changes`: when the figures of a test have changed, and what else has then.
-
-use std::collections::BTreeMap;
+//! `history changes`: when the figures of a test changed, and what else changed then.
 
 use anyhow::anyhow;
 use linerate_core::stats::{FALSE_ALARMS, changes};
-use linerate_history::{History, HistoryError, Run};
+use linerate_history::{Filter, History, HistoryError, Point};
 use linerate_report::text::{self, Series, SeriesChange};
 use serde_json::Value;
 
 use super::{filter, kept};
 use crate::args::ChangesArgs;
 use crate::failure::Failure;
+use crate::monitor::rfc3339;
 use crate::output;
 
-/// Fewer runs of a test are no series.
-const FEWEST: usize = 10;
-/// The newest of a series that are looked at.
-const MOST: usize = 1000;
-/// Changes are found by reordering the runs by chance: the same answer each time it is asked.
-const SEED: u64 = 1;
-
-/// A run with its figure.
-type Point = (Run, String, f64);
+/// Fewest runs of a series in which a change can be told from chance.
+const MIN_RUNS: usize = 10;
+/// Most runs of a series that are searched, the newest.
+const MAX_RUNS: u32 = 1000;
+/// The search reorders the runs at random: with this seed its answer is always the same.
+pub(crate) const SEED: u64 = 1;
 
 /// Prints each series with its changes.
 ///
@@ -32,55 +28,67 @@ pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
     let found = found(&history, args).map_err(Failure::failed)?;
     if found.is_empty() {
         return Err(Failure::usage(anyhow!(
-            "no test of that kind was saved {FEWEST} times: fewer runs tell no change from chance"
+            "no test of that kind was saved {MIN_RUNS} times: fewer runs tell no change from chance"
         )));
     }
     let caveat = format!(
-        "Of series of independent runs that did not change, {:.0} % at most are said to have. What \
-         else is \
-         another since then need not be why.",
+        "At most {:.0} % of series of independent runs that did not change are said to have \
+         changed. What else changed at that time need not be the reason.",
         100.0 * FALSE_ALARMS
     );
     output::print(&text::series_changes(&found, &caveat, output::style()))
 }
 
 fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
-    let mut all: BTreeMap<String, Vec<Point>> = BTreeMap::new();
-    for run in history.list(&filter(&args.which, None))? {
-        let figures = history.figures(run.id)?;
-        let wanted = |(name, _): &(String, f64)| args.metric.as_ref().is_none_or(|it| it == name);
-        let Some((metric, value)) = figures.into_iter().find(wanted) else {
-            continue;
-        };
-        let series = all.entry(run.series.clone()).or_default();
-        if series.len() < MOST && series.first().is_none_or(|(_, first, _)| *first == metric) {
-            series.push((run, metric, value));
-        }
-    }
     let mut found = Vec::new();
-    for (test, mut points) in all.into_iter().filter(|(_, points)| points.len() >= FEWEST) {
-        points.reverse();
-        let values: Vec<f64> = points.iter().map(|(_, _, value)| *value).collect();
-        let changes = changes(&values, SEED)?.into_iter().map(|change| {
-            let (before, first) = (&points[change.at - 1].0, &points[change.at].0);
-            Ok(SeriesChange {
-                id: first.id,
-                started_at: first.started_at.clone(),
-                figures: [change.before, change.after],
-                beside: beside(history, before.id, first.id)?,
-            })
-        });
+    for (test, _) in history.all_series()? {
+        let runs = Filter {
+            series: Some(test.clone()),
+            ..filter(&args.which, Some(MAX_RUNS))
+        };
+        let points = of_one_metric(history.series(&runs, args.metric.as_deref())?);
+        if points.len() < MIN_RUNS {
+            continue;
+        }
+        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+        let changes = changes(&values, SEED)?.into_iter();
+        let changes = changes.map(|it| change(history, &points, it.at, [it.before, it.after]));
         found.push(Series {
-            changes: changes.collect::<Result<_, HistoryError>>()?,
+            changes: changes.collect::<Result<_, _>>()?,
             runs: points.len(),
-            metric: points[0].1.clone(),
+            metric: points[0].metric.clone(),
             test,
         });
     }
     Ok(found)
 }
 
-/// What of a document can change beside a figure, and where it is in one.
+/// The points of the metric that the newest run has.
+pub(crate) fn of_one_metric(mut points: Vec<Point>) -> Vec<Point> {
+    if let Some(metric) = points.last().map(|point| point.metric.clone()) {
+        points.retain(|point| point.metric == metric && point.value.is_finite());
+    }
+    points
+}
+
+/// The change between the points `at - 1` and `at`, with the medians before and after it and what
+/// else differs between the two runs.
+pub(crate) fn change(
+    history: &History,
+    points: &[Point],
+    at: usize,
+    figures: [f64; 2],
+) -> Result<SeriesChange, HistoryError> {
+    let first = &points[at];
+    Ok(SeriesChange {
+        id: first.run,
+        started_at: rfc3339(first.at_s),
+        figures,
+        beside: beside(history, points[at - 1].run, first.run)?,
+    })
+}
+
+/// The facts that may change together with a figure, and their places in a document.
 const FACTS: [(&str, &str); 9] = [
     ("bottleneck", "/verdict/cause"),
     ("congestion control", "/tcp/congestion"),
@@ -93,8 +101,8 @@ const FACTS: [(&str, &str); 9] = [
     ("linerate", "/environment/client/linerate"),
 ];
 
-/// What differs between two documents, besides their figures.
-pub(crate) fn beside(
+/// The facts, and the route, in which two documents differ.
+fn beside(
     history: &History,
     before: i64,
     after: i64,
@@ -119,20 +127,19 @@ pub(crate) fn beside(
         let [was, is] = [fact(&before, path)?, fact(&after, path)?];
         (was != is).then_some((*name, [was, is]))
     });
-    let hops = |document: &Value| {
+    let route = |document: &Value| {
         let hops = document
             .pointer("/hops")
-            .or(document.pointer("/route/hops"))?
-            .as_array()?;
-        Some(
-            hops.iter()
-                .map(|hop| hop["address"].as_str().unwrap_or("*").to_owned())
-                .collect::<Vec<_>>(),
-        )
+            .or(document.pointer("/route/hops"))?;
+        let addresses = hops
+            .as_array()?
+            .iter()
+            .map(|hop| hop["address"].as_str().unwrap_or("*"));
+        Some(addresses.collect::<Vec<_>>().join(" "))
     };
-    let route = hops(&before)
-        .zip(hops(&after))
+    let routes = route(&before)
+        .zip(route(&after))
         .filter(|(was, is)| was != is);
-    let route = route.map(|(was, is)| ("route", [was.join(" "), is.join(" ")]));
-    Ok(differs.chain(route).collect())
+    let routes = routes.map(|(was, is)| ("route", [was, is]));
+    Ok(differs.chain(routes).collect())
 }

@@ -1,5 +1,5 @@
-//! iperf3's command line, read as its own parser (getopt_long) reads it: letters together, long
-//! names cut short, numbers as `atoi` and its suffixes have them.
+//! Reads iperf3's command line as its own parser (getopt_long) does: combined letters, abbreviated
+//! long names, numbers as `atoi` reads them, with iperf3's suffixes.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ pub(super) enum Asked {
     Server(Box<Options>),
 }
 
-/// Why it asks for nothing.
+/// Why a command line is refused.
 #[derive(Debug, PartialEq)]
 pub(super) enum Misuse {
-    /// No such option, or one without its value, in the parser's own words.
+    /// An unknown option, or one without its value, in the words of getopt.
     Getopt(String),
-    /// A value, or options that exclude each other: iperf3's words behind `parameter error`.
+    /// A wrong value, or options that exclude each other: iperf3's words after `parameter error`.
     Parameter(String),
 }
 
@@ -41,15 +41,15 @@ pub(super) struct Options {
     pub(super) udp: bool,
     pub(super) direction: Direction,
     pub(super) streams: u32,
-    /// Seconds; 0 is without end.
+    /// Seconds; 0 means without end.
     pub(super) time_s: Option<u32>,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
     pub(super) omit_s: u32,
-    /// Seconds; 0 is none.
+    /// Seconds; 0 means no intervals.
     pub(super) interval_s: f64,
     pub(super) length: Option<u64>,
-    /// Bits per second; 0 is without limit.
+    /// Bits per second; 0 means no limit.
     pub(super) rate: Option<u64>,
     pub(super) pacing: u64,
     pub(super) window: u64,
@@ -61,7 +61,7 @@ pub(super) struct Options {
     pub(super) discard: bool,
     pub(super) offload: bool,
     pub(super) server_output: bool,
-    /// `k`, `m`, …; `a` picks.
+    /// `k`, `m`, …; `a` chooses the unit by the figure.
     pub(super) format: char,
     pub(super) verbose: bool,
     pub(super) json: bool,
@@ -78,11 +78,11 @@ pub(super) struct Options {
     pub(super) users: Option<String>,
     pub(super) private_key: Option<String>,
     pub(super) pkcs1: bool,
-    /// linerate's own: without the line of the bottleneck.
+    /// An option of linerate's: no line with the bottleneck.
     pub(super) no_verdict: bool,
-    /// The CPU that this process keeps to.
+    /// The CPU on which this process runs.
     pub(super) cpu: Option<u32>,
-    /// What each line begins with, as C's `strftime` has it.
+    /// Format of the time before each line, as for C's `strftime`.
     pub(super) timestamps: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Options {
         }
     }
 
-    /// Seconds of the test, where it ends by its time.
+    /// Seconds of the test; 0 if bytes or blocks end it.
     pub(super) fn seconds(&self) -> u32 {
         match self.time_s {
             Some(seconds) => seconds,
@@ -106,7 +106,7 @@ impl Options {
         }
     }
 
-    /// Bits per second of each stream; 0 is without limit.
+    /// Bits per second of each stream; 0 means no limit.
     pub(super) fn target_rate(&self) -> u64 {
         self.rate.unwrap_or(if self.udp { 1 << 20 } else { 0 })
     }
@@ -116,17 +116,17 @@ impl Options {
 enum Takes {
     Nothing,
     Value,
-    /// Only behind `=`.
+    /// Optional, only after `=`.
     Perhaps,
 }
 
-/// Which end has an option.
+/// The end that an option is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Of {
     Both,
     Client,
     Server,
-    /// iperf3's alone; what to do instead.
+    /// Only iperf3 has it; what to do instead.
     Nobody(&'static str),
 }
 
@@ -135,7 +135,7 @@ type Entry = (&'static str, Option<char>, Takes, Of);
 const AUTH: &str = "give `linerate serve` a --key-file there and use linerate stream";
 const NO_SCTP: &str = "linerate has TCP, MPTCP and UDP";
 
-/// Names, letters, values, ends; several names of one option stand together.
+/// Names, letters, values and ends; several names of one option follow each other.
 const OPTIONS: &[Entry] = {
     use Of::{Both, Client, Nobody, Server};
     use Takes::{Nothing, Perhaps, Value};
@@ -242,8 +242,8 @@ const OPTIONS: &[Entry] = {
     ]
 };
 
-/// What to do instead of an option of iperf3's, such as `-F` or `--file`, that linerate's own
-/// commands have not.
+/// What to do instead of an option of iperf3, such as `-F` or `--file`, that linerate's own
+/// commands do not have.
 pub(crate) fn instead(option: &str) -> Option<&'static str> {
     let is_it = |entry: &&Entry| match option.strip_prefix("--") {
         Some(name) => entry.0 == name,
@@ -261,7 +261,8 @@ const MAX_TIME: i64 = 86_400;
 /// Reads the words after the program's name.
 ///
 /// # Errors
-/// What iperf3 refuses, in its words; what linerate has not, with what to use.
+/// The command line is wrong, in iperf3's words, or has an option that linerate lacks: with what to
+/// use instead.
 pub(super) fn parse(words: &[String]) -> Result<Asked, Misuse> {
     let mut reading = Reading::new();
     let mut words = words.iter();
@@ -297,7 +298,7 @@ pub(super) fn parse(words: &[String]) -> Result<Asked, Misuse> {
     reading.end()
 }
 
-/// The option of that name, or of the only one that begins so.
+/// The option with this name, or the only one whose name begins with it.
 fn by_name(name: &str) -> Result<&'static Entry, Misuse> {
     if let Some(exact) = OPTIONS.iter().find(|entry| entry.0 == name) {
         return Ok(exact);
@@ -336,13 +337,13 @@ fn parameter<T>(words: impl Into<String>) -> Result<T, Misuse> {
     Err(Misuse::Parameter(words.into()))
 }
 
-/// What was read so far.
+/// The state of reading a command line.
 struct Reading {
     options: Options,
     is_server: bool,
     is_client: bool,
     given: BTreeSet<&'static str>,
-    /// An option that is obeyed as soon as it is read.
+    /// `--help` or `--version`: nothing after it is read.
     at_once: Option<Asked>,
 }
 
@@ -357,7 +358,7 @@ impl Reading {
         }
     }
 
-    /// `-uRt5`: letters without values, the last may have one.
+    /// Combined letters as in `-uRt5`; the last may have a value.
     fn take_letters<'a>(
         &mut self,
         letters: &str,
@@ -439,7 +440,7 @@ impl Reading {
             "no-verdict" => options.no_verdict = true,
             "timestamps" if text.is_empty() => options.timestamps = Some("%c ".to_owned()),
             "timestamps" => options.timestamps = value(),
-            // Every line is flushed; more is said by linerate's own --details.
+            // Every line is flushed anyway; linerate has --details for debugging.
             "forceflush" | "debug" => {}
             _ => return Ok(false),
         }
@@ -461,7 +462,7 @@ impl Reading {
             "daemon" => options.daemon = true,
             "one-off" => options.one_off = true,
             "server-bitrate-limit" => {
-                // Averaged over the time behind the slash; linerate paces to it at once.
+                // iperf3 averages over the time after the slash; linerate paces at once.
                 options.rate_limit = rate(text.split('/').next().unwrap_or_default())?;
             }
             "server-max-duration" => options.max_duration = seconds(text, MAX_TIME)?,
@@ -469,7 +470,7 @@ impl Reading {
             "rsa-private-key-path" => options.private_key = value(),
             "use-pkcs1-padding" => options.pkcs1 = true,
             "affinity" => options.cpu = Some(cpu(text)?),
-            // A connection that is dead is noticed in any case.
+            // linerate notices a dead connection in any case.
             "cntl-ka" => {}
             "rcv-timeout" => milliseconds(text, 100, "receive")?,
             "snd-timeout" => milliseconds(text, 0, "send")?,
@@ -526,15 +527,15 @@ impl Reading {
             "gsro" => options.offload = true,
             "congestion" | "linux-congestion" => options.congestion = Some(text.to_owned()),
             "pacing-timer" => drop(size(text)?),
-            // Without a rate the kernel does not pace; 64 bits are what linerate counts in, and
-            // its payload repeats itself.
+            // Without a rate the kernel does not pace. Other options change nothing: linerate
+            // always counts in 64 bits, and its payload repeats itself.
             "no-fq-socket-pacing" => options.pacing = 0,
             _ => {}
         }
         Ok(())
     }
 
-    /// What must hold of all together.
+    /// Checks the options together.
     fn end(self) -> Result<Asked, Misuse> {
         let options = self.options;
         let of = |end| {
@@ -585,7 +586,7 @@ impl Reading {
     }
 }
 
-/// `-A N`; the other end's CPU is its owner's.
+/// The CPU of `-A N`. A client does not set the server's CPU.
 fn cpu(text: &str) -> Result<u32, Misuse> {
     if text.contains(',') {
         return parameter("the server's CPU of -A N,M is not in linerate: give -A M to the server");
@@ -596,7 +597,7 @@ fn cpu(text: &str) -> Result<u32, Misuse> {
     }
 }
 
-/// A timeout, which linerate has of its own and shorter: only its range counts.
+/// Checks the range of a timeout. linerate has its own, shorter timeouts.
 fn milliseconds(text: &str, least: i64, name: &str) -> Result<(), Misuse> {
     if (least..=MAX_TIME * 1000).contains(&integer(text)) {
         return Ok(());
@@ -647,7 +648,7 @@ fn seconds(text: &str, most: i64) -> Result<u32, Misuse> {
     }
 }
 
-/// C's `atoi`: the digits at the beginning.
+/// The digits at the beginning, as C's `atoi` reads them.
 fn integer(text: &str) -> i64 {
     let text = text.trim_start();
     let end = text

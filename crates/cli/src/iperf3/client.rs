@@ -1,4 +1,4 @@
-//! `-c`: a test with an iperf3 server, or linerate's.
+//! `-c`: a test with a server of iperf3 or linerate.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::page::{Page, PidFile};
 use super::words;
 use crate::{plan, run};
 
-/// Makes the test; the exit status.
+/// Makes the test, and returns the exit status.
 pub(super) fn run(options: &Options) -> u8 {
     let mut page = match Page::new(options) {
         Ok(page) => page,
@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options) -> u8 {
     }
 }
 
-/// Why there is nothing to show, or not all.
+/// Why the test ended early, or did not begin.
 enum Ended {
     Usage(String),
     Error(String),
@@ -57,7 +57,7 @@ impl From<MeasureError> for Ended {
 }
 
 fn measured(options: &Options, page: &mut Page) -> Result<u8, Ended> {
-    // Before anything is sent: what no datagram size can mend is refused here.
+    // Refuses wrong options before anything is sent. The size of datagrams is not known yet.
     test(options, options.length.or(options.udp.then_some(1448)))?;
     let _pidfile = PidFile::new(options)?;
     if options.verbose {
@@ -67,7 +67,7 @@ fn measured(options: &Options, page: &mut Page) -> Result<u8, Ended> {
     let stop = run::signals().map_err(|failure| failure.chain())?;
     let mut server = Foreign::iperf3(target(options)?, stop)?;
     let mss = server.mss();
-    // As long as the segments of the path.
+    // Datagrams are as long as the TCP segments of the path.
     let datagram = u64::from(mss.unwrap_or(1460)).clamp(16, 65_507);
     let length = options.length.or(options.udp.then_some(datagram));
     let facts = Facts {
@@ -98,7 +98,7 @@ fn measured(options: &Options, page: &mut Page) -> Result<u8, Ended> {
     Ok(0)
 }
 
-/// What is said when the server has answered.
+/// Prints what iperf3 prints when the server has answered.
 fn opened(options: &Options, facts: &Facts, page: &mut Page) {
     let host = &options.host;
     page.set_start("connecting_to", json!({"host": host, "port": options.port}));
@@ -195,7 +195,7 @@ fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, St
         .iter()
         .for_each(|name| give("congestion", name.clone()));
     if options.udp {
-        // iperf3 takes options of TCP beside -u, and does nothing with them.
+        // iperf3 accepts options of TCP with -u and ignores them.
         given.retain(|(key, _)| !["mss", "nodelay", "congestion", "zerocopy"].contains(key));
         given.push(("protocol", "udp".to_owned()));
         let offload = if options.offload { "on" } else { "off" };
@@ -230,7 +230,7 @@ fn target(options: &Options) -> Result<Target, Ended> {
         addresses.retain(|address| Family::from(address.ip()) == Family::from(source));
     }
     let connect_timeout = options.connect_timeout_ms.map_or(
-        // The kernel's own patience: tcp_syn_retries of 6.
+        // The kernel's own limit, with tcp_syn_retries of 6.
         Duration::from_secs(130),
         Duration::from_millis,
     );

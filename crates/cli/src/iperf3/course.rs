@@ -1,10 +1,10 @@
-//! A test cut into iperf3's intervals, and what both ends said of it at its end.
+//! Divides a test into iperf3's intervals, and sums up what both ends counted.
 
 use linerate_core::foreign::iperf3::{StreamResult, stream_id};
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_engine::{Accounts, LiveFlow, LiveTcp};
 
-/// What a page says of a test.
+/// The facts about a test that its output needs.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) is_client: bool,
@@ -45,7 +45,7 @@ impl Facts {
         matches!(&self.test.traffic, Traffic::Stream(stream) if stream.offload)
     }
 
-    /// Seconds, bytes and blocks over all streams of a direction, of which one is not 0.
+    /// Seconds, bytes and blocks of all streams of a direction; two of them are 0.
     pub(super) fn extent(&self) -> (u64, u64, u64) {
         let streams = u64::from(self.test.streams);
         match self.test.extent {
@@ -59,8 +59,7 @@ impl Facts {
         self.test.warm_up.as_secs_f64() as u64
     }
 
-    /// The number that iperf3 prints for a flow: its descriptor, as a process without others has
-    /// it.
+    /// The number that iperf3 prints for a flow: the file descriptor that it would have in iperf3.
     pub(super) fn socket(&self, flow: u32) -> u32 {
         5 + flow * if self.is_client { 2 } else { 3 }
     }
@@ -83,7 +82,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// All streams of a direction as one.
+    /// The sum of all streams of a direction.
     pub(super) fn sum(rows: &[&Self]) -> Option<Self> {
         let first = *rows.first()?;
         let total = |of: fn(&Self) -> u64| rows.iter().map(|row| of(row)).sum();
@@ -158,21 +157,21 @@ impl Peaks {
     }
 }
 
-/// Cuts what a running test shows into intervals: those of the omitted time, and from there on.
+/// Divides a running test into intervals: first those of the omitted time, then the others.
 #[derive(Debug)]
 pub(super) struct Course {
     width_s: f64,
     omit_s: f64,
     omitting: bool,
-    /// When the time that is not omitted began.
+    /// When the omitted time ended.
     base_s: f64,
     due_s: f64,
-    /// What the interval began with.
+    /// The time and the flows at the beginning of the interval.
     from: Option<(f64, Vec<LiveFlow>)>,
     peaks: Vec<Peaks>,
 }
 
-/// An interval is over a little before its time: nobody looks at the very moment.
+/// Part of an interval by which it may end early: samples do not come exactly at its end.
 const EARLY: f64 = 0.02;
 
 impl Course {
@@ -201,7 +200,7 @@ impl Course {
         self.peaks.get(flow as usize).copied().unwrap_or_default()
     }
 
-    /// Takes the flows as they stand; the rows of an interval that is over.
+    /// Takes the current state of the flows. Returns the rows of an interval that has ended.
     pub(super) fn look(&mut self, at_s: f64, flows: &[LiveFlow]) -> Option<Vec<Row>> {
         self.peaks.resize(flows.len(), Peaks::default());
         for (peaks, flow) in self.peaks.iter_mut().zip(flows) {
@@ -231,8 +230,8 @@ impl Course {
         rows
     }
 
-    /// The rows of what is left at the end, unless that is next to nothing: too short, or the wait
-    /// for the other end after the last byte.
+    /// The rows of the last, incomplete interval, unless it is very short or has no bytes: then it
+    /// is only the wait for the other end.
     pub(super) fn rest(&mut self, at_s: f64, flows: &[LiveFlow]) -> Option<Vec<Row>> {
         if let Some(rows) = self.look(at_s, flows) {
             return Some(rows);
@@ -276,7 +275,7 @@ impl Course {
     }
 }
 
-/// One stream at the end, as each end has counted it.
+/// One stream at the end of the test, as each end counted it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Total {
     pub(super) flow: u32,
@@ -311,7 +310,7 @@ pub(super) fn totals(facts: &Facts, accounts: &Accounts) -> Vec<Total> {
         .collect()
 }
 
-/// All streams of a direction as one end has counted them.
+/// The sum of all streams of a direction, as one end counted them.
 pub(super) fn sum(streams: impl Iterator<Item = StreamResult>) -> Option<StreamResult> {
     let streams: Vec<_> = streams.collect();
     let first = *streams.first()?;
@@ -327,7 +326,7 @@ pub(super) fn sum(streams: impl Iterator<Item = StreamResult>) -> Option<StreamR
     })
 }
 
-/// Datagrams without those of the omitted time.
+/// Number of datagrams without those of the omitted time.
 pub(super) fn packets(stream: &StreamResult) -> u64 {
     stream.packets.saturating_sub(stream.omitted.unwrap_or(0))
 }

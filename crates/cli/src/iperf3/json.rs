@@ -1,4 +1,4 @@
-//! iperf3's JSON: its keys, nested as its own.
+//! iperf3's JSON output, with its keys and nesting.
 
 use linerate_core::foreign::iperf3::StreamResult;
 use linerate_core::plan::Direction;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::course::{Course, Facts, Row, Total, packets, per_second, percent, sum};
 use super::{args::Options, text, words};
 
-/// What is known before there is a connection.
+/// The start before there is a connection.
 pub(super) fn start() -> Value {
     json!({
         "connected": [],
@@ -18,7 +18,7 @@ pub(super) fn start() -> Value {
     })
 }
 
-/// What is known when the flows are.
+/// Adds what is known when the flows are connected.
 pub(super) fn started(start: &mut Value, facts: &Facts, flows: &[LiveFlow], options: &Options) {
     let connected = flows.iter().filter_map(|flow| {
         let (local, remote) = (flow.local?, flow.remote?);
@@ -84,7 +84,7 @@ pub(super) fn interval(facts: &Facts, rows: &[Row]) -> Value {
     Value::Object(interval)
 }
 
-/// Of two directions the one from the server has a name of its own.
+/// The name of a key: with two directions the one from the server has a suffix.
 fn with_direction(name: &str, facts: &Facts, sends: bool) -> String {
     let is_reverse = facts.is_both_ways() && sends != facts.is_client;
     format!("{name}{}", if is_reverse { "_bidir_reverse" } else { "" })
@@ -191,7 +191,7 @@ fn times(stream: Option<&StreamResult>, sends: bool) -> Value {
     })
 }
 
-/// The datagrams of a direction, by what its receiver has counted.
+/// Adds the datagrams of a direction, as its receiver counted them.
 fn datagrams(value: &mut Value, receiver: Option<&StreamResult>, all: u64) {
     let receiver = receiver.copied().unwrap_or_default();
     value["jitter_ms"] = json!(1e3 * receiver.jitter_s);
@@ -247,7 +247,7 @@ fn sums(end: &mut Value, facts: &Facts, sends: bool, of: &[&Total]) {
     end[with_direction("sum_received", facts, sends)] = received;
 }
 
-/// Numbers as iperf3's library writes them: whole ones without a fraction.
+/// Writes numbers as iperf3's library does: whole ones without a fraction.
 pub(super) fn numbers(value: Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -265,7 +265,7 @@ pub(super) fn numbers(value: Value) -> Value {
     }
 }
 
-/// What linerate adds: what held the test back.
+/// The key that linerate adds: the bottleneck of the test.
 pub(super) fn bottleneck(record: &Record) -> Option<Value> {
     let text = text::bottleneck(record)?;
     let legs = record.legs.iter().filter_map(|leg| {

@@ -1,8 +1,8 @@
-//! `linerate iperf3 …`, or the program under the name `iperf3`: iperf3's command line, text, JSON
-//! and exit status, over linerate's own tests.
+//! `linerate iperf3 …`, or this program under the name `iperf3`: iperf3's command line, text, JSON
+//! and exit status for linerate's tests.
 //!
-//! The client speaks iperf3's protocol with whatever answers, a real iperf3 or `linerate serve`;
-//! the server is linerate's endpoint, for one client at a time.
+//! The client speaks iperf3's protocol with a real iperf3 or `linerate serve`; the server is
+//! linerate's endpoint, for one client at a time.
 
 pub(crate) mod args;
 mod client;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 use self::args::{Asked, Misuse};
 
-/// The words after the command, where the program was called as iperf3.
+/// iperf3's words of a command line, if this program was called as iperf3.
 pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     match words {
@@ -30,7 +30,7 @@ pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
     }
 }
 
-/// Does what iperf3 would; the exit status.
+/// Does what iperf3 would do, and returns its exit status.
 pub(crate) fn execute(words: &[OsString]) -> u8 {
     let words: Vec<String> = words
         .iter()
@@ -45,7 +45,7 @@ pub(crate) fn execute(words: &[OsString]) -> u8 {
     }
 }
 
-/// On the CPU of `-A`, where there is one.
+/// Runs on the CPU of `-A`, if one was given.
 fn kept_to(cpu: Option<u32>, run: impl FnOnce() -> u8) -> u8 {
     match cpu.map(|cpu| linerate_engine::set_affinity(&[cpu])) {
         Some(Err(_)) => refuse(&Misuse::Parameter("unable to set CPU affinity".to_owned())),
@@ -62,13 +62,13 @@ fn print(text: &str) -> u8 {
     u8::from(std::io::stdout().write_all(text.as_bytes()).is_err())
 }
 
-/// iperf3 has 1 for everything that is wrong.
+/// Prints why the command line is refused. iperf3's exit status is then always 1.
 fn refuse(misuse: &Misuse) -> u8 {
     let line = match misuse {
         Misuse::Getopt(words) => words.clone(),
         Misuse::Parameter(words) => format!("parameter error - {words}"),
     };
-    // Where stderr cannot be written, the exit status is all that can be said.
+    // If stderr cannot be written, the exit status has to suffice.
     let _ = write!(std::io::stderr(), "iperf3: {line}\n\n{}", words::USAGE);
     1
 }

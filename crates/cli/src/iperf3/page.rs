@@ -1,4 +1,4 @@
-//! Where the output goes, as text, as one document or as a line of JSON for each event.
+//! Writes the output as text, as one JSON document or as a JSON line for each event.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(super) struct Page {
     file: Option<File>,
     facts: Option<Facts>,
     course: Option<Course>,
-    /// The last look at the flows.
+    /// The latest state of the flows.
     last: Option<(f64, Vec<LiveFlow>)>,
     has_heading: bool,
     start: Value,
@@ -31,10 +31,10 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Of a test that is about to be made. The log file is opened.
+    /// The output of a test that is about to begin. The log file is opened.
     ///
     /// # Errors
-    /// It cannot be.
+    /// The log file cannot be opened.
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         let open = |path: &String| OpenOptions::new().append(true).create(true).open(path);
         let file = options.logfile.as_ref().map(open).transpose();
@@ -53,7 +53,7 @@ impl Page {
         })
     }
 
-    /// Prints a line of text; nothing where JSON is wanted.
+    /// Prints a line of text, unless the output is JSON.
     pub(super) fn line(&mut self, line: &str) {
         if !self.options.json {
             let title = self.options.title.as_ref();
@@ -68,7 +68,7 @@ impl Page {
         lines.iter().for_each(|line| self.line(line));
     }
 
-    /// Nobody may read it any more: the test goes on, and its exit status counts.
+    /// The test goes on even if nobody reads the output: its exit status counts.
     fn write(&mut self, text: &str) {
         let _ = match &mut self.file {
             Some(file) => file.write_all(text.as_bytes()),
@@ -81,7 +81,7 @@ impl Page {
         };
     }
 
-    /// What went wrong: on stderr, in the log file, or in the document, which is printed.
+    /// Prints an error on stderr, in the log file, or in the document.
     pub(super) fn error(&mut self, words: &str) {
         let words = printable(words);
         if self.options.json {
@@ -91,17 +91,17 @@ impl Page {
         let line = format!("iperf3: {words}\n");
         match &self.file {
             Some(_) => self.write(&line),
-            // As above.
+            // If stderr cannot be written, nobody can be told.
             None => drop(io::stderr().write_all(line.as_bytes())),
         }
     }
 
-    /// A key of the start that the caller knows.
+    /// Sets a key of the document's start.
     pub(super) fn set_start(&mut self, key: &str, value: Value) {
         self.start[key] = value;
     }
 
-    /// The flows are there, and the test begins.
+    /// Prints what is known when the flows are connected and the test begins.
     fn begin(&mut self, facts: &Facts, flows: &[LiveFlow]) {
         let options = self.options.clone();
         json::started(&mut self.start, facts, flows, &options);
@@ -118,7 +118,7 @@ impl Page {
         self.facts = Some(facts.clone());
     }
 
-    /// Takes the flows as they stand, and prints an interval that is over.
+    /// Takes the current state of the flows, and prints an interval that has ended.
     pub(super) fn look(&mut self, facts: &Facts, at_s: f64, flows: &[LiveFlow]) {
         if self.course.is_none() {
             self.begin(facts, flows);
@@ -148,7 +148,7 @@ impl Page {
         self.lines(&text::interval(facts, rows, self.options.format));
     }
 
-    /// Prints what both ends have counted.
+    /// Prints the summary of what both ends counted.
     pub(super) fn finish(&mut self, accounts: &Accounts) {
         let (Some(facts), Some(mut course)) = (self.facts.clone(), self.course.take()) else {
             return;
@@ -181,7 +181,7 @@ impl Page {
         }
     }
 
-    /// CPU time and congestion control, with `-V`.
+    /// Prints CPU time and congestion control, for `-V`.
     fn ends(&mut self, facts: &Facts, accounts: &Accounts) {
         let name = |sends: bool| if sends { "sender" } else { "receiver" };
         let share = |(user, system): (f64, f64)| {
@@ -218,7 +218,7 @@ impl Page {
         }
     }
 
-    /// Prints the document, where JSON is wanted.
+    /// Prints the document, if the output is JSON.
     pub(super) fn document(&mut self) {
         if !self.options.json {
             return;
@@ -268,17 +268,17 @@ impl Page {
     }
 }
 
-/// A peer's lines, which move no cursor.
+/// The peer's lines without control characters.
 fn printable_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(printable).collect();
     lines.join("\n")
 }
 
-/// The file that says which process this is, while it runs.
+/// The PID file, which is removed on drop.
 pub(super) struct PidFile(Option<String>);
 
 impl PidFile {
-    /// Writes it, if one is wanted.
+    /// Writes the file of `--pidfile`, if there is one.
     ///
     /// # Errors
     /// It cannot be written.
@@ -294,7 +294,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Somebody else has taken it away.
+            // Somebody else may have removed it.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! `-s`: linerate's endpoint, for one client at a time, with iperf3's words.
+//! `-s`: linerate's endpoint for one client at a time, with iperf3's output.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use super::page::{Page, PidFile};
 use super::{text, words};
 use crate::{files, run};
 
-/// Serves until a signal, or one test is over; the exit status.
+/// Serves until a signal, or with `-1` until one test is over; returns the exit status.
 pub(super) fn run(options: &Options, words: &[String]) -> u8 {
     let served = if options.daemon {
         daemon(words)
@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options, words: &[String]) -> u8 {
     }
 }
 
-/// The same server in the background, without a terminal.
+/// Starts the same server in the background, without a terminal.
 fn daemon(words: &[String]) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| words::kernels(&error))?;
     let rest = words
@@ -99,7 +99,7 @@ fn serve(options: &Options) -> Result<(), String> {
     let _pidfile = PidFile::new(options)?;
     let desk = Mutex::new(Desk::new(options)?);
     let served = endpoint.serve(&stop, move |event| {
-        // A test whose thread panicked has said so; the next one is served all the same.
+        // If the thread of a test panicked, the next test is served all the same.
         let mut desk = desk
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -125,12 +125,12 @@ fn access(options: &Options) -> Result<Option<Iperf3Access>, String> {
         .map_err(|failure| failure.chain())
 }
 
-/// What is printed of one test after another.
+/// Prints the events of one test after another.
 struct Desk {
     options: Options,
     number: u32,
     page: Page,
-    /// What is known of the client's test.
+    /// The client's test, once it is known.
     facts: Option<Facts>,
 }
 
@@ -198,7 +198,7 @@ impl Desk {
     fn next(&mut self) {
         self.number += 1;
         self.facts = None;
-        // The log file could be opened a moment ago.
+        // If the log file cannot be opened any more, the old one is written on.
         if let Ok(page) = Page::new(&self.options) {
             self.page = page;
         }

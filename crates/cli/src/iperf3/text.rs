@@ -1,4 +1,4 @@
-//! iperf3's text: its columns to the blank, by the formats of its own sources.
+//! iperf3's text output, with exactly its columns, by the formats in its sources.
 
 use linerate_core::foreign::iperf3::StreamResult;
 use linerate_core::record::{Cause, Record};
@@ -44,7 +44,7 @@ pub(super) fn protocol(facts: &Facts) -> &'static str {
     if facts.is_udp() { "UDP" } else { "TCP" }
 }
 
-/// The columns' names above the intervals.
+/// The heading of the intervals.
 pub(super) fn interval_heading(facts: &Facts) -> String {
     let columns = match (facts.is_udp(), facts.sends(), facts.is_both_ways()) {
         (false, true, _) => "         Retr  Cwnd",
@@ -60,7 +60,7 @@ fn heading(facts: &Facts, columns: &str) -> String {
     format!("[ ID]{role} Interval           Transfer     Bitrate{columns}")
 }
 
-/// The lines of an interval: each stream, and the sums where there are several.
+/// The lines of an interval: each stream, and their sums if there are several.
 pub(super) fn interval(facts: &Facts, rows: &[Row], format: char) -> Vec<String> {
     let mut lines = Vec::new();
     for sends in [facts.is_client, !facts.is_client] {
@@ -135,7 +135,7 @@ fn role(facts: &Facts, sends: bool) -> &'static str {
     }
 }
 
-/// The table at the end. A server prints its own side alone, as iperf3's does.
+/// The table at the end. A server prints only its own side, as iperf3's does.
 pub(super) fn summary(facts: &Facts, totals: &[Total], format: char) -> Vec<String> {
     let columns = match (facts.is_udp(), facts.is_client || facts.sends()) {
         (true, _) => "         Jitter    Lost/Total Datagrams",
@@ -204,7 +204,7 @@ fn total_lines(facts: &Facts, id: &str, total: &Total, format: char) -> Vec<Stri
     shown.map(line).collect()
 }
 
-/// The line that linerate adds: what held the test back.
+/// The line that linerate adds: the bottleneck of the test.
 pub(super) fn bottleneck(record: &Record) -> Option<String> {
     let legs: Vec<_> = record
         .legs
@@ -229,8 +229,8 @@ pub(super) fn bottleneck(record: &Record) -> Option<String> {
     (!words.is_empty()).then(|| format!("Bottleneck: {}", words.join("; ")))
 }
 
-/// Bytes, or bytes for each second, in the unit of a format letter: a capital one has bytes by
-/// 1024, a small one bits by 1000; `a` and `A` pick. Four places.
+/// Bytes, or bytes per second, in the unit of a format letter, with four digits. A capital letter
+/// means bytes in steps of 1024, a small one bits in steps of 1000; `a` and `A` choose the step.
 pub(super) fn unit(bytes: f64, format: char) -> String {
     const BYTES: [&str; 5] = ["Byte", "KByte", "MByte", "GByte", "TByte"];
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];

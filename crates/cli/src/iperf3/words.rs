@@ -1,4 +1,4 @@
-//! What iperf3 says of itself, of this host and of what went wrong.
+//! Texts of iperf3: version, host, help and errors.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_engine::MeasureError;
 
-/// The iperf3 whose command line and output these are.
+/// The version of iperf3 whose command line and output this is.
 const LIKE: &str = "3.21";
 
 /// `iperf 3.21 (linerate 0.1.0)`
@@ -14,7 +14,7 @@ pub(super) fn version() -> String {
     format!("iperf {LIKE} (linerate {})", env!("CARGO_PKG_VERSION"))
 }
 
-/// As `uname -a` has it, less the name of the distribution.
+/// The host as `uname -a` describes it, without the name of the distribution.
 pub(super) fn system() -> String {
     let names = ["ostype", "hostname", "osrelease", "version"];
     let parts = names.map(|name| {
@@ -37,7 +37,7 @@ pub(super) fn moment(format: &str, is_utc: bool) -> String {
     linerate_engine::format_moment(SystemTime::now(), format, is_utc)
 }
 
-/// An error of a test, in iperf3's words where it has some.
+/// An error of a test, in iperf3's words if it has some.
 pub(super) fn error(error: &MeasureError) -> String {
     match error {
         MeasureError::Connect { reason, .. } => no_connection(&kernels(reason)),
@@ -47,7 +47,7 @@ pub(super) fn error(error: &MeasureError) -> String {
     }
 }
 
-/// Nothing answers there.
+/// iperf3's words for a server that does not answer.
 pub(super) fn no_connection(why: &str) -> String {
     format!(
         "unable to connect to server - server may have stopped running or use a different port, \
@@ -55,19 +55,19 @@ pub(super) fn no_connection(why: &str) -> String {
     )
 }
 
-/// The kernel's word for an error, without its number.
+/// The kernel's message for an error, without its number.
 pub(super) fn kernels(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::TimedOut {
         return "Connection timed out".to_owned();
     }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // Of a name that is not found the standard library says more than the resolver.
+    // For unknown names the standard library puts words before the resolver's message.
     let text = text.rsplit(": ").next().unwrap_or_default();
     text.to_owned()
 }
 
-/// What stands behind an error of the command line.
+/// Printed after an error of the command line.
 pub(super) const USAGE: &str = "\
 Usage: iperf3 [-s|-c host] [options]
 Try `iperf3 --help' for more information.

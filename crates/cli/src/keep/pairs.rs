@@ -1,12 +1,13 @@
-//! What a run between two sites of a mesh measured, in each direction.
+//! The results of a run between two sites of a mesh, in each direction.
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{Leg, Record};
 use linerate_history::PairFigures;
 use linerate_report::Document;
 
-/// The results of a document that is saved with the labels `test`, `from` and `to`: of each direction in
-/// which its runs sent, or of the round trip where they sent in none. Empty without these labels.
+/// The results of a document that is saved with the labels `test`, `from` and `to`: one for each
+/// direction in which its runs sent data, or the round trip of runs of `rr` and `crr`. There are
+/// none without these labels.
 pub(super) fn of(document: &dyn Document, labels: &[(String, String)]) -> Vec<PairFigures> {
     let label = |name: &str| {
         let found = labels.iter().rev().find(|(key, _)| key == name)?;
@@ -16,7 +17,7 @@ pub(super) fn of(document: &dyn Document, labels: &[(String, String)]) -> Vec<Pa
         return Vec::new();
     };
     let named = |record: &Record, direction| {
-        // What is sent down is sent by the site that was asked.
+        // Downwards the asked site is the sender.
         let (from, to) = match direction {
             Direction::Up | Direction::Both => (from, to),
             Direction::Down => (to, from),

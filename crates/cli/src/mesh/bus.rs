@@ -1,4 +1,4 @@
-//! The bus of `--bus`, where this program was built with NATS.
+//! The bus of `--bus`, in a build with NATS.
 
 use std::sync::Arc;
 
@@ -12,18 +12,12 @@ pub(super) use with::{connect, permissions};
 #[cfg(not(feature = "nats"))]
 pub(super) use without::{connect, permissions};
 
-/// What is said of the connection.
-fn say(text: &str) {
-    crate::output::note(text);
-}
-
 #[cfg(not(feature = "nats"))]
 mod without {
     use anyhow::anyhow;
 
     use super::{Arc, Bus, BusOptions, Failure, MeshPermissionsArgs};
 
-    /// There is none.
     pub(in super::super) fn connect(
         _: &str,
         _: &BusOptions,
@@ -32,15 +26,14 @@ mod without {
         Err(lacking("--bus"))
     }
 
-    /// There are none.
     pub(in super::super) fn permissions(_: &MeshPermissionsArgs) -> Result<(), Failure> {
         Err(lacking("mesh permissions"))
     }
 
     fn lacking(what: &str) -> Failure {
-        let _ = super::say as fn(&str);
         Failure::unsupported(anyhow!(
-            "{what}: this linerate knows no NATS; build it with: cargo build --release --features nats"
+            "{what}: this program was built without NATS; build it with: \
+             cargo build --release --features nats"
         ))
     }
 }
@@ -56,32 +49,30 @@ mod with {
     use anyhow::{Context, anyhow};
     use linerate_web::nats::{self, NatsBus, NatsOptions};
 
-    use super::{Arc, Bus, BusOptions, Failure, MeshPermissionsArgs, say};
+    use super::{Arc, Bus, BusOptions, Failure, MeshPermissionsArgs};
     use crate::{files, output};
 
-    /// Longest file of credentials, bytes.
+    /// Largest file of credentials or certificates, in bytes.
     const MAX_CREDENTIALS: u64 = 64 << 10;
 
-    /// Connects; `site` is an agent's.
+    /// Connects the agent of a site, or without one the coordinator.
     pub(in super::super) fn connect(
         url: &str,
         options: &BusOptions,
         site: Option<&str>,
     ) -> Result<Arc<dyn Bus>, Failure> {
-        let credentials = options.credentials.as_deref().map(|path| {
-            let bytes = files::read_of("--credentials", path, MAX_CREDENTIALS)?;
-            anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
-        });
-        if let Some(ca) = &options.ca {
-            files::read_of("--ca", ca, MAX_CREDENTIALS).map_err(Failure::usage)?;
-        }
+        let read = |option, path: Option<&Path>| {
+            let text = path.map(|path| files::read_text(option, path, MAX_CREDENTIALS));
+            text.transpose().map_err(Failure::usage)
+        };
+        read("--ca", options.ca.as_deref())?;
         let options = NatsOptions {
             servers: url.to_owned(),
-            credentials: credentials.transpose().map_err(Failure::usage)?,
+            credentials: read("--credentials", options.credentials.as_deref())?,
             ca: options.ca.clone(),
             site: site.map(str::to_owned),
         };
-        let bus = NatsBus::connect(&options, Arc::new(say));
+        let bus = NatsBus::connect(&options, Arc::new(output::note));
         let bus = bus.with_context(|| format!("--bus {url}"));
         Ok(Arc::new(bus.map_err(Failure::failed)?))
     }
@@ -89,7 +80,14 @@ mod with {
     /// Prints the accounts of all sites and of the coordinator.
     pub(in super::super) fn permissions(args: &MeshPermissionsArgs) -> Result<(), Failure> {
         let mesh = super::super::read(&args.file)?;
-        let place = || format!("--keys {}", args.keys.display());
+        let place = || files::named("--keys", &args.keys);
+        let is_other = args.keys.exists() && !args.keys.is_dir();
+        if is_other {
+            return Err(Failure::usage(anyhow!(
+                "{}: it is not a directory",
+                place()
+            )));
+        }
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -123,14 +121,14 @@ mod with {
         format!("[{}]", quoted.join(", "))
     }
 
-    /// The public key of `NAME.nk`, which is made where it is not there.
+    /// The public key of `NAME.nk`, a file that is made if it is missing.
     fn key(directory: &Path, name: &str) -> anyhow::Result<String> {
         let path = directory.join(format!("{name}.nk"));
         let named = || path.display().to_string();
         if path.exists() {
             let seed = fs::read_to_string(&path).with_context(named)?;
             return nats::public_key(&seed)
-                .ok_or_else(|| anyhow!("no seed of a user's NKey"))
+                .ok_or_else(|| anyhow!("it holds no seed of a user's NKey"))
                 .with_context(named);
         }
         let [seed, public] = nats::new_key()?;

@@ -1,8 +1,8 @@
-//! The coordinator: what the schedule decides is offered to the agents, and what they report is saved.
+//! The coordinator: offers the tasks of the schedule to the agents, and saves their reports.
 //!
-//! It keeps nothing but the history. One that begins anew takes back what was offered before it, and
-//! offers nothing before what an earlier one has asked for is over; a report of an earlier one's task is
-//! saved as any other, once.
+//! It keeps no state but the history. A coordinator that starts again withdraws the offers of the
+//! one before it, and offers nothing until the tests of that one are over. It saves reports about
+//! those tests like any others, each once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::units::Nanos;
 use linerate_engine::Stop;
-use linerate_history::{Filter, History, HistoryError, Place, Since};
+use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
-use linerate_mesh::{Assignment, Input, Mesh, MeshTest, Missed, Schedule, Why};
+use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Schedule};
 use linerate_report::document;
 
 use crate::failure::Failure;
@@ -23,14 +23,14 @@ use crate::keep::{self, CARRIED, Retention};
 use crate::monitor::{now, rfc3339};
 use crate::{output, plan};
 
-/// How long one wait for a report lasts.
+/// Longest wait for a report.
 const WAIT: Duration = Duration::from_millis(200);
-/// How often it is looked who is there.
+/// Period of looking which sites are present.
 const LOOK: Duration = Duration::from_secs(1);
-/// A report that comes so long after its task was to be over is of no use to the schedule.
+/// How long after the end of its task a report still counts for the schedule.
 const LATE: Duration = Duration::from_secs(10);
-/// `--once` ends when nothing was offered or reported for so long: longer than until a pair that failed
-/// is tried again.
+/// `--once` ends when nothing was offered or reported for this time, which is longer than the wait
+/// before a pair that failed is tried again.
 const IDLE: Duration = Duration::from_secs(40);
 
 /// A mesh at work.
@@ -42,14 +42,15 @@ pub(super) struct Coordinator<'a> {
     retention: Retention,
     quiet: bool,
     begun: Instant,
-    /// On the host's clock, which may be set meanwhile.
+    /// Time of the beginning on the host's clock, which may be set meanwhile.
     begun_at: Nanos,
     looked: Option<Instant>,
-    /// Where the endpoints are of the sites that are there.
+    /// The sites that are present, with the addresses of their endpoints.
     present: HashMap<usize, String>,
-    /// What was offered and has not ended, by its task.
+    /// The tasks that were offered and have not ended, by their IDs.
     open: HashMap<String, Open>,
     once: Once,
+    /// The bus could not be reached the last time.
     is_lost: bool,
 }
 
@@ -59,34 +60,33 @@ struct Open {
     until: Instant,
 }
 
-/// What `--once` waits for.
+/// The progress of `--once`.
 struct Once {
     wanted: usize,
-    /// A test and a pair, the lower index first: measured, or given up.
+    /// Tests and pairs, the lower site first, that were measured or given up.
     settled: HashSet<(usize, [usize; 2])>,
     given_up: usize,
-    /// Since when nothing has happened.
+    /// When something last happened.
     idle: Instant,
 }
 
 impl<'a> Coordinator<'a> {
-    /// Opens the history and prepares the bus, which `is_shared` with other processes.
+    /// Prepares the bus, which `is_shared` with other processes or not.
     ///
     /// # Errors
-    /// The history or the bus cannot be had.
+    /// The bus cannot be reached, or the history cannot be read.
     pub(super) fn new(
         mesh: Mesh,
         bus: &'a dyn Bus,
-        history: &Place,
+        history: History,
         is_shared: bool,
         quiet: bool,
     ) -> Result<Self, Failure> {
-        let history = keep::open(history)?;
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
         let prepared = bus.prepare(&names).and_then(|()| bus.clear());
         prepared.map_err(Failure::failed)?;
         let begun_at = Nanos(now() * 1_000_000_000);
-        let longest = mesh.tests.iter().map(MeshTest::lasts_at_most).max();
+        let longest = mesh.tests.iter().map(MeshTest::max_duration).max();
         let settles = if is_shared {
             longest.unwrap_or_default()
         } else {
@@ -112,7 +112,7 @@ impl<'a> Coordinator<'a> {
         })
     }
 
-    /// Runs until somebody asks to stop; with `once` until all is measured.
+    /// Runs until a signal; with `once` until all pairs are measured.
     ///
     /// # Errors
     /// With `once`: a pair was not measured.
@@ -129,6 +129,7 @@ impl<'a> Coordinator<'a> {
             }
             self.gather(WAIT);
             if once && self.once.is_over(self.open.is_empty()) {
+                self.end();
                 return self.once.verdict();
             }
         }
@@ -136,7 +137,7 @@ impl<'a> Coordinator<'a> {
         Ok(())
     }
 
-    /// Deletes the runs of this mesh that are older than its file keeps them.
+    /// Deletes the runs of this mesh that are older than `keep` of its file.
     fn delete_old(&mut self) {
         let runs = self.mesh.tests.iter().map(|test| Filter {
             labels: vec![("test".to_owned(), test.name.clone())],
@@ -150,13 +151,13 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// On a clock that nobody sets.
+    /// The time since 1970, by a clock that nobody sets.
     fn now(&self) -> Nanos {
         let since = self.begun.elapsed().as_nanos();
         self.begun_at + Nanos(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// Who has come, and who is gone.
+    /// Tells the schedule which sites have come or gone.
     fn look(&mut self) {
         let Some(seen) = self.reached(self.bus.present()) else {
             return;
@@ -212,12 +213,12 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What the bus says; the first time that it says nothing is told.
-    fn reached<T>(&mut self, said: Result<T, BusError>) -> Option<T> {
-        match said {
-            Ok(said) => {
+    /// The answer of the bus. The first failure in a row is printed.
+    fn reached<T>(&mut self, answer: Result<T, BusError>) -> Option<T> {
+        match answer {
+            Ok(answer) => {
                 self.is_lost = false;
-                Some(said)
+                Some(answer)
             }
             Err(error) => {
                 if !self.is_lost {
@@ -229,7 +230,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What the schedule wants now, to those who are to run it.
+    /// Offers the tasks that the schedule wants to run now.
     fn offer(&mut self) {
         self.schedule.handle_timeout(self.now());
         while let Some(missed) = self.schedule.poll_event() {
@@ -240,7 +241,7 @@ impl<'a> Coordinator<'a> {
             let key = format!("{}.task", task.id);
             let offered = self.bus.offer(task.runner(), &key, &encode(&task));
             let lease = Duration::from_secs(task.lease_s.into());
-            // One that was perhaps not offered may have been: its sites are free when it is over.
+            // An offer that failed may have arrived: its sites stay taken until it would be over.
             let until = Instant::now() + OFFER_LIFE + lease + LATE;
             self.open.insert(task.id, Open { assignment, until });
             self.once.idle = Instant::now();
@@ -250,21 +251,21 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// A pair that was not measured.
+    /// Prints that a pair was not measured, and why.
     fn missed(&mut self, missed: &Missed) {
         let [one, other] = [missed.pair.0, missed.pair.1].map(|site| &self.mesh.sites[site].name);
         let why = match missed.why {
-            Why::Away(site) => format!("{} was away", self.mesh.sites[site].name),
-            Why::Spent(site) => {
+            MissReason::Away(site) => format!("{} was away", self.mesh.sites[site].name),
+            MissReason::Spent(site) => {
                 format!(
                     "{} has carried what it may in a day",
                     self.mesh.sites[site].name
                 )
             }
-            Why::Unreachable => "neither can be reached".to_owned(),
-            Why::Failed => "it failed".to_owned(),
-            Why::Refused => "an owner does not allow it".to_owned(),
-            Why::NoTime => "other tests had their sites or links".to_owned(),
+            MissReason::Unreachable => "neither can be reached".to_owned(),
+            MissReason::Failed => "it failed".to_owned(),
+            MissReason::Refused => "an owner does not allow it".to_owned(),
+            MissReason::NoTime => "other tests had their sites or links".to_owned(),
         };
         let test = &self.mesh.tests[missed.test].name;
         output::note(&format!(
@@ -298,17 +299,17 @@ impl<'a> Coordinator<'a> {
                 seed: plan::fresh_seed(),
                 ..work
             },
-            lease_s: test.lasts_at_most().0.div_ceil(1_000_000_000) as u32,
+            lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
         }
     }
 
-    /// Takes a report, if one comes within that time.
+    /// Waits for a report, and takes it.
     fn gather(&mut self, wait: Duration) {
         let collected = self.bus.collect(wait);
         match self.reached(collected) {
             Some(Some(delivery)) => {
                 if self.take(&delivery) {
-                    // Else it comes again, and is known then.
+                    // If this fails, the report comes again, and is recognised.
                     let _ = self.bus.acknowledge(&delivery);
                 }
             }
@@ -317,7 +318,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Whether it is done with.
+    /// Takes a report; `false` if it must come again.
     fn take(&mut self, delivery: &Delivery) -> bool {
         let site = &delivery.site;
         let report: Report = match decode(&delivery.body) {
@@ -351,14 +352,14 @@ impl<'a> Coordinator<'a> {
                         && !self.quiet
                     {
                         let at = rfc3339(now());
-                        // Who reads the lines may go: the runs are saved.
+                        // The run is saved, whether or not anybody reads the line.
                         let _ = output::print(&format!("{at} {said}: {answer} (run {run})\n"));
                     }
                     bytes = Some(saved.bytes);
                 }
                 Err(Unsaved::NotWhole(why)) => output::note(&format!("{said}: {why:#}")),
                 Err(Unsaved::NotNow(why)) => {
-                    output::note(&format!("{said}: not saved, tried again: {why}"));
+                    output::note(&format!("{said}: not saved, will be tried again: {why}"));
                     return false;
                 }
             },
@@ -369,7 +370,7 @@ impl<'a> Coordinator<'a> {
         true
     }
 
-    /// Tells the schedule what came of a task that is its own.
+    /// Tells the schedule the outcome of one of its tasks.
     fn note(&mut self, report: &Report, ends: [usize; 2], bytes: Option<u64>) {
         let now = self.now();
         let Some(open) = self.open.get(&report.id) else {
@@ -401,7 +402,7 @@ impl<'a> Coordinator<'a> {
         self.schedule.handle_input(now, input);
     }
 
-    /// Saves a document once, however often it is reported.
+    /// Saves a document, once even if it is reported several times.
     fn save(
         &mut self,
         report: &Report,
@@ -412,11 +413,11 @@ impl<'a> Coordinator<'a> {
             let document = document::read(text.as_bytes())?;
             ensure!(
                 document.records().is_some(),
-                "its document is none of a run"
+                "its document is not one of a run"
             );
             ensure!(
                 document.why_partial().is_none(),
-                "its document is not whole"
+                "its document is not complete"
             );
             anyhow::Ok(document)
         };
@@ -451,7 +452,7 @@ impl<'a> Coordinator<'a> {
         })
     }
 
-    /// Nothing is offered any more; what runs may come to its end, and is saved.
+    /// Withdraws all offers, and waits a while for the reports of running tests.
     fn end(&mut self) {
         let _ = self.bus.clear();
         let until = Instant::now() + BEAT;
@@ -463,15 +464,15 @@ impl<'a> Coordinator<'a> {
 
 /// A document that is in the history.
 struct Saved {
-    /// What the run has carried.
+    /// Bytes that the run carried.
     bytes: u64,
-    /// Its number and its answer, unless it was there before.
+    /// The run's number and its answer, unless it was saved before.
     line: Option<(i64, String)>,
 }
 
-/// Why one is not.
+/// Why a document was not saved.
 enum Unsaved {
-    /// It never will be.
+    /// It is no complete document of a run.
     NotWhole(anyhow::Error),
     /// The history cannot be written now.
     NotNow(HistoryError),
@@ -514,8 +515,8 @@ impl Once {
     }
 }
 
-/// What the history has of this mesh: what was measured in this cycle is not measured again, and what
-/// was carried today counts.
+/// Tells the schedule the runs in the history: pairs that were measured in this cycle are not
+/// measured again, and bytes that were carried today count.
 fn remember(
     mesh: &Mesh,
     history: &History,
@@ -549,7 +550,7 @@ fn remember(
     Ok(())
 }
 
-/// The same as the other end sees it.
+/// The direction as the other end sees it.
 fn turned(direction: Direction) -> Direction {
     match direction {
         Direction::Up => Direction::Down,
@@ -572,7 +573,7 @@ pub(super) fn check(mesh: &Mesh) -> Result<(), Failure> {
     }
 }
 
-/// The label that tells the task of a run.
+/// The label of a run that has the ID of its task.
 pub(super) const RUN: &str = "run";
 
 fn test_of(work: &MonitoredWork) -> Option<&Test> {

@@ -1,10 +1,11 @@
-//! `mesh matrix` and `mesh pair`: what the history has of the pairs of a mesh.
+//! `mesh matrix`: the newest result of each pair, and the sites that explain bad ones.
+//! `mesh pair`: the results of one pair over time.
 
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
 use linerate_core::units::{format_rfc3339, listed};
-use linerate_history::{History, PairRun, Since, first_moment};
+use linerate_history::{History, PairRun, Place, Since, first_moment};
 use linerate_mesh::{MatrixDocument, Mesh, PairResult};
 use linerate_report::text::{self, Style};
 use linerate_report::{Document, json};
@@ -12,7 +13,7 @@ use linerate_report::{Document, json};
 use crate::args::{MeshMatrixArgs, MeshPairArgs};
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::{history, output, typed};
+use crate::{history, output};
 
 /// Shows the matrix of a test.
 ///
@@ -21,13 +22,9 @@ use crate::{history, output, typed};
 pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     let test = number(&mesh, args.test.as_deref())?;
-    let option = typed::here("--output", &['o'], &[]);
-    let file = args.output.as_deref();
-    let file = file
-        .map(|path| OutputFile::open(&option, path))
-        .transpose()?;
+    let file = OutputFile::of_output(args.output.as_deref())?;
     let until = args.at.as_ref().map(moment);
-    let history = opened(&mesh, args.db.as_ref())?;
+    let history = opened(&mesh, args.place.db.as_ref())?;
     let runs = history.matrix(&mesh.tests[test].name, until.as_deref());
     let runs = runs.map_err(history::unusable)?;
     let until = until.unwrap_or_else(|| format_rfc3339(SystemTime::now()));
@@ -65,7 +62,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             return Err(Failure::usage(anyhow!("{site}: the file has no such site")));
         }
     }
-    let history = opened(&mesh, args.db.as_ref())?;
+    let history = opened(&mesh, args.place.db.as_ref())?;
     let runs = history.pair(test, &args.from, &args.to, args.most);
     let runs = runs.map_err(history::unusable)?;
     if runs.is_empty() {
@@ -78,11 +75,12 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
     output::print(&text::pair_runs(&rows, output::style()))
 }
 
-fn opened(mesh: &Mesh, db: Option<&linerate_history::Place>) -> Result<History, Failure> {
+/// Opens the history of `--db`, of the mesh's file, or the default one.
+fn opened(mesh: &Mesh, db: Option<&Place>) -> Result<History, Failure> {
     history::kept(super::place(mesh, db).as_ref())
 }
 
-/// RFC 3339 in UTC.
+/// The moment in RFC 3339, UTC.
 fn moment(since: &Since) -> String {
     match since {
         Since::Ago(seconds) => {
@@ -107,9 +105,10 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
     })
 }
 
+/// The result of a run as the matrix takes it.
 fn result(run: &PairRun) -> PairResult<'_> {
     let it = &run.figures;
-    // A cause of a later version is not known here.
+    // A cause that only a later version knows is left out.
     let cause = it.cause.as_ref();
     let cause = cause.and_then(|name| serde_json::from_value(name.as_str().into()).ok());
     PairResult {

@@ -1,4 +1,4 @@
-//! `mesh`: many sites that measure between each other, as a coordinator says.
+//! `mesh`: many sites that measure between each other, scheduled by a coordinator.
 
 mod bus;
 mod coordinator;
@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
 use linerate_core::units::{ByteCount, Span};
 use linerate_history::Place;
 use linerate_mesh::{Mesh, Simulation};
@@ -36,15 +35,11 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
 
 /// Reads a mesh's file.
 fn read(file: &Path) -> Result<Mesh, Failure> {
-    let read = || {
-        let text = String::from_utf8(files::read_at_most(file, MAX_FILE)?)?;
-        let mut mesh = Mesh::from_toml(&text, plan::fresh_seed())?;
-        mesh.db = mesh.db.map(|db| config::beside(&db, file));
-        anyhow::Ok(mesh)
-    };
-    read()
-        .with_context(|| file.display().to_string())
-        .map_err(Failure::usage)
+    let mut mesh = files::parse("", file, MAX_FILE, |text| {
+        Mesh::from_toml(text, plan::fresh_seed())
+    })?;
+    mesh.db = mesh.db.map(|db| config::beside(&db, file));
+    Ok(mesh)
 }
 
 /// The place of `--db`, or that of the mesh's file.
@@ -53,11 +48,11 @@ fn place(mesh: &Mesh, given: Option<&Place>) -> Option<Place> {
     given.cloned().or_else(of_file)
 }
 
-/// Longest file of a mesh, bytes.
+/// Largest file of a mesh, in bytes.
 const MAX_FILE: u64 = 8 << 20;
 
-/// What the schedule comes to if each test takes up to 1.3 times its time and one site in a hundred is
-/// away.
+/// Prints how the schedule does if each test takes up to 1.3 times its time and one site in a
+/// hundred is away.
 fn simulate(args: &MeshSimulateArgs) -> Result<(), Failure> {
     let mesh = read(&args.file)?;
     let how = Simulation {
@@ -72,17 +67,25 @@ fn simulate(args: &MeshSimulateArgs) -> Result<(), Failure> {
     for (test, it) in mesh.tests.iter().zip(tests) {
         let time = match (it.took_s, it.over_bound_percent()) {
             (Some(took), Some(over)) => format!(
-                "all in {}, {over:.0} % over the least time that there is",
+                "all measured in {}, {over:.0} % over the shortest possible time",
                 Span(Duration::from_secs_f64(took.ceil()))
             ),
-            _ => format!("{} of them in 30 days", it.measured),
+            _ => format!("{} measured in 30 days", it.measured),
         };
-        let (fewest, most) = it.runs_of_site;
+        let plural = if it.pairs == 1 { "" } else { "s" };
+        let runs = match it.runs_of_site {
+            (fewest, most) if fewest == most => most.to_string(),
+            (fewest, most) => format!("{fewest} to {most}"),
+        };
         page += &format!(
-            "{}: {} pairs, {time}\n  {fewest} to {most} runs of a site, {} missed, {:.1} messages a run\n",
+            "{}: {} pair{plural}, {time}\n  runs of a site: {runs}; missed: {}; messages for each \
+             run: {:.1}\n",
             test.name, it.pairs, it.missed, it.messages
         );
     }
-    page += &format!("{} for the pairs\n", ByteCount(bytes as u64));
+    page += &format!(
+        "{} of memory for the state of the pairs\n",
+        ByteCount(bytes as u64)
+    );
     output::print(&page)
 }

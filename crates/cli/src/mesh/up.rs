@@ -1,4 +1,4 @@
-//! `mesh up`: the coordinator; without a bus with all agents in this process.
+//! `mesh up`: the coordinator. Without a bus all agents run in this process, too.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -29,46 +29,45 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     coordinator::check(&mesh)?;
-    // While this process has one thread.
+    let db = args.place.db.as_ref();
+    // Before any thread starts: the process may have to enter a user namespace.
     let lab = args
         .lab
         .as_deref()
         .map(|file| lab(file, &mesh))
         .transpose()?;
-    let place = super::place(&mesh, args.db.as_ref());
+    // After the lab: a client of PostgreSQL may start a thread.
+    let place = super::place(&mesh, db);
     let place = keep::place(place.as_ref()).map_err(Failure::usage)?;
+    let history = keep::open_at(keep::option(db), &place)?;
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
-        let mut coordinator = Coordinator::new(mesh, bus, &place, is_shared, args.quiet)?;
+        let mut coordinator = Coordinator::new(mesh, bus, history, is_shared, args.quiet)?;
         coordinator.run(&stop, args.once)
     };
     match &args.bus {
         Some(url) => coordinate(mesh, &*bus::connect(url, &args.server, None)?),
         None => {
             let bus: Arc<dyn Bus> = Arc::new(LocalBus::default());
-            // Dropped after the coordinator: then none of them runs a test any more.
+            // Dropped after the coordinator, when no agent runs a test any more.
             let _agents = agents(&mesh, &bus, lab.as_ref(), &beside)?;
             coordinate(mesh, &*bus)
         }
     }
 }
 
-/// The lab of a file, whose hosts the sites are.
+/// Builds the lab of a file, whose hosts are the sites.
 fn lab(file: &Path, mesh: &Mesh) -> Result<Lab, Failure> {
-    let named = || format!("--lab {}", file.display());
-    let read = || {
-        let text = String::from_utf8(files::read_of("--lab", file, MAX_TOPOLOGY)?)?;
-        let topology = Topology::from_toml(&text).with_context(named)?;
+    let topology = files::parse("--lab", file, MAX_TOPOLOGY, |text| {
+        let topology = Topology::from_toml(text)?;
         for site in &mesh.sites {
-            topology
-                .node(&site.name)
-                .with_context(|| format!("{}: it has no host called {}", named(), site.name))?;
+            let node = topology.node(&site.name);
+            node.with_context(|| format!("it has no host called {}", site.name))?;
         }
         anyhow::Ok(topology)
-    };
-    let topology = read().map_err(Failure::usage)?;
+    })?;
     let links = topology
         .links
         .iter()
@@ -77,12 +76,12 @@ fn lab(file: &Path, mesh: &Mesh) -> Result<Lab, Failure> {
         seed: plan::fresh_seed(),
         traces: traces(links, file.parent().unwrap_or(Path::new("")))?,
     };
-    let failure = |error: LabError| Failure::from(error).at(named());
+    let failure = |error: LabError| Failure::from(error).at(files::named("--lab", file));
     prepare_for_lab().map_err(failure)?;
     Lab::build(topology, &options).map_err(failure)
 }
 
-/// An agent for each site, in the lab or on this host.
+/// Starts an agent for each site, in the lab or on this host.
 fn agents(
     mesh: &Mesh,
     bus: &Arc<dyn Bus>,
@@ -110,7 +109,7 @@ fn agents(
     Ok(agents)
 }
 
-/// Where the endpoint of a site listens.
+/// The address and port at which the endpoint of a site listens.
 fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
     if let Some(lab) = lab {
         let address = lab.address(&site.name, None);
@@ -129,7 +128,7 @@ fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
     Ok((address.ip(), address.port()))
 }
 
-/// Beside the history: what was measured and not saved yet is of this mesh.
+/// The directory of a site's unsent results, beside the history of the mesh.
 fn unsent(history: &Path, site: &str) -> PathBuf {
     let mut name = history.as_os_str().to_owned();
     name.push(".unsent");

@@ -1,4 +1,4 @@
-//! Whether a series has changed, and who is told.
+//! Looks for changes of a series, and tells the user by a command or a webhook.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,18 +9,19 @@ use anyhow::{Context, anyhow, ensure};
 use linerate_core::monitor::{Alarm, Monitor, Task};
 use linerate_core::stats::new_change;
 use linerate_history::{Filter, History};
-use linerate_report::text::{SeriesChange, series_change};
+use linerate_report::text::series_change;
 use serde_json::{Value, json};
 
 use super::post::post;
-use crate::history::beside;
+use crate::history::{change, of_one_metric};
 
-/// Runs that are looked at, the newest, since the last change.
+/// Most runs since the last change in which a new one is searched, the newest.
 const WINDOW: u32 = 200;
-/// What a command may take.
+/// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks whether the last run makes a change plain; notes it and says it in words.
+/// Looks for a change that the last run makes evident. A change is noted in the history and
+/// returned in words.
 ///
 /// # Errors
 /// The history cannot be read or written.
@@ -41,23 +42,17 @@ pub(super) fn look(
         from_id: history.changed_since(&series)?,
         ..super::runs_of(monitor, task)
     };
-    let mut points = history.series(&filter, test.metric.as_deref())?;
-    let Some(metric) = points.last().map(|point| point.metric.clone()) else {
-        return Ok(None);
-    };
-    points.retain(|point| point.metric == metric);
+    let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    if values.is_empty() {
+        return Ok(None);
+    }
     let Some(found) = new_change(&values)? else {
         return Ok(None);
     };
-    let first = &points[found.at];
-    let change = SeriesChange {
-        id: first.run,
-        started_at: super::rfc3339(first.at_s),
-        figures: [found.before, found.after],
-        beside: beside(history, points[found.at - 1].run, first.run)?,
-    };
-    let message = series_change(&metric, &change);
+    let change = change(history, &points, found.at, [found.before, found.after])?;
+    let metric = &points[found.at].metric;
+    let message = series_change(metric, &change);
     let also = change
         .beside
         .iter()
@@ -73,19 +68,19 @@ pub(super) fn look(
         "is": found.after,
         "change_percent": 100.0 * (found.after / found.before - 1.0),
         "p_value": found.p_value,
-        "run": first.run,
+        "run": change.id,
         "since": change.started_at,
         "beside": also.collect::<Vec<Value>>(),
         "message": format!("{} to {}: {message}", test.name, path.name),
     });
-    history.raise(&series, first.run, &json.to_string())?;
+    history.raise(&series, change.id, &json.to_string())?;
     Ok(Some(message))
 }
 
-/// Tells the changes that nobody was told yet. One that could not be told stays.
+/// Tells the user the changes that were not told yet. One that cannot be told is tried again later.
 ///
 /// # Errors
-/// The history cannot be read or written, the command failed, or the address did not take it.
+/// The history cannot be read or written, the command failed, or the webhook refused it.
 pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
     for (id, change) in history.untold()? {
         if let Some((program, arguments)) = alarm.command.split_first() {
@@ -104,7 +99,8 @@ pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without a shell: nothing that a peer says is ever read as a command.
+/// Runs the command with the change on its standard input. No shell is between: nothing that a peer
+/// says can become a command.
 fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -112,7 +108,7 @@ fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> 
         .stdout(Stdio::null())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // Who does not read it has its reasons; its status says what came of it.
+        // A command that does not read its input decides by its exit status all the same.
         let _ = writeln!(stdin, "{change}");
     }
     let until = Instant::now() + PATIENCE;

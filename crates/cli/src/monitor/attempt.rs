@@ -1,11 +1,11 @@
-//! One run of a task: the same engine as the commands, without a terminal.
+//! One run of a task, by the same engine as the commands and without a terminal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredWork, Task};
-use linerate_core::plan::{Plan, Repeats, Test};
+use linerate_core::plan::{Plan, Test};
 use linerate_engine::{BulkOptions, CheckOptions, Target};
 use linerate_report::Document;
 
@@ -17,17 +17,18 @@ use crate::run::{self, Measured};
 use crate::target::{check_sizes, look_up};
 use crate::turn::Turn;
 
-/// What a run has left.
+/// A run that was made.
 pub(crate) struct Done {
     pub(crate) document: Box<dyn Document>,
-    /// Bytes, rather too many than too few: warm-up and what is not measured are in it.
+    /// Bytes that the run carried, with its warm-up and its unmeasured parts: an estimate that is
+    /// rather too high than too low.
     pub(crate) carried: u64,
 }
 
-/// Runs a task, for others to look on at its turn.
+/// Runs a task. `turn` shows its progress to other processes.
 ///
 /// # Errors
-/// Nothing was measured, or not to the end.
+/// Nothing was measured, or the run ended early.
 pub(crate) fn measure(
     monitor: &Monitor,
     task: Task,
@@ -62,14 +63,10 @@ fn document(
     let seed = fresh_seed();
     match work {
         MonitoredWork::Test(test) => {
-            let test = Test {
+            let plan = Plan::from(Test {
                 seed,
                 ..(**test).clone()
-            };
-            let plan = Plan {
-                tests: vec![test],
-                repeats: Repeats::Times(1),
-            };
+            });
             check_sizes(&target, &plan)?;
             let (measured, error) = run::plan(&target, None, &plan, progress, true)?;
             let document: Box<dyn Document> = match measured {
@@ -102,7 +99,7 @@ fn document(
     }
 }
 
-/// At the rate that was measured, all the time that it took.
+/// The measured rate, over the whole time that the run took.
 fn carried(document: &dyn Document, seconds: f64) -> u64 {
     let rates = document.throughputs().unwrap_or_default();
     let bps: f64 = rates.into_iter().filter_map(|(_, rate)| rate).sum();

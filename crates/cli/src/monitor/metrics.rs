@@ -1,4 +1,5 @@
-//! What a monitor tells Prometheus: the last results, and how it is itself.
+//! The metrics that a monitor offers to Prometheus: the last results, and how the monitor itself is
+//! doing.
 
 use linerate_core::monitor::{Monitor, Outcome, Schedule, Task};
 use linerate_history::{Filter, History, HistoryError};
@@ -6,7 +7,7 @@ use linerate_report::metrics::{Kind, Metrics};
 
 use super::{labels, parts};
 
-/// What is known of a task: its last run that was saved, and how its runs ended since the start.
+/// The state of a task: its last saved run, and how its runs have ended since the monitor began.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     figures: Vec<(String, f64)>,
@@ -19,32 +20,25 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// The last run of those that the history has.
+    /// The state after the last of these runs.
     pub(super) fn new(history: &History, runs: &Filter) -> Result<Self, HistoryError> {
+        let mut health = Self::default();
+        health.update(history, runs)?;
+        Ok(health)
+    }
+
+    /// Takes the last run from the history; the counters stay.
+    pub(super) fn update(&mut self, history: &History, runs: &Filter) -> Result<(), HistoryError> {
         let last = Filter {
             most: Some(1),
             ..runs.clone()
         };
-        let Some(run) = history.list(&last)?.pop() else {
-            return Ok(Self::default());
-        };
-        Ok(Self {
-            figures: history.figures(run.id)?,
-            cause: run.cause,
-            at_s: run.at_s,
-            ..Self::default()
-        })
-    }
-
-    /// With the counters of what was known before.
-    pub(super) fn after(self, before: &Self) -> Self {
-        Self {
-            saved: before.saved,
-            failed: before.failed,
-            busy: before.busy,
-            changes: before.changes,
-            ..self
+        if let Some(run) = history.list(&last)?.pop() {
+            self.figures = history.figures(run.id)?;
+            self.cause = run.cause;
+            self.at_s = run.at_s;
         }
+        Ok(())
     }
 
     pub(super) fn count(&mut self, outcome: Outcome) {
@@ -56,165 +50,109 @@ impl Health {
     }
 }
 
-/// All of them.
+/// All metrics of a monitor at a time, in seconds since 1970.
 pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) -> Metrics {
     let mut page = Metrics::default();
-    let all: Vec<(Vec<(String, String)>, &Health)> = schedule
-        .tasks()
-        .zip(health)
-        .map(|(task, health)| (labels(monitor, task), health))
-        .collect();
-    for (name, pick) in GAUGES {
-        page.family(name, Kind::Gauge, pick.help);
-        for (labels, health) in &all {
-            (pick.samples)(health)
-                .into_iter()
-                .for_each(|(extra, value)| {
-                    page.sample(plain(labels).chain(extra), value);
-                });
+    let tasks: Vec<Task> = schedule.tasks().collect();
+    let labels: Vec<_> = tasks.iter().map(|task| labels(monitor, *task)).collect();
+    let all = || labels.iter().map(|labels| pairs(labels)).zip(health);
+    page.family(RESULT, Kind::Gauge, RESULT_HELP);
+    for (labels, health) in all() {
+        for (figure, value) in &health.figures {
+            page.sample(labels.clone().chain([("figure", &**figure)]), *value);
         }
+    }
+    page.family(
+        VERDICT,
+        Kind::Gauge,
+        "1 for the bottleneck that the last run names.",
+    );
+    for (labels, health) in all() {
+        if let Some(cause) = &health.cause {
+            page.sample(labels.chain([("cause", &**cause)]), 1.0);
+        }
+    }
+    let name = "linerate_result_timestamp_seconds";
+    page.family(name, Kind::Gauge, "When the last saved run began.");
+    for (labels, health) in all().filter(|(_, health)| health.at_s > 0) {
+        page.sample(labels, health.at_s as f64);
     }
     own(&mut page, monitor, schedule, health, now);
     page
 }
 
-fn plain(labels: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
-    labels
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()))
+fn pairs(labels: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> + Clone {
+    labels.iter().map(|(key, value)| (&**key, &**value))
 }
 
-type Samples = for<'a> fn(&'a Health) -> Vec<(Option<(&'a str, &'a str)>, f64)>;
+const RESULT: &str = "linerate_result";
+const RESULT_HELP: &str = "Figures of the last run, in the unit that their name ends in.";
+const VERDICT: &str = "linerate_verdict";
 
-struct Pick {
-    help: &'static str,
-    samples: Samples,
-}
-
-/// Of the last run of each test on each path, with the labels of the path.
-const GAUGES: [(&str, Pick); 3] = [
-    (
-        "linerate_result",
-        Pick {
-            help: "Figures of the last run, in the unit that their name ends in.",
-            samples: |health| {
-                let figures = health.figures.iter();
-                figures
-                    .map(|(name, value)| (Some(("figure", name.as_str())), *value))
-                    .collect()
-            },
-        },
-    ),
-    (
-        "linerate_verdict",
-        Pick {
-            help: "1 for the bottleneck that the last run names.",
-            samples: |health| {
-                let cause = health.cause.iter();
-                cause
-                    .map(|cause| (Some(("cause", cause.as_str())), 1.0))
-                    .collect()
-            },
-        },
-    ),
-    (
-        "linerate_result_timestamp_seconds",
-        Pick {
-            help: "When the last run began that was saved.",
-            samples: |health| {
-                (health.at_s > 0)
-                    .then_some((None, health.at_s as f64))
-                    .into_iter()
-                    .collect()
-            },
-        },
-    ),
-];
-
-/// The monitor itself.
+/// The metrics of the monitor itself.
 fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) {
-    let tasks: Vec<Task> = schedule.tasks().collect();
-    let names = |task: &Task| {
-        let (test, path) = parts(monitor, *task);
-        [("test", test.name.as_str()), ("path", path.name.as_str())]
-    };
-    page.family(
-        "linerate_monitor_runs_total",
-        Kind::Counter,
-        "Runs since the monitor began, by how they ended.",
-    );
-    for (task, health) in tasks.iter().zip(health) {
-        let counts = [
-            ("saved", health.saved),
-            ("failed", health.failed),
-            ("busy", health.busy),
-        ];
-        for (outcome, count) in counts {
+    let names: Vec<_> = schedule
+        .tasks()
+        .map(|task| parts(monitor, task))
+        .map(|(test, path)| [("test", &*test.name), ("path", &*path.name)])
+        .collect();
+    let help = "Runs since the monitor began, by how they ended.";
+    page.family("linerate_monitor_runs_total", Kind::Counter, help);
+    for (names, health) in names.iter().zip(health) {
+        let Health {
+            saved,
+            failed,
+            busy,
+            ..
+        } = health;
+        for (outcome, count) in [("saved", saved), ("failed", failed), ("busy", busy)] {
             page.sample(
-                names(task).into_iter().chain([("outcome", outcome)]),
-                count as f64,
+                names.iter().copied().chain([("outcome", outcome)]),
+                *count as f64,
             );
         }
     }
-    page.family(
-        "linerate_monitor_changes_total",
-        Kind::Counter,
-        "Changes that were noticed since the monitor began.",
-    );
-    for (task, health) in tasks.iter().zip(health) {
-        page.sample(names(task), health.changes as f64);
+    let help = "Changes that were noticed since the monitor began.";
+    page.family("linerate_monitor_changes_total", Kind::Counter, help);
+    for (names, health) in names.iter().zip(health) {
+        page.sample(*names, health.changes as f64);
     }
-    page.family(
-        "linerate_monitor_next_run_timestamp_seconds",
-        Kind::Gauge,
-        "When the next run is due, after quiet hours and within budgets.",
-    );
-    for (number, task) in tasks.iter().enumerate() {
+    let name = "linerate_monitor_next_run_timestamp_seconds";
+    let help = "When the next run is due, after quiet hours and within budgets.";
+    page.family(name, Kind::Gauge, help);
+    for (number, names) in names.iter().enumerate() {
         if let Some(at) = schedule.ready_at(number, now) {
-            page.sample(names(task), at as f64);
+            page.sample(*names, at as f64);
         }
     }
-    page.family(
-        "linerate_monitor_carried_bytes",
-        Kind::Gauge,
-        "What the tests of a path have carried in the last 24 hours.",
-    );
+    let help = "Bytes that the tests of a path have carried in the last 24 hours.";
+    page.family("linerate_monitor_carried_bytes", Kind::Gauge, help);
     for (number, path) in monitor.paths.iter().enumerate() {
-        page.sample(
-            [("path", path.name.as_str())],
-            schedule.carried_by(number) as f64,
-        );
+        page.sample([("path", &*path.name)], schedule.carried_by(number) as f64);
     }
-    page.family(
-        "linerate_build_info",
-        Kind::Gauge,
-        "1, with the version of the program.",
-    );
+    let help = "1, with the version of the program.";
+    page.family("linerate_build_info", Kind::Gauge, help);
     page.sample([("version", env!("CARGO_PKG_VERSION"))], 1.0);
 }
 
-/// Of a single run: what the module of a probe has measured.
+/// The metrics of one probe.
 pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f64) -> String {
     let mut page = Metrics::default();
-    let is_measured = if figures.is_empty() { 0.0 } else { 1.0 };
-    page.family(
-        "linerate_probe_success",
-        Kind::Gauge,
-        "Whether the test was run to its end.",
-    );
-    page.sample([], is_measured);
+    let help = "Whether the test was run to its end.";
+    page.family("linerate_probe_success", Kind::Gauge, help);
+    page.sample([], f64::from(u8::from(!figures.is_empty())));
     page.family(
         "linerate_probe_duration_seconds",
         Kind::Gauge,
         "How long the probe took.",
     );
     page.sample([], seconds);
-    page.family("linerate_result", Kind::Gauge, GAUGES[0].1.help);
-    for (name, value) in figures {
-        page.sample([("figure", name.as_str())], *value);
+    page.family(RESULT, Kind::Gauge, RESULT_HELP);
+    for (figure, value) in figures {
+        page.sample([("figure", &**figure)], *value);
     }
     page.family(
-        "linerate_verdict",
+        VERDICT,
         Kind::Gauge,
         "1 for the bottleneck that the run names.",
     );

@@ -1,8 +1,8 @@
-//! `monitor`: what is measured on a schedule; `probe`: what is measured when Prometheus asks.
+//! `monitor`: runs tests on a schedule; `probe`: runs a test when Prometheus asks.
 //!
-//! The history is the monitor's memory: what ran last, what it carried, which changes were told. It
-//! can be killed at any moment: a run is in the history whole or not at all, and one that is not is
-//! made again.
+//! The history is the monitor's memory: which runs were last, how many bytes they carried, which
+//! changes were told. The monitor can be killed at any moment: a run is in the history whole or not
+//! at all, and one that is missing is made again.
 
 mod alarm;
 mod attempt;
@@ -13,6 +13,7 @@ mod probe;
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -37,36 +38,35 @@ use otlp::Otlp;
 pub(crate) use attempt::measure;
 pub(crate) use probe::execute as probe;
 
-/// Longest file of a monitor, bytes.
+/// Largest file of a monitor, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Between two looks at the clock: a host that slept or a clock that was set is noticed soon.
+/// Time between two looks at the clock, short enough to notice soon that the host slept or that its
+/// clock was set.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Until it is looked again what others have saved, and metrics are sent, seconds.
+/// Period, in seconds, after which the monitor learns of others' runs and sends metrics.
 const SHOWN_EVERY_S: u64 = 60;
 
-/// Runs what the file says, when it says so.
+/// Runs the tests of the file on its schedule.
 ///
 /// # Errors
 /// The file is wrong, the history or the port cannot be had, or another monitor is at work.
 pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let monitor = read(&args.file)?;
-    let place = keep::place(args.db.as_ref()).map_err(Failure::usage)?;
+    let db = args.place.db.as_ref();
+    let place = keep::place(db).map_err(Failure::usage)?;
     if args.check {
         let is_there = !matches!(&place, Place::File(path) if !path.exists());
-        let history = is_there.then(|| keep::open(&place)).transpose()?;
+        let history = is_there.then(|| keep::open(db)).transpose()?;
         return output::print(&forecast(&monitor, history.as_ref()).map_err(Failure::failed)?);
     }
+    let history = keep::open(db)?;
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let _lock = lock(&beside).map_err(Failure::failed)?;
     let stop = run::signals()?;
-    let mut watch = Watch::new(monitor, &place, beside, args.quiet)?;
+    let mut watch = Watch::new(monitor, history, beside, args.quiet)?;
     watch.otlp = args.otlp.clone().map(Otlp::new);
     if let Some(address) = args.metrics {
-        let page = watch.page.clone();
-        serve(address, move |path| match path {
-            "/metrics" => Some(page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-            _ => None,
-        })?;
+        serve(address, watch.page.clone())?;
     }
     watch.tell();
     while !stop.is_requested() {
@@ -91,24 +91,20 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file, with what it names beside it.
+/// Reads a monitor's file. Key files that it names without a directory lie beside it.
 pub(crate) fn read(file: &Path) -> Result<Monitor, Failure> {
-    let read = || {
-        let text = String::from_utf8(files::read_at_most(file, MAX_FILE)?)?;
-        let mut monitor = Monitor::from_toml(&text, own_seed())?;
-        let directory = file.parent().unwrap_or(Path::new(""));
-        for path in &mut monitor.paths {
-            let key = path.key_file.as_ref();
-            path.key_file = key.map(|key| directory.join(key).to_string_lossy().into_owned());
-        }
-        anyhow::Ok(monitor)
-    };
-    read()
-        .with_context(|| file.display().to_string())
-        .map_err(Failure::usage)
+    let mut monitor = files::parse("", file, MAX_FILE, |text| {
+        Monitor::from_toml(text, own_seed())
+    })?;
+    let directory = file.parent().unwrap_or(Path::new(""));
+    for path in &mut monitor.paths {
+        let key = path.key_file.as_ref();
+        path.key_file = key.map(|key| directory.join(key).to_string_lossy().into_owned());
+    }
+    Ok(monitor)
 }
 
-/// Hosts with the same file do not all measure at the same moment.
+/// A seed of this host's, so that hosts with the same file do not all measure at the same time.
 fn own_seed() -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read("/etc/machine-id")
@@ -117,7 +113,7 @@ fn own_seed() -> u64 {
     hasher.finish()
 }
 
-/// One monitor for each history: it is gone with the process.
+/// Locks a history for one monitor. The kernel releases the lock when the process ends.
 fn lock(history: &Path) -> anyhow::Result<File> {
     let mut name = history.as_os_str().to_owned();
     name.push(".monitor");
@@ -132,14 +128,11 @@ fn lock(history: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Serves pages, which tell who asks for another one what there is.
-fn serve(
-    address: std::net::SocketAddr,
-    page: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
-) -> Result<(), Failure> {
-    let answer = move |ask: &linerate_web::Ask| match page(&ask.path) {
-        Some(text) => Answer::metrics(text),
-        None => Answer::plain(404, "linerate monitor: the page is /metrics\n"),
+/// Serves the metrics.
+fn serve(address: SocketAddr, page: Arc<Mutex<String>>) -> Result<(), Failure> {
+    let answer = move |ask: &linerate_web::Ask| match ask.path.as_str() {
+        "/metrics" => Answer::metrics(page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        _ => Answer::plain(404, "linerate monitor: the page is /metrics\n"),
     };
     let bound = linerate_web::serve(address, answer)
         .with_context(|| format!("--metrics {address}"))
@@ -159,7 +152,7 @@ pub(crate) fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &Monitore
     (&monitor.tests[task.test], &monitor.paths[task.path])
 }
 
-/// What its runs are saved with.
+/// The labels with which runs of a task are saved.
 pub(crate) fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     let (test, path) = parts(monitor, task);
     let own = [("test", &test.name), ("path", &path.name)];
@@ -167,7 +160,7 @@ pub(crate) fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     own.into_iter().chain(path.labels.iter().cloned()).collect()
 }
 
-/// Its runs.
+/// The filter that finds runs of a task.
 fn runs_of(monitor: &Monitor, task: Task) -> Filter {
     Filter {
         labels: labels(monitor, task).into_iter().take(2).collect(),
@@ -175,7 +168,7 @@ fn runs_of(monitor: &Monitor, task: Task) -> Filter {
     }
 }
 
-/// The turn of a task; `None` while another test runs with this history.
+/// Takes the turn for a task; `None` while another test runs with this history.
 ///
 /// # Errors
 /// The file beside the history cannot be written.
@@ -203,23 +196,27 @@ struct Watch {
     tasks: Vec<Task>,
     history: History,
     retention: Retention,
-    /// What the locks of the history are beside.
+    /// The path beside which the locks of the history lie.
     beside: PathBuf,
     health: Vec<Health>,
-    /// As it is served.
+    /// The metrics as Prometheus gets them.
     page: Arc<Mutex<String>>,
     otlp: Option<Otlp>,
-    /// The last run of which the schedule knows.
+    /// The last run that the schedule knows.
     seen: i64,
-    /// The last run that was made here.
+    /// The last run of this monitor.
     own: i64,
     quiet: bool,
 }
 
 impl Watch {
-    fn new(monitor: Monitor, place: &Place, beside: PathBuf, quiet: bool) -> Result<Self, Failure> {
-        let history = keep::open(place)?;
-        // Before the schedule: what comes in between is learned later.
+    fn new(
+        monitor: Monitor,
+        history: History,
+        beside: PathBuf,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        // Before the schedule is made: runs that are saved in between are learned later.
         let seen = history.newest().map_err(unusable)?;
         let schedule = remembered(&monitor, &history).map_err(unusable)?;
         let tasks: Vec<Task> = schedule.tasks().collect();
@@ -243,8 +240,8 @@ impl Watch {
         })
     }
 
-    /// Takes into account what others have run of the monitor's tests: from `linerate web`, or by hand with
-    /// its labels.
+    /// Learns of runs of the monitor's tests that others have saved: `linerate web`, or a user with
+    /// the same labels.
     fn learn(&mut self) -> Result<(), HistoryError> {
         let newest = self.history.newest()?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -254,12 +251,11 @@ impl Watch {
                 ..runs.clone()
             };
             let found = self.history.series(&newer, Some(CARRIED))?;
-            // What has come meanwhile is looked at the next time.
+            // A run that was saved meanwhile is looked at the next time.
             let is_others = |run: &&Point| run.run != self.own && run.run <= newest;
-            let mut others = found.iter().filter(is_others).peekable();
-            if others.peek().is_some() {
-                self.health[number] =
-                    Health::new(&self.history, &runs)?.after(&self.health[number]);
+            let others: Vec<&Point> = found.iter().filter(is_others).collect();
+            if !others.is_empty() {
+                self.health[number].update(&self.history, &runs)?;
             }
             for run in others {
                 self.schedule.remember(number, run.at_s, run.value as u64);
@@ -269,7 +265,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Deletes the runs of this monitor that are older than its file keeps them.
+    /// Deletes the runs of this monitor that are older than `keep` of its file.
     fn delete_old(&mut self) {
         let runs = self.tasks.iter().map(|task| runs_of(&self.monitor, *task));
         if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
@@ -279,7 +275,7 @@ impl Watch {
         }
     }
 
-    /// Runs a task, saves what came of it, and looks for a change.
+    /// Runs a task, saves its document, and looks for a change.
     fn run(&mut self, number: usize, stopped: impl Fn() -> bool) {
         let began = now();
         let task = self.tasks[number];
@@ -289,7 +285,7 @@ impl Watch {
             None => Ok(None),
         });
         let outcome = match measured {
-            // It is due again when the monitor is.
+            // The task is due again when the monitor is started again.
             Err(_) if stopped() => return,
             Ok(None) => {
                 self.say(task, "another test is running; asked again in a minute");
@@ -338,12 +334,13 @@ impl Watch {
             let (test, path) = parts(&self.monitor, task);
             let (at, answer) = (rfc3339(now()), document.answer());
             let line = format!("{at} {} {}: {answer} (run {id})\n", test.name, path.name);
-            // Who reads the lines may go: the runs are saved.
+            // The run is saved, whether or not anybody reads the line.
             let _ = output::print(&line);
         }
-        self.health[number] = Health::new(&self.history, &runs_of(&self.monitor, task))
-            .map_err(unusable)?
-            .after(&self.health[number]);
+        let runs = runs_of(&self.monitor, task);
+        self.health[number]
+            .update(&self.history, &runs)
+            .map_err(unusable)?;
         let change =
             alarm::look(&mut self.history, &self.monitor, task).map_err(Failure::failed)?;
         if let Some(message) = change {
@@ -354,7 +351,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells the changes that nobody was told yet.
+    /// Tells the user the changes that were not told yet.
     fn tell(&mut self) {
         if let Err(error) = alarm::tell(&mut self.history, &self.monitor.alarm) {
             output::note(&format!("alarm: {error:#}; tried again after the next run"));
@@ -366,7 +363,7 @@ impl Watch {
         output::note(&format!("{} {}: {what}", test.name, path.name));
     }
 
-    /// Shows what there is now to who asks for metrics.
+    /// Renews the metrics for Prometheus, and sends them to the collector.
     fn show(&self) {
         let metrics = metrics::page(&self.monitor, &self.schedule, &self.health, now());
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = metrics.page();
@@ -407,7 +404,7 @@ fn unusable(error: HistoryError) -> Failure {
     Failure::failed(anyhow::Error::from(error).context("history"))
 }
 
-/// What runs in the next 24 hours, if each run carries what it may.
+/// The runs of the next 24 hours, if each carries the most that it may.
 fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<String> {
     let mut schedule = match history {
         Some(history) => remembered(monitor, history)?,
@@ -469,7 +466,8 @@ mod tests {
         let text = "[[path]]\nname = \"loop\"\nhost = \"pit\"\n[[test]]\nname = \"asks\"\n\
              every = \"1h\"\nworkload = { command = \"rr\" }\n";
         let monitor = Monitor::from_toml(text, 1).unwrap();
-        let mut watch = Watch::new(monitor, &place, beside, true).unwrap();
+        let history = linerate_history::open(&place).unwrap();
+        let mut watch = Watch::new(monitor, history, beside, true).unwrap();
         assert!(
             watch.schedule.ready_at(0, now()).unwrap() <= now(),
             "it never ran"

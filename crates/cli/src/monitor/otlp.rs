@@ -1,7 +1,7 @@
-//! What a monitor sends to a collector of OpenTelemetry: the metrics of its page, by OTLP over HTTP, in JSON.
+//! Sends the metrics of a monitor to an OpenTelemetry collector, by OTLP over HTTP in JSON.
 //!
-//! A thread of its own sends. Whatever the collector does, tests go on: so much waits for it, and what is
-//! more is lost.
+//! A thread of its own sends, so that a slow or absent collector delays no test. A bounded queue
+//! waits for the collector; what does not fit is dropped.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use linerate_report::metrics::Metrics;
 use super::post::post;
 use crate::output;
 
-/// Requests that wait for a collector: one a minute, or a run.
-const MOST: usize = 64;
-/// Until a collector that took none is asked again: the first time, and at most.
+/// Most requests in the queue; the monitor makes one a minute and one for each run.
+const MAX_QUEUED: usize = 64;
+/// Wait before a request that failed is sent again. It doubles up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// For what waits when the monitor ends.
+/// Longest wait for the queue to empty when the monitor ends.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The way to a collector.
+/// A connection to a collector: the queue, and the thread that empties it.
 pub(super) struct Otlp {
     began_ns: u64,
     host: String,
-    /// `None` when the monitor ends.
+    /// The queue; `None` once the monitor ends.
     requests: Option<SyncSender<String>>,
     ends: Arc<AtomicBool>,
     ended: Receiver<()>,
@@ -36,7 +36,7 @@ pub(super) struct Otlp {
 
 impl Otlp {
     pub(super) fn new(to: HttpUrl) -> Self {
-        let (requests, waiting) = sync_channel::<String>(MOST);
+        let (requests, waiting) = sync_channel::<String>(MAX_QUEUED);
         let (done, ended) = channel();
         let ends = Arc::<AtomicBool>::default();
         let mut collector = Collector {
@@ -45,11 +45,10 @@ impl Otlp {
             fails: false,
         };
         thread::spawn(move || {
-            // Whatever waits, as long as it is taken.
             let _ = waiting
                 .iter()
                 .try_for_each(|request| collector.send(&request));
-            // Nobody may wait for it any more.
+            // The monitor may have stopped waiting for this.
             let _ = done.send(());
         });
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -62,7 +61,7 @@ impl Otlp {
         }
     }
 
-    /// Sends them soon, unless too many wait.
+    /// Queues the metrics, unless the queue is full.
     pub(super) fn send(&self, metrics: &Metrics) {
         let resource = [
             ("service.name", "linerate-monitor"),
@@ -80,7 +79,7 @@ impl Drop for Otlp {
     fn drop(&mut self) {
         self.requests = None;
         self.ends.store(true, Ordering::Release);
-        // What is not gone by then is lost with the process.
+        // What was not sent by then is lost with the process.
         let _ = self.ended.recv_timeout(LAST);
     }
 }
@@ -90,20 +89,20 @@ fn now_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// The monitor ends, and nobody takes what waits.
-struct Ends;
+/// The monitor ended before the collector took the request.
+struct Ended;
 
-/// The end of the way, in a thread of its own.
+/// The sending thread's state.
 struct Collector {
     to: HttpUrl,
     ends: Arc<AtomicBool>,
-    /// It was told that nothing is taken there.
+    /// The last request failed, and the user was told so.
     fails: bool,
 }
 
 impl Collector {
-    /// Sends it, again and again if it may be taken later.
-    fn send(&mut self, request: &str) -> Result<(), Ends> {
+    /// Sends a request, again and again while the collector may take it later.
+    fn send(&mut self, request: &str) -> Result<(), Ended> {
         let mut pause = PAUSE;
         loop {
             let answered = post(&self.to, request);
@@ -112,14 +111,14 @@ impl Collector {
                 self.fails = !is_taken;
                 self.tell(&answered);
             }
-            // Any other status says that it will never be taken (OTLP 1.x, "Failures").
+            // A request with any other status must not be sent again (OTLP 1.x, "Failures").
             if !matches!(answered, Err(_) | Ok(429 | 502..=504)) {
                 return Ok(());
             }
             let until = Instant::now() + pause;
             while Instant::now() < until {
                 if self.ends.load(Ordering::Acquire) {
-                    return Err(Ends);
+                    return Err(Ended);
                 }
                 thread::sleep(Duration::from_millis(50));
             }

@@ -1,4 +1,4 @@
-//! JSON for somebody else's server: who hears of alarms, and who collects metrics.
+//! Sends JSON to the user's own servers: a webhook for alarms, a collector of metrics.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use linerate_core::monitor::HttpUrl;
 
-/// What another host may take for each step.
+/// Longest wait for each step: connect, write, read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends it; the status of the answer.
+/// Sends `json` and returns the HTTP status of the answer.
 ///
 /// # Errors
-/// Nobody answers there, or not by HTTP.
+/// The server cannot be reached, or does not answer with HTTP.
 pub(super) fn post(to: &HttpUrl, json: &str) -> anyhow::Result<u16> {
     let (host, port) = &to.address;
     let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
@@ -36,5 +36,5 @@ pub(super) fn post(to: &HttpUrl, json: &str) -> anyhow::Result<u16> {
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.get(2..));
     let number = number.and_then(|number| number.parse().ok());
-    number.ok_or_else(|| anyhow!("answered {status:?}, which is no HTTP"))
+    number.ok_or_else(|| anyhow!("answered {status:?}, which is not HTTP"))
 }

@@ -1,8 +1,7 @@
-//! `probe`: a test when Prometheus asks for it, in the manner of blackbox_exporter.
+//! `probe`: runs a test when Prometheus asks for it, as blackbox_exporter does.
 
 use std::sync::Mutex;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use linerate_core::monitor::{Monitor, Task};
@@ -20,7 +19,7 @@ use crate::{output, run};
 pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
     let monitor = super::read(&args.file)?;
     let stop = run::signals()?;
-    // Two tests would disturb each other.
+    // One probe at a time: two tests would disturb each other.
     let turn = Mutex::new(());
     let bound = linerate_web::serve(args.listen, move |ask| match turn.try_lock() {
         Ok(_turn) => answer(&monitor, ask),
@@ -32,18 +31,14 @@ pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
     output::note(&format!(
         "probes at http://{bound}/probe?target=PATH&module=TEST"
     ));
-    while !stop.is_requested() {
-        thread::sleep(Duration::from_millis(200));
-    }
+    run::wait_for(&stop);
     Ok(())
 }
 
 fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
     if ask.path != "/probe" {
-        return Answer::plain(
-            404,
-            "linerate probe: ask for /probe?target=PATH&module=TEST\n",
-        );
+        let hint = "linerate probe: ask for /probe?target=PATH&module=TEST\n";
+        return Answer::plain(404, hint);
     }
     let (target, module) = (ask.value("target"), ask.value("module"));
     let path = monitor.paths.iter().position(|path| {
@@ -51,18 +46,18 @@ fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
         target.is_some_and(|target| target == path.name || target == host)
     });
     let Some(path) = path else {
-        return Answer::plain(403, "target: none that the file of this probe has\n");
+        return Answer::plain(403, "target: the file of this probe has no such path\n");
     };
     let is_module = |name: &str| module.is_none_or(|module| module == name);
     let mut tests = monitor.tests.iter();
     let test = tests.position(|test| test.paths.contains(&path) && is_module(&test.name));
     let Some(test) = test else {
-        return Answer::plain(404, "module: no test of that name on this target\n");
+        return Answer::plain(404, "module: this path has no test of that name\n");
     };
     let begun = Instant::now();
     let done = attempt::measure(monitor, Task { test, path }, None);
     let seconds = begun.elapsed().as_secs_f64();
-    let text = match done {
+    Answer::metrics(match done {
         Ok(done) if done.document.why_partial().is_none() => {
             let observed = done.document.observed();
             let figures = observed
@@ -76,6 +71,5 @@ fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
             output::note(&failure.chain());
             metrics::probed(&[], None, seconds)
         }
-    };
-    Answer::metrics(text)
+    })
 }

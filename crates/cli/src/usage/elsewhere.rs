@@ -1,4 +1,4 @@
-//! What options of iperf3, netperf, mtr and traceroute are here.
+//! Hints for users who type options of iperf3, netperf, mtr or traceroute.
 
 use crate::iperf3::args as iperf3;
 
@@ -38,7 +38,7 @@ pub(super) fn of_iperf3(command: &str, option: &str) -> Option<&'static str> {
 /// Whether a command sends to an endpoint.
 pub(super) fn is_traffic(command: &str) -> bool {
     let names = [
-        "check", "stream", "rr", "crr", "capacity", "compare", "profile",
+        "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile",
     ];
     names.contains(&command)
 }

@@ -2,14 +2,6 @@
 //! answer twice, late or over a longer way back. What is asserted is whose each answer is and what
 //! is said of it; no time but those that the routers themselves wait at least.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test, and its helpers too"
-)]
-
 mod network;
 mod packet;
 

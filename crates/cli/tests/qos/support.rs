@@ -120,8 +120,7 @@ impl Bench {
     pub(crate) fn pins(&self) -> PathBuf {
         let of_link = |netlink: &mut Netlink| netlink.link(Pair::LINK);
         let index = self.a().namespace.configure(of_link).unwrap().index;
-        let cookie = || namespace_cookie(&UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
-        let cookie = self.a().namespace.run(cookie).unwrap();
+        let cookie = self.a().namespace.run(namespace_cookie).unwrap().unwrap();
         bpf::mount()
             .unwrap()
             .join(format!("linerate/{cookie}-{index}"))

@@ -12,7 +12,7 @@ use super::columns::{Columns, Quantity};
 use super::document::{Doubt, DoubtKind, RowCeilings};
 use super::error::AnalyzeError;
 use super::table::{Format, Table, VERDICT_COLUMN};
-use super::words::{digits, listed};
+use super::words::digits;
 use crate::ceilings::formulas::{
     TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,
 };
@@ -68,23 +68,18 @@ fn own_verdict(table: &Table, row: usize) -> Option<Cause> {
 }
 
 fn explained_by(measured_bps: f64, ceilings: &[Ceiling]) -> Cause {
-    let lowest = ceilings.first();
-    lowest
-        .filter(|ceiling| agrees(measured_bps, ceiling.limit_bps, tolerance(ceiling.cause)))
-        .map_or(Cause::Unexplained, |ceiling| ceiling.cause)
-}
-
-/// How far a rate may be from a ceiling that explains it, as a share.
-fn tolerance(cause: Cause) -> f64 {
-    match cause {
+    // How far the rate may be from the ceiling, as a share.
+    let tolerance = |cause| match cause {
         Cause::Congestion => MODEL_TOLERANCE,
         _ => EXACT_TOLERANCE,
-    }
+    };
+    let fits = |one: &&Ceiling| agrees(measured_bps, one.limit_bps, tolerance(one.cause));
+    let lowest = ceilings.first().filter(fits);
+    lowest.map_or(Cause::Unexplained, |lowest| lowest.cause)
 }
 
 /// Rows that are faster than a ceiling of theirs allows: then a column is not what its name says.
-pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
-    const MAX_NAMED: usize = 5;
+pub(super) fn doubts(rows: &[RowCeilings]) -> Option<Doubt> {
     let mut above = Vec::new();
     for row in rows {
         // The model of losses may be wrong; the others cannot.
@@ -102,20 +97,15 @@ pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
             ));
         }
     }
-    if above.is_empty() {
-        return Vec::new();
-    }
-    vec![Doubt {
-        kind: DoubtKind::AboveCeiling,
-        message: format!(
-            "faster than a ceiling of their own columns: {}. A column there is not what its name \
-             says, or in another unit",
-            listed(&above, MAX_NAMED)
-        ),
-    }]
+    Doubt::about(DoubtKind::AboveCeiling, &above, |above| {
+        format!(
+            "faster than a ceiling of their own columns: {above}. A column there is not what its \
+             name says, or in another unit"
+        )
+    })
 }
 
-/// What the columns of one row have.
+/// The quantities in the columns of one row.
 struct Figures {
     throughput_bps: f64,
     window_bytes: Option<f64>,
@@ -139,6 +129,7 @@ impl Figures {
             return Ok(None);
         };
         let congestion = columns.measure(Quantity::Congestion);
+        let congestion = congestion.and_then(|measure| table.text(row, measure.column));
         // Of several flows the columns have one window and one loss, and the throughput of all.
         let is_one = figure(Quantity::Streams)?.is_none_or(|streams| streams <= 1.0);
         Ok(Some(Self {
@@ -149,9 +140,7 @@ impl Figures {
             loss: figure(Quantity::Loss)?.filter(|loss| *loss <= 1.0),
             pacing_bps: figure(Quantity::Pacing)?,
             path_bps: figure(Quantity::PathRate)?,
-            is_cubic: congestion
-                .and_then(|measure| table.text(row, measure.column))
-                .is_some_and(|name| name.eq_ignore_ascii_case("cubic")),
+            is_cubic: congestion.is_some_and(|name| name.eq_ignore_ascii_case("cubic")),
             is_sampled: table.source(row).format == Format::Iperf3,
         }))
     }
@@ -183,12 +172,8 @@ impl Figures {
             return None;
         }
         let inputs = [("window_bytes", Some(window)), ("rtt_us", Some(rtt * 1e6))];
-        Some(ceiling(
-            Cause::ReceiveWindow,
-            limit,
-            "window ÷ RTT",
-            &inputs,
-        ))
+        let formula = "window ÷ RTT";
+        Some(ceiling(Cause::ReceiveWindow, limit, formula, &inputs))
     }
 
     /// Loss is taken as it stands: losses that came together count more than once, so the ceiling
@@ -197,10 +182,8 @@ impl Figures {
         let (mss, rtt, loss) = (self.mss_bytes?, self.rtt_s?, self.loss?);
         let reno = reno_bps(mss, rtt, loss);
         let (limit, formula) = if self.is_cubic {
-            (
-                cubic_bps(mss, rtt, loss).max(reno),
-                "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss",
-            )
+            let formula = "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss";
+            (cubic_bps(mss, rtt, loss).max(reno), formula)
         } else {
             (reno, "√1.5 × MSS ÷ (RTT × √p), p = loss")
         };
@@ -228,9 +211,8 @@ impl Figures {
 }
 
 fn ceiling(cause: Cause, limit_bps: f64, formula: &str, inputs: &[(&str, Option<f64>)]) -> Ceiling {
-    let known = inputs
-        .iter()
-        .filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
+    let inputs = inputs.iter();
+    let known = inputs.filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
     Ceiling {
         cause,
         limit_bps,
@@ -269,11 +251,11 @@ mod tests {
             of_rows(&table, &columns, None).unwrap().0
         };
         let small = rows(&document(25_600));
-        assert!(small.is_empty() && doubts(&small).is_empty(), "{small:?}");
+        assert!(small.is_empty() && doubts(&small).is_none(), "{small:?}");
         let large = rows(&document(35_000));
         assert_eq!(large[0].explained_by, Cause::ReceiveWindow);
         // A table's own column is what it says.
         let csv = rows("throughput_bps,window_bytes,rtt_us\n4.5e9,25600,63\n");
-        assert_eq!(doubts(&csv).len(), 1);
+        assert!(doubts(&csv).is_some());
     }
 }

@@ -10,7 +10,7 @@ use super::grouping::Grouping;
 use super::table::{Column, Table};
 use super::words::signed;
 
-/// The column of the elapsed time, and how finely it was read.
+/// The column of the elapsed time, and the resolution of its clock.
 #[derive(Debug)]
 pub(super) struct Clock<'t> {
     table: &'t Table,
@@ -22,7 +22,7 @@ impl<'t> Clock<'t> {
     pub(super) fn new(table: &'t Table, columns: &Columns) -> Self {
         let elapsed = columns.measure(Quantity::Elapsed);
         let is_whole =
-            elapsed.is_some_and(|measure| has_whole_figures(table, 0..table.len(), measure.column));
+            elapsed.is_some_and(|it| has_whole_figures(table, 0..table.len(), it.column));
         Self {
             table,
             elapsed,
@@ -45,11 +45,8 @@ impl<'t> Clock<'t> {
         let Some(elapsed) = self.elapsed.filter(|_| self.is_whole) else {
             return Ok(None);
         };
-        let times = [
-            self.table.number(rows[0], elapsed.column)?,
-            self.table.number(rows[1], elapsed.column)?,
-        ];
-        let [Some(a), Some(b)] = times else {
+        let [a, b] = rows.map(|row| self.table.number(row, elapsed.column));
+        let (Some(a), Some(b)) = (a?, b?) else {
             return Ok(None);
         };
         let is_time = metric == elapsed.column;
@@ -126,9 +123,8 @@ impl<'t> Clock<'t> {
             kind: DoubtKind::WholeSeconds,
             message: format!(
                 "`{name}` has whole numbers only{place} ({} rows, {shortest} to {longest}): its \
-                 clock was read in \
-                 steps of 1, so what is made of one time may be off by {worst}, by ±{:.1} % at \
-                 {longest}",
+                 clock was read in steps of 1, so what is made of one time may be off by {worst}, \
+                 by ±{:.1} % at {longest}",
                 times.len(),
                 100.0 / longest
             ),
@@ -149,9 +145,10 @@ fn is_time(name: &str) -> bool {
     in_seconds && !name.contains("per_s")
 }
 
-/// Work that both runs did, as a share: printed figures are rounded.
+/// Two runs did the same work if it differs by no more than this share: printed figures are
+/// rounded.
 const SAME_WORK: f64 = 0.02;
-/// Below this share of the shortest time the clock is no matter.
+/// A clock whose unit is below this share of the shortest time raises no doubt.
 const FINE_ENOUGH: f64 = 0.002;
-/// Of fewer, whole numbers may be chance.
+/// In fewer rows than this, whole numbers may be chance.
 const FEW_ROWS: usize = 4;

@@ -1,4 +1,4 @@
-//! Which column is which quantity, by the names that tools and reports give them.
+//! Recognizes the quantity of a column by the names that tools and reports use.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,7 @@ pub(super) enum Quantity {
     Streams,
 }
 
-/// A name that a column may have: what it holds, and its unit in bit/s, bytes, seconds or shares
-/// (0–1).
-struct Known {
-    quantity: Quantity,
-    name: &'static str,
-    scale: f64,
-}
-
-/// A column that holds a quantity, in the unit of its scale.
+/// A column that holds a quantity, and the scale of its unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub(super) column: Column,
@@ -49,16 +41,17 @@ impl Columns {
     pub(super) fn new(table: &Table, given: &[(String, String)]) -> Result<Self, AnalyzeError> {
         let mut columns = Self::default();
         for (name, own) in given {
-            let known = KNOWN.iter().find(|known| known.name == name);
-            let known = known.ok_or_else(|| AnalyzeError::UnknownQuantity {
-                name: name.clone(),
-                hint: quantity_hint(name),
+            let known = KNOWN.iter().find(|(_, known, _)| known == name);
+            let known = known.ok_or_else(|| {
+                let hint = quantity_hint(name);
+                AnalyzeError::new(format!(
+                    "`{name}` is no quantity that a column can be; {hint}"
+                ))
             })?;
-            let column = table.column(own)?;
-            columns.insert(known, column);
+            columns.insert(*known, table.column(own)?);
         }
-        for known in &KNOWN {
-            if let Some(column) = table.find(known.name) {
+        for known in KNOWN {
+            if let Some(column) = table.find(known.1) {
                 columns.insert(known, column);
             }
         }
@@ -66,11 +59,9 @@ impl Columns {
     }
 
     /// The first column of a quantity is the one that is used.
-    fn insert(&mut self, known: &Known, column: Column) {
-        let scale = known.scale;
-        self.0
-            .entry(known.quantity)
-            .or_insert(Measure { column, scale });
+    fn insert(&mut self, (quantity, _, scale): Known, column: Column) {
+        let measure = Measure { column, scale };
+        self.0.entry(quantity).or_insert(measure);
     }
 
     pub(super) fn measure(&self, quantity: Quantity) -> Option<Measure> {
@@ -92,75 +83,67 @@ impl Columns {
     }
 }
 
-/// Any known name that looks like it, or one of each quantity.
+/// The known name that looks like `name`, or else one name of each quantity.
 fn quantity_hint(name: &str) -> String {
-    let mut firsts: Vec<&Known> = Vec::new();
-    for known in &KNOWN {
-        if firsts.iter().all(|first| first.quantity != known.quantity) {
-            firsts.push(known);
-        }
-    }
-    suggestion(name, KNOWN.iter().map(|known| known.name))
-        .unwrap_or_else(|| hint(name, firsts.iter().map(|known| known.name)))
+    suggestion(name, KNOWN.map(|known| known.1)).unwrap_or_else(|| {
+        let of_quantities = KNOWN.chunk_by(|one, next| one.0 == next.0);
+        hint(name, of_quantities.map(|names| names[0].1))
+    })
 }
 
-const fn known(quantity: Quantity, name: &'static str, scale: f64) -> Known {
-    Known {
-        quantity,
-        name,
-        scale,
-    }
-}
+/// What a column holds, a name that it may have, and its unit in bit/s, bytes, seconds or shares
+/// (0–1).
+type Known = (Quantity, &'static str, f64);
 
 /// The names, of each quantity the more exact first. The first of a quantity is how `--column` is
 /// to be explained.
-static KNOWN: [Known; 44] = {
+const KNOWN: [Known; 44] = {
     use Quantity::*;
     [
-        known(Throughput, "throughput_bps", 1.0),
-        known(Throughput, "throughput_mbit_per_s", 1e6),
-        known(Throughput, "mbit_per_s", 1e6),
-        known(Throughput, "kbyte_per_s", 8e3),
-        known(Throughput, "throughput_gbit_per_s", 1e9),
-        known(Window, "window_bytes", 1.0),
-        known(Window, "receive_window_bytes", 1.0),
-        known(Window, "tcp.send_window_bytes", 1.0),
-        known(Window, "end.streams.0.sender.max_snd_wnd", 1.0),
-        known(Rtt, "rtt_us", 1e-6),
-        known(Rtt, "rtt_ms", 1e-3),
-        known(Rtt, "rtt_s", 1.0),
-        known(Rtt, "tcp.rtt_mean_us", 1e-6),
-        known(Rtt, "end.streams.0.sender.mean_rtt", 1e-6),
-        known(Mss, "mss_bytes", 1.0),
-        known(Mss, "mss", 1.0),
-        known(Mss, "tcp.mss_bytes", 1.0),
-        known(Mss, "start.tcp_mss", 1.0),
-        known(Mss, "start.tcp_mss_default", 1.0),
-        known(Loss, "loss_percent", 1e-2),
-        known(Loss, "loss", 1.0),
-        known(Loss, "loss_ratio", 1.0),
-        known(Pacing, "pacing_bps", 1.0),
-        known(Pacing, "pacing_mbit_per_s", 1e6),
-        known(Pacing, "tcp.max_pacing_rate_bps", 1.0),
-        known(PathRate, "link_bps", 1.0),
-        known(PathRate, "link_mbit_per_s", 1e6),
-        known(PathRate, "link_rate_bps", 1.0),
-        known(Congestion, "congestion", 1.0),
-        known(Congestion, "tcp.congestion", 1.0),
-        known(Congestion, "end.sender_tcp_congestion", 1.0),
-        known(Elapsed, "elapsed_s", 1.0),
-        known(Elapsed, "elapsed_ms", 1e-3),
-        known(Elapsed, "elapsed", 1.0),
-        known(Elapsed, "duration_s", 1.0),
-        known(Elapsed, "seconds", 1.0),
-        known(Elapsed, "time_s", 1.0),
-        known(Elapsed, "ELAPSED_TIME", 1.0),
-        known(Elapsed, "Elapsed Time (sec)", 1.0),
-        known(Elapsed, "end.sum_received.seconds", 1.0),
-        known(Elapsed, "end.sum.seconds", 1.0),
-        known(Streams, "streams", 1.0),
-        known(Streams, "plan.streams", 1.0),
-        known(Streams, "start.test_start.num_streams", 1.0),
+        (Throughput, "throughput_bps", 1.0),
+        (Throughput, "throughput_mbit_per_s", 1e6),
+        (Throughput, "mbit_per_s", 1e6),
+        (Throughput, "kbyte_per_s", 8e3),
+        (Throughput, "throughput_gbit_per_s", 1e9),
+        (Window, "window_bytes", 1.0),
+        (Window, "receive_window_bytes", 1.0),
+        (Window, "tcp.send_window_bytes", 1.0),
+        (Window, "end.streams.0.sender.max_snd_wnd", 1.0),
+        (Rtt, "rtt_us", 1e-6),
+        (Rtt, "rtt_ms", 1e-3),
+        (Rtt, "rtt_s", 1.0),
+        (Rtt, "tcp.rtt_mean_us", 1e-6),
+        (Rtt, "end.streams.0.sender.mean_rtt", 1e-6),
+        (Mss, "mss_bytes", 1.0),
+        (Mss, "mss", 1.0),
+        (Mss, "tcp.mss_bytes", 1.0),
+        (Mss, "start.tcp_mss", 1.0),
+        (Mss, "start.tcp_mss_default", 1.0),
+        (Loss, "loss_percent", 1e-2),
+        (Loss, "loss", 1.0),
+        (Loss, "loss_ratio", 1.0),
+        (Pacing, "pacing_bps", 1.0),
+        (Pacing, "pacing_mbit_per_s", 1e6),
+        (Pacing, "tcp.max_pacing_rate_bps", 1.0),
+        (PathRate, "link_bps", 1.0),
+        (PathRate, "link_mbit_per_s", 1e6),
+        (PathRate, "link_rate_bps", 1.0),
+        (Congestion, "congestion", 1.0),
+        (Congestion, "tcp.congestion", 1.0),
+        (Congestion, "end.sender_tcp_congestion", 1.0),
+        (Elapsed, "elapsed_s", 1.0),
+        (Elapsed, "elapsed_ms", 1e-3),
+        (Elapsed, "elapsed", 1.0),
+        (Elapsed, "duration_s", 1.0),
+        (Elapsed, "seconds", 1.0),
+        (Elapsed, "time_s", 1.0),
+        (Elapsed, "ELAPSED_TIME", 1.0),
+        (Elapsed, "Elapsed Time (sec)", 1.0),
+        (Elapsed, "end.sum_received.seconds", 1.0),
+        (Elapsed, "end.sum.seconds", 1.0),
+        (Streams, "streams", 1.0),
+        (Streams, "plan.streams", 1.0),
+        (Streams, "start.test_start.num_streams", 1.0),
     ]
 };
 
@@ -202,7 +185,7 @@ mod tests {
 
     #[test]
     fn each_name_stands_once() {
-        let mut names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+        let mut names: Vec<&str> = KNOWN.iter().map(|known| known.1).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KNOWN.len());

@@ -5,40 +5,41 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::table::Source;
+use super::words::listed;
 use crate::ceilings::{Cause, Ceiling};
 use crate::stats::{Figure, MedianInterval};
 
 /// Schema of [`Analysis`].
 pub const ANALYSIS_SCHEMA: &str = "linerate.analysis/1";
 
-/// What figures that were measured elsewhere can say.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The analysis of figures that were measured elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// [`ANALYSIS_SCHEMA`].
     pub schema: String,
     /// The files.
     pub sources: Vec<Source>,
-    /// Columns whose figures are looked at.
+    /// The columns that were analyzed.
     pub metrics: Vec<String>,
     /// The column whose levels are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factor: Option<String>,
-    /// The columns that make the groups.
+    /// The columns by whose values rows are grouped.
     #[serde(default)]
     pub by: Vec<String>,
-    /// Of each metric and group: its levels, and how they differ.
+    /// The levels of each metric in each group, and how they differ.
     #[serde(default)]
     pub groups: Vec<Group>,
-    /// Of each metric and level: how it differs over all groups.
+    /// How each level of each metric differs over all groups.
     #[serde(default)]
     pub overall: Vec<Overall>,
-    /// What the columns of each row explain; at most 1,000 rows.
+    /// The ceilings that the columns of each row imply, for at most 1,000 rows.
     #[serde(default)]
     pub ceilings: Vec<RowCeilings>,
-    /// What the reports said, against the rows.
+    /// The reports' claims, checked against the rows.
     #[serde(default)]
     pub claims: Vec<ClaimResult>,
-    /// What is doubtful in the figures themselves.
+    /// Doubts about the figures themselves.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
     /// What was left out, and why.
@@ -46,25 +47,25 @@ pub struct Analysis {
     pub notes: Vec<String>,
 }
 
-/// What a column is in a group.
+/// A column and its value in a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// The column.
     pub column: String,
-    /// Its text in all rows of the group.
+    /// Its text, the same in all rows of the group.
     pub value: String,
 }
 
 /// The figures of one metric in one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
-    /// Which metric.
+    /// The metric.
     pub metric: String,
-    /// What the rows have in common.
+    /// The settings that all rows of the group have.
     pub settings: Vec<Setting>,
-    /// The levels, those to compare with first.
+    /// The levels; the one that the others are compared with comes first.
     pub levels: Vec<Level>,
-    /// Each other level against the first.
+    /// Each other level compared with the first.
     #[serde(default)]
     pub comparisons: Vec<Contrast>,
 }
@@ -88,7 +89,7 @@ pub struct Level {
     pub not_one_figure: Option<Figure>,
 }
 
-/// One level against the first: effect and interval, never a verdict.
+/// One level compared with the first: effect and interval, never a verdict.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
@@ -121,24 +122,24 @@ pub struct Contrast {
     /// Where the time was read from a clock of whole seconds: between what the ratio of two single
     /// runs may be.
     pub ratio_by_clock: Option<[f64; 2]>,
-    /// What so many runs show and cannot show, in sentences.
+    /// What this number of runs shows and cannot show, in sentences.
     pub shows: Vec<String>,
 }
 
-/// One level against the first over all groups of a metric.
+/// One level compared with the first over all groups of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {
-    /// Which metric.
+    /// The metric.
     pub metric: String,
     /// The level compared with.
     pub a: String,
     /// The level compared.
     pub b: String,
-    /// Groups that have both.
+    /// The number of groups that have both.
     pub groups: usize,
-    /// Groups in which `b`'s median is the larger.
+    /// The number of groups in which `b`'s median is the larger.
     pub larger: usize,
-    /// Groups in which it is the smaller.
+    /// The number of groups in which `b`'s median is the smaller.
     pub smaller: usize,
     /// Median over the groups of the ratio `b` over `a`.
     pub median_ratio: f64,
@@ -157,27 +158,42 @@ pub struct GroupRatio {
     pub settings: Vec<Setting>,
 }
 
-/// What the columns of one row explain.
+/// The ceilings that the columns of one row imply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowCeilings {
-    /// Where the row is.
+    /// The row's file and number.
     pub row: String,
     /// Measured, payload bits per second.
     pub throughput_bps: f64,
-    /// What each cause would let through, lowest first.
+    /// The rate that each cause admits, lowest first.
     pub ceilings: Vec<Ceiling>,
     /// The lowest, if the measured rate agrees with it; else `unexplained`. Of a record of
     /// linerate's its own verdict.
     pub explained_by: Cause,
 }
 
-/// A doubt about the figures themselves, which no statistics can lift.
+/// A doubt about the figures themselves, which no statistics can remove.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Doubt {
-    /// Which kind.
+    /// Its kind.
     pub kind: DoubtKind,
-    /// What was seen, and where.
+    /// The observation, with its place.
     pub message: String,
+}
+
+impl Doubt {
+    /// A doubt about what was found, of which the first few are named; none where nothing was.
+    pub(super) fn about(
+        kind: DoubtKind,
+        found: &[String],
+        message: impl FnOnce(String) -> String,
+    ) -> Option<Self> {
+        const MAX_NAMED: usize = 5;
+        (!found.is_empty()).then(|| Self {
+            kind,
+            message: message(listed(found, MAX_NAMED)),
+        })
+    }
 }
 
 /// Kinds of doubt.
@@ -190,7 +206,7 @@ pub enum DoubtKind {
     SharedFigures,
     /// A column of percentages was taken over the other base, or has the other sign.
     OtherBase,
-    /// Each level has the same several values of a column that makes no group.
+    /// Each level mixes the same values of a column that is not grouped by.
     MixedSettings,
     /// Another column changes together with the factor.
     Confounded,
@@ -201,10 +217,10 @@ pub enum DoubtKind {
     AboveCeiling,
 }
 
-/// A claim of a report, against the rows.
+/// A claim of a report, checked against the rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimResult {
-    /// What the report says.
+    /// The report's words.
     pub says: String,
     /// The column that it is about.
     pub metric: String,
@@ -212,9 +228,9 @@ pub struct ClaimResult {
     pub claimed: String,
     /// What kind of figure that is.
     pub unit: Unit,
-    /// What the rows say of it.
+    /// Whether the rows support it.
     pub verdict: ClaimVerdict,
-    /// Why, with figures.
+    /// The reason, with figures.
     pub explanation: String,
     /// The figure of each group.
     pub rows: Vec<ClaimRow>,
@@ -232,31 +248,31 @@ pub enum Unit {
     Ratio,
 }
 
-/// What the rows say of a claim.
+/// Whether the rows support a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimVerdict {
-    /// The rows give the figure that it states, rounded as it is.
+    /// The rows give the stated figure, rounded as it is.
     Agrees,
-    /// They do not.
+    /// The rows give another figure.
     Disagrees,
-    /// They give it only over the other base.
+    /// The rows give the stated figure only relative to the other side.
     OtherBase,
-    /// They give it with the other sign.
+    /// The rows give the stated figure with the opposite sign.
     WrongSign,
 }
 
 /// A claim's figure in one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimRow {
-    /// What the rows have in common.
+    /// The settings that all rows of the group have.
     pub settings: Vec<Setting>,
-    /// `a`'s runs, put together.
+    /// The average of `a`'s runs.
     pub a: f64,
-    /// `b`'s.
+    /// The average of `b`'s runs.
     pub b: f64,
     /// The figure, in the claim's unit.
     pub figure: f64,
-    /// Whether it is the one that the claim states.
+    /// Whether it is the figure that the claim states.
     pub agrees: bool,
 }

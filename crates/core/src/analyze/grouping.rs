@@ -1,4 +1,4 @@
-//! Rows → groups that have the same settings, and in each the rows of each level.
+//! Sorts rows into groups with the same settings, and each group's rows by level.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use super::document::Setting;
 use super::error::{AnalyzeError, hint};
 use super::table::{Column, Table};
 
-/// Groups of one analysis.
+/// The most groups of one analysis.
 pub(super) const MAX_GROUPS: usize = 10_000;
-/// Levels of one factor.
+/// The most levels of one factor.
 pub(super) const MAX_LEVELS: usize = 1_000;
 
-/// What rows are told apart by.
+/// The columns by which rows are divided.
 #[derive(Debug, Clone)]
 pub(super) struct Split {
     pub(super) by: Vec<Column>,
@@ -23,7 +23,7 @@ pub(super) struct Split {
 pub(super) struct Grouping<'t> {
     /// Levels, in the order of the file; a single empty one without a factor.
     pub(super) levels: Vec<&'t str>,
-    /// In the order of the file.
+    /// The groups, in the order of the file.
     pub(super) groups: Vec<Rows<'t>>,
     /// Rows without a setting or level.
     pub(super) left_out: usize,
@@ -32,9 +32,9 @@ pub(super) struct Grouping<'t> {
 /// The rows of one group.
 #[derive(Debug)]
 pub(super) struct Rows<'t> {
-    /// What the columns of the groups are.
+    /// The values of the columns that define the group.
     pub(super) key: Vec<&'t str>,
-    /// Of each level, in the order of the file.
+    /// The rows of each level, in the order of the file.
     pub(super) of_level: Vec<Vec<usize>>,
 }
 
@@ -42,7 +42,7 @@ impl<'t> Grouping<'t> {
     /// Puts the rows into groups.
     ///
     /// # Errors
-    /// [`AnalyzeError::TooMany`] groups or levels.
+    /// There are too many groups or levels.
     pub(super) fn new(
         table: &'t Table,
         rows: impl Iterator<Item = usize>,
@@ -64,18 +64,22 @@ impl<'t> Grouping<'t> {
             };
             let group = keys.number(key);
             let level = levels.number(level);
-            within(
-                keys.names.len(),
-                MAX_GROUPS,
-                "groups",
-                "give fewer columns to --by",
-            )?;
-            within(
-                levels.names.len(),
-                MAX_LEVELS,
-                "levels",
-                "choose two by --a and --b",
-            )?;
+            let limits = [
+                (
+                    keys.names.len(),
+                    MAX_GROUPS,
+                    "groups: give fewer columns to --by",
+                ),
+                (
+                    levels.names.len(),
+                    MAX_LEVELS,
+                    "levels: choose two by --a and --b",
+                ),
+            ];
+            if let Some((_, max, what)) = limits.iter().find(|(count, max, _)| count > max) {
+                let message = format!("the columns make more than {max} {what}");
+                return Err(AnalyzeError::new(message));
+            }
             placed.push((group, level, row));
         }
         let mut groups: Vec<Rows<'t>> = keys
@@ -96,7 +100,7 @@ impl<'t> Grouping<'t> {
         })
     }
 
-    /// Keeps these levels, in this order.
+    /// Keeps only these levels, in this order.
     pub(super) fn choose(&mut self, chosen: &[usize]) {
         self.levels = chosen.iter().map(|&level| self.levels[level]).collect();
         for group in &mut self.groups {
@@ -113,13 +117,14 @@ impl<'t> Grouping<'t> {
     /// The position of a level.
     ///
     /// # Errors
-    /// [`AnalyzeError::UnknownLevel`].
+    /// There is no such level.
     pub(super) fn level(&self, factor: &str, level: &str) -> Result<usize, AnalyzeError> {
         let found = self.levels.iter().position(|known| *known == level);
-        found.ok_or_else(|| AnalyzeError::UnknownLevel {
-            factor: factor.to_owned(),
-            level: level.to_owned(),
-            hint: hint(level, self.levels.iter().copied()),
+        found.ok_or_else(|| {
+            let hint = hint(level, self.levels.iter().copied());
+            AnalyzeError::new(format!(
+                "the column `{factor}` has no level `{level}`; {hint}"
+            ))
         })
     }
 }
@@ -141,7 +146,7 @@ impl Rows<'_> {
     }
 }
 
-/// Numbers for names, in the order in which they come.
+/// Numbers names in the order in which they come.
 struct Index<K> {
     names: Vec<K>,
     numbers: HashMap<K, usize>,
@@ -165,18 +170,5 @@ impl<K: Clone + Eq + std::hash::Hash> Index<K> {
         self.names.push(name.clone());
         self.numbers.insert(name, number);
         number
-    }
-}
-
-fn within(
-    count: usize,
-    most: usize,
-    what: &'static str,
-    hint: &'static str,
-) -> Result<(), AnalyzeError> {
-    if count > most {
-        Err(AnalyzeError::TooMany { what, most, hint })
-    } else {
-        Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The same statistics, and where the columns allow the same ceilings, on figures that were
-//! measured elsewhere.
+//! Analysis of figures that were measured elsewhere: the same statistics as for own runs, and the
+//! same ceilings where the columns allow them.
 //!
 //! Figures of another tool, of a report or of an old spreadsheet come as rows of named columns
 //! ([`Table`], read by
@@ -17,8 +17,7 @@
 //! | `source` | CSV, linerate's documents, iperf3's JSON, netperf's output → one [`Table`] |
 //! | `table` | rows and named columns |
 //! | `columns` | which column is the throughput, the window, the round-trip time … |
-//! | `grouping`, `groups` | rows → groups → levels, with their medians |
-//! | `contrast` | one level against another |
+//! | `grouping`, `groups` | rows → groups → levels, with their medians; one level against another |
 //! | `clock` | times of whole seconds, and what they leave of a ratio |
 //! | `ceilings` | what the columns of a row explain |
 //! | `doubts` | what is doubtful in the figures themselves |
@@ -29,7 +28,6 @@ mod ceilings;
 mod claims;
 mod clock;
 mod columns;
-mod contrast;
 mod document;
 mod doubts;
 mod error;
@@ -48,7 +46,7 @@ pub use document::{
     ANALYSIS_SCHEMA, Analysis, ClaimResult, ClaimRow, ClaimVerdict, Contrast, Doubt, DoubtKind,
     Group, GroupRatio, Level, Overall, RowCeilings, Setting, Unit,
 };
-pub use error::{AnalyzeError, ClaimsError, ClaimsProblem, Place, ReadError, ReadProblem};
+pub use error::AnalyzeError;
 pub use source::{Input, read};
 pub use table::{FILE_COLUMN, Format, MAX_ROWS, Source, Table};
 
@@ -101,17 +99,9 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
         schema: ANALYSIS_SCHEMA.to_owned(),
         sources: table.sources().to_vec(),
         metrics: names(table, &asked.metrics),
-        factor: asked
-            .split
-            .factor
-            .map(|column| table.name(column).to_owned()),
+        factor: (asked.split.factor).map(|column| table.name(column).to_owned()),
         by: names(table, &asked.split.by),
-        groups: Vec::new(),
-        overall: Vec::new(),
-        ceilings: Vec::new(),
-        claims: Vec::new(),
-        doubts: Vec::new(),
-        notes: Vec::new(),
+        ..Analysis::default()
     };
     let clock = Clock::new(table, &columns);
     let grouping = asked.grouping(table, options)?;
@@ -138,8 +128,12 @@ impl Asked {
         let mut metrics: Vec<Column> = all(&options.metrics)?;
         if metrics.is_empty() && options.claims.is_none() {
             let throughput = columns.measure(Quantity::Throughput);
-            let measure = throughput.ok_or_else(|| AnalyzeError::NoMetric {
-                hint: table.column_hint(""),
+            let measure = throughput.ok_or_else(|| {
+                let hint = table.column_hint("");
+                AnalyzeError::new(format!(
+                    "no column has a name that is known to be a throughput: choose one with \
+                     --metric; {hint}"
+                ))
             })?;
             metrics.push(measure.column);
         }
@@ -158,31 +152,33 @@ impl Asked {
 
     /// Each column has one part to play.
     fn check(&self, table: &Table, options: &Options) -> Result<(), AnalyzeError> {
-        let twice = |column: Column, one, other| AnalyzeError::TwoParts {
-            column: table.name(column).to_owned(),
-            one,
-            other,
+        let lists = [("in --by", &self.split.by), ("in --metric", &self.metrics)];
+        for (option, columns) in lists {
+            for (position, &column) in columns.iter().enumerate() {
+                let other = if columns[..position].contains(&column) {
+                    "in it again"
+                } else if Some(column) == self.split.factor {
+                    "the factor"
+                } else {
+                    continue;
+                };
+                let name = table.name(column);
+                return Err(AnalyzeError::new(format!(
+                    "the column `{name}` is both {option} and {other}"
+                )));
+            }
+        }
+        let no_factor = |option| {
+            Err(AnalyzeError::new(format!(
+                "--{option} names a level, and no --factor the column that has it"
+            )))
         };
-        for (position, &column) in self.split.by.iter().enumerate() {
-            if self.split.by[..position].contains(&column) {
-                return Err(twice(column, "in --by", "in it again"));
-            }
-            if Some(column) == self.split.factor {
-                return Err(twice(column, "in --by", "the factor"));
-            }
-        }
-        for (position, &column) in self.metrics.iter().enumerate() {
-            if self.metrics[..position].contains(&column) {
-                return Err(twice(column, "in --metric", "in it again"));
-            }
-            if Some(column) == self.split.factor {
-                return Err(twice(column, "a metric", "the factor"));
-            }
-        }
         match (self.split.factor, &options.a, &options.b) {
-            (None, Some(_), _) => Err(AnalyzeError::NoFactor { option: "a" }),
-            (None, _, Some(_)) => Err(AnalyzeError::NoFactor { option: "b" }),
-            (_, Some(a), Some(b)) if a == b => Err(AnalyzeError::SameLevel { level: a.clone() }),
+            (None, Some(_), _) => no_factor("a"),
+            (None, _, Some(_)) => no_factor("b"),
+            (_, Some(a), Some(b)) if a == b => Err(AnalyzeError::new(format!(
+                "--a and --b are both `{a}`: a comparison needs two levels"
+            ))),
             _ => Ok(()),
         }
     }
@@ -202,10 +198,9 @@ impl Asked {
             // Nothing is left to choose from; that no metric has a figure is said later.
             [] => return Ok(grouping),
             [level] => {
-                return Err(AnalyzeError::OneLevel {
-                    factor: factor.to_owned(),
-                    level: (*level).to_owned(),
-                });
+                return Err(AnalyzeError::new(format!(
+                    "the column `{factor}` is `{level}` in every row: a comparison needs two levels"
+                )));
             }
             _ => {}
         }
@@ -258,10 +253,7 @@ fn compare(
              out"
         ));
     }
-    let is_paired = [PAIR_COLUMN, SIDE_COLUMN]
-        .iter()
-        .all(|name| table.find(name).is_some());
-    if is_paired {
+    if table.find(PAIR_COLUMN).is_some() && table.find(SIDE_COLUMN).is_some() {
         let verdict = table.find(VERDICT_COLUMN);
         let verdicts = (0..table.len()).filter_map(|row| table.text(row, verdict?));
         let verdicts: BTreeSet<&str> = verdicts.collect();
@@ -275,10 +267,12 @@ fn compare(
     for &metric in &asked.metrics {
         let (groups, without) = view.of_metric(metric)?;
         if groups.is_empty() {
-            return Err(AnalyzeError::NoRows {
-                metric: table.name(metric).to_owned(),
-                factor: analysis.factor.clone(),
-            });
+            let factor = analysis.factor.as_ref();
+            let level = factor.map_or(String::new(), |name| format!(" and a level in `{name}`"));
+            let metric = table.name(metric);
+            return Err(AnalyzeError::new(format!(
+                "no row has a figure in `{metric}`{level}"
+            )));
         }
         if without > 0 {
             let name = table.name(metric);
@@ -286,9 +280,8 @@ fn compare(
                 "{without} rows have no figure in `{name}` and are left out"
             ));
         }
-        analysis
-            .overall
-            .extend(groups::overall(&groups, &grouping.levels));
+        let overall = groups::overall(&groups, &grouping.levels);
+        analysis.overall.extend(overall);
         analysis.groups.extend(groups);
     }
     Ok(())
@@ -321,9 +314,8 @@ fn doubt(
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
-    let elapsed = columns
-        .measure(Quantity::Elapsed)
-        .map(|measure| measure.column);
+    let elapsed = columns.measure(Quantity::Elapsed);
+    let elapsed = elapsed.map(|measure| measure.column);
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);
@@ -338,7 +330,7 @@ fn doubt(
     if grouping.levels.len() > 1 && !asked.metrics.is_empty() {
         doubts.extend(doubts::mixed(table, grouping, &others));
         doubts.extend(doubts::confounded(table, grouping, &others));
-        doubts.extend(doubts::not_interleaved(table, grouping));
+        doubts.extend(doubts::not_interleaved(grouping));
     }
     Ok(())
 }
@@ -364,10 +356,8 @@ fn is_setting(table: &Table, column: Column, factor: Option<Column>) -> bool {
     if WHICH_RUN.contains(&last) || is_factor_again {
         return false;
     }
-    let are_own = table
-        .sources()
-        .iter()
-        .all(|source| source.format == Format::Linerate);
+    let mut sources = table.sources().iter();
+    let are_own = sources.all(|source| source.format == Format::Linerate);
     let is_given = name.starts_with("plan.")
         || name.starts_with("environment.") && !name.starts_with("environment.lab.")
         || name == "environment.lab.spec";
@@ -383,15 +373,11 @@ fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
     };
     let is_chosen =
         |column: &Column| asked.split.by.contains(column) || asked.split.factor == Some(*column);
-    let columns = table.all_columns();
-    columns
-        .filter(|column| is_chosen(column) || has_words(column))
-        .collect()
+    let is_setting = |column: &Column| is_chosen(column) || has_words(column);
+    table.all_columns().filter(is_setting).collect()
 }
 
 fn names(table: &Table, columns: &[Column]) -> Vec<String> {
-    columns
-        .iter()
-        .map(|&column| table.name(column).to_owned())
-        .collect()
+    let names = columns.iter().map(|&column| table.name(column).to_owned());
+    names.collect()
 }

@@ -1,11 +1,11 @@
-//! Figures in rows and named columns, wherever they came from.
+//! A table of figures: rows and named columns, whatever the format of the file.
 //!
 //! The cells stand one after the other in one text: a table of 10⁶ rows costs little more than its
 //! file. Rows need not have all columns: files of different kinds make one table.
 
 use std::collections::HashMap;
 
-use super::error::{AnalyzeError, ReadProblem, hint};
+use super::error::{AnalyzeError, hint};
 
 /// Rows of all files together.
 pub const MAX_ROWS: usize = 1_000_000;
@@ -115,11 +115,11 @@ impl Table {
     /// The column of that name.
     ///
     /// # Errors
-    /// [`AnalyzeError::UnknownColumn`] with names that there are.
+    /// There is none; the message proposes names that there are.
     pub(super) fn column(&self, name: &str) -> Result<Column, AnalyzeError> {
-        self.find(name).ok_or_else(|| AnalyzeError::UnknownColumn {
-            column: name.to_owned(),
-            hint: self.column_hint(name),
+        self.find(name).ok_or_else(|| {
+            let hint = self.column_hint(name);
+            AnalyzeError::new(format!("there is no column `{name}`; {hint}"))
         })
     }
 
@@ -152,19 +152,21 @@ impl Table {
     /// The figure in a cell; `None` where there is none.
     ///
     /// # Errors
-    /// [`AnalyzeError::NotANumber`] with its place where something else is there.
+    /// The cell holds something else; the message says where.
     pub(super) fn number(&self, row: usize, column: Column) -> Result<Option<f64>, AnalyzeError> {
         let Some(text) = self.text(row, column) else {
             return Ok(None);
         };
-        number(text)
-            .map(Some)
-            .ok_or_else(|| AnalyzeError::NotANumber {
-                file: self.source(row).file.clone(),
-                line: self.line(row),
-                column: self.name(column).to_owned(),
-                text: text.chars().take(64).collect(),
-            })
+        let found = number(text).map(Some);
+        found.ok_or_else(|| {
+            AnalyzeError::new(format!(
+                "{}: line {}: `{}` in the column `{}` is not a number",
+                self.source(row).file,
+                self.line(row),
+                text.chars().take(64).collect::<String>(),
+                self.name(column)
+            ))
+        })
     }
 
     /// Line of the file at which a row begins, from 1; of JSON the line at which its document does.
@@ -191,10 +193,8 @@ impl Table {
     }
 
     fn cells_of(&self, row: usize) -> &[Cell] {
-        let end = self
-            .rows
-            .get(row + 1)
-            .map_or(self.cells.len(), |next| next.first_cell as usize);
+        let next = self.rows.get(row + 1);
+        let end = next.map_or(self.cells.len(), |next| next.first_cell as usize);
         &self.cells[self.rows[row].first_cell as usize..end]
     }
 
@@ -233,7 +233,7 @@ impl Builder {
     }
 
     /// The number of a column, which is made if it is new.
-    pub(super) fn column(&mut self, name: &str) -> Result<u32, ReadProblem> {
+    pub(super) fn column(&mut self, name: &str) -> Result<u32, String> {
         if let Some(&column) = self.index.get(name) {
             return Ok(column);
         }
@@ -251,7 +251,7 @@ impl Builder {
         line: usize,
         number: usize,
         cells: &mut Vec<(u32, &str)>,
-    ) -> Result<(), ReadProblem> {
+    ) -> Result<(), String> {
         within(self.table.rows.len(), MAX_ROWS, "rows")?;
         cells.sort_by_key(|(column, _)| *column);
         cells.dedup_by_key(|(column, _)| *column);
@@ -287,11 +287,10 @@ impl Builder {
     }
 }
 
-fn within(count: usize, most: usize, what: &'static str) -> Result<(), ReadProblem> {
-    if count >= most {
-        return Err(ReadProblem::TooMany { what, most });
-    }
-    Ok(())
+fn within(count: usize, max: usize, what: &str) -> Result<(), String> {
+    let fits = count < max;
+    fits.then_some(())
+        .ok_or_else(|| format!("more than {max} {what}"))
 }
 
 /// Each costs 12 bytes; the largest file has no more.
@@ -348,10 +347,8 @@ mod tests {
         for number in 0..MAX_COLUMNS {
             builder.column(&number.to_string()).unwrap();
         }
-        assert!(matches!(
-            builder.column("one too many"),
-            Err(ReadProblem::TooMany { .. })
-        ));
+        let error = builder.column("one too many").unwrap_err();
+        assert_eq!(error, "more than 10000 columns");
         assert!(builder.column("7").is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Figures and groups as sentences have them.
+//! Text of figures and groups for sentences.
 
 use super::document::Setting;
 

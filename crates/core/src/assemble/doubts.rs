@@ -1,4 +1,4 @@
-//! What limits the worth of a record, seen from the record itself.
+//! The caveats of a record, found from the record itself.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::record::{Caveat, CaveatKind, HostFacts, Leg, Record, Status};
 use super::Run;
 use crate::units::{ByteCount, End, Span};
 
-/// A thread that had so much of a CPU had no more to get, percent.
+/// Share of a CPU from which on a thread has all of it, percent.
 const THREAD_FULL: f64 = 95.0;
-/// Share of the CPUs that a hypervisor took, which makes rates its own, percent.
+/// Share of the CPUs that a hypervisor takes, from which on it decides the rates, percent.
 const STOLEN: f64 = 2.0;
-/// Sent over asked, below which a paced sender did not do what it was to.
+/// Rate sent over the rate asked for, below which a paced sender failed.
 const RATE_REACHED: f64 = 0.98;
-/// Of what came in the measured time: what was sent before it and is told.
+/// Share of the payload that was sent before the measured time, from which on it is a caveat.
 const WARM_UP_SHARE: f64 = 0.015;
-/// Clock sources that are read in user space or by one instruction.
+/// Clock sources that are read in user space or with one instruction.
 const GOOD_CLOCKS: [&str; 5] = [
     "tsc",
     "kvm-clock",
@@ -25,10 +25,10 @@ const GOOD_CLOCKS: [&str; 5] = [
     "timebase",
 ];
 
-/// Caveats of the other end that are kept.
+/// Most caveats of the other end that are kept.
 const MAX_TOLD: usize = 32;
 
-/// Every doubt about `record`, which `run` has become.
+/// All caveats of `record`, which was made from `run`.
 pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
     let told = run.server.iter().flat_map(|half| &half.caveats);
@@ -42,40 +42,24 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(discarded(record));
     doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
-    doubts.extend(
-        record
-            .legs
-            .iter()
-            .filter_map(|leg| queue_of_warm_up(record, leg)),
-    );
+    let legs = record.legs.iter();
+    doubts.extend(legs.filter_map(|leg| queue_of_warm_up(record, leg)));
     doubts.extend(stolen(record));
-    let hosts = [
-        Some(&record.environment.client),
-        record.environment.server.as_ref(),
-    ];
-    let same = record.environment.shared_kernel;
-    doubts.extend(
-        hosts
-            .into_iter()
-            .take(if same { 1 } else { 2 })
-            .flatten()
-            .filter_map(clock),
-    );
+    doubts.extend(clock(&record.environment.client));
+    let server = record.environment.server.as_ref();
+    let server = server.filter(|_| !record.environment.shared_kernel);
+    doubts.extend(server.and_then(clock));
     doubts.extend(shared_kernel(record));
     doubts
 }
 
 fn partial(record: &Record) -> Option<Caveat> {
-    (record.status == Status::Partial).then(|| {
-        Caveat::new(
-            CaveatKind::Partial,
-            "the run ended before its time; the figures are of what there was",
-            "run it again",
-        )
-    })
+    let message = "the run ended before its time; the figures are of what there was";
+    let caveat = Caveat::new(CaveatKind::Partial, message, "run it again");
+    (record.status == Status::Partial).then_some(caveat)
 }
 
-/// A data thread that had a whole CPU: the figure is of this host and of linerate, not of the path.
+/// A data thread had a whole CPU: the figure is that of the host and of linerate, not of the path.
 fn linerate_limited(record: &Record) -> Option<Caveat> {
     if !matches!(record.plan.traffic, Traffic::Stream(_)) {
         return None;
@@ -89,13 +73,10 @@ fn linerate_limited(record: &Record) -> Option<Caveat> {
     // A paced UDP sender spins between departures by design.
     let is_paced = leg.udp.as_ref().is_some_and(|udp| udp.asked_bps.is_some());
     let spins = end == "sender" && is_paced;
-    (!spins).then(|| {
-        Caveat::new(
-            CaveatKind::LinerateLimited,
-            format!("linerate's {end} thread had {percent:.0} % of a CPU: the path may carry more"),
-            "give more --streams, or larger messages by --size",
-        )
-    })
+    let message =
+        format!("linerate's {end} thread had {percent:.0} % of a CPU: the path may carry more");
+    let remedy = "give more --streams, or larger messages by --size";
+    (!spins).then(|| Caveat::new(CaveatKind::LinerateLimited, message, remedy))
 }
 
 fn rate_not_reached(record: &Record) -> Option<Caveat> {
@@ -107,31 +88,24 @@ fn rate_not_reached(record: &Record) -> Option<Caveat> {
     });
     let share = shares.reduce(f64::min)?;
     let timed = record.plan.seconds().is_some() && record.status == Status::Complete;
-    (timed && share < RATE_REACHED).then(|| {
-        Caveat::new(
-            CaveatKind::RateNotReached,
-            format!(
-                "the sender reached {:.1} % of the rate asked for",
-                100.0 * share
-            ),
-            "lower --rate, or give --offload",
-        )
-    })
+    let percent = 100.0 * share;
+    let message = format!("the sender reached {percent:.1} % of the rate asked for");
+    let remedy = "lower --rate, or give --offload";
+    let is_low = timed && share < RATE_REACHED;
+    is_low.then(|| Caveat::new(CaveatKind::RateNotReached, message, remedy))
 }
 
 fn requests_not_sent(record: &Record) -> Option<Caveat> {
     let not_sent = record.requests_not_sent.filter(|n| *n > 0)?;
-    Some(Caveat::new(
-        CaveatKind::RateNotReached,
-        format!(
-            "{not_sent} requests that were due were never sent: the path or the hosts cannot do \
-             this rate"
-        ),
-        "lower --rate, or give more --streams",
-    ))
+    let message = format!(
+        "{not_sent} requests that were due were never sent: the path or the hosts cannot do this \
+         rate"
+    );
+    let remedy = "lower --rate, or give more --streams";
+    Some(Caveat::new(CaveatKind::RateNotReached, message, remedy))
 }
 
-/// The window that a sender saw, against the one that was asked for.
+/// The window that a sender saw differs from the one that was asked for.
 fn window_not_taken(run: &Run) -> Option<Caveat> {
     let wanted = run.test.options.receive_window_bytes?.0;
     let halves = std::iter::once(&run.client).chain(&run.server);
@@ -139,44 +113,38 @@ fn window_not_taken(run: &Run) -> Option<Caveat> {
     let seen = senders
         .filter_map(|flow| flow.tcp.as_ref()?.sender()?.send_window_bytes)
         .find(|seen| seen.abs_diff(wanted) > wanted / 10)?;
-    Some(Caveat::new(
-        CaveatKind::SettingNotTaken,
-        format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}"),
-        "give the run a longer --warm-up, or a window that fits the path's packets",
-    ))
+    let message =
+        format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}");
+    let remedy = "give the run a longer --warm-up, or a window that fits the path's packets";
+    Some(Caveat::new(CaveatKind::SettingNotTaken, message, remedy))
 }
 
 fn discarded(record: &Record) -> Option<Caveat> {
     let Traffic::Stream(stream) = &record.plan.traffic else {
         return None;
     };
-    (stream.receive == ReceiveMethod::Discard).then(|| {
-        Caveat::new(
-            CaveatKind::Discarded,
-            "the receiver discarded the bytes in the kernel: no application gets this rate",
-            "leave --discard out for a figure of real copies",
-        )
-    })
+    let message = "the receiver discarded the bytes in the kernel: no application gets this rate";
+    let remedy = "leave --discard out for a figure of real copies";
+    let caveat = Caveat::new(CaveatKind::Discarded, message, remedy);
+    (stream.receive == ReceiveMethod::Discard).then_some(caveat)
 }
 
-/// The kernels fall back to an ordinary handshake in silence.
+/// The kernels fell back to an ordinary handshake, which they do silently.
 fn no_fast_open(run: &Run) -> Option<Caveat> {
     let Traffic::Crr(exchange) = &run.test.traffic else {
         return None;
     };
     let taken = run.client.end.counters.get("TcpExtTCPFastOpenActive");
-    (exchange.fast_open && taken.is_none_or(|count| *count == 0)).then(|| {
-        Caveat::new(
-            CaveatKind::SettingNotTaken,
-            "--fast-open: no connection began with its request",
-            "sysctl net.ipv4.tcp_fastopen=3 at both ends; some middleboxes drop a SYN with data",
-        )
-    })
+    let message = "--fast-open: no connection began with its request";
+    let remedy =
+        "sysctl net.ipv4.tcp_fastopen=3 at both ends; some middleboxes drop a SYN with data";
+    let caveat = Caveat::new(CaveatKind::SettingNotTaken, message, remedy);
+    (exchange.fast_open && taken.is_none_or(|count| *count == 0)).then_some(caveat)
 }
 
-/// More came than was sent, and faster than through most of the run: it had stood behind a loss
-/// when the measured time began. What stood in a queue comes at the path's own rate, and misleads
-/// nobody.
+/// More arrived than was sent, and faster than through most of the run: it waited behind a loss
+/// when the measured time began. (What waits in a queue arrives at the path's own rate, and does
+/// not mislead.)
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;
@@ -190,71 +158,52 @@ fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let is_faster = usual
         .zip(leg.throughput_bps)
         .is_none_or(|(usual, mean)| mean > usual * (1.0 + share / 2.0));
-    (has_warm_up && share >= WARM_UP_SHARE && lost > 0 && is_faster).then(|| {
-        let (more, percent) = (ByteCount(more / 1000 * 1000), share * 100.0);
-        Caveat::new(
-            CaveatKind::TooShort,
-            format!(
-                "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is up \
-                 to \
-                 that much too high"
-            ),
-            "a longer run (-t) has a smaller share of it",
-        )
-    })
+    let (more, percent) = (ByteCount(more / 1000 * 1000), share * 100.0);
+    let message = format!(
+        "{more} of what came, {percent:.1} %, had been sent in the warm-up: the rate is up to that \
+         much too high"
+    );
+    let remedy = "a longer run (-t) has a smaller share of it";
+    let is_much = has_warm_up && share >= WARM_UP_SHARE && lost > 0 && is_faster;
+    is_much.then(|| Caveat::new(CaveatKind::TooShort, message, remedy))
 }
 
 fn socket_drops(record: &Record) -> Option<Caveat> {
     let legs = record.legs.iter().filter_map(|leg| leg.udp.as_ref());
     let dropped: u64 = legs.filter_map(|udp| udp.socket_drops).sum();
-    (dropped > 0).then(|| {
-        Caveat::new(
-            CaveatKind::SocketDrops,
-            format!(
-                "the receiver's socket dropped about {dropped} datagrams: the receiver, not the \
-                 path, lost them"
-            ),
-            "lower --rate, or raise sysctl net.core.rmem_max on the receiver's host",
-        )
-    })
+    let message = format!(
+        "the receiver's socket dropped about {dropped} datagrams: the receiver, not the path, lost \
+         them"
+    );
+    let remedy = "lower --rate, or raise sysctl net.core.rmem_max on the receiver's host";
+    (dropped > 0).then(|| Caveat::new(CaveatKind::SocketDrops, message, remedy))
 }
 
 fn stolen(record: &Record) -> Option<Caveat> {
-    let ends = record.ends();
-    let percent = ends
-        .filter_map(|(_, end)| end.steal_percent)
-        .fold(0.0, f64::max);
-    (percent >= STOLEN).then(|| {
-        Caveat::new(
-            CaveatKind::BusyHost,
-            format!("the hypervisor took {percent:.1} % of the CPUs for others"),
-            "run it again, or on a host of its own",
-        )
-    })
+    let percents = record.ends().filter_map(|(_, end)| end.steal_percent);
+    let percent = percents.fold(0.0, f64::max);
+    let message = format!("the hypervisor took {percent:.1} % of the CPUs for others");
+    let remedy = "run it again, or on a host of its own";
+    (percent >= STOLEN).then(|| Caveat::new(CaveatKind::BusyHost, message, remedy))
 }
 
 fn clock(host: &HostFacts) -> Option<Caveat> {
     let source = host.clock_source.as_deref()?;
-    (!GOOD_CLOCKS.contains(&source)).then(|| {
-        Caveat::new(
-            CaveatKind::Clock,
-            format!(
-                "the clock source of {} is {source}: each reading costs a microsecond or so",
-                host.hostname
-            ),
-            "boot with clocksource=tsc where the CPU's counter is fit for it",
-        )
-    })
+    let message = format!(
+        "the clock source of {} is {source}: each reading costs a microsecond or so",
+        host.hostname
+    );
+    let remedy = "boot with clocksource=tsc where the CPU's counter is fit for it";
+    let is_slow = !GOOD_CLOCKS.contains(&source);
+    is_slow.then(|| Caveat::new(CaveatKind::Clock, message, remedy))
 }
 
 fn shared_kernel(record: &Record) -> Option<Caveat> {
-    record.environment.shared_kernel.then(|| {
-        Caveat::new(
-            CaveatKind::SharedKernel,
-            "both ends run on one kernel: host-wide CPU figures and service demand count both",
-            "run `linerate serve` on another host",
-        )
-    })
+    let message =
+        "both ends run on one kernel: host-wide CPU figures and service demand count both";
+    let remedy = "run `linerate serve` on another host";
+    let caveat = Caveat::new(CaveatKind::SharedKernel, message, remedy);
+    record.environment.shared_kernel.then_some(caveat)
 }
 
 #[cfg(test)]

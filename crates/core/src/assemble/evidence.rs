@@ -1,4 +1,5 @@
-//! A flow's evidence from its two ends, and a direction's from its flows.
+//! Merges the evidence of two ends to that of a flow, and the evidence of flows to that of a
+//! direction.
 
 use crate::plan::{Test, Traffic};
 use crate::record::{GapSummary, SenderEvidence, TcpEvidence, TcpSender, UdpEvidence};
@@ -6,7 +7,7 @@ use crate::session::message::{FlowHalf, Train};
 use crate::stats::{LatencyBuckets, LatencyHistogram};
 use crate::units::BitRate;
 
-/// Each end's evidence from its own half.
+/// TCP evidence of a flow: that of each end from its own report.
 pub(super) fn flow_tcp(
     sender: Option<&FlowHalf>,
     receiver: Option<&FlowHalf>,
@@ -60,13 +61,13 @@ pub(super) fn flow_udp(
     Some(evidence)
 }
 
-/// What a stranger counted makes no rate without bound.
+/// The rate of a packet train; `None` for counts of a peer that would make a rate without bound.
 fn train_bps(train: Train, message_bytes: u64) -> Option<f64> {
     let bits = train.datagrams as f64 * message_bytes as f64 * 8.0;
     (train.datagrams > 0 && train.nanoseconds > 0).then(|| bits / train.nanoseconds as f64 * 1e9)
 }
 
-/// Lost on the way, without what the receiver's own socket dropped.
+/// Loss on the path, without what the receiver's own socket dropped, percent.
 fn path_loss(udp: &UdpEvidence) -> Option<f64> {
     let lost = udp.lost.saturating_sub(udp.socket_drops?);
     Some(100.0 * lost as f64 / udp.sent.max(1) as f64)
@@ -93,9 +94,8 @@ pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
     let sender = match (worst.sender(), sum) {
         (Some(worst), _) => {
             let senders: Vec<_> = flows.iter().filter_map(|tcp| tcp.sender()).collect();
-            Some(SenderEvidence::Read(Box::new(merge_senders(
-                worst, &senders,
-            ))))
+            let merged = Box::new(merge_senders(worst, &senders));
+            Some(SenderEvidence::Read(merged))
         }
         (None, Some(retransmitted_segments)) => Some(SenderEvidence::Told {
             retransmitted_segments,
@@ -133,16 +133,13 @@ pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
         merged.lost += udp.lost;
         merged.duplicated += udp.duplicated;
         merged.reordered += udp.reordered;
-        merged.socket_drops = merged
-            .socket_drops
-            .and_then(|drops| Some(drops + udp.socket_drops?));
+        let drops = merged.socket_drops.zip(udp.socket_drops);
+        merged.socket_drops = drops.map(|(one, other)| one + other);
         merged.malformed += udp.malformed;
         merged.send_refused += udp.send_refused;
         merged.jitter_us = merged.jitter_us.max(udp.jitter_us);
-        merged.corrupted_bytes = match (merged.corrupted_bytes, udp.corrupted_bytes) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
+        let corrupted = [merged.corrupted_bytes, udp.corrupted_bytes];
+        merged.corrupted_bytes = corrupted.into_iter().flatten().reduce(|a, b| a + b);
     }
     merged.path_loss_percent = path_loss(&merged);
     Some(merged)

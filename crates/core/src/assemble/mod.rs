@@ -1,4 +1,4 @@
-//! Two halves make a record.
+//! Makes a record from the reports of both ends.
 
 mod doubts;
 mod evidence;
@@ -7,7 +7,7 @@ mod part;
 use crate::cost::service_demand;
 use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Traffic};
-use crate::session::message::HalfReport;
+use crate::session::message::{FlowHalf, HalfReport};
 use crate::stats::{LatencyBuckets, LatencySummary};
 use crate::units::Family;
 use crate::video::Playback;
@@ -19,29 +19,29 @@ use crate::record::{
     EndReport, Environment, FlowRecord, Interval, Leg, Record, Status, TcpEvidence, UdpEvidence,
 };
 
-/// Intervals of a record at most; neighbours are merged beyond.
+/// Most intervals of a record; more are merged with their neighbours.
 const MAX_INTERVALS: usize = 1000;
 
-/// What a client knows when a run is over.
+/// Everything that a client knows after a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What was run.
+    /// The test.
     pub test: Test,
     /// The endpoint as the user named it.
     pub host: String,
     /// Its address and port.
     pub peer: String,
-    /// Over which family.
+    /// Address family.
     pub family: Family,
     /// When it began, RFC 3339.
     pub started_at: String,
     /// Whether it ended as planned.
     pub status: Status,
-    /// This end's account.
+    /// The client's report.
     pub client: HalfReport,
-    /// The endpoint's, unless it was lost.
+    /// The endpoint's report, unless it was lost.
     pub server: Option<HalfReport>,
-    /// What the requests' worker counted.
+    /// Totals of `rr` and `crr`.
     pub exchange: Option<ExchangeTotals>,
 }
 
@@ -50,33 +50,33 @@ pub struct Run {
 pub struct ExchangeTotals {
     /// Requests answered in the measured time.
     pub transactions: u64,
-    /// Without an answer, or connections that failed.
+    /// Requests without an answer, or connections that failed.
     pub failed: u64,
-    /// Open loop: due and never sent.
+    /// Open loop: requests that were due and never sent.
     pub not_sent: Option<u64>,
-    /// From the (intended) send to the whole response.
+    /// Latency from the (intended) send to the whole response.
     pub latency: Option<LatencySummary>,
     /// The histogram behind it.
     pub histogram: Option<LatencyBuckets>,
-    /// Open loop: how late the generator was.
+    /// Open loop: lateness of the generator.
     pub send_lag: Option<LatencySummary>,
-    /// Of STAMP's packets: each way by itself.
+    /// STAMP: delay and loss of each direction.
     pub one_way: Option<OneWay>,
-    /// Of pages: from the first request to the last byte.
+    /// Pages: time from the first request to the last byte.
     pub page: Option<LatencySummary>,
-    /// Of a video.
+    /// Video: what the player got.
     pub video: Option<Playback>,
 }
 
 impl Run {
     /// The record, still without ceilings and verdict.
     pub fn into_record(self) -> Record {
-        let parts: Vec<Part<'_>> = match self.test.traffic {
-            Traffic::Stream(_) => self.test.direction.parts().iter(),
-            Traffic::Rr(_) | Traffic::Crr(_) => [Direction::Up].iter(),
-        }
-        .map(|direction| self.part(*direction))
-        .collect();
+        let directions = match self.test.traffic {
+            Traffic::Stream(_) => self.test.direction.parts(),
+            Traffic::Rr(_) | Traffic::Crr(_) => &[Direction::Up],
+        };
+        let parts = directions.iter().map(|direction| self.part(*direction));
+        let parts: Vec<Part<'_>> = parts.collect();
         let environment = self.environment();
         let mut record = Record {
             status: self.status,
@@ -86,10 +86,7 @@ impl Run {
             family: self.family,
             seconds: parts.iter().map(Part::seconds).fold(0.0, f64::max),
             legs: parts.iter().map(|part| self.leg(part)).collect(),
-            flows: parts
-                .iter()
-                .flat_map(|part| part.flow_records(&self.test))
-                .collect(),
+            flows: Vec::from_iter(parts.iter().flat_map(|part| part.flow_records(&self.test))),
             intervals: self.intervals(&parts),
             seed: self.test.seed,
             environment,
@@ -104,26 +101,21 @@ impl Run {
     }
 
     fn part(&self, direction: Direction) -> Part<'_> {
-        let of = |half: &'_ HalfReport, id: u32| -> Option<usize> {
-            half.flows
-                .iter()
-                .position(|flow| flow.id == id && flow.direction == direction)
-        };
-        let flows = (0..self.test.flows())
-            .filter_map(|id| {
-                let client = of(&self.client, id).map(|i| &self.client.flows[i]);
-                let server = self
-                    .server
-                    .as_ref()
-                    .and_then(|half| of(half, id).map(|i| &half.flows[i]));
-                if client.is_none() && server.is_none() {
-                    return None;
-                }
-                Some(match direction {
-                    Direction::Up | Direction::Both => (client, server),
-                    Direction::Down => (server, client),
-                })
-            })
+        fn find(half: &HalfReport, id: u32, direction: Direction) -> Option<&FlowHalf> {
+            let mut flows = half.flows.iter();
+            flows.find(|flow| flow.id == id && flow.direction == direction)
+        }
+        let flows = (0..self.test.flows()).map(|id| {
+            let client = find(&self.client, id, direction);
+            let server = self.server.as_ref();
+            let server = server.and_then(|half| find(half, id, direction));
+            match direction {
+                Direction::Up | Direction::Both => (client, server),
+                Direction::Down => (server, client),
+            }
+        });
+        let flows = flows
+            .filter(|(sender, receiver)| sender.is_some() || receiver.is_some())
             .collect();
         Part { direction, flows }
     }
@@ -137,12 +129,9 @@ impl Run {
     fn fill_stream(&self, record: &mut Record, parts: &[Part<'_>]) {
         let messages = parts.iter().map(|part| part.messages(self.test.protocol));
         record.messages = Some(messages.sum());
-        let corrupted: Vec<u64> = parts
-            .iter()
-            .flat_map(|part| &part.flows)
-            .filter_map(|(_, receiver)| receiver.and_then(|flow| flow.corrupted_bytes))
-            .collect();
-        record.corrupted_bytes = (!corrupted.is_empty()).then(|| corrupted.iter().sum());
+        let flows = parts.iter().flat_map(|part| &part.flows);
+        let corrupted = flows.filter_map(|(_, receiver)| (*receiver)?.corrupted_bytes);
+        record.corrupted_bytes = corrupted.reduce(|a, b| a + b);
     }
 
     fn leg(&self, part: &Part<'_>) -> Leg {
@@ -206,8 +195,8 @@ impl Run {
 
     fn fill_exchange(&self, record: &mut Record) {
         let totals = self.exchange.clone().unwrap_or_default();
-        let per_second =
-            (record.seconds > 0.0).then(|| totals.transactions as f64 / record.seconds);
+        let seconds = Some(record.seconds).filter(|seconds| *seconds > 0.0);
+        let per_second = seconds.map(|seconds| totals.transactions as f64 / seconds);
         record.transactions = Some(totals.transactions);
         record.transactions_per_s = per_second;
         if matches!(self.test.traffic, Traffic::Crr(_)) {
@@ -227,18 +216,14 @@ impl Run {
         let width = self.test.interval.as_secs_f64();
         let both = parts.len() > 1;
         let exchange = !matches!(self.test.traffic, Traffic::Stream(_));
-        let mut intervals: Vec<Interval> = parts
-            .iter()
-            .flat_map(|part| {
-                let mut intervals = part.intervals(width, exchange);
-                for interval in &mut intervals {
-                    interval.direction = both.then_some(part.direction);
-                }
-                intervals
+        let intervals = parts.iter().flat_map(|part| {
+            let intervals = part.intervals(width, exchange).into_iter();
+            intervals.map(|interval| Interval {
+                direction: both.then_some(part.direction),
+                ..interval
             })
-            .collect();
-        intervals.truncate(MAX_INTERVALS);
-        intervals
+        });
+        intervals.take(MAX_INTERVALS).collect()
     }
 }
 

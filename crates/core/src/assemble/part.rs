@@ -17,19 +17,16 @@ pub(super) struct Part<'a> {
 impl<'a> Part<'a> {
     /// The receiver's account, or the sender's where the receiver's was lost.
     fn counted(&self) -> impl Iterator<Item = &'a FlowHalf> + '_ {
-        self.flows
-            .iter()
-            .filter_map(|(sender, receiver)| receiver.or(*sender))
+        let flows = self.flows.iter();
+        flows.filter_map(|(sender, receiver)| receiver.or(*sender))
     }
 
     /// The account that has a course: the receiver's, unless that is another tool, which tells
     /// none.
     fn with_course(&self) -> impl Iterator<Item = &'a FlowHalf> + '_ {
         self.flows.iter().filter_map(|(sender, receiver)| {
-            receiver
-                .filter(|flow| !flow.steps.is_empty())
-                .or(*sender)
-                .or(*receiver)
+            let with_course = receiver.filter(|flow| !flow.steps.is_empty());
+            with_course.or(*sender).or(*receiver)
         })
     }
 
@@ -45,11 +42,10 @@ impl<'a> Part<'a> {
         match protocol {
             Protocol::Udp => self.counted().map(|flow| flow.messages).sum(),
             // A TCP receiver has no messages: the sender's writes are counted.
-            Protocol::Tcp | Protocol::Mptcp => self
-                .flows
-                .iter()
-                .filter_map(|(sender, _)| sender.map(|flow| flow.messages))
-                .sum(),
+            Protocol::Tcp | Protocol::Mptcp => {
+                let senders = self.flows.iter().filter_map(|(sender, _)| *sender);
+                senders.map(|flow| flow.messages).sum()
+            }
         }
     }
 
@@ -89,26 +85,21 @@ impl<'a> Part<'a> {
             return Vec::new();
         }
         // A last piece that is shorter than half an interval belongs to the one before it.
-        let count = (seconds / width)
-            .round()
-            .clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
+        let count = (seconds / width).round();
+        let count = count.clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
         let width = if f64::from(count) < seconds / width - 0.5 {
             seconds / f64::from(count)
         } else {
             width
         };
-        let mut intervals = Vec::with_capacity(count as usize);
-        for index in 0..count {
+        let interval = |index: u32| {
             let start = f64::from(index) * width;
-            let end = if index + 1 == count {
-                seconds
-            } else {
-                start + width
-            };
-            let bytes: u64 = self
-                .with_course()
-                .map(|flow| at(&flow.steps, end).saturating_sub(at(&flow.steps, start)))
-                .sum();
+            let is_last = index + 1 == count;
+            let end = if is_last { seconds } else { start + width };
+            let flows = self.with_course();
+            let bytes =
+                flows.map(|flow| at(&flow.steps, end).saturating_sub(at(&flow.steps, start)));
+            let bytes: u64 = bytes.sum();
             let mut interval = Interval {
                 start_s: start,
                 seconds: end - start,
@@ -119,9 +110,9 @@ impl<'a> Part<'a> {
             if !exchange {
                 self.add_tcp(&mut interval, start, end);
             }
-            intervals.push(interval);
-        }
-        intervals
+            interval
+        };
+        (0..count).map(interval).collect()
     }
 
     /// As many steps as the course has readings.
@@ -129,8 +120,8 @@ impl<'a> Part<'a> {
         let count = self.with_course().map(|flow| flow.steps.len()).min()?;
         let step_s = self.seconds() / count as f64;
         let total = |index: usize| -> u64 {
-            let totals = self.with_course();
-            totals
+            let flows = self.with_course();
+            flows
                 .map(|flow| at(&flow.steps, index as f64 * step_s))
                 .sum()
         };
@@ -154,13 +145,10 @@ impl<'a> Part<'a> {
             rtts.extend(samples.iter().map(|s| f64::from(s.rtt_us)));
             cwnd += last.cwnd_bytes;
             notsent += last.notsent_bytes;
-            let before = sender
-                .samples
-                .iter()
-                .rev()
-                .find(|s| s.at_us < first.at_us)
-                .map_or(first.retransmitted_segments, |s| s.retransmitted_segments);
-            retransmitted += last.retransmitted_segments.saturating_sub(before);
+            let mut earlier = sender.samples.iter().rev();
+            let before = earlier.find(|s| s.at_us < first.at_us).unwrap_or(first);
+            let (now, before) = (last.retransmitted_segments, before.retransmitted_segments);
+            retransmitted += now.saturating_sub(before);
         }
         if seen {
             interval.rtt_us = Some(rtts.iter().sum::<f64>() / rtts.len() as f64);

@@ -18,7 +18,7 @@ use crate::units::Family;
 /// Schema of [`CapacityDocument`].
 pub const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
 
-/// What two ends could hold, and what it cost them.
+/// The number of connections that two ends held, and the cost.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityDocument {
@@ -28,13 +28,13 @@ pub struct CapacityDocument {
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,
-    /// Its address and port.
+    /// The endpoint's address and port.
     pub peer: String,
-    /// Of all connections.
+    /// Address family of all connections.
     pub family: Family,
-    /// Whether it went to its end.
+    /// Whether the run was completed.
     pub status: Status,
-    /// What was asked for.
+    /// The test that was asked for.
     pub test: CapacityTest,
     /// TCP connections; absent if none were asked for.
     pub tcp: Option<PoolResult>,
@@ -47,14 +47,14 @@ pub struct CapacityDocument {
     pub churn: Option<ChurnResult>,
     /// Requests and responses over a part of the connections.
     pub load: Option<LoadResult>,
-    /// This end's account.
+    /// This end's half.
     pub client: CapacityHalf,
-    /// The endpoint's account, as it tells it.
+    /// The endpoint's half, as it reported it.
     pub server: Option<CapacityHalf>,
     /// The limit that ended it before all were open; absent where all that was asked for was
     /// opened.
     pub stopped_by: Option<StoppedBy>,
-    /// Of `limits` the one that would come first.
+    /// The limit in `limits` that would be reached first.
     pub next_limit: Option<LimitRow>,
     /// Every limit of both ends that is known, the one that would come first at the top.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,45 +62,45 @@ pub struct CapacityDocument {
     /// The rounds in which the limit was looked for; all else is of the smallest round that was not
     /// held, or of the largest.
     pub search: Option<SearchFound>,
-    /// How long all of it took, s.
+    /// Duration of the whole run, s.
     pub seconds: f64,
-    /// How long closing took, s.
+    /// Duration of closing, s.
     pub close_seconds: Option<f64>,
-    /// Both ends' hosts.
+    /// The hosts of both ends.
     pub environment: Environment,
     /// What limits the worth of these figures.
     pub caveats: Vec<Caveat>,
-    /// What the random part was drawn from.
+    /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// What became of the connections, or of the UDP sockets.
+/// The fate of the connections, or of the UDP sockets.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PoolResult {
-    /// As many were asked for.
+    /// The number asked for.
     pub asked: u64,
     /// As many were opened: of TCP, connected; of UDP, answered by the endpoint. Without churn.
     pub opened: u64,
-    /// As many answered the last heartbeat.
+    /// The number that answered the last heartbeat.
     pub alive: u64,
     /// Were open, and did not stay or no longer answered. Those closed by churn are not lost.
     pub lost: u64,
-    /// Why they were lost.
+    /// The causes of losses.
     pub losses: Vec<Failure>,
-    /// Why they were not opened.
+    /// The causes of failures to open.
     pub failures: Vec<Failure>,
-    /// Opened each second, over the time in which they were opened.
+    /// Mean rate of opening, per second.
     pub connect_per_s: Option<f64>,
-    /// How long that took, s; pauses for measurements are not in it.
+    /// Duration of opening, s, without pauses for measurements.
     pub connect_seconds: Option<f64>,
-    /// The course of it.
+    /// The number open over time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ramp: Vec<RampStep>,
     /// From the first packet to the connection (of UDP: to the answer to the challenge).
     pub connect_latency_us: Option<ConnectLatency>,
-    /// SYN retransmits (of UDP: questions asked again).
+    /// SYN retransmissions; of UDP, repeated challenges.
     pub syn_retransmissions: u64,
     /// Heartbeats sent.
     pub heartbeats_sent: u64,
@@ -117,19 +117,19 @@ pub struct PoolResult {
     pub server_user_bytes_each: Option<f64>,
 }
 
-/// Connecting, those whose first SYN was lost apart.
+/// Connect latency; connections whose first SYN was lost stand apart.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectLatency {
-    /// Connected by the first SYN.
+    /// Connections whose first SYN was answered.
     pub first_try: Option<LatencySummary>,
-    /// Connected by a later one.
+    /// Connections that needed a retransmitted SYN.
     pub retransmitted: Option<LatencySummary>,
-    /// All of them.
+    /// All connections.
     pub histogram: LatencyBuckets,
 }
 
-/// How many were open at a moment of the ramp.
+/// The number open at a moment of the ramp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RampStep {
@@ -139,30 +139,30 @@ pub struct RampStep {
     pub opened: u64,
 }
 
-/// An active connection's round trips beside so many idle ones.
+/// An active connection's round trips beside a number of idle ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyAt {
     /// Idle TCP connections beside it.
     pub population: u64,
-    /// Of one request at a time.
+    /// Latency with one request at a time.
     pub latency_us: LatencySummary,
 }
 
-/// What churn did.
+/// The result of churn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ChurnResult {
-    /// Asked for, per second.
+    /// Asked rate, connections per second.
     pub asked_per_s: u64,
     /// Closed by this end.
     pub closed: u64,
     /// Opened in their place.
     pub opened: u64,
-    /// Opened in their place, per second.
+    /// Rate of opening in their place, per second.
     pub per_s: f64,
 }
 
-/// What the load did.
+/// The result of the load.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -171,12 +171,12 @@ pub struct LoadResult {
     pub connections: u64,
     /// Requests that were answered.
     pub transactions: u64,
-    /// The same per second.
+    /// Requests answered per second.
     pub transactions_per_s: f64,
     /// Requests of an open loop that had to wait for their connection.
     pub late: u64,
     /// From when a request went out, or was due, to the last byte of its response.
     pub latency_us: Option<LatencySummary>,
-    /// The same as a histogram.
+    /// The latency as a histogram.
     pub histogram: Option<LatencyBuckets>,
 }

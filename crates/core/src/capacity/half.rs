@@ -1,4 +1,4 @@
-//! One end's account of what it held, and of what its kernel had to give for it.
+//! One end's half of the document: the connections it held, and what its kernel spent on them.
 
 use std::collections::BTreeMap;
 
@@ -35,11 +35,11 @@ pub enum FailureCause {
     Closed,
     /// No way there (`ENETUNREACH`, `EHOSTUNREACH`).
     Unreachable,
-    /// The peer did not name the session, or not in time.
+    /// The peer did not name the session in time.
     Stranger,
-    /// More than the endpoint has room for.
+    /// The endpoint had no room.
     Crowded,
-    /// An answer that was none.
+    /// A malformed answer.
     Garbled,
     /// The process that held it ended.
     WorkerLost,
@@ -53,7 +53,7 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
-    /// In words, with the error number by which the kernel says so.
+    /// A description, with the kernel's error number.
     pub fn words(self) -> &'static str {
         match self {
             Self::Descriptors => "no descriptor left in the process (EMFILE)",
@@ -77,28 +77,28 @@ impl FailureCause {
     }
 }
 
-/// How often that happened.
+/// A cause of failures, and its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// Why.
+    /// The cause.
     pub cause: FailureCause,
-    /// How often.
+    /// The number of failures.
     pub count: u64,
 }
 
-/// What one end counted of its connections, or of its UDP sockets.
+/// One end's counts of its connections, or of its UDP sockets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HeldCounts {
     /// Opened (at an endpoint: taken), churn included.
     pub opened: u64,
-    /// Most at once.
+    /// The most that were open at once.
     pub most: u64,
-    /// There at the end, before they were closed.
+    /// Open at the end, before they were closed.
     pub alive: u64,
-    /// Could not be opened, or taken.
+    /// Failures to open or accept, by cause.
     pub failures: Vec<Failure>,
-    /// Were open and are gone, though this end did not close them.
+    /// Connections lost though this end did not close them, by cause.
     pub lost: Vec<Failure>,
 }
 
@@ -144,7 +144,7 @@ pub struct SlabUse {
     pub name: String,
     /// Objects in use.
     pub objects: u64,
-    /// What its pages take, bytes.
+    /// Size of its pages, bytes.
     pub bytes: u64,
 }
 
@@ -152,11 +152,11 @@ pub struct SlabUse {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemoryCourse {
-    /// Before.
+    /// Before the first connection.
     pub before: MemoryReading,
-    /// At the height.
+    /// With the most connections open.
     pub height: MemoryReading,
-    /// After.
+    /// After all were closed.
     pub after: MemoryReading,
 }
 
@@ -169,7 +169,7 @@ pub struct LimitReadings {
     /// Descriptors that a process may have open (RLIMIT_NOFILE, soft; raised to the hard one
     /// first).
     pub descriptors_each: Option<u64>,
-    /// Most worker processes that this end starts.
+    /// Largest number of worker processes that this end starts.
     pub workers_most: Option<u64>,
     /// `fs.file-max`.
     pub files: Option<u64>,
@@ -205,7 +205,7 @@ pub struct LimitReadings {
     pub page_bytes: Option<u64>,
 }
 
-/// One end's account of a run.
+/// One end's half of a run.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -214,7 +214,7 @@ pub struct CapacityHalf {
     pub tcp: HeldCounts,
     /// UDP sockets.
     pub udp: HeldCounts,
-    /// Processes that held them.
+    /// Worker processes that held the connections.
     pub workers: u32,
     /// CPU time of these processes; soft interrupts that ran while they did are in it, others are
     /// not.
@@ -222,18 +222,18 @@ pub struct CapacityHalf {
     /// Memory of these processes at the height: heap and stacks, without the program that they
     /// share, bytes.
     pub user_bytes: Option<u64>,
-    /// Their memory before anything was opened, bytes.
+    /// Memory of the workers before the first connection, bytes.
     pub user_bytes_before: Option<u64>,
     /// Memory and sockets of the host.
     pub memory: MemoryCourse,
-    /// Its limits.
+    /// The host's limits.
     pub limits: LimitReadings,
     /// Protocol counters of its network namespace that changed, by the names of nstat(8).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, i64>,
-    /// Its host; in the document it is in the environment.
+    /// The host's facts; in the document they are in the environment.
     pub facts: Option<Box<HostFacts>>,
-    /// Its own doubts.
+    /// The end's own caveats.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<Caveat>,
 }
@@ -271,7 +271,7 @@ impl LimitReadings {
 const NO_LIMIT: u64 = 1 << 53;
 
 impl CapacityHalf {
-    /// As it is sent: without figures that the peer would refuse.
+    /// The half as it is sent: without figures that the peer would refuse.
     pub(crate) fn bounded(mut self) -> Self {
         self.limits.bound();
         self

@@ -1,5 +1,4 @@
-//! What a client asks of an endpoint, and what it is answered before and while connections are
-//! held.
+//! A client's capacity request, and the endpoint's answers before and while connections are held.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +12,7 @@ pub const MAX_AT_PORT: u64 = 20_000;
 /// Descriptors of a worker process that hold no connection: its channel, epoll, listeners, some to
 /// spare.
 pub const DESCRIPTOR_RESERVE: u64 = 96;
-/// Most kinds of failure that a message names.
+/// Largest number of causes in a message.
 pub const MAX_CAUSES: usize = 32;
 
 /// What an endpoint is to hold: as many connections to ports of its own choice, from the client's
@@ -24,7 +23,7 @@ pub struct CapacityRequest {
     pub connections: u64,
     /// UDP sockets of the client at once, 0 to [`MAX_HELD`]; they cost the endpoint no socket each.
     pub udp_sockets: u64,
-    /// The longest time that all of it may take, s.
+    /// The longest time that the whole run may take, s.
     pub seconds: f64,
     /// Length of each request of the load, bytes.
     pub request_bytes: u64,
@@ -41,13 +40,8 @@ impl CapacityRequest {
     pub fn check(&self) -> Result<(), CapacityError> {
         within("--connections", self.connections, 0, MAX_HELD)?;
         within("--udp-sockets", self.udp_sockets, 0, MAX_HELD)?;
-        let all = self.connections + self.udp_sockets;
-        within(
-            "--connections and --udp-sockets together",
-            all,
-            1,
-            2 * MAX_HELD,
-        )?;
+        let (all, max) = (self.connections + self.udp_sockets, 2 * MAX_HELD);
+        within("--connections and --udp-sockets together", all, 1, max)?;
         within("time", self.seconds, 0.01, crate::plan::MAX_SECONDS)?;
         let messages = [
             ("--request", self.request_bytes),
@@ -64,16 +58,16 @@ impl CapacityRequest {
 pub struct HoldPort {
     /// Port.
     pub port: u16,
-    /// How many it takes at once.
+    /// The number of connections that it takes at once.
     pub count: u64,
 }
 
 /// The ports of the endpoint's workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldPorts {
-    /// That listen for TCP.
+    /// The ports that listen for TCP.
     pub tcp: Vec<HoldPort>,
-    /// That answer over UDP.
+    /// The ports that answer over UDP.
     pub udp: Vec<HoldPort>,
     /// The longest queue of connections that wait to be accepted at each (the smaller of what was
     /// asked and
@@ -109,18 +103,18 @@ impl HoldPorts {
     }
 }
 
-/// What the endpoint holds, about ten times a second.
+/// The endpoint's progress report, sent about ten times a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HoldProgress {
-    /// Since it began, s.
+    /// Time since the start, s.
     pub at_s: f64,
     /// TCP connections from the client's address that are there, whether they have named the
     /// session yet or not.
     pub tcp: u64,
     /// UDP sockets that answered their challenge.
     pub udp: u64,
-    /// What the endpoint could not do, by cause; at most [`MAX_CAUSES`].
+    /// The endpoint's failures, by cause; at most [`MAX_CAUSES`].
     pub failures: Vec<Failure>,
 }
 

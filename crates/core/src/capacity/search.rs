@@ -1,5 +1,5 @@
-//! At how many connections a pair of hosts stops: doubling until a number is not held, then closing
-//! in on it.
+//! The search for the number of connections that two hosts can hold: it doubles the number until
+//! one is not held, then bisects.
 //!
 //! A round that is asked for more than the limit says by itself how many it held, and that number
 //! is nearly always the limit. So it is tried next, and then a little more; only where it was wrong
@@ -30,27 +30,27 @@ pub struct Search {
     rounds: Vec<SearchRound>,
 }
 
-/// What the last round lets one expect.
+/// The expectation from the last round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guess {
     /// Nothing.
     None,
-    /// So many were held by a round that was asked for more.
+    /// A round that was asked for more held this many.
     Held(u64),
-    /// What is known to be held is all: a little more is not.
+    /// The known number is the maximum: slightly more were not held.
     Above,
 }
 
 /// One round of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchRound {
-    /// How many it was asked to hold.
+    /// The number that was asked for.
     pub asked: u64,
-    /// How many were alive at its end; fewer than asked if it stopped at a limit.
+    /// The number alive at its end; fewer than asked if it stopped at a limit.
     pub held: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchFound {
     /// The largest number that was asked for and held.
@@ -59,7 +59,7 @@ pub struct SearchFound {
     /// held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_at: Option<u64>,
-    /// The most that the search was allowed to try.
+    /// The largest number that the search may try.
     pub most: u64,
     /// Every round, in order; at most [`MAX_ROUNDS`].
     pub rounds: Vec<SearchRound>,
@@ -124,7 +124,7 @@ impl Search {
         }
     }
 
-    /// What is known by now.
+    /// The result so far.
     pub fn found(&self) -> SearchFound {
         SearchFound {
             holds: self.holds,
@@ -139,7 +139,7 @@ impl Search {
     }
 }
 
-/// What makes no difference at that number.
+/// The smallest step that matters at a number.
 fn step(number: u64) -> u64 {
     ((number as f64 * TOLERANCE) as u64).max(1)
 }

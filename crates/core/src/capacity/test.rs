@@ -1,4 +1,4 @@
-//! What the user asks for.
+//! The capacity test that the user asks for.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -34,9 +34,9 @@ pub struct CapacityTest {
     pub udp_sockets: u64,
     /// Connections (and sockets) opened each second; absent: as fast as both ends can.
     pub rate_per_s: Option<u64>,
-    /// How long all of them are held, s.
+    /// How long the connections are held, s.
     pub hold: Span,
-    /// How often each has to prove itself alive meanwhile, s.
+    /// Interval of the heartbeats meanwhile, s.
     pub heartbeat: Span,
     /// Connections closed and opened anew each second while they are held; 0 for none.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct CapacityTest {
     /// Addresses to connect from, in turn; empty: the one that the route gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
-    /// What the random part and the order of churn are drawn from.
+    /// Seed of the random choices and of the order of churn.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Load {
     pub connections: u64,
     /// When the next request goes out.
     pub pace: LoadPace,
-    /// How long, s.
+    /// Duration, s.
     pub time: Span,
     /// Length of each request, bytes.
     pub request_bytes: ByteCount,
@@ -74,7 +74,7 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPace {
-    /// On each connection when the one before it is answered.
+    /// Each connection sends its next request when the previous one is answered.
     Closed,
     /// So many a second over all connections, whatever is still unanswered; one that finds its
     /// connection busy is late, and its latency counts from when it was due.
@@ -96,39 +96,24 @@ impl CapacityTest {
     /// # Errors
     /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), CapacityError> {
-        within("--connections", self.connections, 0, MAX_HELD)?;
-        within("--udp-sockets", self.udp_sockets, 0, MAX_HELD)?;
-        within(
-            "--connections and --udp-sockets together",
-            self.connections + self.udp_sockets,
-            1,
-            2 * MAX_HELD,
-        )?;
+        self.request().check()?;
         if let Some(rate) = self.rate_per_s {
             within("--rate", rate, 1, MAX_PER_S)?;
         }
         within("--hold", self.hold, seconds(0.0), seconds(MAX_SECONDS))?;
-        within(
-            "--heartbeat",
-            self.heartbeat,
-            seconds(0.1),
-            seconds(MAX_SECONDS),
-        )?;
-        let most_churn = if self.connections == 0 { 0 } else { MAX_PER_S };
-        within("--churn", self.churn_per_s, 0, most_churn)?;
-        within(
-            "the number of --sources",
-            self.sources.len(),
-            0,
-            MAX_SOURCES,
-        )?;
-        if let Some(load) = &self.load {
-            load.check(self.connections)?;
+        let longest = seconds(MAX_SECONDS);
+        within("--heartbeat", self.heartbeat, seconds(0.1), longest)?;
+        let max_churn = if self.connections == 0 { 0 } else { MAX_PER_S };
+        within("--churn", self.churn_per_s, 0, max_churn)?;
+        let sources = self.sources.len();
+        within("the number of --sources", sources, 0, MAX_SOURCES)?;
+        match &self.load {
+            Some(load) => load.check(self.connections),
+            None => Ok(()),
         }
-        self.request().check()
     }
 
-    /// What the endpoint has to know of it.
+    /// The request to the endpoint.
     pub fn request(&self) -> CapacityRequest {
         let load = self.load.as_ref();
         CapacityRequest {
@@ -143,7 +128,7 @@ impl CapacityTest {
     /// How long it takes at most if nothing goes wrong, s: opening at 1,000 a second at least,
     /// twice for the steps of it.
     fn seconds(&self) -> f64 {
-        let all = (self.connections + self.udp_sockets) as f64;
+        let all = self.connections as f64 + self.udp_sockets as f64;
         let rate = self.rate_per_s.map_or(SLOWEST_PER_S, |rate| rate as f64);
         let ramp = all / rate.min(SLOWEST_PER_S);
         let load = self.load.as_ref().map_or(0.0, |l| l.time.as_secs_f64());
@@ -183,9 +168,9 @@ pub(super) fn within<T: PartialOrd + Display>(
     })
 }
 
-/// What a path of 10 ms with a small backlog still does.
+/// A connect rate that a path of 10 ms with a small backlog reaches.
 const SLOWEST_PER_S: f64 = 1_000.0;
-/// For the latency at all sizes, the last heartbeat and late answers.
+/// Time for the latency at all sizes, the last heartbeat and late answers, s.
 const LATENCY_SECONDS: f64 = 60.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What goes over the connections that are held, and over UDP.
+//! The bytes on the connections that are held, and on UDP.
 //!
 //! The first bytes on a TCP connection are the session's token and a header; from then on each
 //! message of the client is a header, and of the load a header and the rest of the request. What is
@@ -18,29 +18,29 @@ use crate::wire::Token;
 
 /// Length of a header: a kind and the number of the message.
 pub const HEADER_BYTES: usize = 8;
-/// Length of what a connection opens with.
+/// Length of a connection's first message.
 pub const OPENING_BYTES: usize = 16 + HEADER_BYTES;
 /// Length of every datagram: token, cookie, header.
 pub const DATAGRAM_BYTES: usize = 16 + 8 + HEADER_BYTES;
 
-/// What a header asks for.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Opens a connection; no answer.
     Open = 0x4f,
-    /// Opens a connection and wants to know that it was taken.
+    /// Opens a connection and asks for a confirmation.
     OpenAnswered = 0x50,
-    /// Is it alive?
+    /// Asks whether the connection is alive.
     Heartbeat = 0x51,
     /// The beginning of a request of the load.
     Request = 0x52,
 }
 
-/// Before each message.
+/// The header before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked for.
+    /// The kind of the message.
     pub kind: Kind,
     /// Number of the message on its connection; of UDP, number of the socket in its upper 32 of 56
     /// bits.
@@ -57,7 +57,7 @@ impl Header {
         word.to_be_bytes()
     }
 
-    /// Reads one; `None` if it is none.
+    /// Reads a header; `None` if it is invalid.
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let word = u64::from_be_bytes(bytes);
         let kinds = [
@@ -66,17 +66,14 @@ impl Header {
             Kind::Heartbeat,
             Kind::Request,
         ];
-        let kind = kinds
-            .into_iter()
-            .find(|kind| u64::from(*kind as u8) == word >> 56)?;
-        Some(Self {
-            kind,
-            number: word % Self::NUMBERS,
-        })
+        let mut kinds = kinds.into_iter();
+        let kind = kinds.find(|kind| u64::from(*kind as u8) == word >> 56)?;
+        let number = word % Self::NUMBERS;
+        Some(Self { kind, number })
     }
 }
 
-/// What a connection opens with.
+/// The first message of a connection.
 pub fn opening(token: Token, header: Header) -> [u8; OPENING_BYTES] {
     let mut bytes = [0; OPENING_BYTES];
     bytes[..16].copy_from_slice(&token.0);
@@ -95,11 +92,11 @@ pub fn opened(bytes: &[u8; OPENING_BYTES], token: Token) -> Option<Header> {
 /// A datagram of either end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// Names the session.
+    /// The session's token.
     pub token: Token,
-    /// Proves that the sender receives at its address; 0 is not known yet.
+    /// Proves that the sender receives at its address; 0 until it is known.
     pub cookie: u64,
-    /// Which socket, and which of its heartbeats.
+    /// The number of the socket and of its heartbeat.
     pub header: Header,
 }
 
@@ -113,7 +110,7 @@ impl Datagram {
         bytes
     }
 
-    /// Reads one of exactly this length; `None` if it is none.
+    /// Reads a datagram of exactly this length; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().ok()?;
         let (token, rest) = bytes.split_first_chunk::<16>()?;

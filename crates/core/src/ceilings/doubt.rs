@@ -1,9 +1,9 @@
-//! How much of a verdict survives the errors of its figures.
+//! The confidence of a verdict, from the errors of its figures.
 //!
-//! Rules are thresholds, and a figure near one says less than a figure far from it. So the same
-//! rules look at copies of the record in which each figure is wrong by as much as it usually is.
-//! The share of copies with the same verdict is the margin, and the next cause is what the others
-//! say. How often a verdict with a margin is right is counted, not derived: [`confidence`].
+//! Rules are thresholds, and a figure near one tells less than a figure far from it. So the same
+//! rules judge copies of the record in which each figure has an error of the usual size. The share
+//! of copies with the same verdict is the margin; most of the others give the next cause. The share
+//! of verdicts with a margin that is right is counted, not derived: [`confidence`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::view::{View, views};
 use crate::record::{EndReport, Leg, Record, SenderEvidence, TcpEvidence, TcpSender};
 use crate::units::Dice;
 
-/// What the copies say.
+/// The number of copies with each verdict.
 pub(super) struct Votes(BTreeMap<Cause, usize>);
 
 impl Votes {
@@ -38,7 +38,7 @@ impl Votes {
         self.0.get(&cause).copied().unwrap_or(0) as f64 / COPIES as f64
     }
 
-    /// What most of the others say.
+    /// The most frequent other cause.
     pub(super) fn next(&self, after: Cause) -> Option<Cause> {
         let others = self.0.iter();
         let others = others.filter(|(cause, _)| ![after, Cause::Unexplained].contains(cause));
@@ -48,8 +48,8 @@ impl Votes {
     }
 }
 
-/// Share of the verdicts with this margin that are right (docs/truth.md: held against seeds that
-/// were never used).
+/// Share of the verdicts with this margin that is right (docs/truth.md: checked with seeds that
+/// were never used before).
 pub(super) fn confidence(margin: f64) -> f64 {
     let above = MEASURED.iter().position(|(known, _)| *known >= margin);
     let above = above.unwrap_or(MEASURED.len() - 1).max(1);
@@ -64,14 +64,15 @@ pub(super) fn confidence(margin: f64) -> f64 {
 /// there are none.
 const MEASURED: [(f64, f64); 4] = [(0.0, 0.4), (0.5, 0.9), (0.7, 0.944), (1.0, 0.992)];
 
-/// Its error is 7 % of itself at a margin of a half.
+/// Number of copies: the error of a margin of a half is 7 % of it.
 const COPIES: usize = 48;
 
-/// Rates of the kernel, and windows: their medians differ by so much between halves of a run.
+/// Error of rates of the kernel and of windows: the difference of their medians between halves of a
+/// run.
 const RATE: f64 = 0.05;
-/// Times and shares of it.
+/// Error of times and shares of time.
 const TIME: f64 = 0.1;
-/// Queues: what is read each 100 ms of what changes each round trip.
+/// Error of queues, which change each round trip and are read each 100 ms.
 const QUEUE: f64 = 0.2;
 
 fn disturbed(record: &Record, dice: &mut Dice) -> Record {
@@ -92,7 +93,7 @@ fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {
     }
     if let Some(steps) = &mut leg.steps {
         let middle = steps.p50_bps;
-        let factor = dice.factor(QUEUE);
+        let factor = random_factor(dice, QUEUE);
         for rate in [&mut steps.p25_bps, &mut steps.p75_bps, &mut steps.p90_bps] {
             *rate = middle + (*rate - middle) * factor;
         }
@@ -100,23 +101,21 @@ fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {
 }
 
 fn disturb_end(end: &mut EndReport, dice: &mut Dice) {
-    for time in [
+    let times = [
         &mut end.blocked_us,
         &mut end.run_delay_us,
         &mut end.paced_us,
-    ] {
-        time.iter_mut().for_each(|us| dice.scale(us, TIME));
+    ];
+    scale_known(dice, times, TIME);
+    let percents = [&mut end.busiest_thread_percent, &mut end.steal_percent];
+    for percent in percents.into_iter().flatten() {
+        *percent *= random_factor(dice, TIME);
     }
-    for percent in [&mut end.busiest_thread_percent, &mut end.steal_percent] {
-        percent
-            .iter_mut()
-            .for_each(|percent| *percent *= dice.factor(TIME));
-    }
-    end.cpu_seconds.user *= dice.factor(TIME);
-    end.cpu_seconds.system *= dice.factor(TIME);
+    end.cpu_seconds.user *= random_factor(dice, TIME);
+    end.cpu_seconds.system *= random_factor(dice, TIME);
     // What is left idle is what is uncertain of a host that is nearly full.
     if let Some(percent) = &mut end.host_cpu_percent {
-        *percent = 100.0 - (100.0 - *percent) * dice.factor(QUEUE);
+        *percent = 100.0 - (100.0 - *percent) * random_factor(dice, QUEUE);
     }
 }
 
@@ -125,10 +124,11 @@ fn disturb_tcp(tcp: &mut TcpEvidence, dice: &mut Dice) {
         disturb_sender(sender, dice);
     }
     if let Some(receiver) = &mut tcp.receiver {
-        (receiver.unread_bytes.iter_mut()).for_each(|unread| dice.scale(unread, QUEUE));
+        scale_known(dice, [&mut receiver.unread_bytes], QUEUE);
         let least = receiver.rtt_min_us.unwrap_or(0);
-        (receiver.rtt_mean_us.iter_mut())
-            .for_each(|rtt| disturb_rtt(rtt, least, dice.factor(QUEUE)));
+        if let Some(rtt) = &mut receiver.rtt_mean_us {
+            disturb_rtt(rtt, least, random_factor(dice, QUEUE));
+        }
     }
 }
 
@@ -140,51 +140,47 @@ fn disturb_rtt(rtt: &mut u32, least: u32, factor: f64) {
 
 fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
     let least = tcp.rtt_min_us.unwrap_or(0);
-    let factor = dice.factor(QUEUE);
+    let factor = random_factor(dice, QUEUE);
     let rtts = [Some(&mut tcp.rtt_mean_us), tcp.rtt_p95_us.as_mut()];
     for rtt in rtts.into_iter().flatten() {
         disturb_rtt(rtt, least, factor);
     }
     let mut deviation = u64::from(tcp.rtt_var_us);
-    dice.scale(&mut deviation, QUEUE);
+    scale(dice, &mut deviation, QUEUE);
     tcp.rtt_var_us = u32::try_from(deviation).unwrap_or(u32::MAX);
-    for queue in [&mut tcp.notsent_bytes, &mut tcp.send_queue_memory_bytes] {
-        queue.iter_mut().for_each(|bytes| dice.scale(bytes, TIME));
-    }
-    dice.scale(&mut tcp.unacked_bytes, TIME);
-    for time in [&mut tcp.rwnd_limited_us, &mut tcp.sndbuf_limited_us] {
-        time.iter_mut().for_each(|us| dice.scale(us, TIME));
-    }
-    for rate in [&mut tcp.delivery_rate_bps, &mut tcp.delivery_rate_max_bps] {
-        rate.iter_mut().for_each(|bps| dice.scale(bps, RATE));
-    }
-    dice.scale(&mut tcp.cwnd_bytes, RATE);
+    let queues = [&mut tcp.notsent_bytes, &mut tcp.send_queue_memory_bytes];
+    scale_known(dice, queues, TIME);
+    scale(dice, &mut tcp.unacked_bytes, TIME);
+    let limited = [&mut tcp.rwnd_limited_us, &mut tcp.sndbuf_limited_us];
+    scale_known(dice, limited, TIME);
+    let rates = [&mut tcp.delivery_rate_bps, &mut tcp.delivery_rate_max_bps];
+    scale_known(dice, rates, RATE);
+    scale(dice, &mut tcp.cwnd_bytes, RATE);
     if let Some(variation) = &mut tcp.loss_window_variation {
-        *variation *= dice.factor(QUEUE);
+        *variation *= random_factor(dice, QUEUE);
     }
     if let Some(share) = &mut tcp.app_limited_share {
-        *share = (*share * dice.factor(TIME)).min(1.0);
+        *share = (*share * random_factor(dice, TIME)).min(1.0);
     }
     // Of events that come by chance, the root of their number (Poisson).
     let lost = tcp.retransmitted_segments;
     let error = 1.0 / (lost.max(1) as f64).sqrt();
-    dice.scale(&mut tcp.retransmitted_segments, error.min(QUEUE));
+    scale(dice, &mut tcp.retransmitted_segments, error.min(QUEUE));
 }
 
-/// Errors of figures.
-trait Error {
-    /// Of a figure that is usually wrong by `error` of itself.
-    fn factor(&mut self, error: f64) -> f64;
-
-    fn scale(&mut self, figure: &mut u64, error: f64) {
-        *figure = (*figure as f64 * self.factor(error)).round() as u64;
-    }
+/// A random factor for a figure that is usually wrong by `error` of itself.
+fn random_factor(dice: &mut Dice, error: f64) -> f64 {
+    let error = (dice.normal() * error).clamp(-2.0 * error, 2.0 * error);
+    error.exp()
 }
 
-impl Error for Dice {
-    fn factor(&mut self, error: f64) -> f64 {
-        (self.normal() * error)
-            .clamp(-2.0 * error, 2.0 * error)
-            .exp()
+fn scale(dice: &mut Dice, figure: &mut u64, error: f64) {
+    *figure = (*figure as f64 * random_factor(dice, error)).round() as u64;
+}
+
+/// Scales the figures that are known.
+fn scale_known<const N: usize>(dice: &mut Dice, figures: [&mut Option<u64>; N], error: f64) {
+    for figure in figures.into_iter().flatten() {
+        scale(dice, figure, error);
     }
 }

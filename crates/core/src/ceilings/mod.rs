@@ -1,20 +1,20 @@
-//! What each cause would let through, and which one holds a run back.
+//! The ceiling of each cause, and the verdict: which cause holds a run back.
 //!
-//! A pure function of a record: [`explain`] looks at nothing else, so that a stored record can be
-//! explained again by a later version. The kernel's evidence decides first, a ceiling then confirms
-//! it; what neither fits stays `unexplained`.
+//! [`explain`] is a pure function of a record, so that a later version can explain a stored record
+//! again. The kernel's evidence decides first, and a ceiling then confirms it. A run without a
+//! cause that has both stays `unexplained`.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | [`formulas`] | the models: windows, Reno, CUBIC, PFTK, slow start, framing |
-//! | `view`, `signals` | one direction of a record, and what its kernel figures come to |
+//! | `view`, `signals` | one direction of a record, and figures derived from the kernel's |
 //! | `causes` | one file for each cause: its ceiling, its evidence, its remedy |
-//! | `thresholds` | where evidence begins to count, with the reasons |
-//! | `remedy` | what lifts a cause, with values computed from the path |
+//! | `thresholds` | the thresholds of the evidence, with the reasons |
+//! | `remedy` | remedies, with values computed from the path |
 //! | `small_segments` | why segments are smaller than the interface carries |
-//! | `verdict` | which cause holds |
-//! | `doubt` | how sure that is, and what it would be otherwise |
-//! | `prediction` | what comes next when it is lifted |
+//! | `verdict` | the choice of the cause |
+//! | `doubt` | the confidence of a verdict, and the next most likely cause |
+//! | `prediction` | the next limit when the cause is lifted |
 
 mod causes;
 mod doubt;
@@ -50,22 +50,22 @@ pub struct Explained {
     pub verdict: Verdict,
 }
 
-/// Explains each direction of a bulk transfer; empty for requests and responses.
+/// The verdict on each direction of a bulk transfer; empty for requests and responses.
 pub fn explain(record: &Record) -> Vec<Explained> {
     views(record).iter().map(verdict::explain).collect()
 }
 
-/// Whether the receiver's window keeps the sender waiting, whyever it is small.
+/// Whether the receiver's window keeps the sender waiting, whatever the reason for its size.
 pub fn is_held_by_receiver(view: &View<'_>) -> bool {
     causes::is_held_by_receiver(view)
 }
 
-/// Whether that window closes and opens, as behind a reader that is late.
+/// Whether the receiver's window closes and opens, as it does behind a late reader.
 pub fn is_window_closing(view: &View<'_>) -> bool {
     causes::is_closing(view)
 }
 
-/// Whether most steps had one rate; of few steps, whether the intervals had.
+/// Whether most steps had the same rate; without enough steps, whether the intervals had.
 pub fn is_even(view: &View<'_>) -> bool {
     let varies_little = || {
         view.variation()
@@ -74,8 +74,8 @@ pub fn is_even(view: &View<'_>) -> bool {
     view.is_even() || (view.leg.steps.is_none() && varies_little())
 }
 
-/// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
-/// that are small for their interface.
+/// Writes the verdicts of [`explain`] into the record, in place of earlier ones, and a caveat if
+/// segments are small for their interface.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
     let small = views(record).iter().find_map(small_segments_caveat);

@@ -1,14 +1,14 @@
-//! What a remedy brings: the lowest limit that stays when the cause is lifted.
+//! Predicts the effect of a remedy: the lowest limit that stays when the cause is lifted.
 //!
-//! A prediction comes only from what lasts: links, rates and sizes that somebody set, the most that
-//! tuning may grow a buffer to, losses that come by chance. What the run's own course made does
-//! not: idle threads, a congestion window that nobody filled, a queue's delivery rate, the buffers
-//! of slow start, the CPU time of small segments.
+//! A prediction uses only limits that stay: links, rates and sizes that were set, the largest
+//! buffers that the kernel's tuning may reach, random losses. It does not use what the course of
+//! the run made: idle threads, a congestion window that was not filled, the delivery rate of a
+//! queue, the buffers of slow start, the CPU time of small segments.
 
 use super::causes::{full_buffers_bps, whole_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::remedy::{better_congestion_control, fixes_both_buffers};
-use super::signals::{ThreadTime, positive};
+use super::signals::ThreadTime;
 use super::small_segments::full_segment;
 use super::text::bps;
 use super::thresholds::{
@@ -19,20 +19,20 @@ use super::{Cause, Ceiling};
 use crate::plan::{Protocol, Traffic};
 use crate::units::BitRate;
 
-/// What holds the run back once the cause is lifted.
+/// The limit that holds the run back once the cause is lifted.
 #[derive(Debug)]
 pub(super) struct Next {
     pub(super) cause: Cause,
     /// Payload, bits/s.
     pub(super) limit_bps: f64,
-    /// The run will come up to it; else it is the most that can come.
+    /// Whether the run will reach it; else it is an upper limit.
     pub(super) is_promised: bool,
 }
 
 impl Next {
-    /// What a remedy has to let through, bits/s. The most that tuning may grow a buffer to costs nothing
-    /// before it is used; what an application fixes is not made larger than anybody can look forward
-    /// to.
+    /// The rate that a remedy must allow, bits/s. A large maximum for the kernel's tuning costs
+    /// nothing before it is used; a buffer that an application fixes is not made larger than can be
+    /// predicted.
     pub(super) fn target_bps(&self, view: &View<'_>, lifted: Cause) -> f64 {
         let is_fixed = match lifted {
             Cause::ReceiveWindow => view.tcp.iter().any(TcpFlow::has_fixed_window),
@@ -47,7 +47,7 @@ impl Next {
         }
     }
 
-    /// In words, where it is no promise.
+    /// A sentence on the upper limit, if it is no prediction.
     pub(super) fn at_most(&self) -> Option<String> {
         (!self.is_promised).then(|| {
             format!(
@@ -59,27 +59,24 @@ impl Next {
     }
 }
 
-/// Rate that a remedy has to let through, where it is known, bits/s: the path's, or what was asked of
-/// the applications. Other limits can be lifted as well, the next one after this.
+/// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
+/// the applications. Other limits can be lifted as well, one after the other.
 pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
     let links = all.iter().filter(|ceiling| is_link(ceiling));
     let links = links.map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
     let known = links.chain(asked_rates(view));
-    known
-        .filter(|(cause, limit)| {
-            *cause != current.cause && *limit >= MIN_NEXT * view.throughput_bps
-        })
-        .map(|(_, limit)| limit)
-        .min_by(f64::total_cmp)
+    let others = known.filter(|(cause, _)| *cause != current.cause);
+    let limits = others.map(|(_, limit)| limit);
+    let known_well = limits.filter(|limit| *limit >= MIN_NEXT * view.throughput_bps);
+    known_well.min_by(f64::total_cmp)
 }
 
-/// The lowest limit besides `current` that lasts. One that seems clearly lower than what came
-/// through is not known well enough.
+/// The lowest limit besides `current` that stays. A limit that seems clearly lower than the
+/// measured rate is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
-    let shown = ceilings
-        .iter()
-        .filter(|ceiling| lasts(view, lifted, ceiling));
+    let shown = ceilings.iter();
+    let shown = shown.filter(|ceiling| lasts(view, lifted, ceiling));
     let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
     let others = shown.chain(asked_rates(view));
     let others = others.filter(|(cause, _)| !is_lifted(view, lifted, *cause));
@@ -94,7 +91,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
     })
 }
 
-/// Where no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
+/// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
 /// run has fixed cost nothing before they are used.
 pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
     if is_buffer(lifted) && fixes_both_buffers(view) {
@@ -104,7 +101,7 @@ pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
     }
 }
 
-/// Whether the remedy lifts this one: both buffers go together where the run has fixed both.
+/// Whether the remedy lifts this cause, too: both buffers go together if the run has fixed both.
 fn is_lifted(view: &View<'_>, lifted: Cause, cause: Cause) -> bool {
     cause == lifted || (is_buffer(cause) && is_buffer(lifted) && fixes_both_buffers(view))
 }
@@ -113,11 +110,11 @@ fn is_buffer(cause: Cause) -> bool {
     [Cause::ReceiveWindow, Cause::SendBuffer].contains(&cause)
 }
 
-/// Whether a ceiling is as high when the cause is lifted.
+/// Whether a ceiling stays when the cause is lifted.
 fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
     let in_slow_start = lifted == Cause::Startup;
     match ceiling.cause {
-        // The rate of a queue is what other causes let through.
+        // The rate of a queue is what other causes allow.
         Cause::PathRate | Cause::ApplicationSend => ceiling.independent,
         Cause::Pacing | Cause::AsAsked => true,
         Cause::ReceiveWindow => {
@@ -131,8 +128,8 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
     }
 }
 
-/// The ceiling after the remedy: larger segments have a larger share of a link, and nothing waits in
-/// a send buffer for the pace that another cause had kept low.
+/// The ceiling after the remedy: larger segments have a larger share of a link, and nothing waits
+/// in a send buffer for the pace that another cause had kept low.
 fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
     if ceiling.cause == Cause::SendBuffer {
         return full_buffers_bps(view).unwrap_or(ceiling.limit_bps);
@@ -150,7 +147,7 @@ fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
     ceiling.limit_bps * grows.then(grown).flatten().unwrap_or(1.0)
 }
 
-/// Rates that linerate's own writer and reader were asked to keep to.
+/// The rates that linerate's own writer and reader were asked to keep to.
 fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
     let (write, read) = match &view.record.plan.traffic {
         Traffic::Stream(stream) if view.record.protocol != Protocol::Udp => {
@@ -167,7 +164,7 @@ fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
     asked.into_iter().filter_map(all)
 }
 
-/// The limit that the remedy itself has.
+/// The limit that the remedy itself sets.
 fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
     match lifted {
         Cause::SegmentSize => full_segments(view),
@@ -182,7 +179,7 @@ fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
 /// The same CPUs with full segments. Each costs what a packet does, and its bytes: of the two the
 /// packet is by far the most of a small one.
 fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
-    let small = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let small = view.mss()?;
     let full = full_segment(view)?;
     let packet = if view.ignores_loss() {
         PACED_PACKET_IN_BYTES
@@ -199,9 +196,10 @@ fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
     Some((cause, view.throughput_bps * full / small / cost))
 }
 
-/// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy
-/// for the CPU itself saves nobody has seen. Far off only what both ends' threads took in a run that
-/// one figure held tells, on the way to a link that is known.
+/// Whether the CPUs of both ends are known to reach a rate, at the cost of a byte in this run. The
+/// effect of a remedy for the CPU itself is not known. For a rate far above the measured one, the
+/// time of both ends' threads must suffice, the run must have been held by a single figure, and the
+/// link must be known.
 fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
     let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
@@ -218,9 +216,9 @@ fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f
     is_known && !of_cpu(lifted) && (times <= PREDICTED_TIMES || far())
 }
 
-/// Others have a part of the CPU of the end that wants more of it: what they leave it of the next run is
-/// not known. Where it waited for 0.24 to 0.50 of the time, full segments brought half of what their
-/// cost promised; over quiet hosts it waits for 0.19 and less.
+/// Whether others have a part of the CPU of the busier end: what they will leave it in the next run
+/// is not known. Where it waited for 0.24 to 0.50 of the time, full segments brought half of what
+/// their cost promised; on quiet hosts it waits for 0.19 and less.
 fn is_cpu_taken(view: &View<'_>) -> bool {
     let wanted = |time: &ThreadTime| time.running + time.delayed;
     let ends = [view.writer(), view.reader()].into_iter().flatten();
@@ -228,10 +226,10 @@ fn is_cpu_taken(view: &View<'_>) -> bool {
     busier.is_some_and(|time| time.delayed >= CPU_CONTENDED)
 }
 
-/// A link's own rate, which nothing of the run has made.
+/// Whether a ceiling is the rate of a link, independent of the run.
 fn is_link(ceiling: &Ceiling) -> bool {
     ceiling.cause == Cause::PathRate && ceiling.independent
 }
 
-/// Times the measured rate that a remedy aims at where no next limit is known.
+/// Multiple of the measured rate that a remedy aims at if no next limit is known.
 pub(super) const UNKNOWN_NEXT: f64 = 2.0;

@@ -9,7 +9,7 @@ use crate::units::{BitRate, DEFAULT_PORT, EndpointName};
 use super::signals::{is_bbr, positive, rtt_s};
 use super::view::View;
 
-/// The run of this direction, as it is typed again.
+/// The run of this direction, as a user would type it again.
 pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
     let test = Test {
         direction: view.leg.direction,
@@ -28,7 +28,7 @@ pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
     }
 }
 
-/// The emulated path, or the endpoint as it was named. The name of a topology is no path.
+/// The emulated path, or the endpoint as the user named it. The name of a topology is no path.
 fn target(view: &View<'_>) -> Target {
     let is_path = |spec: &&str| shell_safe(spec) && spec.parse::<PathSpec>().is_ok();
     if let Some(spec) = view.lab().filter(is_path) {
@@ -36,14 +36,13 @@ fn target(view: &View<'_>) -> Target {
     }
     let named = view.record.host.parse::<EndpointName>();
     let has_port = named.is_ok_and(|name| name.port.is_some());
-    let port = view
-        .port()
-        .filter(|port| *port != DEFAULT_PORT && !has_port);
+    let port = view.port();
+    let port = port.filter(|port| *port != DEFAULT_PORT && !has_port);
     Target::Endpoint(Name::new(&view.record.host), port)
 }
 
-/// Buffer that each flow needs for a share of `target_bps`, bytes. A share of payload in it that is
-/// smaller than segments explain is of something else that holds the window.
+/// The buffer that each flow needs for its share of `target_bps`, bytes. A share of payload that is
+/// smaller than small segments explain is not used: something else holds the window.
 pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
     let share = payload_share.and_then(positive);
     let share = share.filter(|share| *share >= MIN_SHARE);
@@ -52,8 +51,8 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
     remedy::buffer_for(product, share)
 }
 
-/// A socket buffer of `bytes`, and before it what the host must allow for that: the kernel cuts
-/// larger requests to `limit_key` without an error.
+/// A socket buffer of `bytes`, preceded by the setting that must allow it: the kernel cuts larger
+/// requests to `limit_key` without an error.
 pub(super) fn buffer(
     view: &View<'_>,
     option: RunOption,
@@ -68,25 +67,20 @@ pub(super) fn buffer(
     }
 }
 
-/// Both buffers as `-w` sets them, where the run has fixed both: one alone leaves the other as the
-/// limit. `payload_share` is of the send buffer.
+/// Both buffers as `-w` sets them, if the run has fixed both: one alone would leave the other as
+/// the limit. `payload_share` is that of the send buffer.
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
     let shares = [None, Some(payload_share)];
     let bytes = shares.map(|share| buffer_for(view, target_bps, share));
-    let bytes = bytes
-        .into_iter()
-        .max()
-        .filter(|_| fixes_both_buffers(view))?;
-    let limits = [
-        (Role::Receiver, "net.core.rmem_max"),
-        (Role::Sender, "net.core.wmem_max"),
-    ];
-    let mut low: Vec<Remedy> = limits
-        .into_iter()
-        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes))
-        .map(|(role, key)| setting(view, role, key, &[bytes]))
-        .collect();
-    // What is typed at the endpoint's host comes first, and stands alone.
+    let bytes = bytes.into_iter().max();
+    let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
+    let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
+    let limits = [(Role::Receiver, receive), (Role::Sender, send)].into_iter();
+    let low = limits
+        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes));
+    let low = low.map(|(role, key)| setting(view, role, key, &[bytes]));
+    let mut low: Vec<Remedy> = low.collect();
+    // The command for the endpoint's host comes first, and stands alone.
     low.sort_by_key(|step| step.end == Some(End::Client));
     let first = low.into_iter().reduce(|before, step| step.after(before));
     let remedy = Remedy::option(RunOption::Window, bytes);
@@ -120,9 +114,9 @@ pub(super) fn setting_of<'a>(host: Option<&'a HostFacts>, key: &str) -> Option<&
     host?.sysctls.get(key).map(|text| text.trim())
 }
 
-/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`: its maximum, never
-/// lowered. Where that is large enough already, the tuning is what did not get there, and has to
-/// begin there. Nothing where it does.
+/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`. The maximum is
+/// raised, never lowered. If it is large enough already, the tuning did not get there, and the
+/// default is raised instead. `None` if that is large enough, too.
 pub(super) fn tuning(view: &View<'_>, role: Role, key: &str, bytes: u64) -> Option<Remedy> {
     let [min, default, max] = triple(host(view, role), key).unwrap_or(KERNEL_DEFAULTS);
     let (default, max) = match (default >= bytes, max >= bytes) {
@@ -156,7 +150,7 @@ fn triple(host: Option<&HostFacts>, key: &str) -> Option<[u64; 3]> {
     figures?.try_into().ok()
 }
 
-/// A congestion control that takes less from loss; nothing if it is in use.
+/// A congestion control that suffers less from loss; `None` if it is in use.
 pub(super) fn congestion_control(view: &View<'_>) -> Option<Remedy> {
     let name = better_congestion_control(view)?;
     let remedy = Remedy::option(RunOption::Congestion, name);
@@ -168,8 +162,8 @@ pub(super) fn congestion_control(view: &View<'_>) -> Option<Remedy> {
     Some(remedy.after(Remedy::new(Change::Module { object }, Some(end))))
 }
 
-/// BBR, or where the sender's host has not got it CUBIC for Reno: for anything else CUBIC is not
-/// known to be an improvement.
+/// BBR; if the sender's host does not have it, CUBIC in place of Reno. For other congestion
+/// controls CUBIC is not known to be an improvement.
 pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str> {
     if view.tcp.iter().any(|flow| is_bbr(flow.tcp)) {
         return None;
@@ -188,14 +182,12 @@ pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str>
 }
 
 fn is_available(view: &View<'_>, name: &str) -> bool {
-    let names = setting_of(
-        view.sender_host,
-        "net.ipv4.tcp_available_congestion_control",
-    );
+    let key = "net.ipv4.tcp_available_congestion_control";
+    let names = setting_of(view.sender_host, key);
     names.is_none_or(|names| names.split_whitespace().any(|own| own == name))
 }
 
-/// A rate for an option: a tenth of its unit is as near as anybody types it.
+/// A rate for an option, rounded to a tenth of its unit as users type it.
 pub(super) fn rate(bps: f64) -> BitRate {
     let unit = [1e9, 1e6, 1e3].into_iter().find(|unit| bps >= *unit);
     let step = unit.unwrap_or(10.0) / 10.0;

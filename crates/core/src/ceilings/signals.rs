@@ -1,4 +1,4 @@
-//! What the kernels' figures of a direction come to: shares, ratios, losses, queues.
+//! Figures derived from those of the kernels: shares, ratios, losses, queues.
 //!
 //! A figure that the record does not have is `None`, never zero.
 
@@ -13,7 +13,7 @@ use super::thresholds::{
 };
 use super::view::{TcpFlow, View};
 
-/// Where the time of an end's data threads went, shares of the measured time, the mean over flows.
+/// The time of an end's data threads by state, as shares of the measured time, the mean over flows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ThreadTime {
     /// Asleep in `send` or `recv`.
@@ -32,11 +32,7 @@ pub(super) struct ThreadTime {
 
 impl ThreadTime {
     fn of(end: &EndReport, seconds: f64) -> Option<Self> {
-        let share = |us: u64| {
-            positive(us as f64 / (seconds * 1e6))
-                .unwrap_or(0.0)
-                .min(1.0)
-        };
+        let share = |us: u64| positive(us as f64 / (seconds * 1e6)).map_or(0.0, |it| it.min(1.0));
         let slept = share(end.blocked_us?);
         let running = fraction(end.busiest_thread_percent? / 100.0)?;
         let stolen = (running * stolen_for_each_run(end)).min(slept);
@@ -53,27 +49,27 @@ impl ThreadTime {
         })
     }
 
-    /// Others take the CPU from the thread, if only at times.
+    /// Whether others take the CPU from the thread, if only at times.
     pub(super) fn waits_for_cpu(&self) -> bool {
         self.delayed >= CPU_SHORT
     }
 
-    /// The thread wants to run nearly all the time, or waits long for a CPU when it does.
+    /// Whether the thread wants to run nearly all the time, or waits long for a CPU when it does.
     pub(super) fn cpu_bound(&self) -> bool {
         let waits = self.delayed >= CPU_CONTENDED && self.has_work();
         let wants = self.running + self.delayed >= THREAD_FULL || waits;
         wants && self.paced < USUAL_STATE
     }
 
-    /// The threads run when they get a CPU: one that only takes what little comes waits as long, and lacks
-    /// nothing.
+    /// Whether the threads have work: a thread that only takes the little that comes may wait as
+    /// long for a CPU, and lacks nothing.
     pub(super) fn has_work(&self) -> bool {
         self.work >= CPU_WORK
     }
 }
 
-/// Time that the hypervisor took for each that a CPU of the host worked: the kernel counts it neither
-/// as a thread's time nor as its wait, so that it looks like sleep.
+/// Time that the hypervisor took over the time that the host's CPUs worked. The kernel counts it
+/// neither as a thread's time nor as its wait, so that it looks like sleep.
 fn stolen_for_each_run(end: &EndReport) -> f64 {
     let share = |percent: Option<f64>| percent.and_then(|percent| positive(percent / 100.0));
     let stolen = share(end.steal_percent).unwrap_or(0.0).min(1.0);
@@ -81,7 +77,7 @@ fn stolen_for_each_run(end: &EndReport) -> f64 {
     stolen / busy
 }
 
-/// Excess of the mean RTT over the minimal one.
+/// The excess of the mean RTT over the smallest one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inflation {
     /// Mean over minimum.
@@ -98,7 +94,7 @@ impl Inflation {
         self.delay_us / (self.ratio - 1.0)
     }
 
-    /// A queue stands that makes the RTT `ratio` times as long, and it is not jitter.
+    /// Whether a queue, and not jitter, makes the RTT at least `ratio` times as long.
     pub(super) fn is_queue(&self, ratio: f64) -> bool {
         self.ratio >= ratio
             && self.delay_us >= QUEUE_DELAY_US
@@ -107,31 +103,53 @@ impl Inflation {
 }
 
 impl View<'_> {
-    /// What the sending threads did.
+    /// The time of the sending threads.
     pub(super) fn writer(&self) -> Option<ThreadTime> {
         ThreadTime::of(self.sender()?, self.record.seconds)
     }
 
-    /// Share of the time that the writers slept in send, or found no room in the socket; known also
-    /// where their CPU time is not.
+    /// Share of the time in which the writers slept in send, or found no room in the socket; known
+    /// also if their CPU time is not.
     pub(super) fn writer_blocked(&self) -> Option<f64> {
         let slept = self.sender()?.blocked_us?;
         let known = self.writer().map(|writer| writer.blocked);
         known.or_else(|| fraction(slept as f64 / (self.record.seconds * 1e6)))
     }
 
-    /// What the receiving threads did.
+    /// The time of the receiving threads.
     pub(super) fn reader(&self) -> Option<ThreadTime> {
         ThreadTime::of(self.receiver()?, self.record.seconds)
     }
 
-    /// Flows of either transport.
+    /// Largest payload of a segment, the mean over the flows, bytes.
+    pub(super) fn mss(&self) -> Option<f64> {
+        self.mean(|tcp| positive(tcp.mss_bytes.into()))
+    }
+
+    /// Whether a queue makes the RTT at least `ratio` times as long.
+    pub(super) fn has_queue(&self, ratio: f64) -> bool {
+        self.inflation().is_some_and(|it| it.is_queue(ratio))
+    }
+
+    /// Whether the receiver's window limits the flows for most of their busy time.
+    pub(super) fn is_held_by_window(&self) -> bool {
+        self.rwnd_share().is_some_and(|share| share >= USUAL_STATE)
+    }
+
+    /// Whether the network limits the flows for most of their busy time, as far as the kernel
+    /// tells.
+    pub(super) fn is_held_by_network(&self) -> bool {
+        let share = self.network_share();
+        share.is_none_or(|share| share >= USUAL_STATE)
+    }
+
+    /// Number of flows of either transport.
     pub(super) fn flow_count(&self) -> usize {
         self.tcp.len().max(self.udp.len()).max(1)
     }
 
-    /// Share of a CPU that each of the test's threads at this end has, if they share them evenly,
-    /// but no less than half.
+    /// Share of a CPU that each of the test's threads at this end has if they share the CPUs
+    /// evenly, at least a half.
     pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
         let directions = 1.0 + f64::from(u8::from(self.is_both()));
         let ends = 1.0 + f64::from(u8::from(self.has_one_kernel()));
@@ -141,8 +159,8 @@ impl View<'_> {
 
     /// The sum over the flows; `None` if one of them has no such figure.
     pub(super) fn sum(&self, figure: impl Fn(&TcpFlow<'_>) -> Option<f64>) -> Option<f64> {
-        let figures: Option<Vec<f64>> = self.tcp.iter().map(figure).collect();
-        figures.filter(|f| !f.is_empty()).map(|f| f.iter().sum())
+        let sum: Option<f64> = self.tcp.iter().map(figure).sum();
+        sum.filter(|_| !self.tcp.is_empty())
     }
 
     /// The mean over the flows; `None` if one of them has no such figure.
@@ -186,7 +204,7 @@ impl View<'_> {
         self.mean(|tcp| positive(tcp.unacked_bytes as f64 / positive(tcp.cwnd_bytes as f64)?))
     }
 
-    /// RTT under the flows' own load against the idle one.
+    /// The RTT under the flows' own load, compared with the smallest one.
     pub(super) fn inflation(&self) -> Option<Inflation> {
         let mean = |flow: &TcpFlow<'_>| f64::from(flow.tcp.rtt_mean_us);
         let excess = |flow: &TcpFlow<'_>| Some((mean(flow) - least_rtt_us(flow)?).max(0.0));
@@ -198,17 +216,17 @@ impl View<'_> {
         })
     }
 
-    /// Share of the segments lost, spurious retransmissions not counted.
+    /// Share of the segments that were lost, without spurious retransmissions.
     pub(super) fn loss(&self) -> Option<f64> {
         let segments = self.sum(segments_sent)?;
         fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
     }
 
-    /// Times that losses made the senders slow down, as their kernel counted them; `None` where its
-    /// counters have other connections in them, too.
+    /// Number of times that losses made the senders slow down, as their kernel counted them; `None`
+    /// if the counters include other connections.
     pub(super) fn recoveries(&self) -> Option<f64> {
         if self.is_of_packets() {
-            // Where something is always being repaired, events run together.
+            // If losses are being repaired all the time, events cannot be told apart.
             let counted = |flow: &TcpFlow<'_>| match flow.tcp.samples {
                 None => Some(flow.tcp.loss_events as f64),
                 Some(_) => None,
@@ -226,32 +244,31 @@ impl View<'_> {
         (is_own && episodes > 0.0).then_some(episodes)
     }
 
-    /// Times that losses made the senders slow down: counted by the kernel, or else estimated.
+    /// Number of times that losses made the senders slow down: counted by the kernel, or else
+    /// estimated.
     pub(super) fn loss_event_count(&self) -> Option<f64> {
         self.recoveries()
             .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds))))
     }
 
-    /// What waits on the path, of the largest queue that was usual, in segments; `None` without
-    /// RTTs.
+    /// Segments in the largest usual queue of the path; `None` without RTTs.
     pub(super) fn queued_segments(&self) -> Option<f64> {
         let excess = |flow: &TcpFlow<'_>| {
             let usual_most = flow.tcp.rtt_p95_us.unwrap_or(flow.tcp.rtt_mean_us);
             Some(f64::from(usual_most) - least_rtt_us(flow)?)
         };
-        let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+        let mss = self.mss()?;
         Some(self.flows_mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
     }
 
-    /// Losses come one by one, often, and at any window: noise of the path, not the end of a queue
-    /// or bucket. Where most were none, but reordered by the hosts' CPUs, the few tell nothing.
+    /// Whether losses come one by one, often, and at any window: then they are noise of the path,
+    /// not the end of a queue or bucket. If most were spurious, from reordering by the hosts' CPUs,
+    /// the rest tells nothing.
     pub(super) fn losses_are_random(&self) -> bool {
         let spurious = self.sum(|flow| Some(flow.tcp.dsack_duplicates? as f64));
         let again = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64));
-        if spurious
-            .zip(again)
-            .is_some_and(|(spurious, again)| spurious > again / 2.0)
-        {
+        let pair = spurious.zip(again);
+        if pair.is_some_and(|(spurious, again)| spurious > again / 2.0) {
             return false;
         }
         let many = self.recoveries().is_some_and(|n| n >= EVENTS_STEADY);
@@ -260,26 +277,21 @@ impl View<'_> {
         many && single && spread.is_none_or(|cv| cv >= SAME_WINDOW)
     }
 
-    /// Segments lost for each loss event; `None` without losses, or where events run together.
+    /// Segments lost in each loss event; `None` without losses, or if events cannot be told apart.
     pub(super) fn loss_train(&self) -> Option<f64> {
-        if let Some(events) = self.recoveries() {
-            return positive(self.sum(|flow| Some(lost(flow.tcp)))? / events);
-        }
-        let mergeable = |flow: &TcpFlow<'_>| {
-            flow.tcp
-                .samples
-                .is_some_and(|n| flow.tcp.loss_events as f64 > EVENTS_SATURATED * n as f64)
+        let is_merged = |flow: &TcpFlow<'_>| {
+            let most = flow.tcp.samples.map(|n| EVENTS_SATURATED * n as f64);
+            most.is_some_and(|most| flow.tcp.loss_events as f64 > most)
         };
-        if self.tcp.iter().any(mergeable) {
+        if self.recoveries().is_none() && self.tcp.iter().any(is_merged) {
             return None;
         }
-        let events = self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds)))?;
-        positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
+        positive(self.sum(|flow| Some(lost(flow.tcp)))? / self.loss_event_count()?)
     }
 
-    /// Largest delivery rate of a single flow; of several, which reach theirs at different times,
-    /// the sum of the medians. Bits per second. What a token bucket lets through at once reads as a
-    /// rate that no step of the run has kept; an even rate is its own largest.
+    /// Largest delivery rate of a single flow, bits per second; of several flows, which reach
+    /// theirs at different times, the sum of the medians. A burst through a token bucket reads as a
+    /// rate that no step of the run has kept, so the rate of the steps is the upper limit.
     pub(super) fn delivery_bps(&self) -> Option<f64> {
         let rate = |tcp: &TcpSender| match self.tcp.len() {
             1 => tcp.delivery_rate_max_bps,
@@ -293,35 +305,30 @@ impl View<'_> {
                 steps.p90_bps
             }
         });
-        Some(
-            kept.and_then(positive)
-                .map_or(largest, |kept| kept.min(largest)),
-        )
+        Some(kept.and_then(positive).unwrap_or(largest).min(largest))
     }
 
-    /// Most steps of the run had one rate: something keeps it by a clock.
+    /// Whether most steps of the run had the same rate: then a clock keeps it.
     pub(super) fn is_even(&self) -> bool {
         let spread = |steps: StepRates| (steps.p75_bps - steps.p25_bps) / steps.p50_bps;
         self.leg.steps.is_some_and(|steps| spread(steps) <= EVEN)
     }
 
-    /// A queue that is never empty behind something that keeps its rate: a link, however late the
-    /// hosts' threads get their CPUs. A connection that has nothing on its way for most of the time
-    /// leaves no queue.
+    /// Whether a queue is never empty behind something that keeps its rate: a link, however late
+    /// the hosts' threads get their CPUs. A connection that has nothing in flight for most of the
+    /// time leaves no queue.
     pub(super) fn is_shaped(&self) -> bool {
         let queue = |i: Inflation| i.ratio >= QUEUE_INFLATION && i.delay_us >= QUEUE_DELAY_US;
-        if self.busy().is_some_and(|share| share < USUAL_STATE) {
-            return false;
-        }
-        let network = self
-            .network_share()
-            .is_none_or(|share| share >= USUAL_STATE);
-        self.is_even() && network && self.inflation().is_some_and(queue) && self.queues_a_segment()
+        self.busy().is_none_or(|share| share >= USUAL_STATE)
+            && self.is_even()
+            && self.is_held_by_network()
+            && self.inflation().is_some_and(queue)
+            && self.queues_a_segment()
     }
 
-    /// What the round trip is longer by, times the rate, is what waits in the mean (Little's law): a
-    /// queue that is never empty has one segment at least. Less is a burst behind itself, or a host
-    /// that wakes up late.
+    /// Whether at least one segment waits in the mean: the excess of the round trip times the rate
+    /// (Little's law). A queue that is never empty has at least one. Less is a burst that waits
+    /// behind itself, or a host that wakes up late.
     pub(super) fn queues_a_segment(&self) -> bool {
         self.queued_segments()
             .is_none_or(|segments| segments >= 1.0)
@@ -338,42 +345,41 @@ impl View<'_> {
         positive(self.throughput_bps / positive(pace)?)
     }
 
-    /// BBR has the rate that it paces at: it is the network that does not give more.
+    /// Whether BBR reaches the rate at which it paces: then the network does not give more.
     pub(super) fn keeps_its_pace(&self) -> bool {
         self.pace_reached()
             .is_none_or(|share| share >= BBR_PACE_REACHED)
     }
 
-    /// The rate came down through the run: its windows were still those of slow start.
+    /// Whether the rate fell through the run: its windows were still those of slow start.
     pub(super) fn comes_down(&self) -> bool {
-        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
+        let rates = self.interval_rates();
         let (first, rest) = rates.split_at(rates.len() / 4);
         let mean = |rates: &[f64]| positive(rates.iter().sum::<f64>() / rates.len() as f64);
         matches!((mean(first), mean(rest)), (Some(first), Some(rest)) if first >= COMING_DOWN * rest)
     }
 
-    /// Every flow is sent by BBR, which takes loss for noise.
+    /// Whether every flow is sent by BBR, which takes loss for noise.
     pub(super) fn ignores_loss(&self) -> bool {
         !self.tcp.is_empty() && self.tcp.iter().all(|flow| is_bbr(flow.tcp))
     }
 
-    /// The loss is no more than what a sender that ignores loss takes in its stride.
+    /// Whether the sender ignores loss, and there is no more of it than it can ignore.
     pub(super) fn loss_is_noise(&self) -> bool {
         self.ignores_loss() && self.loss().is_none_or(|loss| loss < POLICER_LOSS_BBR)
     }
 
-    /// A queue, however short, stands at the bottleneck, or it marks packets before one can.
+    /// Whether a queue stands at the bottleneck, however short, or packets are marked before one
+    /// can.
     pub(super) fn queue_or_marks(&self) -> bool {
         let marks = self.sum(|flow| flow.tcp.delivered_ce.map(|n| n as f64));
-        let stands = self
-            .inflation()
-            .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION));
+        let stands = self.has_queue(SHORT_QUEUE_INFLATION);
         let holds_segments = self.queued_segments().is_none_or(|n| n >= QUEUE_SEGMENTS);
         marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
     }
 
-    /// A queue of several segments stands that is longer than a host's wake-ups delay: a policer has
-    /// none, whatever is lost.
+    /// Whether a queue of several segments stands that is longer than the wake-up of a host delays:
+    /// a policer has none, whatever it drops.
     pub(super) fn holds_queue(&self) -> bool {
         let is_long =
             |i: Inflation| i.is_queue(SHORT_QUEUE_INFLATION) && i.delay_us >= BBR_QUEUE_DELAY_US;
@@ -381,8 +387,8 @@ impl View<'_> {
         self.inflation().is_some_and(is_long) && holds_segments
     }
 
-    /// Share of the datagrams sent that the path lost; `None` without UDP, and where the receiver
-    /// does not tell what its sockets dropped.
+    /// Share of the datagrams sent that the path lost; `None` without UDP, or if the receiver does
+    /// not tell what its sockets dropped.
     pub(super) fn datagrams_lost(&self) -> Option<f64> {
         self.share_of_datagrams(|udp| Some(udp.lost.saturating_sub(udp.socket_drops?)))
     }
@@ -392,7 +398,7 @@ impl View<'_> {
         self.share_of_datagrams(|udp| Some(udp.lost))
     }
 
-    /// Share of the datagrams sent that the receiver's sockets dropped, where that is known.
+    /// Share of the datagrams sent that the receiver's sockets dropped, if that is known.
     pub(super) fn datagrams_dropped(&self) -> Option<f64> {
         self.share_of_datagrams(|udp| udp.socket_drops)
     }
@@ -403,14 +409,12 @@ impl View<'_> {
         positive(sent as f64).and_then(|sent| Some(picked? as f64 / sent))
     }
 
-    /// Rate asked of the UDP senders, if it was of all, bits per second.
+    /// Rate asked of the UDP senders, bits per second; `None` unless all of them were asked for
+    /// one.
     pub(super) fn asked_bps(&self) -> Option<f64> {
-        let asked: Option<Vec<f64>> = self
-            .udp
-            .iter()
-            .map(|udp| positive(udp.asked_bps? as f64))
-            .collect();
-        asked.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+        let asked = self.udp.iter();
+        let asked: Option<f64> = asked.map(|udp| positive(udp.asked_bps? as f64)).sum();
+        asked.filter(|_| !self.udp.is_empty())
     }
 
     /// Rate sent over the rate asked of the UDP senders.
@@ -423,8 +427,7 @@ impl View<'_> {
     /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
     pub(super) fn payload_share(&self, framing_bytes: f64) -> Option<f64> {
         let Some(udp) = self.udp.first() else {
-            let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-            return self.segment_share(mss, framing_bytes);
+            return self.segment_share(self.mss()?, framing_bytes);
         };
         let payload = udp.datagram_bytes as f64;
         let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.record.family);
@@ -438,9 +441,13 @@ impl View<'_> {
         positive(mss / (packet + framing_bytes))
     }
 
+    fn interval_rates(&self) -> Vec<f64> {
+        self.intervals().map(|i| i.throughput_bps).collect()
+    }
+
     /// Standard deviation over mean of the intervals' rates; `None` for too few.
     pub(super) fn variation(&self) -> Option<f64> {
-        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
+        let rates = self.interval_rates();
         if rates.len() < STEADY_INTERVALS {
             return None;
         }
@@ -451,15 +458,15 @@ impl View<'_> {
     }
 }
 
-/// Retransmissions of other connections of the host, too few to matter.
+/// Most retransmissions of other connections of the host that do not matter.
 const FOREIGN_RETRANSMISSIONS: f64 = 2.0;
 
-/// `value` if it is a positive finite number.
+/// The value, if it is a positive finite number.
 pub(super) fn positive(value: f64) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
-/// `value` kept within 0–1, if it is a number.
+/// The value, limited to 0–1, if it is a number.
 fn fraction(value: f64) -> Option<f64> {
     value.is_finite().then(|| value.clamp(0.0, 1.0))
 }
@@ -469,7 +476,7 @@ pub(super) fn rtt_s(tcp: &TcpSender) -> Option<f64> {
     positive(f64::from(tcp.rtt_mean_us) / 1e6)
 }
 
-/// Segments lost: retransmitted, less those that the peer reported as spurious.
+/// Segments lost: those retransmitted without those that the peer reported as spurious.
 pub(super) fn lost(tcp: &TcpSender) -> f64 {
     let spurious = tcp.dsack_duplicates.unwrap_or(0);
     tcp.retransmitted_segments.saturating_sub(spurious) as f64
@@ -484,7 +491,7 @@ pub(super) fn segments_sent(flow: &TcpFlow<'_>) -> Option<f64> {
     }
 }
 
-/// Times that losses made the sender slow down.
+/// Number of times that losses made the sender slow down.
 ///
 /// Readings with new retransmissions are hits; several events between two readings count as one
 /// hit, so with n readings the number of events is that of a Poisson process that leaves as many
@@ -509,16 +516,13 @@ pub(super) fn loss_events(tcp: &TcpSender, seconds: f64) -> f64 {
 
 /// TCP options in each data segment of a flow, bytes.
 pub(super) fn option_bytes(tcp: &TcpSender) -> f64 {
-    if tcp.options.iter().any(|name| name == "timestamps") {
-        TIMESTAMP_BYTES
-    } else {
-        0.0
-    }
+    let is_stamped = tcp.options.iter().any(|name| name == "timestamps");
+    if is_stamped { TIMESTAMP_BYTES } else { 0.0 }
 }
 
-/// Shortest round trip, µs. Where segments were sent again the kernel also takes it from timestamps,
-/// which tick in milliseconds (`tcp_rtt_tsopt_us`, net/ipv4/tcp_input.c): it may be up to a tick longer,
-/// but not longer than the handshake that the receiver saw.
+/// Shortest round trip, µs. Where segments were sent again the kernel also takes it from
+/// timestamps, which tick in milliseconds (`tcp_rtt_tsopt_us`, net/ipv4/tcp_input.c): it may be up
+/// to a tick longer, but not longer than the handshake that the receiver saw.
 fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
     let tcp = flow.tcp;
     let told = tcp.rtt_min_us?;
@@ -533,12 +537,11 @@ fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
     Some(longest.max(told).into())
 }
 
-/// Of timestamps.
+/// The tick of TCP's timestamps, µs.
 const TICK_US: u32 = 1000;
 
-/// The congestion control is BBR, of any version.
+/// Whether the congestion control is BBR, of any version.
 pub(super) fn is_bbr(tcp: &TcpSender) -> bool {
-    tcp.congestion
-        .as_deref()
-        .is_some_and(|name| name.starts_with("bbr"))
+    let name = tcp.congestion.as_deref();
+    name.is_some_and(|name| name.starts_with("bbr"))
 }

@@ -1,4 +1,4 @@
-//! Segments that are small for the interface they leave by, and why.
+//! Finds segments that are small for the interface they leave by, and the reason.
 
 use crate::plan::Role;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpReceiver, TcpSender};
@@ -16,13 +16,13 @@ const USUAL_MTU: u32 = 1500;
 
 /// Segments that are small for their interface.
 pub(super) struct SmallSegments {
-    /// How small, and why.
+    /// Their size and the reason, a sentence.
     pub(super) message: String,
-    /// What makes them larger, or shows more.
+    /// The remedy, or a look that shows more.
     pub(super) remedy: Remedy,
 }
 
-/// A caveat of what made the segments smaller than the sender's interface would carry, if they are.
+/// A caveat, if the segments are smaller than the sender's interface would carry.
 pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     let SmallSegments { message, remedy } = small_segments(view)?;
     let command = remedy.typed(Some(&remedy::run(view))).command;
@@ -30,13 +30,13 @@ pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     Some(Caveat::new(CaveatKind::SmallSegments, message, command))
 }
 
-/// What made the segments smaller than the sender's interface would carry, if they are.
+/// The reason why segments are smaller than the sender's interface would carry, if they are.
 ///
 /// With segmentation offload a small size costs nothing on the host, but it always costs headers on
 /// the path, and CPU time wherever nothing cuts or joins segments.
 pub(super) fn small_segments(view: &View<'_>) -> Option<SmallSegments> {
     let device = view.sender_host?.device.as_ref()?;
-    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let mss = view.mss()?;
     let expected = expected_mss(view)?;
     // TCP keeps segments to half a window of 64 KiB: less than loopback's MTU, and no mistake.
     if device.name == "lo" {
@@ -66,15 +66,13 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
     Remedy::new(change, Some(role.end(view.leg.direction)))
 }
 
-/// Payload that segments have when what made them small is lifted, bytes: what both interfaces
-/// carry, or, where one of them is what is small, the other.
+/// Payload of the segments without what makes them small, bytes: what both interfaces carry, or, if
+/// one of the interfaces is the reason, what the other one carries.
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
-    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-    let mtus: Vec<u32> = [view.sender_host, view.receiver_host]
-        .into_iter()
-        .flatten()
-        .filter_map(|host| Some(host.device.as_ref()?.mtu_bytes))
-        .collect();
+    let mss = view.mss()?;
+    let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
+    let mtus = hosts.filter_map(|host| Some(host.device.as_ref()?.mtu_bytes));
+    let mtus: Vec<u32> = mtus.collect();
     let of_mtu = |mtu: u32| mss_of(view, f64::from(mtu));
     let shared = of_mtu(*mtus.iter().min()?).filter(|full| mss < SEGMENT_SMALL * full);
     shared.or_else(|| of_mtu(*mtus.iter().max()?.max(&USUAL_MTU)))
@@ -91,8 +89,8 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     positive(mtu - ip_header_bytes(view.record.family) - TCP_HEADER_BYTES - options)
 }
 
-/// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this
-/// end; what the receiver advertised tells its end from a change on the way.
+/// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that
+/// the receiver advertised distinguishes the receiver's end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     let seen = Seen::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
@@ -113,9 +111,10 @@ fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     }
 }
 
-/// What tells the causes apart. All sizes are as a SYN's MSS option has them: TCP options included.
+/// The figures that distinguish the reasons. All sizes are as in the MSS option of a SYN: with TCP
+/// options.
 struct Seen {
-    /// The segments.
+    /// Size of the segments.
     size: f64,
     /// The largest that both interfaces carry.
     largest: f64,
@@ -163,14 +162,14 @@ impl Seen {
         }
     }
 
-    /// The segments are as large as this limit lets them be.
+    /// Whether the segments are as large as this limit allows.
     fn reaches(&self, limit: f64) -> bool {
         self.size >= SEGMENT_SMALL * limit
     }
 }
 
-/// An end advertises what its route's MTU carries when the connection begins: one that advertised
-/// more learnt of the MTU later.
+/// The path MTU is the reason. An end advertises what its route's MTU carries when the connection
+/// begins: an end that advertised more learnt of the MTU later.
 fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
@@ -182,22 +181,20 @@ fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
         format!(
             "the path MTU is {pmtu:.0}, an mtu of the sender's route or told by a router before"
         ),
-        remedy::route(
-            view,
-            Role::Sender,
-            RouteMetric::Mtu,
-            seen.largest + seen.headers,
-        ),
+        route_mtu(view, Role::Sender, seen),
     )
 }
 
 fn tracepath(view: &View<'_>) -> Remedy {
-    let object = Sight::PathMtu;
-    let end = Role::Sender.end(view.leg.direction);
-    Remedy::new(Change::Look { object }, Some(end))
+    Remedy::look(Sight::PathMtu, Some(Role::Sender.end(view.leg.direction)))
 }
 
-/// The receiver's interface, where it carries no more.
+/// An MTU of a role's route for the largest packets that both interfaces carry.
+fn route_mtu(view: &View<'_>, role: Role, seen: &Seen) -> Remedy {
+    remedy::route(view, role, RouteMetric::Mtu, seen.largest + seen.headers)
+}
+
+/// The receiver's interface is the reason, if it carries no more.
 fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     let device = view.receiver_host?.device.as_ref()?;
     let carries = positive(f64::from(device.mtu_bytes) - seen.headers)?;
@@ -211,8 +208,8 @@ fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     })
 }
 
-/// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG`
-/// binds what an end sends too, the advmss of a route does not.
+/// The receiver asked for small segments: by its interface, the mtu or advmss of its route, or its
+/// socket. `TCP_MAXSEG` also limits what an end sends; the advmss of a route does not.
 fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(found) = by_interface(view, seen) {
         return found;
@@ -222,12 +219,7 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(pmtu) = seen.receiver_pmtu.filter(near) {
         return (
             format!("{advertised}: its route has an mtu of {pmtu:.0}"),
-            remedy::route(
-                view,
-                Role::Receiver,
-                RouteMetric::Mtu,
-                seen.largest + seen.headers,
-            ),
+            route_mtu(view, Role::Receiver, seen),
         );
     }
     let advmss = remedy::route(view, Role::Receiver, RouteMetric::Advmss, seen.largest);
@@ -250,7 +242,8 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     }
 }
 
-/// The receiver asked for more: the sender's socket, its probing, or a router that rewrites SYNs.
+/// The receiver asked for larger segments: the reason is the sender's socket, its MTU probing, or a
+/// router that rewrites SYNs.
 fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     let more = format!("the receiver advertised an MSS of {told:.0}");
     if seen.own.is_some_and(|own| seen.reaches(own)) {
@@ -283,16 +276,10 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     };
     (
         format!(
-            "the receiver advertised an MSS of {told:.0}, so a router that clamps the MSS to {:.0}{stripped} \
-             made it less",
+            "{more}, so a router that clamps the MSS to {:.0}{stripped} made it less",
             seen.size
         ),
-        Remedy::new(
-            Change::Look {
-                object: Sight::RouterRules,
-            },
-            None,
-        ),
+        Remedy::look(Sight::RouterRules, None),
     )
 }
 

@@ -1,14 +1,14 @@
-//! Where the kernel's evidence begins to count, each with its reason.
+//! The thresholds of the kernel's evidence, each with its reason.
 //!
 //! Shares are 0–1. The figures behind them were measured on Linux 6.18, one cause at a time.
 
-/// Exact causes (windows, buffers, pacing, a known link) must agree with the measured rate within
-/// this.
+/// Largest distance of the measured rate from the ceiling of an exact cause (windows, buffers,
+/// pacing, a known link).
 pub const EXACT_TOLERANCE: f64 = 0.10;
-/// Modelled causes (congestion, CPU, startup) and ceilings from delivery rates within this.
+/// The same for modelled causes (congestion, CPU, startup) and ceilings from delivery rates.
 pub const MODEL_TOLERANCE: f64 = 0.30;
 
-/// Share of the busy time that makes a limit the usual state of the flow: the most part of it.
+/// Share of the busy time from which on a limit is the usual state of the flow.
 /// A receiver's window that holds reads 98–99 %, one that does not 0 %.
 pub(super) const USUAL_STATE: f64 = 0.5;
 
@@ -30,9 +30,9 @@ pub(super) const NOTHING_UNSENT: f64 = 0.1;
 /// The same where the congestion window is not known to have room: it may be no larger than what it
 /// was ever asked for. A window that held would leave the rest of the buffer unsent.
 pub(super) const ALL_SENT: f64 = 0.05;
-/// RTT over the smallest behind a queue that is never empty. A buffer or window that is the limit holds
-/// less than the path does, so that its bursts wait behind themselves for less than one smallest RTT:
-/// the RTT is below twice the smallest. A quarter is for errors.
+/// RTT over the smallest behind a queue that is never empty. A buffer or window that is the limit
+/// holds less than the path does, so that its bursts wait behind themselves for less than one
+/// smallest RTT: the RTT is below twice the smallest. A quarter is for errors.
 pub(super) const DEEP_QUEUE: f64 = 2.5;
 /// The same where the kernel counts the buffer as the limit: a paced sender has a part of it always
 /// waiting (BBR: 0.2).
@@ -44,13 +44,14 @@ pub(super) const WINDOW_FULL: f64 = 0.4;
 /// Share of the busy time that the kernel must count for the window all the same.
 pub(super) const WINDOW_COUNTED: f64 = 0.25;
 /// Share of the readings in which the window was full from which on it always is, and the share of
-/// the busy time that the kernel then counts at least (BBR at a twentieth of a path: 90 % and 24 %).
+/// the busy time that the kernel then counts at least (BBR at a twentieth of a path: 90 % and 24
+/// %).
 pub(super) const WINDOW_ALWAYS_FULL: f64 = 0.8;
 pub(super) const WINDOW_SEEN: f64 = 0.05;
-/// Share of the busy time that the kernel counted for the window, or of the readings in which it was
-/// full, from which on nothing else held the sender. The mean round trip leaves out what a busy host
-/// adds between an acknowledgement and its answer: such rates were 0.78 to 0.99 of window over round
-/// trip.
+/// Share of the busy time that the kernel counted for the window, or of the readings in which it
+/// was full, from which on nothing else held the sender. The mean round trip leaves out what a busy
+/// host adds between an acknowledgement and its answer: such rates were 0.78 to 0.99 of window over
+/// round trip.
 pub(super) const WINDOW_HELD: f64 = 0.75;
 pub(super) const ALWAYS_TOLERANCE: f64 = 0.3;
 /// The same of BBR, which takes a part of each round to fill the window by its pace: 0.86.
@@ -60,8 +61,8 @@ pub(super) const PACED: f64 = 0.95;
 
 /// A queue delays by this at least, µs; less is the wake-up of a host's own CPUs.
 pub(super) const QUEUE_DELAY_US: f64 = 1000.0;
-/// The same where others have a host's CPUs: some turns of theirs, of 4 ms each. 5.5 ms were read over
-/// a plain veth with two busy neighbours.
+/// The same where others have a host's CPUs: some turns of theirs, of 4 ms each. 5.5 ms were read
+/// over a plain veth with two busy neighbours.
 pub(super) const SCHEDULER_DELAY_US: f64 = 15_000.0;
 /// Mean over minimal RTT that a standing queue makes by itself (a drop-tail queue read 13, with BBR
 /// 2.5).
@@ -154,8 +155,8 @@ pub(super) const CPU_CONTENDED: f64 = 0.2;
 /// wait.
 pub(super) const CPU_SHORT: f64 = 0.1;
 /// CPUs that threads which lack CPU have at least, all flows together: one beside thirty others
-/// would get as much. Readers of a slow path ran for 0.002 to 0.013 on full hosts, and waited for half of the
-/// time.
+/// would get as much. Readers of a slow path ran for 0.002 to 0.013 on full hosts, and waited for
+/// half of the time.
 pub(super) const CPU_WORK: f64 = 0.03;
 /// Share of the time that it waits, from which on others have the most of its CPU.
 pub(super) const CPU_TAKEN: f64 = 0.4;
@@ -214,8 +215,8 @@ pub(super) const SEGMENT_SMALL: f64 = 0.85;
 /// A limit of less than this share of what was measured is not known well enough to be what comes
 /// next.
 pub(super) const MIN_NEXT: f64 = 0.9;
-/// Rates up to so many times the measured one are predicted whatever was the cause: further off nobody
-/// has seen what a byte costs the hosts' CPUs.
+/// Rates up to so many times the measured one are predicted whatever was the cause: further off
+/// nobody has seen what a byte costs the hosts' CPUs.
 pub(super) const PREDICTED_TIMES: f64 = 10.0;
 /// Bytes of payload that cost a host's CPU as much as a packet does by itself, without segmentation
 /// offload.

@@ -1,4 +1,4 @@
-//! Which cause holds a direction back, and what would then.
+//! Chooses the cause that holds a direction back.
 
 use super::causes::{RULES, Rule, Signs};
 use super::doubt::{Votes, confidence};
@@ -10,9 +10,9 @@ use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
-use crate::remedy::{Change, Remedy, RunOption, Sight};
+use crate::remedy::{Remedy, RunOption, Sight};
 
-/// A cause with all that is known of it in this direction.
+/// A cause with its ceiling and its evidence in this direction.
 struct Candidate {
     rule: &'static Rule,
     ceiling: Option<Ceiling>,
@@ -20,14 +20,18 @@ struct Candidate {
 }
 
 impl Candidate {
+    fn all(view: &View<'_>) -> Vec<Self> {
+        RULES.iter().map(|rule| Self::of(rule, view)).collect()
+    }
+
     fn of(rule: &'static Rule, view: &View<'_>) -> Self {
         let signs = (rule.signs)(view);
-        let ceiling = (rule.ceiling)(view)
-            .filter(is_finite)
-            .map(|ceiling| Ceiling {
-                evidence: signs.as_ref().map_or_else(Vec::new, |s| s.say.clone()),
-                ..ceiling
-            });
+        let ceiling = (rule.ceiling)(view).filter(is_finite);
+        let evidence = signs.iter().flat_map(|signs| signs.say.clone()).collect();
+        let ceiling = ceiling.map(|ceiling| Ceiling {
+            evidence,
+            ..ceiling
+        });
         Self {
             rule,
             ceiling,
@@ -57,13 +61,12 @@ pub fn agrees(measured_bps: f64, limit_bps: f64, tolerance: f64) -> bool {
 
 /// Explains one direction.
 pub(super) fn explain(view: &View<'_>) -> Explained {
-    let candidates: Vec<Candidate> = RULES.iter().map(|rule| Candidate::of(rule, view)).collect();
+    let candidates = Candidate::all(view);
     let ceilings = sorted(&candidates);
     let found = found(view, &candidates);
     let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
     let votes = Votes::new(view, |copy| {
-        let candidates = RULES.iter().map(|rule| Candidate::of(rule, copy));
-        let candidates: Vec<Candidate> = candidates.collect();
+        let candidates = Candidate::all(copy);
         self::found(copy, &candidates).map_or(Cause::Unexplained, |found| found.rule.cause)
     });
     let sure = confidence(votes.share(cause));
@@ -76,7 +79,7 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
         },
         _ => unexplained(view, &candidates),
     };
-    // What is found and not sure enough comes nearest.
+    // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);
     let runner_up = nearest
@@ -93,36 +96,31 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
     }
 }
 
-/// The first that has both: evidence that holds, and a ceiling that agrees.
+/// The first cause whose evidence holds and whose ceiling agrees.
 fn found<'a>(view: &View<'_>, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
     let mut candidates = candidates.iter();
     candidates.find(|candidate| candidate.holds() && candidate.confirmed(view))
 }
 
-/// The first other cause that has one of both.
+/// The other cause that comes nearest: evidence counts more than a ceiling that agrees.
 fn runner_up<'a>(
     view: &View<'_>,
     candidates: &'a [Candidate],
     found: Cause,
 ) -> Option<&'a Candidate> {
     let others = candidates.iter().filter(|other| other.rule.cause != found);
-    others
-        .map(|other| {
-            (
-                u8::from(other.holds()) * 2 + u8::from(other.confirmed(view)),
-                other,
-            )
-        })
-        .filter(|(points, _)| *points > 0)
-        .min_by_key(|(points, _)| std::cmp::Reverse(*points))
+    let points = |other: &Candidate| u8::from(other.holds()) * 2 + u8::from(other.confirmed(view));
+    let scored = others.map(|other| (points(other), other));
+    let best = scored.min_by_key(|(points, _)| std::cmp::Reverse(*points));
+    best.filter(|(points, _)| *points > 0)
         .map(|(_, other)| other)
 }
 
-/// The run that a change of its own makes faster if the runner-up is the cause; of those that no
-/// option lifts, the run that shows them.
+/// The next run: if the runner-up is the cause, its change makes the run faster. For causes that no
+/// option lifts it is the run that shows them.
 fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
     let cause = runner_up.map(|candidate| candidate.rule.cause);
-    let look = |object| Remedy::new(Change::Look { object }, None);
+    let look = |object| Remedy::look(object, None);
     let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
     let of_path = [Cause::PathRate, Cause::Policer];
     let own = runner_up.and_then(|candidate| {
@@ -149,10 +147,8 @@ fn is_finite(ceiling: &Ceiling) -> bool {
 }
 
 fn sorted(candidates: &[Candidate]) -> Vec<Ceiling> {
-    let mut ceilings: Vec<Ceiling> = candidates
-        .iter()
-        .filter_map(|c| c.ceiling.clone())
-        .collect();
+    let ceilings = candidates.iter().filter_map(|c| c.ceiling.clone());
+    let mut ceilings: Vec<Ceiling> = ceilings.collect();
     ceilings.sort_by(|a, b| {
         let order = a.limit_bps.total_cmp(&b.limit_bps);
         order.then(a.cause.cmp(&b.cause))
@@ -174,10 +170,7 @@ fn verdict(
             .map(|next| next.target_bps(view, ceiling.cause));
         next.unwrap_or(measured * prediction::unknown_times(view, ceiling.cause))
     });
-    let mut evidence = candidate
-        .signs
-        .as_ref()
-        .map_or_else(Vec::new, |s| s.say.clone());
+    let mut evidence = ceiling.evidence.clone();
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
     let remedy = remedy.map(|remedy| remedy.typed(Some(&run(view))));
@@ -195,8 +188,8 @@ fn verdict(
     }
 }
 
-/// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue,
-/// not the limit; some only show where the cause is.
+/// Whether a remedy lifts its cause. Remedies for a policer and a link avoid the losses and the
+/// queue, but do not lift the limit; some remedies only show where the cause is.
 fn lifts(cause: Cause, remedy: Option<&Remedy>) -> bool {
     remedy.is_some_and(Remedy::changes) && ![Cause::Policer, Cause::PathRate].contains(&cause)
 }
@@ -214,7 +207,7 @@ fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
     }
 }
 
-/// No cause has both: evidence that holds, and a ceiling that agrees.
+/// The verdict if no cause has both evidence that holds and a ceiling that agrees.
 fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     let mut evidence: Vec<String> = candidates
         .iter()
@@ -239,8 +232,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     }
 }
 
-/// A thread that others keep from its CPU makes every limit of the path one that is not reached: a
-/// window that is full opens only when somebody reads.
+/// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens
+/// only when somebody reads.
 fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
     let threads = [("sending", view.writer()), ("receiving", view.reader())];
     let waiting = threads.into_iter().filter_map(|(name, time)| {
@@ -270,5 +263,5 @@ const SENDER_UNKNOWN: &str =
 const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
                             which, it takes linerate at both ends to tell";
 
-/// A verdict that is wrong as often as right is none.
+/// A verdict that is wrong as often as right is `unexplained`.
 const UNEXPLAINED_BELOW: f64 = 0.5;

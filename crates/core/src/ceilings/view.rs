@@ -1,4 +1,4 @@
-//! One direction of a record, as the causes look at it.
+//! One direction of a record, as the rules see it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,19 +10,19 @@ use crate::record::{
 
 /// One direction of a bulk transfer.
 ///
-/// Evidence takes from the plan only what a stranger's record tells too: sizes, protocol, streams,
-/// extent. What was asked of sockets and applications is for remedies alone: the evidence must come
-/// from the kernel.
+/// From the plan the evidence takes only what the record of another program's connection has, too:
+/// sizes, protocol, streams, extent. Options of sockets and applications are for remedies alone:
+/// the evidence must come from the kernel.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
-    /// The whole.
+    /// The record.
     pub record: &'a Record,
     /// The direction.
     pub leg: &'a Leg,
     /// Goodput, payload bits per second.
     pub throughput_bps: f64,
-    /// TCP's flows; empty where their evidence does not cover the transfer (several MPTCP
-    /// subflows) or nobody has read the sender's kernel.
+    /// TCP's flows; empty if their evidence does not cover the transfer (several MPTCP subflows),
+    /// or if the sender's kernel was not read.
     pub tcp: Vec<TcpFlow<'a>>,
     /// UDP's flows.
     pub udp: Vec<&'a UdpEvidence>,
@@ -37,9 +37,9 @@ pub struct View<'a> {
 pub struct TcpFlow<'a> {
     /// Payload received, bytes.
     pub bytes: u64,
-    /// What the sender's kernel says.
+    /// The figures of the sender's kernel.
     pub tcp: &'a TcpSender,
-    /// What the receiver's kernel says.
+    /// The figures of the receiver's kernel.
     pub receiver: Option<&'a TcpReceiver>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         self.leg.receiver.as_ref()
     }
 
-    /// The receivers' kernels, where nobody has read the senders'.
+    /// The figures of the receivers' kernels, if those of the senders were not read.
     pub(super) fn receivers_alone(&self) -> Vec<&'a TcpReceiver> {
         if self.leg.tcp_sender().is_some() {
             return Vec::new();
@@ -86,34 +86,35 @@ impl<'a> View<'a> {
         evidence.filter_map(|tcp| tcp.receiver.as_ref()).collect()
     }
 
-    /// Both directions ran at the same time.
+    /// Whether both directions ran at the same time.
     pub(super) fn is_both(&self) -> bool {
         self.record.legs.len() > 1
     }
 
-    /// Both ends run on one kernel: host-wide figures count both.
+    /// Whether both ends run on one kernel, so that host-wide figures count both.
     pub(super) fn has_one_kernel(&self) -> bool {
         self.record.environment.shared_kernel
     }
 
-    /// Only its packets were seen: what no packet has is not known of the sender.
+    /// Whether only packets were seen: the sender is known as far as its packets show.
     pub(super) fn is_of_packets(&self) -> bool {
         let unread = self.sender().is_none() && self.receiver().is_none();
         let packets = |flow: &TcpFlow<'_>| flow.tcp.pmtu_bytes == 0;
         unread && !self.tcp.is_empty() && self.tcp.iter().all(packets)
     }
 
-    /// Its bytes were counted as they were acknowledged: the receiver's end was not seen.
+    /// Whether bytes were counted as they were acknowledged, since the receiver's end was not seen.
     pub(super) fn counts_acknowledged(&self) -> bool {
         self.receiver().is_none()
     }
 
-    /// What a packet train found of the path.
+    /// The packet train that was sent before the run.
     pub(super) fn train(&self) -> Option<PathTrain> {
         self.record.path_train.filter(|_| !self.is_both())
     }
 
-    /// What the receiver's kernel says of each TCP flow, whether the sender's was read or not.
+    /// The figures of the receiver's kernel for each TCP flow, whether the sender's was read or
+    /// not.
     pub(super) fn tcp_receivers(&self) -> Vec<&'a TcpReceiver> {
         let flows = self.record.flows_of(self.leg);
         let mut all: Vec<_> = flows
@@ -125,7 +126,7 @@ impl<'a> View<'a> {
         all
     }
 
-    /// Through the run.
+    /// The intervals of this direction.
     pub(super) fn intervals(&self) -> impl Iterator<Item = &'a Interval> {
         self.record.intervals_of(self.leg)
     }
@@ -142,7 +143,7 @@ impl<'a> View<'a> {
         Some(peer.port())
     }
 
-    /// Address that an end has; flows tell both as the client sees them.
+    /// Address of an end, as the client sees it.
     pub(super) fn address(&self, role: Role) -> Option<IpAddr> {
         let first = self.record.flows.first();
         let is_client = (role == Role::Sender) != (self.leg.direction == Direction::Down);
@@ -156,7 +157,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Each flow's evidence, or the totals as one flow where the record keeps no flows.
+/// The evidence of each flow, or the totals as one flow if the record has no flows.
 fn tcp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<TcpFlow<'a>> {
     let flows = record.flows_of(leg).map(|flow| (flow.bytes, &flow.tcp));
     let read = |(bytes, tcp): (u64, &'a Option<_>)| TcpFlow::new(bytes, tcp.as_ref()?);
@@ -182,7 +183,7 @@ impl<'a> TcpFlow<'a> {
         })
     }
 
-    /// The receive buffer was fixed by the application.
+    /// Whether the application fixed the receive buffer.
     pub(super) fn has_fixed_window(&self) -> bool {
         self.receiver.is_some_and(|receiver| receiver.buffer_locked)
     }

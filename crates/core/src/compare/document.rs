@@ -15,19 +15,19 @@ use crate::treatment::Treatments;
 /// Schema of [`Comparison`].
 pub const COMPARISON_SCHEMA: &str = "linerate.comparison/1";
 
-/// Treatment A against treatment B.
+/// A comparison of treatment A with treatment B.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// [`COMPARISON_SCHEMA`].
     pub schema: String,
-    /// Whether it ended by itself.
+    /// Whether the comparison was completed.
     pub status: Status,
     /// When it began, RFC 3339.
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,
-    /// Its address and port.
+    /// The endpoint's address and port.
     pub peer: String,
     /// The answer on the first metric.
     pub verdict: Verdict3,
@@ -41,27 +41,27 @@ pub struct Comparison {
     pub pairs: u32,
     /// What would decide the first metric, where it is INCONCLUSIVE.
     pub would_decide: Option<WouldDecide>,
-    /// What each metric amounts to, the first one first.
+    /// The result of each metric, in the order asked for.
     pub metrics: Vec<ComparedMetric>,
-    /// Faults that came under one treatment alone: outcomes, too.
+    /// Faults that came under one treatment alone, which are outcomes too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub one_sided_faults: Vec<OneSidedFault>,
     /// The first treatment, with the controls that were added to it.
     pub a: Treatments,
-    /// The second.
+    /// The second treatment, likewise.
     pub b: Treatments,
     /// The emulated path of B, where it has one of its own.
     pub lab_b: Option<String>,
     /// What the two hosts had in force under each treatment, as they read it back.
     #[serde(default)]
     pub read_back: ReadBack,
-    /// What was run under both.
+    /// The test that was run under both.
     pub plan: Test,
     /// The load that ran beside every run; what it got is in `runs`, as `with.throughput_bps`.
     pub with: Option<Test>,
     /// Difference in percent below which the two are called equivalent; absent if none was given.
     pub margin_percent: Option<f64>,
-    /// Pairs that count at most.
+    /// The most pairs that may count.
     pub max_pairs: u32,
     /// Faults declared before the first run.
     #[serde(default)]
@@ -71,13 +71,13 @@ pub struct Comparison {
     /// How busy both hosts were before the first run.
     #[serde(default)]
     pub idle: IdleLoad,
-    /// What was added or done that was not asked for.
+    /// Controls and other changes that were added without being asked for.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What to keep in mind.
+    /// Caveats.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
-    /// Both ends.
+    /// The environment of both ends.
     pub environment: Environment,
     /// Seed of the order in the pairs and of every run.
     pub seed: u64,
@@ -86,7 +86,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Its effects, to be held against those of another one.
+    /// The observed effects, for a comparison with other figures.
     pub fn observed(&self) -> Observed {
         let options = asked_of_both(&self.plan, [&self.a, &self.b], self.with.as_ref());
         let effects = self.metrics.iter().map(|metric| {
@@ -101,7 +101,7 @@ impl Comparison {
     }
 }
 
-/// What is asked of a comparison, as it is typed.
+/// The options of a comparison, as a user types them.
 pub fn asked_of_both(test: &Test, sides: [&Treatments; 2], with: Option<&Test>) -> Vec<String> {
     let sides = ["--a", "--b"].into_iter().zip(sides);
     let sides = sides.map(|(option, side)| format!("{option} {side}"));
@@ -116,7 +116,8 @@ pub struct WouldDecide {
     /// How far the changes of single pairs lie from their middle, percent: the median distance,
     /// made a standard deviation.
     pub scatter_percent: f64,
-    /// So many pairs would show a difference like that so far; absent where there is next to none.
+    /// The number of pairs that would show the difference seen so far; absent where there is almost
+    /// none.
     pub pairs: Option<u32>,
     /// So many times as long runs would show it in [`super::MAX_PAIRS`] pairs, where chance evens
     /// out over time; absent where no longer ones are needed.
@@ -176,10 +177,10 @@ const NORMAL: f64 = 1.4826;
 /// (z of 97.5 % + z of 80 %)² ÷ 0.955, the efficiency of signed ranks: pairs for a difference as
 /// large as the scatter, found in four comparisons of five.
 const POWER: f64 = 8.2;
-/// A difference that takes more pairs is next to none.
+/// A difference that would take more pairs than this is negligible.
 const MAX_TO_TELL: f64 = 1000.0;
 
-/// To one digit that people would write: 0.3, 2, 40.
+/// Rounds up to one significant digit: 0.3, 2, 40.
 fn rounded_up(percent: f64) -> f64 {
     let unit = 10_f64.powf(percent.max(0.01).log10().floor());
     // 3 × 0.1 is not 0.3.

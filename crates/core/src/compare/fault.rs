@@ -1,4 +1,4 @@
-//! Validity faults: what spoils a run for a comparison.
+//! Validity faults: events that make a run unfit for a comparison.
 //!
 //! They are declared before the first run and looked for in each. A pair with one is excluded
 //! whole, whichever of its runs has it: a run that is left out because of its own figure would bend
@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
 use crate::units::suggestion;
 
-/// Something that makes a run worthless for a comparison.
+/// An event that makes a run unfit for a comparison.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -36,14 +36,14 @@ pub enum Fault {
     Clock,
     /// The CPUs of a host were slowed down for heat.
     Thermal,
-    /// The run ended before its time. Always looked for.
+    /// The run ended early. This fault is always looked for.
     Incomplete,
     /// A figure to compare is missing, or is 0 in one run of the pair alone, so that there is no
     /// ratio. Always looked for.
     NoRatio,
 }
 
-/// A word that names no fault.
+/// The error for a word that names no fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{word}`: there is no such fault; {hint}")]
 pub struct FaultError {
@@ -51,7 +51,7 @@ pub struct FaultError {
     hint: String,
 }
 
-/// Those that may be declared.
+/// The faults that a user may declare.
 pub const FAULTS: [Fault; 8] = [
     Fault::Retransmissions,
     Fault::Timeouts,
@@ -68,7 +68,7 @@ pub const FAULTS: [Fault; 8] = [
 const OTHER_LOAD: f64 = 20.0;
 
 impl Fault {
-    /// As it is declared and written.
+    /// The fault's name on the command line and in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Retransmissions => "retransmissions",
@@ -89,14 +89,14 @@ impl Fault {
     pub fn seen_in(self, record: &Record) -> Option<String> {
         match self {
             Self::Retransmissions => retransmissions(record),
-            Self::Timeouts => counted(
-                sum(record, |leg| leg.tcp_sender()?.timeouts)?,
-                "retransmission timeouts",
-            ),
-            Self::Loss => counted(
-                sum(record, |leg| Some(leg.udp.as_ref()?.lost))?,
-                "datagrams lost",
-            ),
+            Self::Timeouts => {
+                let timeouts = sum(record, |leg| leg.tcp_sender()?.timeouts)?;
+                counted(timeouts, "retransmission timeouts")
+            }
+            Self::Loss => {
+                let lost = sum(record, |leg| Some(leg.udp.as_ref()?.lost))?;
+                counted(lost, "datagrams lost")
+            }
             Self::BufferOverruns => overruns(record),
             Self::Corruption => counted(record.corrupted_bytes?, "bytes arrived changed"),
             Self::BusyHost => caveat(record, CaveatKind::BusyHost).or_else(|| other_load(record)),
@@ -132,13 +132,10 @@ impl FromStr for Fault {
     }
 }
 
-/// Over the directions that have the figure.
+/// The sum over the directions that have the figure.
 fn sum(record: &Record, figure: impl Fn(&Leg) -> Option<u64>) -> Option<u64> {
-    record
-        .legs
-        .iter()
-        .filter_map(figure)
-        .reduce(u64::saturating_add)
+    let figures = record.legs.iter().filter_map(figure);
+    figures.reduce(u64::saturating_add)
 }
 
 fn counted(count: u64, what: &str) -> Option<String> {
@@ -210,7 +207,7 @@ fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
     (whole > 0.0).then_some(end.host_cpu_percent? - 100.0 * own / whole)
 }
 
-/// Where nobody counts them, there is nothing to say.
+/// The number of thermal throttle events; `None` where the host does not count them.
 fn throttles(record: &Record) -> Option<String> {
     record.ends().find_map(|(name, end)| {
         let throttles = end.thermal_throttles?;

@@ -1,7 +1,7 @@
-//! The book of a comparison in progress: every pair that ran, which of them count, and what they
-//! amount to.
+//! The ledger of a running comparison: every pair that ran, which pairs count, and the answer so
+//! far.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,35 +12,35 @@ use super::{
 use crate::record::{Caveat, CaveatKind, Record};
 use crate::stats::{Figure, StatsError, figure};
 
-/// A fault that was seen in a run.
+/// A fault that a run showed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeenFault {
-    /// Which.
+    /// The fault.
     pub fault: Fault,
-    /// In whose run.
+    /// The treatment under which it ran.
     pub side: Side,
-    /// With its figure.
+    /// The fault in words, with its figure.
     pub message: String,
 }
 
 /// Two runs, one under each treatment, one right after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedPair {
-    /// Its number, from 1, in the order in which the pairs ran.
+    /// The pair's number, from 1, in the order in which the pairs ran.
     pub pair: u32,
-    /// Which of the two ran first.
+    /// The treatment that ran first.
     pub first: Side,
     /// The figures under A by their paths, each in the unit that its key names.
     pub a: BTreeMap<String, f64>,
     /// The figures under B.
     pub b: BTreeMap<String, f64>,
-    /// Why it does not count; empty if it does.
+    /// Why the pair does not count; empty if it counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<SeenFault>,
 }
 
 impl ComparedPair {
-    /// Whether it counts.
+    /// Whether the pair counts.
     pub fn counts(&self) -> bool {
         self.excluded.is_empty()
     }
@@ -52,7 +52,7 @@ impl ComparedPair {
     }
 }
 
-/// What a metric amounts to.
+/// The result of a comparison in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedMetric {
     /// The figure's path.
@@ -65,48 +65,48 @@ pub struct ComparedMetric {
     pub conclusion: MetricConclusion,
 }
 
-/// A fault that was seen again and again under one treatment and never under the other.
+/// A fault that came repeatedly under one treatment and never under the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OneSidedFault {
-    /// Which.
+    /// The fault.
     pub fault: Fault,
-    /// Under which treatment.
+    /// The treatment under which it came.
     pub side: Side,
-    /// In so many pairs.
+    /// The number of pairs that had it.
     pub pairs: u32,
-    /// In words, with how probable it would be by chance.
+    /// The finding in words, with its probability by chance.
     pub message: String,
 }
 
-/// How far a comparison is.
+/// The state of a comparison after a pair.
 #[derive(Debug)]
 pub struct Standing<'a> {
     /// The pair that has just ended.
     pub pair: &'a ComparedPair,
     /// The metric that decides.
     pub metric: &'a Metric,
-    /// What there is so far, if a pair counts.
+    /// The answer so far; `None` while no pair counts.
     pub conclusion: Option<Conclusion>,
-    /// Pairs that count.
+    /// The number of pairs that count.
     pub counted: u32,
-    /// After so many pairs that count an answer is to be expected, at least and at most, as far as
-    /// that can be told.
+    /// The fewest and the most counted pairs after which an answer is expected, where that can be
+    /// estimated.
     pub expected_pairs: Option<[u32; 2]>,
-    /// Pairs that count at most.
+    /// The most pairs that may count.
     pub max_pairs: u32,
-    /// How long a pair takes, seconds.
+    /// The duration of a pair, seconds.
     pub pair_s: f64,
 }
 
 impl Standing<'_> {
-    /// How long it is to the answer, seconds at least and at most.
+    /// The shortest and the longest time to the answer, seconds.
     pub fn left_s(&self) -> [f64; 2] {
         let pairs = self.expected_pairs.unwrap_or([self.max_pairs; 2]);
         pairs.map(|pairs| f64::from(pairs.saturating_sub(self.counted)) * self.pair_s)
     }
 }
 
-/// The book.
+/// Every pair of a comparison, with its sequential test.
 #[derive(Debug)]
 pub struct Ledger {
     metrics: Vec<Metric>,
@@ -117,19 +117,19 @@ pub struct Ledger {
     conclusion: Option<Conclusion>,
 }
 
-/// Pairs that may be excluded before the comparison is given up.
+/// The number of excluded pairs at which the comparison is given up.
 pub const MAX_EXCLUDED: u32 = 10;
-/// Of fewer pairs nobody knows how far they scatter.
-const FEWEST_TO_TELL: usize = 6;
-/// A fault that was seen so often under one treatment alone is said to be of the treatment.
+/// Fewer pairs than this do not show how far the pairs scatter.
+const MIN_PAIRS_TO_PREDICT: usize = 6;
+/// A fault that came in this many pairs under one treatment alone is attributed to the treatment.
 const ONE_SIDED: u32 = 3;
 
 impl Ledger {
-    /// An empty book for a test of `design` on these figures, which leaves out pairs with one of
-    /// the forbidden faults.
+    /// An empty ledger for a test of `design` on these metrics. It excludes pairs with a forbidden
+    /// fault.
     ///
     /// # Errors
-    /// The design cannot be: [`Sequential::new`].
+    /// The design is impossible: [`Sequential::new`].
     pub fn new(
         metrics: Vec<Metric>,
         forbidden: &[Fault],
@@ -146,10 +146,10 @@ impl Ledger {
         })
     }
 
-    /// Enters a pair, and tests if it counts.
+    /// Enters a pair; the test then looks at it if it counts.
     ///
     /// # Errors
-    /// The test refuses its ratios.
+    /// The test refuses the pair's ratios.
     pub fn enter(&mut self, order: Order, a: &Record, b: &Record) -> Result<(), StatsError> {
         let mut pair = ComparedPair {
             pair: self.pairs.len() as u32 + 1,
@@ -161,18 +161,15 @@ impl Ledger {
         pair.excluded.extend(self.faults(Side::B, b));
         pair.excluded.extend(self.without_ratio(&pair));
         if pair.counts() {
-            let ratios: Vec<f64> = self
-                .metrics
-                .iter()
-                .filter_map(|m| ratio(&pair, m))
-                .collect();
+            let ratios = self.metrics.iter().filter_map(|m| ratio(&pair, m));
+            let ratios: Vec<f64> = ratios.collect();
             self.conclusion = self.sequential.push(&ratios)?;
         }
         self.pairs.push(pair);
         Ok(())
     }
 
-    /// Notes what the load beside the runs of the last pair got, by its path.
+    /// Adds the figures of the background load to the last pair, each with its path.
     pub fn add_load(&mut self, a: (String, f64), b: (String, f64)) {
         if let Some(pair) = self.pairs.last_mut() {
             pair.a.extend([a]);
@@ -185,40 +182,39 @@ impl Ledger {
         &self.pairs
     }
 
-    /// Pairs that count.
+    /// The number of pairs that count.
     pub fn counted(&self) -> u32 {
         self.pairs.iter().filter(|pair| pair.counts()).count() as u32
     }
 
-    /// Pairs that were excluded.
+    /// The number of excluded pairs.
     pub fn excluded(&self) -> u32 {
         self.pairs.len() as u32 - self.counted()
     }
 
-    /// Whether no further pair is to run: there is an answer, or there are as many pairs as
-    /// allowed.
+    /// Whether the comparison is over: it has an answer, or as many pairs as are allowed.
     pub fn is_over(&self) -> bool {
         self.conclusion.is_some()
             || self.counted() >= self.max_pairs
             || self.excluded() >= MAX_EXCLUDED
     }
 
-    /// The answer, or what there is so far; `None` before the first pair that counts.
+    /// The answer, final or so far; `None` before the first pair that counts.
     pub fn conclusion(&self) -> Option<Conclusion> {
         if self.counted() == 0 {
             return None;
         }
-        let found = self.conclusion.clone();
-        found.or_else(|| self.sequential.conclude())
+        self.conclusion
+            .clone()
+            .or_else(|| self.sequential.conclude())
     }
 
-    /// The fewest pairs after which there can be an answer, and the most that count.
+    /// The fewest pairs after which there can be an answer, and the most that may count.
     pub fn least_and_most(&self) -> [u32; 2] {
         [self.sequential.first_look(), self.max_pairs]
     }
 
-    /// What to show after a pair, of which each has taken so many seconds; `None` before the first
-    /// one.
+    /// The state after the last pair, when a pair takes `pair_s` seconds; `None` before the first.
     pub fn standing(&self, pair_s: f64) -> Option<Standing<'_>> {
         Some(Standing {
             pair: self.pairs.last()?,
@@ -231,7 +227,7 @@ impl Ledger {
         })
     }
 
-    /// What each metric amounts to; empty before the first pair that counts.
+    /// The result of each metric; empty before the first pair that counts.
     ///
     /// # Errors
     /// A figure is not finite.
@@ -252,45 +248,40 @@ impl Ledger {
             .collect()
     }
 
-    /// Faults that one treatment brings about: an outcome, not an accident.
+    /// Faults that came under one treatment alone: an effect of the treatment, not an accident.
     pub fn one_sided(&self) -> Vec<OneSidedFault> {
-        let mut sides: BTreeMap<Fault, [u32; 2]> = BTreeMap::new();
-        for pair in &self.pairs {
-            for side in [Side::A, Side::B] {
-                let mut seen: Vec<Fault> = pair
-                    .excluded
-                    .iter()
-                    .filter(|s| s.side == side)
-                    .map(|s| s.fault)
-                    .collect();
-                seen.sort_unstable();
-                seen.dedup();
-                for fault in seen {
-                    sides.entry(fault).or_default()[usize::from(side == Side::B)] += 1;
-                }
-            }
-        }
-        let found = sides.into_iter().filter_map(|(fault, count)| match count {
-            [pairs, 0] if pairs >= ONE_SIDED => Some((fault, Side::A, pairs)),
-            [0, pairs] if pairs >= ONE_SIDED => Some((fault, Side::B, pairs)),
-            _ => None,
-        });
-        found
-            .map(|(fault, side, pairs)| OneSidedFault {
+        let seen = self.pairs.iter().flat_map(|pair| &pair.excluded);
+        let faults: BTreeSet<Fault> = seen.map(|seen| seen.fault).collect();
+        let one_sided = faults.into_iter().filter_map(|fault| {
+            let [a, b] = [Side::A, Side::B].map(|side| self.messages(fault, side));
+            let (side, messages) = match (a.is_empty(), b.is_empty()) {
+                (false, true) => (Side::A, a),
+                (true, false) => (Side::B, b),
+                _ => return None,
+            };
+            let pairs = messages.len() as u32;
+            (pairs >= ONE_SIDED).then(|| OneSidedFault {
                 fault,
                 side,
                 pairs,
-                message: self.one_sided_words(fault, side, pairs),
+                message: self.one_sided_message(fault, side, &messages),
             })
-            .collect()
+        });
+        one_sided.collect()
+    }
+
+    /// The first message of each pair that has a fault on a side.
+    fn messages(&self, fault: Fault, side: Side) -> Vec<&str> {
+        let is_it = |seen: &&SeenFault| seen.fault == fault && seen.side == side;
+        let pairs = self.pairs.iter();
+        let seen = pairs.filter_map(|pair| pair.excluded.iter().find(is_it));
+        seen.map(|seen| seen.message.as_str()).collect()
     }
 
     /// What to keep in mind of the answer.
     pub fn caveats(&self) -> Vec<Caveat> {
-        let mut caveats = Vec::new();
-        caveats.extend(self.stopped_early());
-        caveats.extend(self.gave_up());
-        caveats
+        let caveats = [self.stopped_early(), self.gave_up()];
+        caveats.into_iter().flatten().collect()
     }
 
     /// What would decide the first metric; `None` where it is decided, or there are too few pairs
@@ -303,18 +294,15 @@ impl Ledger {
         let changes: Vec<f64> = counted
             .filter_map(|pair| pair.change_percent(metric))
             .collect();
-        if first.different || first.equivalent || changes.len() < FEWEST_TO_TELL {
+        if first.different || first.equivalent || changes.len() < MIN_PAIRS_TO_PREDICT {
             return None;
         }
         Some(WouldDecide::new(first, &changes))
     }
 
     fn figures(&self, record: &Record) -> BTreeMap<String, f64> {
-        let values = self.metrics.iter().filter_map(|metric| {
-            let value = metric.of(record)?;
-            Some((metric.to_string(), value))
-        });
-        values.collect()
+        let value = |metric: &Metric| Some((metric.to_string(), metric.of(record)?));
+        self.metrics.iter().filter_map(value).collect()
     }
 
     fn faults(&self, side: Side, record: &Record) -> Vec<SeenFault> {
@@ -328,31 +316,27 @@ impl Ledger {
         seen.collect()
     }
 
-    /// Figures of which there is no ratio, on the side that spoils it.
+    /// The figures that prevent a ratio, each with its side.
     fn without_ratio(&self, pair: &ComparedPair) -> Vec<SeenFault> {
-        let spoiled = self
-            .metrics
-            .iter()
-            .filter(|metric| ratio(pair, metric).is_none());
-        spoiled
-            .flat_map(|metric| {
-                [(Side::A, &pair.a), (Side::B, &pair.b)]
-                    .into_iter()
-                    .filter_map(move |(side, values)| {
-                        let why = match values.get(metric.as_str()) {
-                            None => "is missing".to_owned(),
-                            Some(value) if *value > 0.0 && value.is_finite() => return None,
-                            Some(value) => format!("is {value}"),
-                        };
-                        let message = format!("{metric} {why}: there is no ratio");
-                        Some(SeenFault {
-                            fault: Fault::NoRatio,
-                            side,
-                            message,
-                        })
-                    })
-            })
-            .collect()
+        let mut faults = Vec::new();
+        for metric in &self.metrics {
+            if ratio(pair, metric).is_some() {
+                continue;
+            }
+            for (side, values) in [(Side::A, &pair.a), (Side::B, &pair.b)] {
+                let why = match values.get(metric.as_str()) {
+                    None => "is missing".to_owned(),
+                    Some(value) if *value > 0.0 && value.is_finite() => continue,
+                    Some(value) => format!("is {value}"),
+                };
+                faults.push(SeenFault {
+                    fault: Fault::NoRatio,
+                    side,
+                    message: format!("{metric} {why}: there is no ratio"),
+                });
+            }
+        }
+        faults
     }
 
     fn counted_values(
@@ -366,59 +350,40 @@ impl Ledger {
             .collect()
     }
 
-    fn one_sided_words(&self, fault: Fault, side: Side, pairs: u32) -> String {
-        let ran = self.pairs.len();
-        let example = self.pairs.iter().flat_map(|pair| &pair.excluded);
-        let mut example = example.filter(|seen| seen.fault == fault && seen.side == side);
-        let example = example.next().map_or("", |seen| seen.message.as_str());
-        // As likely as a coin that falls on one side `pairs` times, either side.
+    fn one_sided_message(&self, fault: Fault, side: Side, messages: &[&str]) -> String {
+        let (ran, pairs, side) = (self.pairs.len(), messages.len(), side.name());
+        let example = messages[0];
+        // The probability that a fair coin shows the same side `pairs` times.
         let chance = 100.0 * 0.5_f64.powi(pairs as i32 - 1);
         format!(
-            "{fault} came under {} alone, in {pairs} of {ran} pairs (such as: {example}); by \
-             chance on one side \
-             alone that comes about in {chance:.1} % of comparisons: take it as an effect of {}, \
-             which the pairs \
-             that count do not show",
-            side.name(),
-            side.name()
+            "{fault} came under {side} alone, in {pairs} of {ran} pairs (such as: {example}); by \
+             chance on one side alone that comes about in {chance:.1} % of comparisons: take it as \
+             an effect of {side}, which the pairs that count do not show"
         )
     }
 
     fn stopped_early(&self) -> Option<Caveat> {
-        let conclusion = self.conclusion.as_ref()?;
-        let mut early = conclusion.metrics.iter();
-        let early = early.find(|metric| metric.different && metric.pairs < self.max_pairs)?;
-        Some(Caveat::new(
-            CaveatKind::EarlyStop,
-            format!(
-                "a difference was certain after {} pairs, and its effect is told as of there: an \
-                 effect that is taken as \
-                 soon as it is certain is, on average, overstated",
-                early.pairs
-            ),
-            "",
-        ))
+        let mut metrics = self.conclusion.as_ref()?.metrics.iter();
+        let early = metrics.find(|metric| metric.different && metric.pairs < self.max_pairs)?;
+        let message = format!(
+            "a difference was certain after {} pairs, and its effect is told as of there: an \
+             effect that is taken as soon as it is certain is, on average, overstated",
+            early.pairs
+        );
+        Some(Caveat::new(CaveatKind::EarlyStop, message, ""))
     }
 
     fn gave_up(&self) -> Option<Caveat> {
-        let excluded = self.excluded();
-        (excluded > 0).then(|| {
-            let given_up = if excluded >= MAX_EXCLUDED && self.conclusion.is_none() {
-                ", and the \
-                comparison was given up"
-            } else {
-                ""
-            };
-            Caveat::new(
-                CaveatKind::ExcludedPairs,
-                format!(
-                    "{excluded} of {} pairs were excluded for a fault{given_up}; the document's \
-                     `runs` say which",
-                    self.pairs.len()
-                ),
-                "",
-            )
-        })
+        let (excluded, ran) = (self.excluded(), self.pairs.len());
+        let given_up = match self.conclusion {
+            None if excluded >= MAX_EXCLUDED => ", and the comparison was given up",
+            _ => "",
+        };
+        let message = format!(
+            "{excluded} of {ran} pairs were excluded for a fault{given_up}; the document's `runs` \
+             say which"
+        );
+        (excluded > 0).then(|| Caveat::new(CaveatKind::ExcludedPairs, message, ""))
     }
 }
 

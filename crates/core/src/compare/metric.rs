@@ -1,4 +1,4 @@
-//! Which figure of a record is compared.
+//! The figure of a record that is compared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ use crate::units::suggestion;
 #[schemars(with = "String")]
 pub struct Metric(String);
 
-/// A path that leads to no figure.
+/// The error for a path that leads to no figure.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{path}`: there is no such figure in a record; {hint}")]
 pub struct MetricError {
@@ -62,7 +62,7 @@ impl Metric {
         number(place)
     }
 
-    /// Its path.
+    /// The path.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -131,15 +131,15 @@ impl From<Metric> for String {
     }
 }
 
-/// Figures of a path that is made busy first.
+/// Figures of the responsiveness test.
 const RESPONSIVENESS: &str = "responsiveness.";
-/// What the round trips per minute are called for short, and their path.
+/// The short name of the round trips per minute, and their path.
 const RPM: [&str; 2] = ["rpm", "responsiveness.rpm"];
 /// The kernel's counters, by their own names.
 const COUNTERS: &str = "counters";
 /// The directions, by their names.
 const LEGS: &str = "legs";
-/// A path is named in an error up to so many characters.
+/// An error shows at most this many characters of a path.
 const MAX_SHOWN: usize = 60;
 
 /// A number, or the sum of the two halves of a CPU time.

@@ -1,5 +1,5 @@
-//! What a change is worth: which figure of two runs is compared, what spoils a run for it, and what
-//! all pairs amount to.
+//! The comparison of two treatments: the figure that is compared, the faults that exclude a pair,
+//! and the conclusion from all pairs.
 //!
 //! The test itself is [`linerate_stats::paired`]: pairs in random order, signs that are a fair coin
 //! if the change does nothing, looks fixed before the first run.

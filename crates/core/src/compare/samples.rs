@@ -6,7 +6,7 @@ use crate::plan::{Direction, Test};
 use crate::record::{Leg, Record};
 use crate::units::Span;
 
-/// A stream of one second at so many bits per second.
+/// The record of a one-second stream with this throughput.
 pub(crate) fn record(throughput_bps: f64) -> Record {
     Record {
         started_at: "2026-01-01T00:00:00Z".to_owned(),

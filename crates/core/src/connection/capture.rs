@@ -1,4 +1,4 @@
-//! What a capture's packets show of a connection, as evidence for the rules.
+//! Turns the packets of a capture into evidence for the rules.
 
 use super::document::{Connection, ConnectionsDocument, Settled, Source, State, Vantage};
 use super::held::{self, Held};
@@ -11,7 +11,7 @@ use crate::record::{
 };
 
 impl ConnectionsDocument {
-    /// Of what [`crate::capture::follow`] found in a file.
+    /// The document of what [`crate::capture::follow`] found in a file.
     pub fn from_capture(file: &str, capture: &Capture) -> Self {
         let missing: u64 = capture.flows.iter().map(missing_segments).sum();
         let source = Source::Capture {
@@ -79,9 +79,8 @@ fn state(flow: &Flow) -> State {
 }
 
 fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
-    let peer = flow.offer_of(side.other());
     let receiver = TcpReceiver {
-        advmss_bytes: peer.and_then(|offer| offer.mss).map_or(0, u32::from),
+        advmss_bytes: offered_mss(flow, side.other()),
         window_bytes: steady.sent.window_largest,
         unread_bytes: quantile(unread(steady), 0.5),
         ..TcpReceiver::default()
@@ -108,12 +107,9 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let sent = steady.sent;
     let again = steady.retransmitted();
     let rtts = steady.rtts_us();
-    let windows = if follows_losses(steady) {
-        steady.flights()
-    } else {
-        Vec::new()
-    };
-    let readings = steady.readings.len() as u64;
+    let windows = Some(steady.flights()).filter(|_| follows_losses(steady));
+    let windows = windows.unwrap_or_default();
+    let samples = Some(steady.readings.len() as u64).filter(|_| is_always_repairing(steady));
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
     let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
@@ -122,10 +118,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     TcpSender {
         congestion: (sent.evenness.is_some_and(is_bbr)).then(|| LIKE_BBR.to_owned()),
         mss_bytes: sent.mss,
-        advmss_bytes: flow
-            .offer_of(side)
-            .and_then(|offer| offer.mss)
-            .map_or(0, u32::from),
+        advmss_bytes: offered_mss(flow, side),
         effective_segment_bytes: segment,
         rtt_min_us: sent.rtt_min.map(|rtt| micros(rtt.0 / 1000)),
         rtt_mean_us: micros(rtts.iter().sum::<u64>() / (rtts.len() as u64).max(1)),
@@ -134,22 +127,15 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
         retransmitted_segments: again.segments,
         retransmitted_bytes: Some(again.bytes),
         dsack_duplicates: Some(again.spurious),
-        loss_events: if is_always_repairing(steady) {
-            readings
-        } else {
-            again.episodes
-        },
-        samples: is_always_repairing(steady).then_some(readings),
+        loss_events: samples.unwrap_or(again.episodes),
+        samples,
         loss_window_variation: variation(steady.loss_flights()),
         timeouts: Some(again.timeouts),
         reordering_seen: Some(sent.counts.reordered),
         delivered_ce: Some(sent.counts.marked),
         data_segments_out: segments.filter(|n| *n > 0),
         segments_in: Some(sent.counts.acks),
-        cwnd_mean_bytes: windows
-            .iter()
-            .sum::<u64>()
-            .checked_div(windows.len() as u64),
+        cwnd_mean_bytes: (windows.iter().sum::<u64>()).checked_div(windows.len() as u64),
         cwnd_bytes: quantile(windows, 0.5).unwrap_or(0),
         ssthresh_bytes: sent.loss_flights.last().copied(),
         unacked_bytes: steady.flight(0.5).unwrap_or(0),
@@ -162,7 +148,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     }
 }
 
-/// What the sender waited for: data of its own, or room in the receiver's window.
+/// What the sender waited for: its own data, or room in the receiver's window.
 fn waits(steady: &Steady<'_>) -> TcpSender {
     let count = |pick: fn(&Reading) -> u64| steady.readings.iter().map(pick).sum::<u64>();
     let rounds = count(|r| r.rounds.into());
@@ -181,6 +167,12 @@ fn waits(steady: &Steady<'_>) -> TcpSender {
     }
 }
 
+/// The MSS that an end offered in its SYN, bytes; 0 if it is not known.
+fn offered_mss(flow: &Flow, side: Side) -> u32 {
+    let offer = flow.offer_of(side).and_then(|offer| offer.mss);
+    offer.map_or(0, u32::from)
+}
+
 fn share(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| part as f64 / all as f64)
 }
@@ -192,39 +184,37 @@ fn unsteadiness(rtts: &[u64]) -> u64 {
     changes.sum::<u64>() / (rtts.len() as u64).saturating_sub(1).max(1)
 }
 
-/// What both ends' SYNs have.
+/// The TCP options that the SYNs of both ends have.
 fn options(flow: &Flow) -> Vec<String> {
     let [Some(a), Some(b)] = flow.offers else {
         return Vec::new();
     };
+    let scale = a.window_scale.and(b.window_scale).is_some();
     let options = [
         (a.timestamps && b.timestamps, "timestamps"),
         (a.sack && b.sack, "sack"),
-        (
-            a.window_scale.is_some() && b.window_scale.is_some(),
-            "wscale",
-        ),
+        (scale, "wscale"),
     ];
     let on = options.into_iter().filter(|(on, _)| *on);
     on.map(|(_, name)| name.to_owned()).collect()
 }
 
-/// The bytes in flight come down with losses and grow again: it is the congestion window that holds
-/// them. A flight that stays the same is held by something else, which packets do not tell.
+/// Whether the bytes in flight fall with losses and grow again: then the congestion window limits
+/// them. If they stay the same, something else limits them, which packets do not show.
 fn follows_losses(steady: &Steady<'_>) -> bool {
-    let (low, high) = (steady.flight(0.25), steady.flight(0.9));
-    let varies = low
-        .zip(high)
-        .is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
+    let flights = steady.flight(0.25).zip(steady.flight(0.9));
+    let varies = flights.is_some_and(|(low, high)| (low as f64) < FLIGHT_STAYS * high as f64);
     steady.retransmitted().episodes > 0 && varies
 }
 
-/// Losses come in each round trip, and the sender goes on: none of them is an event of its own.
+/// Whether losses come in each round trip and the sender goes on: then none of them is a separate
+/// event.
 fn is_always_repairing(steady: &Steady<'_>) -> bool {
     2.0 * steady.time(|r| f64::from(u8::from(r.is_repairing))) > steady.seconds()
 }
 
-/// What the window lacks to the largest offered so far: data that nobody has read.
+/// For each reading the difference of the window from the largest one so far: data that was not
+/// read yet.
 fn unread(steady: &Steady<'_>) -> Vec<u64> {
     let mut largest = 0;
     let is_told = steady.sent.window_largest.is_some();
@@ -244,37 +234,26 @@ fn rates(steady: &Steady<'_>, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
     // The last one may be of a moment.
     let longest = readings.iter().map(|r| r.length).max();
     let is_whole = |reading: &Reading| longest.is_some_and(|most| reading.length.0 * 4 >= most.0);
-    let steps = before
-        .zip(readings)
-        .filter(|(_, reading)| is_whole(reading) && counts(reading));
+    let steps = before.zip(readings);
+    let steps = steps.filter(|(_, reading)| is_whole(reading) && counts(reading));
     let rates = steps.map(|(before, r)| rate(r.bytes.saturating_sub(before), seconds(r.length)));
     rates.filter(|bps| *bps > 0.0).collect()
 }
 
 fn steps(steady: &Steady<'_>) -> Option<StepRates> {
     let grouped = grouped(steady.readings, steady.bytes_before(), STEP_S);
-    StepRates::new(
-        grouped
-            .iter()
-            .map(|interval| interval.throughput_bps)
-            .collect(),
-        STEP_S,
-    )
+    let rates = grouped.iter().map(|interval| interval.throughput_bps);
+    StepRates::new(rates.collect(), STEP_S)
 }
 
 fn intervals(sent: &Sent) -> Vec<Interval> {
     let least = seconds(sent.lasted) / MAX_INTERVALS;
-    grouped(
-        &sent.readings,
-        0,
-        [0.1, 1.0, 10.0, 60.0]
-            .into_iter()
-            .find(|s| *s >= least)
-            .unwrap_or(least),
-    )
+    let mut usual = [0.1, 1.0, 10.0, 60.0].into_iter();
+    let length = usual.find(|s| *s >= least).unwrap_or(least);
+    grouped(&sent.readings, 0, length)
 }
 
-/// Readings put together to intervals of at least so many seconds.
+/// Merges readings to intervals of at least so many seconds.
 fn grouped(readings: &[Reading], bytes_before: u64, least_s: f64) -> Vec<Interval> {
     let Some(began) = readings.first().map(|first| first.at - first.length) else {
         return Vec::new();
@@ -299,13 +278,11 @@ fn grouped(readings: &[Reading], bytes_before: u64, least_s: f64) -> Vec<Interva
             merge(last, &open);
             continue;
         }
-        all.push(std::mem::replace(
-            &mut open,
-            Interval {
-                start_s: end,
-                ..Interval::default()
-            },
-        ));
+        let next = Interval {
+            start_s: end,
+            ..Interval::default()
+        };
+        all.push(std::mem::replace(&mut open, next));
     }
     all
 }
@@ -314,97 +291,82 @@ fn merge(interval: &mut Interval, next: &Interval) {
     interval.seconds += next.seconds;
     interval.bytes += next.bytes;
     interval.throughput_bps = rate(interval.bytes, interval.seconds);
-    let again = interval
-        .retransmitted_segments
-        .zip(next.retransmitted_segments);
+    let again = interval.retransmitted_segments;
+    let again = again.zip(next.retransmitted_segments);
     interval.retransmitted_segments = again.map(|(one, other)| one + other);
 }
 
 fn missing_segments(flow: &Flow) -> u64 {
-    let missing = |sent: &Sent| {
-        sent.counts
-            .missing_bytes
-            .div_ceil(u64::from(sent.mss.max(1)))
-    };
-    flow.sent.iter().map(missing).sum()
+    let sent = flow.sent.iter();
+    let missing = sent.map(|sent| sent.counts.missing_bytes.div_ceil(sent.mss.max(1).into()));
+    missing.sum()
 }
 
-/// Whether it began before the capture.
+/// Whether the connection began before the capture.
 fn is_cold(flow: &Flow) -> bool {
     let mut sent = flow.sent.iter();
     flow.bytes() > 0 && sent.any(|sent| sent.window_largest.is_none())
 }
 
 fn caveats(capture: &Capture) -> Vec<Caveat> {
-    let seen = possible_caveats(capture).into_iter();
-    let seen = seen.filter(|(is_so, ..)| *is_so);
-    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
-    seen.map(|(_, kind, message, remedy)| Caveat::new(kind, message, remedy))
-        .chain(largest.and_then(small_segments))
-        .collect()
-}
-
-/// Whether it is so, what that is, in words, and what to do.
-fn possible_caveats(capture: &Capture) -> [(bool, CaveatKind, String, &'static str); 6] {
     use CaveatKind::{NotReadable, Partial};
+    let mut caveats = Vec::new();
+    let mut add = |kind, message: String, remedy: &str| {
+        caveats.push(Caveat::new(kind, message, remedy));
+    };
+    if capture.truncated {
+        let packets = capture.packets;
+        let message = format!("the file ends within a packet, after {packets} whole ones");
+        let remedy = "copy it again, or let the capture end by itself";
+        add(Partial, message, remedy);
+    }
+    if capture.stopped {
+        let message = "reading was stopped before the end of the file";
+        add(Partial, message.to_owned(), "");
+    }
     let left = capture.left_out;
+    if left.flows > 0 {
+        let (flows, bytes) = (left.flows, left.flow_bytes);
+        let message = format!(
+            "{flows} more connections, with {bytes} bytes, are left out: the smallest of those that \
+             were over"
+        );
+        add(Partial, message, "filter the capture by port or host");
+    }
+    let (cut, fragments) = (left.cut, left.fragments);
+    if cut + fragments > 0 {
+        let message = format!(
+            "{cut} TCP segments were cut within their header, {fragments} packets are fragments: \
+             neither counts"
+        );
+        let remedy = "capture with a snap length of 96 bytes or more";
+        add(NotReadable, message, remedy);
+    }
     let missing: u64 = capture.flows.iter().map(missing_segments).sum();
+    if missing > 0 {
+        let message = format!("{missing} segments were acknowledged that are not in the capture");
+        let remedy =
+            "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)";
+        add(NotReadable, message, remedy);
+    }
     let cold = capture.flows.iter().filter(|flow| is_cold(flow)).count();
-    [
-        (
-            capture.truncated,
-            Partial,
-            format!(
-                "the file ends within a packet, after {} whole ones",
-                capture.packets
-            ),
-            "copy it again, or let the capture end by itself",
-        ),
-        (
-            capture.stopped,
-            Partial,
-            "reading was stopped before the end of the file".to_owned(),
-            "",
-        ),
-        (
-            left.flows > 0,
-            Partial,
-            format!(
-                "{} more connections, with {} bytes, are left out: the smallest of those that \
-                 were over",
-                left.flows, left.flow_bytes
-            ),
-            "filter the capture by port or host",
-        ),
-        (
-            left.cut + left.fragments > 0,
+    if cold > 0 {
+        let message = format!(
+            "{cold} connections began before the capture: the scale of their windows is not known, \
+             so that a receive window cannot be told"
+        );
+        add(
             NotReadable,
-            format!(
-                "{} TCP segments were cut within their header, {} packets are fragments: neither \
-                 counts",
-                left.cut, left.fragments
-            ),
-            "capture with a snap length of 96 bytes or more",
-        ),
-        (
-            missing > 0,
-            NotReadable,
-            format!("{missing} segments were acknowledged that are not in the capture"),
-            "capture with a larger buffer (tcpdump -B), or fewer bytes of each packet (-s 96)",
-        ),
-        (
-            cold > 0,
-            NotReadable,
-            format!(
-                "{cold} connections began before the capture: the scale of their windows is not \
-                 known, so that a receive window cannot be told"
-            ),
+            message,
             "begin the capture before the connection",
-        ),
-    ]
+        );
+    }
+    let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
+    caveats.extend(largest.and_then(small_segments));
+    caveats
 }
 
-/// By its number in files.
+/// The name of a link type, from its number in files.
 fn link_name(number: Option<i32>) -> &'static str {
     match number {
         Some(0 | 108) => "loopback",

@@ -1,8 +1,10 @@
-//! The document of a host's connections, or of a capture's.
+//! The document of the connections of a host or of a capture.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
+use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
     Baseline, BottleneckChange, Caveat, Ceiling, Change, EndReport, Environment, Interval, Leg,
@@ -13,8 +15,9 @@ use crate::remedy::Remedy;
 /// Schema of [`ConnectionsDocument`].
 pub const CONNECTIONS_SCHEMA: &str = "linerate.connections/1";
 
-/// TCP connections of any program, and what holds each back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// TCP connections of any program, with the cause that limits each.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionsDocument {
     /// [`CONNECTIONS_SCHEMA`].
     pub schema: String,
@@ -22,36 +25,33 @@ pub struct ConnectionsDocument {
     pub status: Status,
     /// When it began, RFC 3339.
     pub started_at: String,
-    /// Where they were seen.
+    /// The source of the observations.
     pub source: Source,
-    /// Which were asked for, in words (`with port 443`); absent: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The selection in words (`with port 443`); absent: all.
     pub asked: Option<String>,
-    /// A few were asked to be explained: the page explains the largest, and does not list all.
+    /// Only the largest few are explained on the page, and not all listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub explained: bool,
-    /// How long they were watched, seconds.
+    /// Length of the observation, seconds.
     pub seconds: f64,
     /// The connections, that with the largest rate first.
     pub connections: Vec<Connection>,
-    /// Sockets that listen, where they were asked for.
+    /// Listening sockets, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
-    /// What all of them dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Drops of all listening sockets.
     pub listen_totals: Option<ListenTotals>,
-    /// What has changed since an earlier document, which was asked for: an observation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind.
+    /// Caveats.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
-    /// The host, as its client's side; of a capture nothing is known.
+    /// The host, as the client; empty for a capture.
     #[serde(default)]
     pub environment: Environment,
 }
 
-/// Where connections were seen.
+/// The source of observations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
@@ -76,70 +76,71 @@ pub enum Source {
     },
 }
 
+impl Default for Source {
+    fn default() -> Self {
+        let namespace = None;
+        Self::Host { namespace }
+    }
+}
+
 /// A TCP connection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
-    /// Address and port of this host; of a capture the initiator's.
+    /// Address and port of this host; in a capture of the initiator.
     pub local: String,
     /// Address and port of the other end.
     pub remote: String,
     /// Its state at the end.
     pub state: State,
-    /// The process that holds it, where that may be seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The process that holds it, if it may be seen.
     pub process: Option<Process>,
-    /// By which this host's kernel tells its sockets apart; in no document.
+    /// The kernel's identifier of the socket; not in documents.
     #[serde(skip)]
     pub cookie: u64,
-    /// From where it was seen.
+    /// The place of observation.
     pub vantage: Vantage,
     /// `up`: `local` sends most of the payload. `down`: it receives most.
     pub direction: Direction,
-    /// Payload that `local` sent, and that was acknowledged, while it was watched, bytes.
+    /// Payload that `local` sent and that was acknowledged during the observation, bytes.
     pub bytes_sent: u64,
-    /// Payload that `local` received meanwhile, bytes.
+    /// Payload that `local` received during the observation, bytes.
     pub bytes_received: u64,
     /// Payload bits per second in `direction`.
     pub throughput_bps: f64,
-    /// How long it was watched, seconds.
+    /// Length of its observation, seconds.
     pub seconds: f64,
-    /// It was made while it was watched, so that its slow start was seen.
+    /// It began during the observation, so that its slow start was seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub began: bool,
-    /// It ended while it was watched.
+    /// It ended during the observation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// What its causes are looked for in, where its slow start is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The part that is explained, if slow start is left out.
     pub settled: Option<Settled>,
-    /// How even it was; absent where fewer than 16 steps were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How even the rate was; absent for fewer than 16 steps.
     pub steps: Option<StepRates>,
-    /// What the kernel, or packets, tell of TCP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// TCP's figures from the kernel or from packets.
     pub tcp: Option<TcpEvidence>,
-    /// What `local`'s host, and the threads that own it, spent. `blocked_us` is here the time in
-    /// which the socket took no more to send, or had nothing to be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The cost at the host of `local` and of the threads that own the socket. Here `blocked_us` is
+    /// the time in which the socket had no room for more data, or no data to read.
     pub end: Option<EndReport>,
-    /// Through the time.
+    /// The observation in intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// What each cause would let through, lowest first.
+    /// The rate that each cause would allow, lowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ceilings: Vec<Ceiling>,
     /// The bottleneck; absent while nothing was sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// What to run at the other end, where this one cannot know the cause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The command for the other end, if this one cannot know the cause.
     pub needs_other_end: Option<Remedy>,
 }
 
 /// A connection once its slow start was over.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settled {
-    /// From when on, seconds since its first data.
+    /// Its beginning, seconds since the first data.
     pub from_s: f64,
     /// Payload bits per second since then.
     pub throughput_bps: f64,
@@ -154,8 +155,8 @@ pub struct Process {
     pub name: String,
 }
 
-/// From where a connection was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The place from which a connection was observed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Vantage {
     /// At the end that sends most.
@@ -163,14 +164,16 @@ pub enum Vantage {
     /// At the end that receives most.
     Receiver,
     /// From packets somewhere between both.
+    #[default]
     Between,
 }
 
 /// State of a connection (RFC 9293, 3.3.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are RFC 9293's")]
 pub enum State {
+    #[default]
     Established,
     SynSent,
     SynReceived,
@@ -185,7 +188,7 @@ pub enum State {
 }
 
 impl State {
-    /// By the kernel's number (include/net/tcp_states.h).
+    /// The state with the kernel's number (include/net/tcp_states.h).
     pub fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Established,
@@ -201,77 +204,63 @@ impl State {
             _ => Self::Closed,
         }
     }
-
-    /// As `ss` writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Established => "ESTAB",
-            Self::SynSent => "SYN-SENT",
-            Self::SynReceived => "SYN-RECV",
-            Self::FinWait1 => "FIN-WAIT-1",
-            Self::FinWait2 => "FIN-WAIT-2",
-            Self::TimeWait => "TIME-WAIT",
-            Self::Closed => "CLOSED",
-            Self::CloseWait => "CLOSE-WAIT",
-            Self::LastAck => "LAST-ACK",
-            Self::Listen => "LISTEN",
-            Self::Closing => "CLOSING",
-        }
-    }
 }
 
-/// A socket that listens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+names! {
+    /// The name that ss(8) prints.
+    State::name: Established "ESTAB", SynSent "SYN-SENT", SynReceived "SYN-RECV",
+        FinWait1 "FIN-WAIT-1", FinWait2 "FIN-WAIT-2", TimeWait "TIME-WAIT", Closed "CLOSED",
+        CloseWait "CLOSE-WAIT", LastAck "LAST-ACK", Listen "LISTEN", Closing "CLOSING";
+}
+
+/// A listening socket.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// Its address and port.
     pub local: String,
-    /// The process that holds it, where that may be seen.
+    /// The process that holds it, if it may be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
     /// Connections that wait to be accepted.
     pub waiting: u64,
-    /// How many may.
+    /// The largest number of them.
     pub limit: u64,
-    /// What set that limit.
+    /// The source of that limit.
     pub limit_by: LimitSource,
-    /// Connections that are still being made: its SYN backlog.
+    /// Connections in their handshake: its SYN backlog.
     pub half_open: u64,
-    /// Connections that it dropped since it was made.
+    /// Connections that it dropped since it exists.
     pub dropped: u64,
 }
 
-/// What limits how many connections may wait to be accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The source of the limit of connections that may wait to be accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitSource {
     /// `net.core.somaxconn`.
     Somaxconn,
-    /// What the program asked for in `listen`.
+    /// The program's argument of `listen`.
+    #[default]
     Program,
 }
 
-/// What all listening sockets of a host dropped since it came up.
+/// The drops of all listening sockets of a host since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenTotals {
     /// Connections for which there was no room to wait.
     pub overflows: u64,
-    /// Connections dropped, whatever the reason.
+    /// Connections dropped for any reason.
     pub drops: u64,
     /// SYN cookies sent.
     pub syn_cookies: u64,
 }
 
 impl Listener {
-    /// At an address, of which nothing is known yet.
+    /// A socket at this address without any figures.
     pub fn new(local: impl Into<String>) -> Self {
         Self {
             local: local.into(),
-            process: None,
-            waiting: 0,
-            limit: 0,
-            limit_by: LimitSource::Program,
-            half_open: 0,
-            dropped: 0,
+            ..Self::default()
         }
     }
 }
@@ -280,59 +269,33 @@ impl ConnectionsDocument {
     /// Reads a document.
     ///
     /// # Errors
-    /// It is no JSON, or no document of connections.
+    /// The text is not JSON, or not a document of connections.
     pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(json)
     }
 
-    /// Of a source of which nothing was seen yet.
+    /// A document without connections.
     pub fn new(source: Source) -> Self {
         Self {
             schema: CONNECTIONS_SCHEMA.to_owned(),
-            status: Status::Complete,
-            started_at: String::new(),
             source,
-            asked: None,
-            explained: false,
-            seconds: 0.0,
-            connections: Vec::new(),
-            listeners: Vec::new(),
-            listen_totals: None,
-            baseline: None,
-            caveats: Vec::new(),
-            environment: Environment::default(),
+            ..Self::default()
         }
     }
 }
 
 impl Connection {
-    /// Between two addresses, of which nothing is known yet.
+    /// A connection between two addresses without any figures.
     pub fn new(local: impl Into<String>, remote: impl Into<String>, vantage: Vantage) -> Self {
         Self {
             local: local.into(),
             remote: remote.into(),
-            state: State::Established,
-            process: None,
-            cookie: 0,
             vantage,
             direction: match vantage {
                 Vantage::Receiver => Direction::Down,
                 Vantage::Sender | Vantage::Between => Direction::Up,
             },
-            bytes_sent: 0,
-            bytes_received: 0,
-            throughput_bps: 0.0,
-            seconds: 0.0,
-            began: false,
-            ended: false,
-            settled: None,
-            steps: None,
-            tcp: None,
-            end: None,
-            intervals: Vec::new(),
-            ceilings: Vec::new(),
-            verdict: None,
-            needs_other_end: None,
+            ..Self::default()
         }
     }
 
@@ -344,7 +307,7 @@ impl Connection {
         }
     }
 
-    /// Its larger direction, as a record has it.
+    /// The larger direction, as in a record.
     pub fn leg(&self) -> Leg {
         let (sender, receiver) = match self.vantage {
             Vantage::Sender => (self.end.clone(), None),
@@ -366,12 +329,11 @@ impl Connection {
 }
 
 impl ConnectionsDocument {
-    /// Sets an earlier document beside this one: the rate of all of them, and the largest one's
-    /// round-trip time and bottleneck.
+    /// Compares with an earlier document: the rate of all connections, and the round-trip time and
+    /// bottleneck of the largest.
     pub fn compare_with(&mut self, before: &Self) {
         let total = |document: &Self| -> f64 {
-            let rates = document.connections.iter().map(|one| one.throughput_bps);
-            rates.sum()
+            (document.connections.iter().map(|one| one.throughput_bps)).sum()
         };
         let rtt = |document: &Self| {
             let tcp = document.connections.first()?.tcp.as_ref()?;
@@ -396,13 +358,12 @@ impl ConnectionsDocument {
             changes.push(change("tcp.rtt_mean_us", was, is, false));
         }
         let cause = |document: &Self| Some(document.connections.first()?.verdict.as_ref()?.cause);
-        let bottlenecks = cause(before)
-            .zip(cause(self))
-            .map(|(was, is)| BottleneckChange {
-                direction: self.connections[0].direction,
-                was,
-                is,
-            });
+        let causes = cause(before).zip(cause(self));
+        let bottlenecks = causes.map(|(was, is)| BottleneckChange {
+            direction: self.connections[0].direction,
+            was,
+            is,
+        });
         self.baseline = Some(Baseline {
             started_at: before.started_at.clone(),
             changes,

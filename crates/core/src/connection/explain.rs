@@ -1,9 +1,9 @@
-//! What holds a connection back, as far as the end that was seen can know.
+//! The verdict on a connection, as far as the end that was seen can know it.
 
 use super::document::{Connection, ConnectionsDocument, Vantage};
 use super::half::record;
 use super::remedy;
-use crate::ceilings::{self, Explained, views};
+use crate::ceilings::{self, views};
 use crate::record::{Cause, Environment, Verdict};
 
 impl ConnectionsDocument {
@@ -23,12 +23,10 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     let Some(record) = record(connection, environment) else {
         return;
     };
-    let Some(Explained {
-        ceilings, verdict, ..
-    }) = ceilings::explain(&record).pop()
-    else {
+    let Some(explained) = ceilings::explain(&record).pop() else {
         return;
     };
+    let verdict = explained.verdict;
     let views = views(&record);
     let held = views.iter().any(ceilings::is_held_by_receiver);
     let closing = views.iter().any(ceilings::is_window_closing);
@@ -36,9 +34,8 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     let uneven = held && !views.iter().any(ceilings::is_even);
     let closing = closing || (uneven && verdict.cause == Cause::PathRate);
     let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
-    let verdict = if closing
-        && ![Cause::ReceiveWindow, Cause::ApplicationReceive].contains(&verdict.cause)
-    {
+    let is_receivers = [Cause::ReceiveWindow, Cause::ApplicationReceive].contains(&verdict.cause);
+    let verdict = if closing && !is_receivers {
         let evidence = "the receiver's window closes and opens: its program or CPU is late, or its \
                         window is small";
         unexplained(evidence.to_owned(), verdict)
@@ -57,12 +54,12 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
         // Why the window is small, or closes, the sender cannot know.
         Vantage::Sender | Vantage::Between => held && verdict.cause != Cause::Startup,
     };
-    connection.ceilings = ceilings;
+    connection.ceilings = explained.ceilings;
     connection.needs_other_end = elsewhere.then(|| remedy::at_other_end(connection));
     connection.verdict = Some(remedy::of_its_own(connection, environment, verdict));
 }
 
-/// The causes that an end can know; `None`: whatever its evidence shows.
+/// The causes that an end can know; `None`: all that its evidence shows.
 fn knows(connection: &Connection) -> Option<&'static [Cause]> {
     // What a sender knew, its packets tell at the receiver, too.
     let of_packets = connection.end.is_none() && connection.leg().tcp_sender().is_some();
@@ -92,7 +89,7 @@ fn knows(connection: &Connection) -> Option<&'static [Cause]> {
     }
 }
 
-/// What this end has seen, without a cause.
+/// A verdict without a cause, with this evidence.
 fn unexplained(evidence: String, verdict: Verdict) -> Verdict {
     Verdict {
         evidence: vec![evidence],

@@ -1,4 +1,4 @@
-//! A connection as a record of which one end is known.
+//! Turns a connection into a record of one end.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::plan::Test;
 use crate::record::{Environment, FlowRecord, Record};
 use crate::units::{Family, Span};
 
-/// One TCP flow of which one end was seen. Nothing was asked of it, so that its plan says nothing.
-/// `None` for one that sent nothing.
+/// The record of one TCP flow of which one end was seen. Its plan has no meaning, since nothing was
+/// asked of it. `None` if the connection carried nothing.
 pub(super) fn record(connection: &Connection, environment: &Environment) -> Option<Record> {
     if connection.bytes() == 0 || connection.seconds <= 0.0 {
         return None;
     }
     let mut plan = Test::stream().resolve(0).ok()?;
     plan.direction = connection.direction;
-    // What it did before is left out, slow start most likely.
+    // Its beginning was not seen, or is left out: most likely slow start.
     let left_out = u64::from(!connection.began || connection.settled.is_some());
     plan.warm_up = Span(Duration::from_secs(left_out));
     let mut leg = connection.leg();
@@ -43,12 +43,8 @@ pub(super) fn record(connection: &Connection, environment: &Environment) -> Opti
             bytes: leg.bytes,
             local: connection.local.clone(),
             remote: connection.remote.clone(),
-            sender_thread_percent: None,
-            receiver_thread_percent: None,
             tcp: leg.tcp.clone(),
-            udp: None,
-            first_sent_us: None,
-            first_received_us: None,
+            ..FlowRecord::default()
         }],
         intervals,
         legs: vec![leg],

@@ -1,23 +1,24 @@
-//! What no packet tells and all of them show: a clock that paces the sender, a writer with a clock
-//! of its own, or a buffer that holds no more.
+//! Limits that no single packet shows, but all of them together: a clock that paces the sender, a
+//! writer with a clock of its own, or a full buffer.
 
 use super::steady::Steady;
 use crate::capture::{Evenness, Flow, Side};
 
-/// What keeps a sender back that nothing else does.
+/// What holds a sender back, if nothing else does.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Held {
     /// A clock keeps it at this rate, payload bits/s.
     Paced(u64),
-    /// So many bytes in flight, to which it grew and which it kept.
+    /// A buffer: the sender grew to this many bytes in flight and kept to them.
     Full(u64),
-    /// Its program writes no faster.
+    /// Its program, which writes no faster.
     Written,
     #[default]
     Unknown,
 }
 
-/// Nothing of it where losses, a queue, a full window or an idle writer explain it.
+/// What holds the sender back; unknown if losses, a queue, a full window or an idle writer explain
+/// it.
 pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     let again = steady.retransmitted();
     let is_busy = steady.sent.idle.0 * 10 <= steady.sent.lasted.0;
@@ -129,8 +130,7 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
         && (first as f64) < GREW * usual as f64
 }
 
-/// Share of whole segments among the frames of a paced sender: all, but the ends of what was
-/// written.
+/// Share of whole segments among the frames of a paced sender: all but the ends of writes.
 const WHOLE: f64 = 0.9;
 /// The same of one that always has more to send.
 const ALL_WHOLE: f64 = 0.985;

@@ -1,20 +1,20 @@
-//! Connections of any program: what holds them back, by the rules for linerate's own runs.
+//! Verdicts on connections of any program, by the rules for linerate's own runs.
 //!
-//! A host's sockets, watched from outside, or a capture make a [`ConnectionsDocument`].
-//! [`explain`] makes of each [`Connection`] what [`crate::ceilings`] looks at, with what one end
-//! knows and no more. A cause that this end cannot know is never named: then
-//! [`Connection::needs_other_end`] has the command to run there.
+//! A [`ConnectionsDocument`] comes from the sockets of a host, watched from outside, or from a
+//! capture. [`explain`] turns each [`Connection`] into a record of what one end knows, for
+//! [`crate::ceilings`]. A cause that this end cannot know is never named: then
+//! [`Connection::needs_other_end`] has the command to run at the other end.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | `document` | the document and its parts |
-//! | `capture` | what the packets of a capture are evidence of |
-//! | `steady` | what of it is explained, once slow start is over |
-//! | `held` | a clock, a writer or a buffer that keeps its sender back, by its packets |
-//! | `mss` | why its segments are small |
+//! | `capture` | evidence from the packets of a capture |
+//! | `steady` | the part of a connection after slow start, which is explained |
+//! | `held` | a clock, a writer or a buffer that holds the sender back, as packets show it |
+//! | `mss` | the reason for small segments |
 //! | `half` | a connection as a record of one end |
-//! | `explain` | its verdict; which causes that end can know |
-//! | `remedy` | what its own program, or its host, has to change |
+//! | `explain` | the verdict; the causes that an end can know |
+//! | `remedy` | remedies for its program or its host |
 
 mod capture;
 mod document;

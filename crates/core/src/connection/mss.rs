@@ -13,11 +13,8 @@ pub(super) fn small_segments(flow: &Flow) -> Option<Caveat> {
     } else {
         (Side::Responder, responder, initiator)
     };
-    let usual = if flow.ends[0].is_ipv4() {
-        USUAL_IPV4
-    } else {
-        USUAL_IPV6
-    };
+    let is_ipv4 = flow.ends[0].is_ipv4();
+    let usual = if is_ipv4 { USUAL_IPV4 } else { USUAL_IPV6 };
     let end = flow.ends[side as usize];
     let message = if least < SMALL * most {
         let why = match flow.near {

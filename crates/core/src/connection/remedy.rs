@@ -1,7 +1,8 @@
-//! What a connection's own program, or its host, has to change.
+//! Remedies for the program or the host of a connection.
 //!
-//! Rules give remedies for linerate's own runs. Of a run's option a stranger's program has its own
-//! directive, or a socket option; what only another run would show is left out.
+//! The rules give remedies for linerate's own runs. In place of an option of a run, another program
+//! has its own directive or a socket option; remedies that only another run would show are left
+//! out.
 
 use std::net::SocketAddr;
 
@@ -11,7 +12,7 @@ use crate::record::{Environment, RunnerUp, Verdict};
 use crate::remedy::{Change, Name, Remedy, Run, RunOption, Sight, Target};
 use crate::units::Family;
 
-/// The verdict with remedies that this connection's program and hosts can follow.
+/// The verdict with remedies that the connection's program and hosts can apply.
 pub(super) fn of_its_own(
     connection: &Connection,
     environment: &Environment,
@@ -41,41 +42,26 @@ pub(super) fn at_other_end(connection: &Connection) -> Remedy {
         |remote| format!("on {}", remote.ip()),
     );
     let place = match connection.vantage {
-        Vantage::Sender => {
-            format!("{there}: whether its program reads late, or its buffer is small")
-        }
-        Vantage::Receiver => format!("{there}: what holds the sender back"),
+        Vantage::Sender => there + ": whether its program reads late, or its buffer is small",
+        Vantage::Receiver => there + ": what holds the sender back",
         Vantage::Between => "on either end's host".to_owned(),
     };
     look_again(connection).because(place).typed(None)
 }
 
 fn look_again(connection: &Connection) -> Remedy {
-    Remedy::new(
-        Change::Look {
-            object: sight(connection),
-        },
-        None,
-    )
-}
-
-/// The port that is known: of two the one that was not chosen by the kernel, most likely.
-fn known_port(connection: &Connection) -> u16 {
-    let port = |text: &str| {
-        text.parse::<SocketAddr>()
-            .map_or(0, |address| address.port())
-    };
-    let [local, remote] = [port(&connection.local), port(&connection.remote)];
-    if remote == 0 {
-        local
-    } else {
-        local.min(remote)
-    }
-}
-
-fn sight(connection: &Connection) -> Sight {
     let port = known_port(connection);
-    Sight::Connection { port }
+    Remedy::look(Sight::Connection { port }, None)
+}
+
+/// The well-known port of the two: most likely the lower one, which the kernel did not choose.
+fn known_port(connection: &Connection) -> u16 {
+    let ends = [&connection.local, &connection.remote];
+    let ports = ends.map(|text| text.parse().map_or(0, |end: SocketAddr| end.port()));
+    match ports {
+        [local, 0] => local,
+        [local, remote] => local.min(remote),
+    }
 }
 
 fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<'a>> {
@@ -93,22 +79,18 @@ fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<
     })
 }
 
-/// The remedy for a run as one for this connection; `None` where there is none.
+/// The remedy for this connection, from that for a run; `None` if there is none.
 fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
     let Change::Option { object, value } = &remedy.change else {
         return remedy.changes().then_some(remedy);
     };
     let own = match object {
         RunOption::Congestion => {
-            let (key, name) = ("net.ipv4.tcp_congestion_control", value.clone()?);
-            Remedy::new(
-                Change::HostSetting {
-                    object: key.to_owned(),
-                    value: name,
-                },
-                None,
-            )
-            .because("for new connections")
+            let change = Change::HostSetting {
+                object: "net.ipv4.tcp_congestion_control".to_owned(),
+                value: value.clone()?,
+            };
+            Remedy::new(change, None).because("for new connections")
         }
         RunOption::SendBuffer | RunOption::ReceiveWindow => {
             of_program(connection, *object, value.clone())

@@ -1,8 +1,8 @@
-//! What of a capture's connection is explained: all that came once slow start was over.
+//! The part of a connection of a capture that is explained: everything after slow start.
 
 use crate::capture::{Reading, Retransmitted, Sent};
 
-/// A direction from when on it was settled; of one that never was, all of it.
+/// A direction from the end of its slow start on, or all of it if that end is not seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steady<'a> {
     pub(super) sent: &'a Sent,
@@ -11,7 +11,7 @@ pub(super) struct Steady<'a> {
 }
 
 impl<'a> Steady<'a> {
-    /// A third is left out, if by then as much was in flight as later.
+    /// Leaves out the first third, if by its end as much was in flight as later.
     pub(super) fn new(sent: &'a Sent) -> Self {
         let all = &sent.readings;
         let whole = Self {
@@ -36,7 +36,7 @@ impl<'a> Steady<'a> {
         }
     }
 
-    /// When it begins, seconds from the first data; `None`: nothing is left out.
+    /// Its beginning, seconds after the first data; `None` if nothing is left out.
     pub(super) fn begins_s(&self) -> Option<f64> {
         let (first, before) = (self.sent.readings.first()?, self.before?);
         let began = first.at - first.length;
@@ -66,7 +66,7 @@ impl<'a> Steady<'a> {
         }
     }
 
-    /// Time of the readings, each with a share of it, seconds.
+    /// The sum of a share of the time of each reading, seconds.
     pub(super) fn time(&self, share: impl Fn(&Reading) -> f64) -> f64 {
         let times = self.readings.iter().map(|r| r.length.0 as f64 * share(r));
         times.sum::<f64>() / 1e9
@@ -85,12 +85,12 @@ impl<'a> Steady<'a> {
         self.sent.loss_flights.get(before..).unwrap_or_default()
     }
 
-    /// The bytes in flight that this share of the readings did not exceed.
+    /// The quantile of the bytes in flight at this share of the readings.
     pub(super) fn flight(&self, share: f64) -> Option<u64> {
         super::capture::quantile(self.flights(), share)
     }
 
-    /// What the receiver offered, bytes.
+    /// The windows that the receiver offered, bytes.
     pub(super) fn windows(&self) -> Vec<u64> {
         self.readings.iter().map(|reading| reading.window).collect()
     }
@@ -107,5 +107,5 @@ impl<'a> Steady<'a> {
     }
 }
 
-/// Fewer say nothing.
+/// Fewest readings.
 const FEWEST: usize = 6;

@@ -1,12 +1,10 @@
-//! The document of an experiment, from its runs.
+//! Builds the document of an experiment from its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::{
-    DocumentFactor, DocumentFinding, DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument,
-};
-use super::model::Experiment;
-use super::run::Run;
+use super::document::{DocumentFinding, DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument};
+use super::measure::Run;
+use super::model::{Experiment, Factor};
 use super::{findings, table};
 use crate::record::{Caveat, CaveatKind, Status};
 use crate::stats::Figure;
@@ -14,7 +12,7 @@ use crate::stats::Figure;
 /// How an experiment ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ending {
-    /// Why not all runs were made that were to be; `None` if they were.
+    /// Why the experiment ended before all runs were made; `None` if all were made.
     pub partial: Option<String>,
     /// Cells that could not be run here, and why.
     pub unavailable: Vec<(usize, String)>,
@@ -23,10 +21,8 @@ pub struct Ending {
 impl Experiment {
     /// The document of the runs that were made; those of other experiments are left out.
     pub fn assemble(&self, runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
-        let runs: Vec<Run> = runs
-            .into_iter()
-            .filter(|run| self.cell_of(run).is_some())
-            .collect();
+        let runs = runs.into_iter().filter(|run| self.cell_of(run).is_some());
+        let runs: Vec<Run> = runs.collect();
         let by_cell = self.by_cell(&runs);
         let table = table::table(self, &by_cell, &ending.unavailable);
         let findings = findings::outcomes(self, &by_cell);
@@ -45,12 +41,7 @@ impl Experiment {
             quick: self.quick,
             repeats: self.repeats,
             forbid: self.forbid.iter().map(ToString::to_string).collect(),
-            factors: (self.factors.iter())
-                .map(|factor| DocumentFactor {
-                    name: factor.name.clone(),
-                    levels: factor.levels.clone(),
-                })
-                .collect(),
+            factors: self.factors.clone(),
             notes: self.all_notes(&by_cell, ending),
             caveats: caveats(&runs, ending, figure_doubts(&table, &findings)),
             table,
@@ -73,7 +64,7 @@ impl Experiment {
         notes
     }
 
-    /// For each cell the runs that do not count.
+    /// The excluded runs of each cell, as caveats.
     fn exclusions(&self, runs: &[Vec<&Run>]) -> Vec<String> {
         let note = |(cell, runs): (usize, &Vec<&Run>)| {
             let excluded: Vec<_> = runs.iter().filter(|run| !run.counts()).collect();
@@ -83,16 +74,15 @@ impl Experiment {
                 title if title.is_empty() => String::new(),
                 title => format!("{title}: "),
             };
+            let (count, all) = (excluded.len(), runs.len());
             Some(format!(
-                "{title}{} of {} runs excluded, the last because: {why}",
-                excluded.len(),
-                runs.len()
+                "{title}{count} of {all} runs excluded, the last because: {why}"
             ))
         };
         runs.iter().enumerate().filter_map(note).collect()
     }
 
-    /// Faults of one level of a factor alone: then they are an outcome.
+    /// Faults that came with one level of a factor alone: these are an outcome.
     fn one_sided(&self, runs: &[Vec<&Run>]) -> Vec<String> {
         let excluded: Vec<usize> = (runs.iter().enumerate())
             .flat_map(|(cell, runs)| runs.iter().filter(|run| !run.counts()).map(move |_| cell))
@@ -102,18 +92,16 @@ impl Experiment {
         if excluded.len() < FEWEST_TO_TELL || is_of_one_cell {
             return Vec::new();
         }
-        let note = |(index, factor): (usize, &super::Factor)| {
+        let note = |(index, factor): (usize, &Factor)| {
             let levels: BTreeSet<usize> = (excluded.iter())
                 .map(|cell| self.cells[*cell].levels[index])
                 .collect();
-            let level = levels
-                .first()
-                .filter(|_| levels.len() == 1 && factor.levels.len() > 1)?;
+            let is_alone = levels.len() == 1 && factor.levels.len() > 1;
+            let level = &factor.levels[*levels.first().filter(|_| is_alone)?];
+            let (count, name) = (excluded.len(), &factor.name);
             Some(format!(
-                "all {} excluded runs are of {} {}: a fault that it causes itself is an outcome",
-                excluded.len(),
-                factor.name,
-                factor.levels[*level]
+                "all {count} excluded runs are of {name} {level}: a fault that it causes itself is \
+                 an outcome"
             ))
         };
         self.factors.iter().enumerate().filter_map(note).collect()
@@ -135,18 +123,15 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
             1 => "one run has no interval: nothing is known of its spread".to_owned(),
             n => format!(
                 "{n} runs cannot give an interval of 95 %: the one given, by which findings are \
-                 judged, is their whole \
-                 range"
+                 judged, is their whole range"
             ),
         };
         let remedy = "`repeats` of 6 or more, or a `precision`; the whole form in place of --quick";
         Caveat::new(CaveatKind::FewRuns, message, remedy)
     });
     let odd = |figures: &[&Figure]| {
-        let odd = figures
-            .iter()
-            .filter(|figure| !matches!(figure, Figure::One(_)));
-        odd.count()
+        let is_odd = |figure: &&&Figure| !matches!(figure, Figure::One(_));
+        figures.iter().filter(is_odd).count()
     };
     let several = (odd(&all) > 0).then(|| {
         let [in_table, in_findings] = [odd(&of_table), odd(&all) - odd(&of_table)];
@@ -154,8 +139,7 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
             CaveatKind::NotOneFigure,
             format!(
                 "{in_table} figures of the table and {in_findings} of the findings are not one \
-                 figure: their runs have \
-                 modes, or drift"
+                 figure: their runs have modes, or drift"
             ),
             "look for what changes between the runs: other load, CPU frequency, placement of \
              threads",
@@ -187,5 +171,5 @@ fn caveats(runs: &[Run], ending: &Ending, of_figures: Vec<Caveat>) -> Vec<Caveat
     partial.chain(of_figures).chain(of_runs).collect()
 }
 
-/// Fewer exclusions may all be of one level by chance.
+/// Fewer exclusions than this may have one level in common by chance.
 const FEWEST_TO_TELL: usize = 3;

@@ -1,10 +1,11 @@
-//! The one document of an experiment.
+//! The document of an experiment.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::run::Run;
+use super::measure::Run;
+use super::model::Factor;
 use crate::plan::Repeats;
 use crate::record::{Caveat, Status};
 use crate::stats::{Agreement, Figure};
@@ -22,45 +23,36 @@ pub struct ExperimentDocument {
     pub status: Status,
     /// When the first run began, RFC 3339.
     pub started_at: Option<String>,
-    /// What it is about.
+    /// The subject of the experiment.
     pub title: String,
-    /// The report that it runs again.
+    /// The report that it reproduces.
     pub report: Option<String>,
-    /// What to know beforehand.
+    /// Background for the reader.
     pub about: Option<String>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// The quick form.
+    /// Whether it is the quick form.
     pub quick: bool,
-    /// How often each cell was to be run.
+    /// The number of runs planned for each cell.
     pub repeats: Repeats,
     /// Validity faults that were declared beforehand.
     #[serde(default)]
     pub forbid: Vec<String>,
-    /// What was varied.
-    pub factors: Vec<DocumentFactor>,
-    /// The figures in the report's own shape.
+    /// The factors that were varied.
+    pub factors: Vec<Factor>,
+    /// The figures as the report's table has them.
     pub table: DocumentTable,
     /// The report's findings, held against these runs and against the report's own figures.
     #[serde(default)]
     pub findings: Vec<DocumentFinding>,
-    /// What was added, left out or could not be run.
+    /// Controls that were added, and cells that were left out or could not run.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What to keep in mind.
+    /// Caveats.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<Run>,
-}
-
-/// Something that was varied.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct DocumentFactor {
-    /// Its name.
-    pub name: String,
-    /// Its levels.
-    pub levels: Vec<String>,
 }
 
 /// Figures by the levels of the factors.
@@ -68,9 +60,9 @@ pub struct DocumentFactor {
 pub struct DocumentTable {
     /// The factors whose levels make the rows.
     pub row_factors: Vec<String>,
-    /// Its columns.
+    /// The columns.
     pub columns: Vec<DocumentColumn>,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<DocumentRow>,
 }
 
@@ -78,19 +70,19 @@ pub struct DocumentTable {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentColumn {
-    /// Its head.
+    /// The column's title.
     pub title: String,
-    /// The level of the factor across.
+    /// The level of the factor whose levels are columns.
     pub level: Option<String>,
     /// The figure, in the unit that its name says.
     pub metric: String,
-    /// In place of the figure its ratio to that of this level.
+    /// The figure is shown as a ratio to that of this level.
     pub ratio_to: Option<String>,
-    /// The unit that is printed.
+    /// The printed unit.
     pub unit: Option<String>,
-    /// What is printed is the figure times this.
+    /// The printed number is the figure times this.
     pub scale: f64,
-    /// Digits behind the point; absent: three significant ones.
+    /// Decimals; absent where three significant digits are printed.
     pub decimals: Option<u32>,
 }
 
@@ -111,34 +103,34 @@ pub struct CellFigure {
     /// What the runs that count amount to: their median with its interval or, where one figure
     /// would mislead, modes or a drift.
     pub ours: Option<Figure>,
-    /// The report's.
+    /// The report's figure.
     pub report: Option<f64>,
-    /// Why there is none of ours.
+    /// Why this experiment has no figure.
     pub not_run: Option<String>,
 }
 
-/// A finding, and what speaks for it.
+/// A finding and whether the figures support it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentFinding {
-    /// What was found.
+    /// The finding in words.
     pub text: String,
-    /// Of which figure.
+    /// The figure that it is about.
     pub metric: String,
-    /// Whether it is claimed of a ratio, or else of the figure itself.
+    /// Whether it is about a ratio instead of the figure itself.
     pub is_ratio: bool,
-    /// The least that is accepted; absent: anything.
+    /// The lowest value that is accepted; absent where there is no bound.
     pub least: Option<f64>,
-    /// The most that is accepted; absent: anything.
+    /// The highest value that is accepted; absent where there is no bound.
     pub most: Option<f64>,
     /// What the repeats amount to, with the coverage of the interval that decides.
     pub ours: Option<Figure>,
-    /// Whether our runs agree.
+    /// Whether the runs agree.
     pub agreement: Agreement,
-    /// What the report's own figures give.
+    /// The value from the report's own figures.
     pub report: Option<f64>,
     /// Whether the report's own figures agree.
     pub report_agreement: Agreement,
-    /// Why it is not known of ours.
+    /// Why the agreement of the runs is not known.
     pub why: Option<String>,
 }

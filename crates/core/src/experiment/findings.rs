@@ -1,30 +1,25 @@
-//! What of a report's findings the figures bear out. Computed from runs and tables, never typed.
+//! Checks a report's findings against the figures, computed from runs and tables.
 
 use std::collections::BTreeMap;
 
 use super::document::DocumentFinding;
+use super::measure::Run;
 use super::model::{Experiment, Finding};
-use super::run::Run;
-use crate::stats::{Accepted, Agreement, Summary, figure};
+use crate::stats::{Agreement, Summary, figure};
 
-/// Each finding, held against the runs of each cell.
+/// Checks each finding against the runs of its cells.
 pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<DocumentFinding> {
     let outcome = |finding| outcome(experiment, finding, runs);
     experiment.findings.iter().map(outcome).collect()
 }
 
 fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> DocumentFinding {
-    let (least, most) = finding.expectation.range();
-    let accepted = Accepted {
-        low: least,
-        high: most,
-    };
-    let samples = samples(finding, runs);
+    let accepted = finding.accepted;
+    let samples = samples(&finding.pairs, runs, |run| value(finding, run));
     let ours = figure(&samples).ok();
     let report = finding.report.or_else(|| of_report(experiment, finding));
-    let agreement = ours
-        .as_ref()
-        .map_or(Agreement::NotKnown, |ours| accepted.judge(ours, &samples));
+    let judged = ours.as_ref().map(|ours| accepted.judge(ours, &samples));
+    let agreement = judged.unwrap_or(Agreement::NotKnown);
     let report_agreement = accepted.judge_all(report);
     let over = finding.over_measure.as_ref();
     let over = over.map_or(String::new(), |over| format!(" ÷ {over}"));
@@ -32,8 +27,8 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
         text: finding.text.clone(),
         metric: format!("{}{over}", finding.measure),
         is_ratio: over_other_cells(finding) || finding.over_measure.is_some(),
-        least: Some(least).filter(|end| end.is_finite()),
-        most: Some(most).filter(|end| end.is_finite()),
+        least: Some(accepted.low).filter(|end| end.is_finite()),
+        most: Some(accepted.high).filter(|end| end.is_finite()),
         why: ours.is_none().then(|| why_not(experiment, finding, runs)),
         ours,
         agreement,
@@ -46,25 +41,29 @@ fn over_other_cells(finding: &Finding) -> bool {
     finding.pairs.iter().any(|(_, partner)| partner.is_some())
 }
 
-/// One value for each repeat: the median over the cells of the finding, so that cells of one repeat
-/// are held against each other.
-fn samples(finding: &Finding, runs: &[Vec<&Run>]) -> Vec<f64> {
+/// One value for each repeat: the median over the cells, each of which may be divided by a partner's
+/// value of the same repeat.
+pub(super) fn samples(
+    pairs: &[(usize, Option<usize>)],
+    runs: &[Vec<&Run>],
+    value: impl Fn(&Run) -> Option<f64>,
+) -> Vec<f64> {
     let mut by_repeat: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for (cell, partner) in &finding.pairs {
+    for (cell, partner) in pairs {
         for run in runs[*cell].iter().filter(|run| run.counts()) {
-            let held_against = partner.map(|partner| counted(&runs[partner], run.repeat));
-            let value = match held_against {
-                None => value(finding, run),
-                Some(None) => None,
-                Some(Some(other)) => ratio(value(finding, run), value(finding, other)),
+            let value = match partner {
+                None => value(run),
+                Some(partner) => {
+                    let mut others = runs[*partner].iter().filter(|other| other.counts());
+                    let other = others.find(|other| other.repeat == run.repeat);
+                    ratio(value(run), other.and_then(|other| value(other)))
+                }
             };
             by_repeat.entry(run.repeat).or_default().extend(value);
         }
     }
-    let medians = by_repeat.into_values();
-    medians
-        .filter_map(|values| Some(Summary::new(&values).ok()?.median()))
-        .collect()
+    let median = |values: Vec<f64>| Some(Summary::new(&values).ok()?.median());
+    by_repeat.into_values().filter_map(median).collect()
 }
 
 fn value(finding: &Finding, run: &Run) -> Option<f64> {
@@ -84,23 +83,15 @@ fn of_report(experiment: &Experiment, finding: &Finding) -> Option<f64> {
             Some(over) => ratio(value, figures.get(&over.to_string()).copied()),
         }
     };
-    let values = finding
-        .pairs
-        .iter()
-        .filter_map(|(cell, partner)| match partner {
-            None => of_cell(*cell),
-            Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
-        });
+    let pairs = finding.pairs.iter();
+    let values = pairs.filter_map(|(cell, partner)| match partner {
+        None => of_cell(*cell),
+        Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
+    });
     Some(Summary::new(&values.collect::<Vec<_>>()).ok()?.median())
 }
 
-/// The run of a repeat that counts.
-pub(super) fn counted<'a>(runs: &[&'a Run], repeat: u32) -> Option<&'a Run> {
-    let mut counted = runs.iter().filter(|run| run.counts());
-    counted.find(|run| run.repeat == repeat).copied()
-}
-
-/// `None` where one is missing, or there is nothing to divide by.
+/// The ratio; `None` where a value is missing or the divisor is 0.
 pub(super) fn ratio(value: Option<f64>, over: Option<f64>) -> Option<f64> {
     let over = over.filter(|over| *over != 0.0)?;
     Some(value? / over).filter(|ratio| ratio.is_finite())
@@ -109,9 +100,8 @@ pub(super) fn ratio(value: Option<f64>, over: Option<f64>) -> Option<f64> {
 fn why_not(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> String {
     let cells = || {
         let pairs = finding.pairs.iter();
-        pairs
-            .flat_map(|(cell, partner)| [Some(*cell), *partner])
-            .flatten()
+        let cells = pairs.flat_map(|(cell, partner)| [Some(*cell), *partner]);
+        cells.flatten()
     };
     if finding.pairs.is_empty() {
         return "the quick form leaves its levels out".to_owned();

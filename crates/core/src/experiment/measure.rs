@@ -1,12 +1,62 @@
-//! Which figure of a run a column or a finding is of.
+//! One run of a cell, as the file of records and the document have it, and the figure of it that a
+//! column or a finding names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::run::Run;
-use super::special::SPECIAL_FIGURES;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
+
+use super::workload::SPECIAL_FIGURES;
 use crate::compare::{Metric, MetricError};
 use crate::load::LOAD_FIGURES;
 use crate::record::{LabDirection, Record};
+
+/// A run of a cell and its results.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// The level of each factor, by name.
+    pub levels: BTreeMap<String, String>,
+    /// The number of the repeat, from 1.
+    pub repeat: u32,
+    /// Which attempt at that repeat it is, from 1: a run with a validity fault is made again.
+    pub attempt: u32,
+    /// The treatments in force, or `none`.
+    pub treatments: String,
+    /// Validity faults, in words with their figures. A run with one counts for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// Why the run failed. A failed run is not evaluated.
+    pub error: Option<String>,
+    /// Figures of a workload that is not a network test, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// The record of a network test.
+    pub record: Option<Box<Record>>,
+}
+
+impl Run {
+    /// Reads what [`Self::to_json`] wrote. Here, because the code of a record is large, and each
+    /// crate that reads one by itself has it again.
+    ///
+    /// # Errors
+    /// The text is not JSON, or not a run.
+    pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+
+    /// The run as JSON on one line, without a newline.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("runs have string keys")
+    }
+
+    /// Whether its figures count.
+    pub fn counts(&self) -> bool {
+        self.faults.is_empty() && self.error.is_none()
+    }
+}
 
 /// A figure of a run: of its record ([`Metric`]), of the emulated links, or of a workload that is
 /// no network test.
@@ -83,10 +133,9 @@ fn lab_counter(text: &str) -> Option<Measure> {
 fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {
     let links = &record.environment.lab.as_ref()?.links;
     let counts = links.iter().filter_map(|link| {
-        let end = if direction == "up" {
-            &link.up
-        } else {
-            &link.down
+        let end = match direction {
+            "up" => &link.up,
+            _ => &link.down,
         };
         serde_json::to_value(end).ok()?.get(key)?.as_f64()
     });

@@ -1,47 +1,58 @@
 //! An experiment with everything resolved, as plain data.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
 
-use super::cell::Cell;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::measure::Measure;
+use super::workload::Work;
 use crate::compare::Fault;
-use crate::plan::Repeats;
+use crate::lab::Topology;
+use crate::link::PathSpec;
+use crate::plan::{Extent, Repeats};
+use crate::stats::Accepted;
+use crate::treatment::Treatments;
+use crate::units::{EndpointName, Family};
 
-/// What a file describes, with nothing left to choose.
+/// An experiment with every choice made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// What it is about.
+    /// The subject of the experiment.
     pub title: String,
-    /// The report that it runs again.
+    /// The report that it reproduces.
     pub report: Option<String>,
-    /// What a reader should know beforehand.
+    /// Background for the reader.
     pub about: Option<String>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// The quick form of it.
+    /// Whether it is the quick form.
     pub quick: bool,
-    /// How often each cell is run.
+    /// The number of runs of each cell.
     pub repeats: Repeats,
     /// Validity faults: a run that has one does not count.
     pub forbid: Vec<Fault>,
-    /// What is varied, the slowest first.
+    /// The factors; the levels of the last one change fastest.
     pub factors: Vec<Factor>,
     /// All combinations of levels, in the order of the table.
     pub cells: Vec<Cell>,
-    /// What was added so that a treatment changes only what its name says.
+    /// Notes on controls that were added so that a treatment changes only what its name says.
     pub notes: Vec<String>,
-    /// The factor whose levels stand side by side.
+    /// The factor whose levels are columns.
     pub across: Option<usize>,
     /// What the table shows; with a precision to reach at least one, which is the first's.
     pub columns: Vec<Column>,
-    /// What the report found.
+    /// The report's findings.
     pub findings: Vec<Finding>,
-    /// Of each cell the report's figures, by the name of the measure.
+    /// The report's figures of each cell, by the name of the measure.
     pub figures: Vec<BTreeMap<String, f64>>,
 }
 
-/// Something that is varied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A factor: something that is varied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DocumentFactor")]
 pub struct Factor {
     /// Its name.
     pub name: String,
@@ -49,69 +60,47 @@ pub struct Factor {
     pub levels: Vec<String>,
 }
 
-/// A column of the table, for each level across.
+/// A column of the table, repeated for each level of the factor across.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// The figure.
     pub measure: Measure,
-    /// Its head.
+    /// The title.
     pub title: String,
-    /// Its unit, as it is printed.
+    /// The printed unit.
     pub unit: Option<String>,
-    /// What is printed is the figure times this.
+    /// The printed number is the figure times this.
     pub scale: f64,
-    /// Digits behind the point; `None` is three significant ones.
+    /// Decimals; `None` for three significant digits.
     pub decimals: Option<u32>,
-    /// In place of the figure its ratio to that of this level across.
+    /// The level to which the figure is shown as a ratio.
     pub ratio_to: Option<usize>,
 }
 
-/// Something that a report found, as a claim on figures.
+/// A finding of a report, as a claim about figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// In the report's words, or about them.
+    /// The finding in words, if possible the report's.
     pub text: String,
     /// The figure.
     pub measure: Measure,
-    /// The figure is divided by this one of the same run.
+    /// A figure of the same run by which the figure is divided.
     pub over_measure: Option<Measure>,
     /// Cells, each with the one that it is held against: then the claim is on their ratio.
     pub pairs: Vec<(usize, Option<usize>)>,
-    /// What is claimed of the value or the ratio.
-    pub expectation: Expectation,
+    /// The values or ratios for which the finding holds.
+    pub accepted: Accepted,
     /// The report's own value where no table of it has one.
     pub report: Option<f64>,
 }
 
-/// What is claimed of a value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Expectation {
-    /// It is within a factor of this.
-    About {
-        /// The value; above 0.
-        value: f64,
-        /// The factor, 1 or more.
-        within: f64,
-    },
-    /// It is this or more.
-    AtLeast(f64),
-    /// It is this or less.
-    AtMost(f64),
-    /// It is one of these or between them.
-    Between {
-        /// The least.
-        least: f64,
-        /// The most.
-        most: f64,
-    },
-    /// It is a ratio within so many percent of 1.
-    NoDifference {
-        /// Percent.
-        margin_percent: f64,
-    },
-}
-
 impl Experiment {
+    /// The number of the cell with these levels, one of each factor.
+    pub(super) fn cell_number(&self, levels: &[usize]) -> usize {
+        let counts = self.factors.iter().map(|factor| factor.levels.len());
+        cell_number(counts, levels)
+    }
+
     /// The levels of a cell, by the names of their factors.
     pub fn level_names(&self, cell: usize) -> BTreeMap<String, String> {
         let levels = self.factors.iter().zip(&self.cells[cell].levels);
@@ -123,60 +112,137 @@ impl Experiment {
     /// A cell in words: `window fixed, size 100`; empty where there are no factors.
     pub fn cell_title(&self, cell: usize) -> String {
         let levels = self.factors.iter().zip(&self.cells[cell].levels);
-        let levels: Vec<String> = levels
-            .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level]))
-            .collect();
-        levels.join(", ")
+        let in_words = |(factor, level): (&Factor, &usize)| {
+            format!("{} {}", factor.name, factor.levels[*level])
+        };
+        levels.map(in_words).collect::<Vec<_>>().join(", ")
     }
 
     /// A number that changes with everything that decides a run: cells, faults and seed. Words,
     /// columns, findings and the number of repeats may change without a run becoming another.
     pub fn identity(&self) -> String {
-        let cells: Vec<String> = (0..self.cells.len())
-            .map(|cell| format!("{}={}", self.cell_title(cell), self.cells[cell].identity()))
-            .collect();
+        let cell = |cell| format!("{}={}", self.cell_title(cell), self.cells[cell].identity());
+        let cells: Vec<String> = (0..self.cells.len()).map(cell).collect();
         let whole = format!("{} {:?} {}", self.seed, self.forbid, cells.join("\n"));
         format!("{:016x}", crate::units::checksum::fnv1a(whole.as_bytes()))
     }
 }
 
-impl Expectation {
-    /// The values that it accepts, both ends included.
-    pub fn range(&self) -> (f64, f64) {
-        match *self {
-            Self::About { value, within } => (value / within, value * within),
-            Self::AtLeast(least) => (least, f64::INFINITY),
-            Self::AtMost(most) => (f64::NEG_INFINITY, most),
-            Self::Between { least, most } => (least, most),
-            Self::NoDifference { margin_percent } => {
-                let margin = margin_percent / 100.0;
-                (1.0 - margin, 1.0 + margin)
-            }
+/// The number of the cell with these levels, of factors with so many levels each. Cells are numbered
+/// as the digits of a clock count: the last factor's levels change first.
+pub(super) fn cell_number(counts: impl Iterator<Item = usize>, levels: &[usize]) -> usize {
+    let digits = counts.zip(levels);
+    digits.fold(0, |number, (count, level)| number * count + level)
+}
+
+/// One combination of levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The index of each factor's level.
+    pub levels: Vec<usize>,
+    /// The path and its hosts.
+    pub place: Place,
+    /// The workload.
+    pub work: Work,
+    /// The treatments in force.
+    pub treatments: Treatments,
+    /// Why this version cannot run it; `None` if it can.
+    pub lacks: Option<String>,
+}
+
+/// Where a cell runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// The path.
+    pub path: ExperimentPath,
+    /// Family of the path's addresses; `None` is IPv4 where there is one.
+    pub family: Option<Family>,
+    /// Share of one CPU that the client's threads get, percent.
+    pub client_cpu: Option<u32>,
+    /// Share of one CPU that the endpoint's threads get, percent.
+    pub server_cpu: Option<u32>,
+}
+
+/// The path of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExperimentPath {
+    /// An emulated path, created for the run.
+    Lab {
+        /// Its hosts, routers and links.
+        topology: Box<Topology>,
+        /// The path's name in the record: a spec, or the name of a file.
+        name: String,
+        /// The link, where there is one; what is known of a topology's delays is in it.
+        spec: Option<Box<PathSpec>>,
+        /// Host of the client.
+        client: String,
+        /// Host of the endpoint.
+        server: String,
+        /// Address of the server to connect to; `None` for the one that its name resolves to.
+        address: Option<IpAddr>,
+    },
+    /// A real path to an endpoint.
+    Host(EndpointName),
+}
+
+impl ExperimentPath {
+    /// The emulated path of a spec.
+    pub fn from_spec(spec: PathSpec) -> Self {
+        Self::Lab {
+            topology: Box::new(Topology::of_path(&spec)),
+            name: spec.to_string(),
+            spec: Some(Box::new(spec)),
+            client: "client".to_owned(),
+            server: "server".to_owned(),
+            address: None,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Cell {
+    /// What decides its figures, as a text: two cells, of whatever files, with the same text are
+    /// the same.
+    pub fn identity(&self) -> String {
+        let work = match &self.work {
+            Work::Test(test) => serde_json::to_string(test),
+            Work::Load(mix) => serde_json::to_string(mix),
+            Work::Special(special) => serde_json::to_string(special),
+        };
+        let work = work.expect("a test has string keys");
+        format!("{}|{work}|{}", self.place, self.treatments)
+    }
 
-    #[test]
-    fn expectations_accept_their_ends() {
-        let about = Expectation::About {
-            value: 2.0,
-            within: 1.25,
-        };
-        assert_eq!(about.range(), (1.6, 2.5));
-        assert_eq!(Expectation::AtLeast(3.0).range(), (3.0, f64::INFINITY));
-        let between = Expectation::Between {
-            least: 0.9,
-            most: 0.99,
-        };
-        assert_eq!(between.range(), (0.9, 0.99));
-        let (low, high) = Expectation::NoDifference {
-            margin_percent: 5.0,
+    /// Seconds that its run takes at least; `None` where it ends after so many bytes.
+    pub fn planned_s(&self) -> Option<f64> {
+        match &self.work {
+            Work::Test(test) => match test.extent {
+                Extent::Time(_) => test.seconds(),
+                Extent::Bytes(_) | Extent::Count(_) => None,
+            },
+            Work::Load(mix) => Some(mix.idle.as_secs_f64() + mix.seconds()),
+            Work::Special(_) => None,
         }
-        .range();
-        assert_eq!((low, high), (0.95, 1.05));
+    }
+}
+
+impl fmt::Display for Place {
+    /// Writes everything in it, for [`Cell::identity`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            ExperimentPath::Host(name) => write!(f, "host {name}")?,
+            ExperimentPath::Lab {
+                topology,
+                name: _,
+                spec,
+                client,
+                server,
+                address,
+            } => match spec {
+                Some(spec) => write!(f, "lab {spec}")?,
+                None => write!(f, "lab {topology:?} {client} {server} {address:?}")?,
+            },
+        }
+        let (family, client, server) = (self.family, self.client_cpu, self.server_cpu);
+        write!(f, " {family:?} cpu {client:?} {server:?}")
     }
 }

@@ -1,22 +1,22 @@
-//! Which run is next.
+//! The order of an experiment's runs.
 //!
 //! Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts or
 //! the path falls on all cells alike. The next run follows from the runs that there are: an
 //! experiment that was stopped goes on where it was.
 
-use super::{Experiment, Run};
+use super::{Experiment, Factor, Run};
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::stats::{Precision, precision_reached};
 use crate::units::Dice;
 
-/// A run that is to be made.
+/// A run to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// Index of the cell in [`Experiment::cells`].
     pub cell: usize,
-    /// Which repeat it is, from 1.
+    /// The number of the repeat, from 1.
     pub repeat: u32,
-    /// Which attempt at that repeat it is, from 1.
+    /// The number of the attempt at that repeat, from 1.
     pub attempt: u32,
 }
 
@@ -28,7 +28,7 @@ impl Experiment {
     /// `unavailable` are left out: something that they need is not there.
     pub fn next(&self, runs: &[Run], unavailable: &[usize]) -> Option<Slot> {
         let runs = self.by_cell(runs);
-        for repeat in 1..=self.most_repeats() {
+        for repeat in 1..=self.max_repeats() {
             let mut cells = (self.order(repeat).into_iter())
                 .filter(|cell| self.is_runnable(*cell) && !unavailable.contains(cell))
                 .filter(|cell| self.wants(&runs[*cell], repeat));
@@ -48,7 +48,7 @@ impl Experiment {
             if !self.is_runnable(cell) || unavailable.contains(&cell) {
                 return 0;
             }
-            let done = (1..=self.most_repeats())
+            let done = (1..=self.max_repeats())
                 .take_while(|repeat| attempt_after(&runs[cell], cell, *repeat).is_none())
                 .count();
             match self.repeats {
@@ -71,11 +71,12 @@ impl Experiment {
         if run.levels.len() != self.factors.len() {
             return None;
         }
-        self.factors.iter().try_fold(0, |cell, factor| {
+        let level = |factor: &Factor| {
             let level = run.levels.get(&factor.name)?;
-            let level = factor.levels.iter().position(|name| name == level)?;
-            Some(cell * factor.levels.len() + level)
-        })
+            factor.levels.iter().position(|name| name == level)
+        };
+        let levels: Option<Vec<usize>> = self.factors.iter().map(level).collect();
+        Some(self.cell_number(&levels?))
     }
 
     /// Whether this version can run the cell.
@@ -93,7 +94,7 @@ impl Experiment {
         by_cell
     }
 
-    fn most_repeats(&self) -> u32 {
+    fn max_repeats(&self) -> u32 {
         match self.repeats {
             Repeats::Times(times) => times,
             Repeats::Precision(_) => MAX_REPEATS,
@@ -105,9 +106,8 @@ impl Experiment {
         let Repeats::Precision(percent) = self.repeats else {
             return true;
         };
-        let before = runs
-            .iter()
-            .filter(|run| run.counts() && run.repeat < repeat);
+        let is_before = |run: &&&Run| run.counts() && run.repeat < repeat;
+        let before = runs.iter().filter(is_before);
         let measure = &self.columns[0].measure;
         let samples: Vec<f64> = before.filter_map(|run| measure.of(run)).collect();
         !matches!(
@@ -124,7 +124,7 @@ impl Experiment {
     }
 }
 
-/// The next attempt at a repeat, if there is to be one.
+/// The next attempt at a repeat, if one is allowed.
 fn attempt_after(runs: &[&Run], cell: usize, repeat: u32) -> Option<Slot> {
     let attempts: Vec<_> = runs.iter().filter(|run| run.repeat == repeat).collect();
     let is_over = attempts.iter().any(|run| run.counts());
@@ -135,3 +135,48 @@ fn attempt_after(runs: &[&Run], cell: usize, repeat: u32) -> Option<Slot> {
         attempt,
     })
 }
+
+/// Durations of the runs so far, for an estimate of the remaining time.
+#[derive(Debug, Clone, Default)]
+pub struct Estimate {
+    /// Cell and duration of each run, seconds, including the setup of its path.
+    runs: Vec<(usize, f64)>,
+}
+
+impl Estimate {
+    /// Records that a run of `cell` took this many seconds, including its setup.
+    pub fn add(&mut self, cell: usize, seconds: f64) {
+        self.runs.push((cell, seconds));
+    }
+
+    /// Seconds that are left, given how many runs each cell still has; `None` as long as nothing is
+    /// known of runs that end after so many bytes.
+    pub fn remaining_s(&self, experiment: &Experiment, remaining: &[usize]) -> Option<f64> {
+        let left = remaining.iter().enumerate();
+        let left = left.filter(|(_, count)| **count > 0);
+        left.map(|(cell, count)| Some(self.of_cell(experiment, cell)? * *count as f64))
+            .sum()
+    }
+
+    fn of_cell(&self, experiment: &Experiment, cell: usize) -> Option<f64> {
+        let planned = |cell: usize| experiment.cells[cell].planned_s();
+        if let Some(seconds) = planned(cell) {
+            let runs = self.runs.iter();
+            let beside = runs.filter_map(|(cell, took)| Some(took - planned(*cell)?));
+            return Some(seconds + mean(beside).unwrap_or(BESIDE_S));
+        }
+        let own = self.runs.iter().filter(|(other, _)| *other == cell);
+        let runs = self.runs.iter();
+        let alike = runs.filter(|(other, _)| planned(*other).is_none());
+        mean(own.map(|(_, took)| *took)).or_else(|| mean(alike.map(|(_, took)| *took)))
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// What a run takes besides its time, seconds, as long as none has shown it: making a lab,
+/// connecting, the reports.
+const BESIDE_S: f64 = 1.0;

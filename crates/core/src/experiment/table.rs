@@ -1,9 +1,9 @@
-//! The figures in the report's own shape: rows by levels, the levels of one factor across.
+//! The figures as the report's table has them: rows by levels, one factor's levels as columns.
 
 use super::document::{CellFigure, DocumentColumn, DocumentRow, DocumentTable};
-use super::findings::{counted, ratio};
+use super::findings::{ratio, samples};
+use super::measure::Run;
 use super::model::{Column, Experiment};
-use super::run::Run;
 use crate::stats::figure;
 
 /// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and
@@ -48,23 +48,22 @@ impl<'a> Shape<'a> {
         factors.filter(|factor| Some(*factor) != self.experiment.across)
     }
 
-    /// The level across, and what is shown of it. A level has no ratio to itself.
+    /// The columns, each with its level of the factor across. A level has no ratio to itself.
     fn columns(&self) -> Vec<(Option<usize>, &'a Column)> {
         let Some(factor) = self.experiment.across else {
             let columns = self.experiment.columns.iter();
             return columns.map(|column| (None, column)).collect();
         };
         let levels = 0..self.experiment.factors[factor].levels.len();
-        levels
-            .flat_map(|level| {
-                let columns = self.experiment.columns.iter();
-                let shown = columns.filter(move |column| column.ratio_to != Some(level));
-                shown.map(move |column| (Some(level), column))
-            })
-            .collect()
+        let of_level = |level| {
+            let columns = self.experiment.columns.iter();
+            let shown = columns.filter(move |column| column.ratio_to != Some(level));
+            shown.map(move |column| (Some(level), column))
+        };
+        levels.flat_map(of_level).collect()
     }
 
-    /// The levels of each row, that of the factor across 0.
+    /// The levels of each row; that of the factor across is 0.
     fn rows(&self) -> Vec<Vec<usize>> {
         let cells = self.experiment.cells.iter().map(|cell| &cell.levels);
         let is_row = |levels: &&Vec<usize>| {
@@ -96,20 +95,17 @@ impl<'a> Shape<'a> {
     }
 
     fn cell(&self, row: &[usize], across: Option<usize>) -> usize {
-        let factors = self.experiment.factors.iter().zip(row).enumerate();
-        factors.fold(0, |number, (index, (factor, level))| {
-            let level = match (self.experiment.across == Some(index), across) {
-                (true, Some(across)) => across,
-                _ => *level,
-            };
-            number * factor.levels.len() + level
-        })
+        let mut levels = row.to_vec();
+        if let (Some(factor), Some(level)) = (self.experiment.across, across) {
+            levels[factor] = level;
+        }
+        self.experiment.cell_number(&levels)
     }
 
     fn figure(&self, row: &[usize], across: Option<usize>, column: &Column) -> CellFigure {
         let cell = self.cell(row, across);
         let base = column.ratio_to.map(|level| self.cell(row, Some(level)));
-        let samples = self.samples(cell, base, column);
+        let samples = samples(&[(cell, base)], self.runs, |run| column.measure.of(run));
         let name = column.measure.to_string();
         let figure_of = |cell: usize| self.experiment.figures[cell].get(&name).copied();
         let report = match base {
@@ -122,18 +118,6 @@ impl<'a> Shape<'a> {
             ours,
             report,
         }
-    }
-
-    fn samples(&self, cell: usize, base: Option<usize>, column: &Column) -> Vec<f64> {
-        let own = self.runs[cell].iter().filter(|run| run.counts());
-        let sample = |run: &&&Run| match base {
-            None => column.measure.of(run),
-            Some(base) => {
-                let other = counted(&self.runs[base], run.repeat)?;
-                ratio(column.measure.of(run), column.measure.of(other))
-            }
-        };
-        own.filter_map(|run| sample(&run)).collect()
     }
 
     fn why_not(&self, cell: usize) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Files that are read, runs that are planned, and findings that are computed.
+//! Tests of reading files, planning runs and computing findings.
 
 use std::collections::BTreeMap;
 
@@ -520,7 +520,7 @@ fn the_identity_is_of_the_runs_and_not_of_the_words() {
 #[test]
 fn the_rest_takes_what_is_planned_and_what_runs_take_besides() {
     let experiment = windows();
-    let mut estimate = Estimate::new();
+    let mut estimate = Estimate::default();
     let remaining = experiment.remaining(&[], &[]);
     // 24 runs of 2.2 s, and a second each as long as nothing is known.
     let seconds = estimate.remaining_s(&experiment, &remaining).unwrap();

@@ -1,23 +1,24 @@
 //! `[workload]`: a command and its keys, which are the options of a test
 //! ([`crate::plan::options`]); the commands that are no test of the path have keys of their own.
 
-use super::special::{FileTransfer, Special};
+use serde::{Deserialize, Serialize};
+
 use crate::load::{DEFAULT_MIX, Mix, MixChoice};
 use crate::plan::{Draft, PlanError, Test, Workload, options};
 use crate::units::{ByteCount, UnitError};
 
-/// What a cell runs.
+/// The workload of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
     /// A test of the path.
     Test(Box<Test>),
-    /// Tests beside each other.
+    /// Several tests at the same time.
     Load(Box<Mix>),
-    /// Something else.
+    /// A workload other than a network test.
     Special(Special),
 }
 
-/// The commands that a workload can be of.
+/// The commands of workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Test(Workload),
@@ -36,7 +37,7 @@ pub(super) const COMMANDS: [(&str, Command); 6] = [
     ("file_read", Command::FileRead),
 ];
 
-/// Keys of which one excludes the others: when a run ends.
+/// Keys that set the end of a run, of which one excludes the others.
 pub(super) const EXTENTS: [&str; 4] = ["time", "bytes", "count", "total"];
 
 /// The keys of a workload as they are set, defaults not yet filled in.
@@ -54,7 +55,7 @@ pub(super) struct LoadDraft {
     choice: MixChoice,
 }
 
-/// The keys of a file that is written or read.
+/// The keys of a file workload.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileDraft {
     bytes: Option<u64>,
@@ -175,6 +176,38 @@ impl FileDraft {
 const DEFAULT_RECORD: u64 = 128 << 10;
 /// Largest file of a special workload, bytes.
 const MAX_FILE: u64 = 16 << 30;
+
+/// Something to be run in place of a test. Its figures have the names of a record's:
+/// [`SPECIAL_FIGURES`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Special {
+    /// Writes a new file, waits until it is on the disk, and removes it.
+    FileWrite(FileTransfer),
+    /// Reads a file back that was written before and is no longer in memory.
+    FileRead(FileTransfer),
+}
+
+/// A file to write or read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTransfer {
+    /// Size of the file, bytes.
+    pub bytes: u64,
+    /// Size of each read or write, bytes.
+    pub record_bytes: u64,
+    /// Directory of the file; `None` for that of the experiment's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+/// What a special workload measures, each in the unit that its name says.
+pub const SPECIAL_FIGURES: &[&str] = &[
+    "throughput_bps",
+    "seconds",
+    "bytes",
+    "cpu_seconds",
+    "storage_bytes",
+];
 
 #[cfg(test)]
 mod tests {

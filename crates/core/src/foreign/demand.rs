@@ -1,21 +1,21 @@
-//! What a client of another tool asks for, against what the owner allows.
+//! Checks what a client of another tool asks for against the owner's limits.
 
 use crate::session::message::Limits;
 use crate::units::BitRate;
 
-/// What a test would take.
+/// What a test would need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Demand {
     /// Flows over both directions.
     pub streams: u32,
-    /// Length with its warm-up; `None` where it ends by an amount, and is cut off at the owner's
-    /// limit.
+    /// Length with its warm-up, seconds; `None` if it ends by an amount, and is cut off at the
+    /// owner's limit.
     pub seconds: Option<f64>,
-    /// Rate over all flows, bits per second, where this end cannot slow them: that of datagrams.
+    /// Rate over all flows, bits per second, if this end cannot slow them: that of datagrams.
     pub rate_bps: Option<u64>,
 }
 
-/// What goes beyond the owner's limits, in words with the numbers.
+/// The limit that a test exceeds, in words with the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Excess {
     /// Too many flows.
@@ -27,7 +27,7 @@ pub enum Excess {
 }
 
 impl Excess {
-    /// For the log.
+    /// The message for the log.
     pub fn message(&self) -> &str {
         match self {
             Self::Streams(text) | Self::Seconds(text) | Self::Rate(text) => text,
@@ -36,32 +36,21 @@ impl Excess {
 }
 
 impl Demand {
-    /// The first thing that the owner does not allow. A rate that is not limited at all is beyond
-    /// any limit.
+    /// The first limit that the test exceeds. A rate that is not limited at all exceeds any limit.
     pub fn excess(&self, limits: &Limits) -> Option<Excess> {
-        if self.streams > limits.streams {
-            return Some(Excess::Streams(format!(
-                "{} flows, where the owner allows {}",
-                self.streams, limits.streams
-            )));
+        let (streams, allowed) = (self.streams, limits.streams);
+        if streams > allowed {
+            let text = format!("{streams} flows, where the owner allows {allowed}");
+            return Some(Excess::Streams(text));
         }
-        if let Some(seconds) = self.seconds
-            && seconds > limits.seconds
-        {
-            return Some(Excess::Seconds(format!(
-                "{seconds} s, where the owner allows {} s",
-                limits.seconds
-            )));
+        let allowed = limits.seconds;
+        if let Some(seconds) = self.seconds.filter(|seconds| *seconds > allowed) {
+            let text = format!("{seconds} s, where the owner allows {allowed} s");
+            return Some(Excess::Seconds(text));
         }
-        let limit = limits.rate_bps?;
-        let rate = self.rate_bps?;
-        (rate > limit).then(|| {
-            Excess::Rate(format!(
-                "{}, where the owner allows {}",
-                BitRate(rate),
-                BitRate(limit)
-            ))
-        })
+        let (rate, allowed) = (BitRate(self.rate_bps?), BitRate(limits.rate_bps?));
+        let text = || format!("{rate}, where the owner allows {allowed}");
+        (rate > allowed).then(|| Excess::Rate(text()))
     }
 }
 

@@ -1,16 +1,24 @@
-//! Who else speaks: tools whose clients an endpoint serves, and whose servers a client uses.
+//! The protocols of other measuring tools: an endpoint serves their clients, and a client uses
+//! their servers.
 //!
-//! Each protocol is a module of its own: pure state machines of the shape of [`crate::session`],
-//! bytes and time in, bytes and events out. What is common to them is here: the [`Tool`], and
-//! [`Encounter`], which makes a record of a test of which one end alone has linerate's evidence;
-//! [`Demand`] is what a client asks of the owner.
+//! Each protocol is a module of pure state machines of the shape of [`crate::session`]: bytes and
+//! time in, bytes and events out. Shared by all are the [`Tool`], [`ForeignRun`], which makes the
+//! record of a test of which only one end is linerate's, and [`Demand`], what a client asks of the
+//! owner's limits.
 
 mod demand;
-mod encounter;
 pub mod iperf3;
 pub mod netperf;
+mod run;
 mod told;
 
 pub use crate::record::Tool;
 pub use demand::{Demand, Excess};
-pub use encounter::{Encounter, Role};
+pub use run::{ForeignRun, Role};
+
+/// Whether two secrets are the same. For secrets of one length the time does not depend on their
+/// bytes.
+fn is_same_secret(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
+    a.len() == b.len() && differences == 0
+}

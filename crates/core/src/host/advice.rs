@@ -1,25 +1,22 @@
-//! What each setting should be: a pure function of what is needed and of what is there.
-
-use std::collections::BTreeMap;
+//! The recommended value of each setting: a pure function of the need and of the host's state.
 
 use super::document::{SettingReport, SettingState};
 use super::need::Need;
-use super::setting::{DEVICE, Setting, device_key, find};
-use super::table::settings;
+use super::setting::{DEVICE, device_key, find, settings};
 use super::view::{DeviceView, HostView, Reading};
 
-/// What a rule is asked.
+/// The input of a rule.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) need: &'a Need,
     pub(super) view: &'a HostView,
-    /// The device, of a setting of one.
+    /// The device, if the setting belongs to one.
     pub(super) device: Option<&'a DeviceView>,
-    /// The value that it has.
+    /// The current value.
     pub(super) now: &'a str,
 }
 
-/// What a rule answers.
+/// The answer of a rule.
 #[derive(Debug)]
 pub(super) struct Advice {
     pub(super) state: SettingState,
@@ -28,95 +25,70 @@ pub(super) struct Advice {
     pub(super) inputs: Vec<(&'static str, f64)>,
 }
 
-/// Every setting of the table that this host has or lacks, judged: in the order of the table, those
-/// of devices for each device. `keys`, where there are any, are all that is looked at; they may be
-/// kernel settings that nothing is advised of.
+/// The advice for every setting of the table, in its order; settings of devices once for each
+/// device. If `keys` is not empty, only these are reported; they may be kernel settings without
+/// advice.
 pub fn advise(need: &Need, view: &HostView, keys: &[String]) -> Vec<SettingReport> {
-    let wanted: Vec<String> = match keys {
-        [] => all_keys(view),
-        keys => keys
-            .iter()
-            .flat_map(|key| for_each_device(key, view))
-            .collect(),
+    let wanted: Vec<&str> = match keys {
+        [] => settings().iter().map(|setting| setting.key).collect(),
+        keys => keys.iter().map(String::as_str).collect(),
     };
-    wanted
-        .iter()
-        .filter_map(|key| report(need, view, key))
-        .collect()
-}
-
-fn all_keys(view: &HostView) -> Vec<String> {
-    settings()
-        .iter()
-        .flat_map(|setting| for_each_device(setting.key, view))
-        .collect()
+    let keys = wanted.iter().flat_map(|key| for_each_device(key, view));
+    keys.filter_map(|key| report(need, view, &key)).collect()
 }
 
 fn for_each_device(key: &str, view: &HostView) -> Vec<String> {
-    match key
-        .strip_prefix(DEVICE)
-        .and_then(|rest| rest.strip_prefix("*."))
-    {
-        Some(name) => {
-            let devices = view.devices.iter();
-            devices
-                .map(|device| format!("{DEVICE}{}.{name}", device.name))
-                .collect()
-        }
-        None => vec![key.to_owned()],
-    }
+    let rest = key.strip_prefix(DEVICE);
+    let Some(name) = rest.and_then(|rest| rest.strip_prefix("*.")) else {
+        return vec![key.to_owned()];
+    };
+    let key_of = |device: &DeviceView| format!("{DEVICE}{}.{name}", device.name);
+    view.devices.iter().map(key_of).collect()
 }
 
 fn report(need: &Need, view: &HostView, key: &str) -> Option<SettingReport> {
     let setting = find(key).ok()?;
-    let mut report = blank(key, &setting);
-    match view.readings.get(key) {
+    let not_judged = |state: SettingState, why: &str| Advice {
+        state,
+        right: None,
+        why: why.to_owned(),
+        inputs: Vec::new(),
+    };
+    let (mut now, mut kept_by) = (None, None);
+    let advice = match view.readings.get(key) {
         Some(Reading::Value { text, obstacle }) => {
-            let device = device_key(key).and_then(|own| view.device(own.device));
-            let advice = (setting.rule)(&Question {
+            (now, kept_by) = (Some(text.clone()), obstacle.clone());
+            (setting.rule)(&Question {
                 need,
                 view,
-                device,
+                device: device_key(key).and_then(|own| view.device(own.device)),
                 now: text,
-            });
-            report.now = Some(text.clone());
-            report.obstacle.clone_from(obstacle);
-            report.state = advice.state;
-            report.right = advice.right;
-            report.why = advice.why;
-            let inputs = advice.inputs.into_iter();
-            report.inputs = inputs
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect();
+            })
         }
-        Some(Reading::Unsupported(why)) => {
-            report.state = SettingState::Unsupported;
-            report.why.clone_from(why);
-        }
-        Some(Reading::Unknown(why)) => report.why.clone_from(why),
-        None => report.why = "it was not read".to_owned(),
-    }
-    Some(report)
-}
-
-fn blank(key: &str, setting: &Setting) -> SettingReport {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    SettingReport {
+        Some(Reading::Unsupported(why)) => not_judged(SettingState::Unsupported, why),
+        Some(Reading::Unknown(why)) => not_judged(SettingState::Unknown, why),
+        None => not_judged(SettingState::Unknown, "it was not read"),
+    };
+    let inputs = advice.inputs.into_iter();
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Some(SettingReport {
         key: key.to_owned(),
         place: setting.place,
-        state: SettingState::Unknown,
-        now: None,
-        right: None,
-        unit: text(setting.unit()),
-        why: String::new(),
-        formula: text(setting.formula),
-        inputs: BTreeMap::new(),
+        state: advice.state,
+        now,
+        right: advice.right,
+        unit: some(setting.unit()),
+        why: advice.why,
+        formula: some(setting.formula),
+        inputs: inputs
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
         range: setting.value.to_string(),
         means: setting.means.to_owned(),
         limits: setting.limits.to_owned(),
         source: setting.source.to_owned(),
-        obstacle: None,
+        obstacle: kept_by,
         kept_from: None,
         persisted: false,
-    }
+    })
 }

@@ -1,11 +1,10 @@
-//! `KEY=VALUE`, checked against the table before anything is touched.
+//! `KEY=VALUE`, checked against the table of settings before anything is changed.
 
-use super::error::HostError;
-use super::setting::{Place, find};
+use super::setting::{HostError, Place, find};
 use crate::treatment::{Value, ValueKind};
 use crate::units::shortened;
 
-/// One setting that is to get a value of its range.
+/// A setting and the value it is to get, within its range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
     key: String,
@@ -13,7 +12,7 @@ pub struct Assignment {
     value: Value,
 }
 
-/// Most that are set at once.
+/// Largest number of settings that are set at once.
 pub const MAX_ASSIGNMENTS: usize = 200;
 
 impl Assignment {
@@ -23,23 +22,17 @@ impl Assignment {
     /// There is no such setting, it is not to be set, or the value is out of range.
     pub fn new(key: &str, value: &str) -> Result<Self, HostError> {
         let setting = find(key)?;
+        let not_settable = |why| Err(HostError(format!("`{key}` cannot be set here: {why}")));
         if key.contains('*') {
-            let why = "a `*` is not one device: name it";
-            let key = key.to_owned();
-            return Err(HostError::NotSettable { key, why });
+            return not_settable("a `*` is not one device: name it");
         }
         if setting.place == Place::Process {
-            let key = key.to_owned();
-            return Err(HostError::NotSettable {
-                key,
-                why: OF_PROCESS,
-            });
+            return not_settable(OF_PROCESS);
         }
         let kind = setting.value;
-        let wrong = |wanted: String| HostError::Value {
-            key: key.to_owned(),
-            value: shortened(value),
-            wanted,
+        let wrong = |wanted: String| {
+            let value = shortened(value);
+            HostError(format!("{key}={value}: it must be {wanted}"))
         };
         let read = kind.read(value).map_err(|_| wrong(kind.to_string()))?;
         if let (Value::Numbers(numbers), ValueKind::Numbers { .. }) = (&read, kind)
@@ -64,7 +57,7 @@ impl Assignment {
         &self.value
     }
 
-    /// As the kernel writes it.
+    /// The value as the kernel writes it.
     pub fn text(&self) -> String {
         self.value.to_string()
     }
@@ -72,15 +65,16 @@ impl Assignment {
     /// Whether a file of sysctl.d can hold it.
     ///
     /// # Errors
-    /// [`HostError::NotPersistent`].
+    /// Such a file holds kernel settings alone, and this is none.
     pub fn check_persistent(&self) -> Result<(), HostError> {
         if is_sysctl(&self.key) {
-            Ok(())
-        } else {
-            Err(HostError::NotPersistent {
-                key: self.key.clone(),
-            })
+            return Ok(());
         }
+        Err(HostError(format!(
+            "`{}` cannot be kept over a reboot by a file of sysctl.d, which holds kernel settings \
+             alone: use a udev rule, a systemd.link file or the service that brings the device up",
+            self.key
+        )))
     }
 }
 
@@ -97,16 +91,21 @@ pub(super) fn is_sysctl(key: &str) -> bool {
 /// As [`Assignment::new`]; one is not of that form, or a key is there twice.
 pub fn assignments<S: AsRef<str>>(words: &[S]) -> Result<Vec<Assignment>, HostError> {
     if words.len() > MAX_ASSIGNMENTS {
-        return Err(HostError::TooMany { count: words.len() });
+        let count = words.len();
+        let message = format!("{count} settings are given; at most {MAX_ASSIGNMENTS} may be");
+        return Err(HostError(message));
     }
     let mut all: Vec<Assignment> = Vec::new();
     for word in words.iter().map(AsRef::as_ref) {
-        let (key, value) = word.split_once('=').ok_or_else(|| HostError::Malformed {
-            text: shortened(word),
+        let (key, value) = word.split_once('=').ok_or_else(|| {
+            let word = shortened(word);
+            HostError(format!(
+                "{word}: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1"
+            ))
         })?;
         let one = Assignment::new(key.trim(), value)?;
         if all.iter().any(|other| other.key == one.key) {
-            return Err(HostError::Repeated { key: one.key });
+            return Err(HostError(format!("`{}` is given twice", one.key)));
         }
         all.push(one);
     }
@@ -116,11 +115,10 @@ pub fn assignments<S: AsRef<str>>(words: &[S]) -> Result<Vec<Assignment>, HostEr
 /// Whether there are settings of these keys; of a device, `*` may stand for its name.
 ///
 /// # Errors
-/// [`HostError::Unknown`].
+/// There is none of one of them.
 pub fn check_keys<S: AsRef<str>>(keys: &[S]) -> Result<(), HostError> {
     keys.iter().try_for_each(|key| find(key.as_ref()).map(drop))
 }
 
 const OF_PROCESS: &str = "each process has it from what started it: `ulimit -n` in a shell, \
-    LimitNOFILE= in a systemd unit, \
-                          /etc/security/limits.conf for logins";
+    LimitNOFILE= in a systemd unit, /etc/security/limits.conf for logins";

@@ -13,41 +13,41 @@ use crate::remedy::host_set;
 /// Name and version of the document.
 pub const HOST_SCHEMA: &str = "linerate.host/1";
 
-/// Settings of a host, what they should be, and what was changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The settings of a host, their recommended values, and what was changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDocument {
     /// [`HOST_SCHEMA`].
     pub schema: String,
     /// The host.
     pub host: HostAbout,
-    /// What is needed of it.
+    /// What the host is needed for.
     pub need: Need,
-    /// Settings, those of devices for each device.
+    /// The settings; those of devices once for each device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingReport>,
-    /// What was set or undone, or would be.
+    /// The settings that were set or undone, or would be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<SettingChange>,
-    /// Nothing was changed: `changes` is what would be.
+    /// Whether it was a dry run: `changes` then lists what would be changed.
     #[serde(default)]
     pub dry_run: bool,
     /// The file that keeps kernel settings over a reboot, where one was written, edited or taken
     /// away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What else there is to know.
+    /// Further notes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// The host that a document is of.
+/// The host that a document describes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAbout {
     /// Version of linerate.
     pub linerate: String,
     /// The kernel's release.
     pub kernel: String,
-    /// This boot of it.
+    /// Identifier of the current boot.
     pub boot_id: String,
     /// CPUs that are online.
     pub cpus: u32,
@@ -59,42 +59,42 @@ pub struct HostAbout {
     pub devices: Vec<String>,
 }
 
-/// One setting: what it is, and what it should be.
+/// A setting, its value and its recommended value.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Its key.
     pub key: String,
-    /// What it is of.
+    /// The part of the host that it configures.
     pub place: Place,
-    /// Whether it is right.
+    /// Whether the value is right.
     pub state: SettingState,
     /// Its value.
     pub now: Option<String>,
-    /// The value that it should have, where that is another.
+    /// The recommended value, where it differs.
     pub right: Option<String>,
-    /// What its value counts.
+    /// The unit of the value.
     pub unit: Option<String>,
-    /// Why it is right or not; what is missing where it cannot be told.
+    /// Why the value is right or wrong, or which information is missing to tell.
     pub why: String,
-    /// The right value as a formula or a condition.
+    /// The recommended value as a formula or a condition.
     pub formula: Option<String>,
-    /// What the formula was given and came to; each name has its unit.
+    /// Inputs and results of the formula; each name has its unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, f64>,
-    /// Which values it takes.
+    /// The accepted values.
     pub range: String,
-    /// What it decides.
+    /// The setting's effect.
     pub means: String,
-    /// What it holds back when it is wrong.
+    /// What suffers when it is wrong.
     pub limits: String,
-    /// Where that is from: a file of the kernel's, an RFC.
+    /// The source of the formula: a file of the kernel, an RFC.
     pub source: String,
     /// Why it cannot be changed here, if it cannot.
     pub obstacle: Option<String>,
-    /// What it was before `host set` changed it; `host undo` brings that back.
+    /// The value before `host set`, which `host undo` restores.
     pub kept_from: Option<String>,
-    /// Our file in sysctl.d sets it at each boot.
+    /// Whether linerate's file in sysctl.d sets it at each boot.
     #[serde(default)]
     pub persisted: bool,
 }
@@ -107,11 +107,11 @@ pub struct SettingReport {
 pub enum SettingState {
     /// It should have another value.
     Change,
-    /// It is fine.
+    /// The value needs no change.
     Fine,
-    /// It depends on something that was not given.
+    /// The right value depends on information that was not given.
     Open,
-    /// Nothing is advised: it is shown.
+    /// Nothing is advised: the value is only shown.
     Shown,
     /// It could not be read.
     Unknown,
@@ -119,7 +119,7 @@ pub enum SettingState {
     Unsupported,
 }
 
-/// One setting that was set or undone, or would be.
+/// A setting that was set or undone, or would be.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingChange {
@@ -131,13 +131,13 @@ pub struct SettingChange {
     pub set: String,
     /// The value that it has now; absent where it is gone.
     pub now: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ChangeOutcome,
-    /// Why it is to be changed, or was left alone.
+    /// Why it is changed, or was left alone.
     pub why: Option<String>,
 }
 
-/// What became of a setting.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
@@ -147,28 +147,23 @@ pub enum ChangeOutcome {
     Set,
     /// It had the value already.
     Already,
-    /// It is what it was before `host set`.
+    /// The value is the one from before `host set`.
     Restored,
     /// Somebody has changed it since: it was left alone.
     LeftAlone,
-    /// What it was of is gone.
+    /// Its device or process no longer exists.
     Gone,
     /// It could not be put back; it stays in the journal.
     Failed,
 }
 
 impl HostDocument {
-    /// A document of nothing yet.
+    /// An empty document of a host.
     pub fn new(host: HostAbout) -> Self {
         Self {
             schema: HOST_SCHEMA.to_owned(),
             host,
-            need: Need::default(),
-            settings: Vec::new(),
-            changes: Vec::new(),
-            dry_run: false,
-            file: None,
-            notes: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -180,7 +175,7 @@ impl SettingReport {
         Some(host_set([(self.key.as_str(), right)]))
     }
 
-    /// It should be another value, and can be given it here.
+    /// Whether the value should change and can be changed here.
     pub fn is_to_be_changed(&self) -> bool {
         self.state == SettingState::Change
             && self.obstacle.is_none()

@@ -13,8 +13,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `table` | the settings |
-//! | `setting` | what one is; finding it by its key |
+//! | `setting` | what a setting is, the table of them, finding one by its key |
 //! | `need` | what is needed of a host, and the profiles |
 //! | `view` | what is there |
 //! | `advice` | what should be, from both |
@@ -22,17 +21,14 @@
 //! | `assignment` | `KEY=VALUE`, checked |
 //! | `persist` | the file in sysctl.d |
 //! | `document` | the document `linerate.host/1` |
-//! | `error` | what can be wrong with what a user asks for |
 
 mod advice;
 mod assignment;
 mod document;
-mod error;
 mod need;
 mod persist;
 mod rules;
 mod setting;
-mod table;
 mod view;
 
 #[cfg(test)]
@@ -43,9 +39,7 @@ pub use assignment::{Assignment, MAX_ASSIGNMENTS, assignments, check_keys};
 pub use document::{
     ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport, SettingState,
 };
-pub use error::HostError;
 pub use need::{Need, NeedOrigin, NeededPath, Profile};
 pub use persist::SysctlFile;
-pub use setting::{DeviceKey, Place, Setting, device_key, find};
-pub use table::settings;
+pub use setting::{DeviceKey, HostError, Place, Setting, device_key, find, settings};
 pub use view::{DeviceView, HostView, Reading};

@@ -1,5 +1,4 @@
-//! What is needed of a host: a path to be filled, connections to be held, or what a profile stands
-//! for.
+//! What a host is needed for: a path to fill, connections to hold, or the needs of a profile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,30 +9,30 @@ use serde_with_macros::skip_serializing_none;
 
 use crate::units::{BitRate, Span, listed};
 
-/// What is needed of a host.
+/// What a host is needed for.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Need {
-    /// The path that is to be filled.
+    /// The path to fill.
     pub path: Option<NeededPath>,
     /// TCP connections at once.
     pub connections: Option<u64>,
-    /// What the host is for.
+    /// The host's use.
     pub profile: Option<Profile>,
 }
 
-/// A path that is to be filled.
+/// A path to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededPath {
-    /// What one connection is to get, bits per second.
+    /// Rate wanted for one connection, bits per second.
     pub rate_bps: f64,
     /// Round-trip time, microseconds.
     pub rtt_us: f64,
-    /// Where the two are from.
+    /// The origin of both figures.
     pub origin: NeedOrigin,
 }
 
-/// Where a path's rate and round-trip time are from.
+/// The origin of a path's rate and round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NeedOrigin {
@@ -41,11 +40,11 @@ pub enum NeedOrigin {
     Given,
     /// They were measured to a host that the user named.
     Measured,
-    /// They are what the profile takes where nothing is given.
+    /// They are the profile's defaults.
     Profile,
 }
 
-/// What a host is for.
+/// The use of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
@@ -53,12 +52,12 @@ pub enum Profile {
     Wan,
     /// Low latency and high rates over short ones.
     Lan,
-    /// Servers and clients with a great many connections.
+    /// Servers and clients with very many connections.
     ManyConnections,
 }
 
 impl NeededPath {
-    /// Bytes that fill it: rate × round-trip time.
+    /// The bytes that fill the path: rate × round-trip time.
     pub fn product_bytes(&self) -> f64 {
         self.rate_bps * self.rtt_us / 8e6
     }
@@ -105,7 +104,7 @@ impl Need {
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 3] = [Self::Wan, Self::Lan, Self::ManyConnections];
 
     /// Its name.

@@ -1,7 +1,7 @@
 //! The one file in sysctl.d that is ours: lines `KEY = VALUE` under a header. Lines that others
 //! have put into it are kept.
 
-/// The file, read.
+/// The parsed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysctlFile {
     lines: Vec<String>,
@@ -12,14 +12,14 @@ impl SysctlFile {
     /// their names: those of distributions come before it, `99-sysctl.conf` after it.
     pub const NAME: &'static str = "90-linerate.conf";
 
-    /// Reads it; an empty text is a file that is not there.
+    /// Parses the file; an empty text stands for a missing file.
     pub fn parse(text: &str) -> Self {
         Self {
             lines: text.lines().map(str::to_owned).collect(),
         }
     }
 
-    /// The value that it gives a key: the last one, as sysctl.d(5) has it.
+    /// The value of a key: the last one in the file, as in sysctl.d(5).
     pub fn value(&self, key: &str) -> Option<String> {
         let mut lines = self.lines.iter().rev();
         lines.find_map(|line| {
@@ -28,7 +28,7 @@ impl SysctlFile {
         })
     }
 
-    /// Gives a key a value, in the place where it stands or at the end.
+    /// Sets a key, in its present place or at the end.
     pub fn set(&mut self, key: &str, value: &str) {
         let line = format!("{key} = {value}");
         if self.lines.is_empty() {
@@ -42,19 +42,19 @@ impl SysctlFile {
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, key: &str) {
         self.lines
             .retain(|line| assignment(line).is_none_or(|(own, _)| own != key));
     }
 
-    /// Whether nothing is in it but our header.
+    /// Whether the file has nothing but the header.
     pub fn is_empty(&self) -> bool {
         let is_ours = |line: &String| line.trim().is_empty() || HEADER.contains(&line.as_str());
         self.lines.iter().all(is_ours)
     }
 
-    /// As it is written.
+    /// The text of the file.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }

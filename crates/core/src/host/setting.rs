@@ -1,17 +1,19 @@
-//! What a setting of a host is, and finding it by its key.
+//! The table of a host's settings, and how a setting is found by its key.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::advice::{Advice, Question};
-use super::error::HostError;
-use super::table::settings;
+use super::rules;
+use crate::toml_reader;
 use crate::treatment::{ValueKind, sysctl_of};
 use crate::units::{shortened, suggestion};
 
-/// What a setting is of.
+/// The part of a host that a setting configures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -25,28 +27,28 @@ pub enum Place {
     Process,
 }
 
-/// A setting, and all that is to be known of it.
+/// A setting and its description.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// The key; a `*` in it stands for the name of a device.
     pub key: &'static str,
-    /// What it is of.
+    /// The part of the host that it configures.
     pub place: Place,
-    /// Which values it takes.
+    /// The accepted values.
     pub value: ValueKind,
-    /// What it decides.
+    /// The setting's effect.
     pub means: &'static str,
-    /// What it holds back when it is wrong.
+    /// What suffers when it is wrong.
     pub limits: &'static str,
-    /// Its right value, as a formula or a condition.
+    /// The recommended value as a formula or a condition.
     pub formula: &'static str,
-    /// Where that is from.
+    /// The source of the formula.
     pub source: &'static str,
     pub(super) rule: fn(&Question<'_>) -> Advice,
 }
 
 impl Setting {
-    /// What is counted, such as `bytes`; empty for a plain number or a name.
+    /// The unit, such as `bytes`; empty for a plain number or a name.
     pub fn unit(&self) -> &'static str {
         match self.value {
             ValueKind::Number { unit, .. } | ValueKind::Numbers { unit, .. } => unit,
@@ -108,13 +110,58 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
             means: entry.means,
             rule: super::rules::not_judged,
         })),
-        None => Err(HostError::Unknown {
-            key: shortened(key),
-            hint: suggestion(key, settings().iter().map(|setting| setting.key))
-                .unwrap_or_else(|| "`linerate host show --all` lists them".to_owned()),
-        }),
+        None => {
+            let hint = suggestion(key, settings().iter().map(|setting| setting.key))
+                .unwrap_or_else(|| "`linerate host show --all` lists them".to_owned());
+            let key = shortened(key);
+            Err(HostError(format!("there is no setting `{key}`; {hint}")))
+        }
     }
 }
 
-/// What keys of devices begin with.
+/// The prefix of a device's keys.
 pub(super) const DEVICE: &str = "device.";
+
+/// All settings of which something is advised, in the order in which they are shown.
+pub fn settings() -> &'static [Setting] {
+    &TABLE
+}
+
+static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let entries: Vec<Entry> = toml_reader::entries(include_str!("settings.toml"));
+    entries.into_iter().map(Setting::from).collect()
+});
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    key: &'static str,
+    place: Place,
+    value: Option<ValueKind>,
+    means: Option<&'static str>,
+    limits: &'static str,
+    formula: &'static str,
+    source: &'static str,
+    rule: &'static str,
+}
+
+impl From<Entry> for Setting {
+    fn from(entry: Entry) -> Self {
+        let treatment = || sysctl_of(entry.key).expect("a treatment has what an entry lacks");
+        Self {
+            key: entry.key,
+            place: entry.place,
+            value: entry.value.unwrap_or_else(|| treatment().value),
+            means: entry.means.unwrap_or_else(|| treatment().means),
+            limits: entry.limits,
+            formula: entry.formula,
+            source: entry.source,
+            rule: rules::named(entry.rule).expect("each entry's rule is in `rules`"),
+        }
+    }
+}
+
+/// A setting that there is not, or that cannot be given that value. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct HostError(pub(super) String);

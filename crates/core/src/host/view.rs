@@ -1,8 +1,8 @@
-//! What there is on a host, as the engine reads it.
+//! A host's current settings and resources, as the engine reads them.
 
 use std::collections::BTreeMap;
 
-/// A host's settings, and what their right values depend on.
+/// A host's settings, and the facts on which their recommended values depend.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostView {
     /// The kernel's release.
@@ -17,46 +17,46 @@ pub struct HostView {
     pub congestion_controls: Vec<String>,
     /// Queueing disciplines that the kernel is known to have.
     pub queueing_disciplines: Vec<String>,
-    /// By key, those of devices with the device's name in it.
+    /// The settings by key; a device's key contains its name.
     pub readings: BTreeMap<String, Reading>,
     /// Devices whose settings were read.
     pub devices: Vec<DeviceView>,
 }
 
-/// A setting as it was found.
+/// The reading of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
-    /// It is there.
+    /// The setting exists, with this value.
     Value {
-        /// As the kernel has it, one blank between numbers.
+        /// The kernel's text, with one blank between numbers.
         text: String,
         /// Why it cannot be changed here, if it cannot.
         obstacle: Option<String>,
     },
     /// The host, this namespace or the device does not have it: what is missing.
     Unsupported(String),
-    /// It may be there: what kept it from being read.
+    /// The setting could not be read, for this reason.
     Unknown(String),
 }
 
-/// A device's facts that right values depend on.
+/// The facts of a device on which recommended values depend.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceView {
     /// Its name.
     pub name: String,
-    /// Bits per second, where it says.
+    /// Speed, bits per second, if the device reports it.
     pub speed_bps: Option<u64>,
     /// It has hardware, or a hypervisor's, behind it: it is no veth, bridge or tunnel.
     pub is_physical: bool,
-    /// Queues that packets come in by.
+    /// Number of receive queues.
     pub rx_queues: u32,
-    /// Queues that packets leave by.
+    /// Number of transmit queues.
     pub tx_queues: u32,
-    /// The most descriptors of a receive ring.
+    /// Largest receive ring, descriptors.
     pub rx_ring_max: Option<u32>,
-    /// The most descriptors of a transmit ring.
+    /// Largest transmit ring, descriptors.
     pub tx_ring_max: Option<u32>,
-    /// The driver adapts how long it holds interrupts back.
+    /// Whether the driver adapts its interrupt coalescing.
     pub adapts: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Addresses: which a link gets unless it is told, and which it may be given.
+//! Networks, and the addresses that links get unless the file gives them others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::topology::Prefix;
 
-/// As many links as there are /24 networks in 198.18.0.0/15.
+/// Most links: there are as many /24 networks in 198.18.0.0/15.
 pub(super) const MAX_LINKS: usize = 512;
 
 /// The two ends' addresses, of IPv4 and then of IPv6, in the network of that number, which is below
@@ -52,13 +52,13 @@ impl Prefix {
         self.contains(other.network().address) || other.contains(self.network().address)
     }
 
-    /// That address alone.
-    pub(super) fn of_host(address: IpAddr) -> Self {
+    /// The prefix of one address.
+    pub(crate) fn of_host(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };
         Self { address, length }
     }
 
-    /// Everything.
+    /// The prefix of all addresses of a family.
     pub(super) fn default_of(is_ipv4: bool) -> Self {
         let address = if is_ipv4 {
             Ipv4Addr::UNSPECIFIED.into()

@@ -1,16 +1,16 @@
-//! Puts nodes and links together; the routes come last.
+//! Adds nodes, links and routes to a topology.
 
 use super::address::block;
 use super::routes;
 use super::topology::{Interface, Join, Node, Prefix, Role, Topology};
 use crate::link::{LinkSpec, PathSpec};
 
-/// A link that is wanted.
+/// A link that is to be added.
 pub(super) struct Wanted {
     pub(super) name: String,
     /// Indices of the nodes.
     pub(super) nodes: [usize; 2],
-    /// Names of the interfaces, or those that they get by themselves.
+    /// Names of the interfaces; `None`: `eth0`, `eth1`, …
     pub(super) interfaces: [Option<String>; 2],
     pub(super) addresses: [Vec<Prefix>; 2],
     pub(super) spec: PathSpec,
@@ -19,7 +19,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// A link with nothing said but its ends: its addresses have the number of the link in them.
+    /// A link between two nodes, with defaults for the rest.
     pub(super) fn plain(topology: &Topology, nodes: [usize; 2]) -> Self {
         let [a, b] = nodes.map(|node| &topology.nodes[node].name);
         Self {
@@ -32,8 +32,8 @@ impl Wanted {
         }
     }
 
-    /// Gives it the addresses of that number. IPv6 needs an MTU of 1280 (RFC 8200, section 5), and
-    /// Linux takes it off an interface with less.
+    /// Gives it the addresses of a number. IPv6 needs an MTU of 1280 (RFC 8200, section 5): Linux
+    /// removes it from an interface with less.
     pub(super) fn number(&mut self, number: usize) {
         let [v4, v6] = block(number);
         let has_ipv6 = self.mtu >= MIN_IPV6_MTU;
@@ -45,7 +45,7 @@ impl Wanted {
 }
 
 impl Topology {
-    /// Adds a node without links, and says its index.
+    /// Adds a node without links, and returns its index.
     pub(super) fn add_node(&mut self, name: impl Into<String>, role: Role) -> usize {
         self.nodes.push(Node {
             name: name.into(),
@@ -93,8 +93,8 @@ impl Topology {
     }
 }
 
-/// The MTU that the interfaces of a link need, bytes: the smallest that hinders neither direction.
-/// What is less in one direction, or vanishes without an answer, is the link's to drop.
+/// The MTU that the interfaces of a link need, bytes: the smallest that limits neither direction.
+/// The link itself drops packets for a smaller MTU in one direction, and for a black hole.
 pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
     let needed = |link: &LinkSpec| match link.mtu {
         None => DEFAULT_MTU,
@@ -104,7 +104,7 @@ pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
     needed(&spec.up).max(needed(&spec.down))
 }
 
-/// Ethernet's.
+/// The MTU of Ethernet, bytes.
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 /// RFC 8200, section 5.

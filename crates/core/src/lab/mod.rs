@@ -1,22 +1,22 @@
 //! The lab's topologies: hosts, routers and links, resolved to addresses and routes before anything
 //! is made.
 //!
-//! A [`Topology`] says all that the engine has to do, and nothing is left to be decided on the way:
-//! every name is known, every address allocated, every route computed. It comes from the spec of
-//! one path ([`Topology::of_path`]) or from a file ([`Topology::from_toml`]).
+//! A [`Topology`] leaves nothing to decide for the engine: every name is known, every address
+//! allocated, every route computed. It comes from the spec of one path ([`Topology::of_path`]) or
+//! from a file ([`Topology::from_toml`]).
 //!
 //! Addresses are from the ranges for benchmarks, 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC
 //! 5180).
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `topology` | what a lab consists of, as plain data |
+//! | `topology` | the parts of a lab, as plain data |
 //! | `path` | the topology of one path |
-//! | `file` | the topology that a TOML file describes, and what can be wrong with it |
-//! | `assemble` | nodes and links put together, with interfaces and MTUs |
-//! | `address` | networks, and which link gets which |
-//! | `routes` | the shortest ways |
-//! | `status` | labs that are up, as a document |
+//! | `file` | the topology of a TOML file, and the mistakes in it |
+//! | `assemble` | adds nodes and links, with interfaces and MTUs |
+//! | `address` | networks, and the addresses of links |
+//! | `routes` | the shortest routes |
+//! | `status` | the document of the labs that are up |
 
 mod address;
 mod assemble;
@@ -26,7 +26,5 @@ mod routes;
 mod status;
 mod topology;
 
-pub use crate::toml_reader::ReadProblem;
-pub use file::{TopologyError, TopologyProblem};
 pub use status::{Inhabitant, LAB_SCHEMA, LabHost, LabShown, LabStatus, LabsDocument, LinkStatus};
 pub use topology::{Interface, Join, Node, Prefix, Role, Route, Topology};

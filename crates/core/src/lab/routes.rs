@@ -36,7 +36,7 @@ pub(super) fn most_specific_first(routes: &mut [Route]) {
 
 impl Route {
     /// A route without further settings.
-    pub(super) fn new(to: Prefix, via: IpAddr) -> Self {
+    pub(crate) fn new(to: Prefix, via: IpAddr) -> Self {
         Self {
             to,
             via,
@@ -101,18 +101,18 @@ impl<'a> Graph<'a> {
     fn lead_to(&self, link: usize, routes: &mut [Vec<Route>]) {
         let ends = self.topology.links[link].ends;
         let [a, b] = ends.map(|(node, _)| node);
-        let addresses = ends
-            .map(|(node, interface)| self.topology.nodes[node].address_on(interface, self.is_ipv4));
-        let [Some(of_a), Some(of_b)] = addresses else {
+        let address = |(node, interface): (usize, usize)| {
+            self.topology.nodes[node].address_on(interface, self.is_ipv4)
+        };
+        let [Some(of_a), Some(of_b)] = ends.map(address) else {
             return;
         };
         let routers: Vec<usize> = [a, b].into_iter().filter(|n| self.forwards(*n)).collect();
         let to_network = self.hops_to(&routers);
-        let hosts: Vec<_> = [(a, of_a), (b, of_b)]
-            .into_iter()
-            .filter(|(node, _)| !self.forwards(*node))
-            .map(|(node, prefix)| (node, prefix, self.hops_to(&[node])))
-            .collect();
+        let hosts = [(a, of_a), (b, of_b)].into_iter();
+        let hosts = hosts.filter(|(node, _)| !self.forwards(*node));
+        let hosts = hosts.map(|(node, prefix)| (node, prefix, self.hops_to(&[node])));
+        let hosts: Vec<_> = hosts.collect();
         for (node, routes) in routes.iter_mut().enumerate() {
             if node == a || node == b {
                 continue;
@@ -155,16 +155,12 @@ impl<'a> Graph<'a> {
 
     /// The neighbour that is one hop nearer, and may be sent to.
     fn next(&self, node: usize, hops: &[u32], targets: &[usize]) -> Option<IpAddr> {
-        let nearer = hops[node]
-            .checked_sub(1)
-            .filter(|_| hops[node] < u32::MAX)?;
-        let mut neighbours = self.neighbours[node].iter();
-        neighbours
-            .find(|(neighbour, _)| {
-                hops[*neighbour] == nearer
-                    && (self.forwards(*neighbour) || targets.contains(neighbour))
-            })
-            .map(|(_, via)| *via)
+        let nearer = hops[node].checked_sub(1)?;
+        let may_send_to = |node: &usize| self.forwards(*node) || targets.contains(node);
+        let is_next = |node: &usize| hops[*node] == nearer && may_send_to(node);
+        let neighbours = self.neighbours[node].iter();
+        let mut nearer = neighbours.filter(|(neighbour, _)| is_next(neighbour));
+        nearer.next().map(|(_, via)| *via)
     }
 
     fn forwards(&self, node: usize) -> bool {

@@ -1,11 +1,12 @@
-//! What a lab consists of, as plain data.
+//! The parts of a lab, as plain data.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use crate::link::LinkSpec;
 
-/// Hosts, routers and the links between them, with nothing left to choose.
+/// Hosts, routers and the links between them, fully resolved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
     /// Hosts and routers, in the order of the file.
@@ -21,7 +22,7 @@ pub struct Node {
     pub name: String,
     /// Whether it forwards.
     pub role: Role,
-    /// Its interfaces, `eth0` first; the first one's addresses are what its name means.
+    /// Its interfaces, `eth0` first; the node's name stands for the addresses of the first one.
     pub interfaces: Vec<Interface>,
     /// Its routes beyond its own links, more specific ones first.
     pub routes: Vec<Route>,
@@ -29,12 +30,12 @@ pub struct Node {
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Sends and receives.
+    /// A host: it sends and receives.
     Host,
-    /// Forwards, too, and answers packets that are too big or too old.
+    /// A router: it also forwards, and answers packets that are too big or whose hop limit ends.
     Router,
 }
 
@@ -60,10 +61,16 @@ pub struct Prefix {
     pub length: u8,
 }
 
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
 /// A route of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads; the length 0 is the default route.
+    /// Its destination; the length 0 is the default route.
     pub to: Prefix,
     /// The neighbour that forwards.
     pub via: IpAddr,
@@ -93,8 +100,8 @@ pub struct Join {
 }
 
 impl Join {
-    /// Nothing is emulated on it that its interfaces do not do themselves: it can be a veth pair
-    /// without a pump.
+    /// Whether its interfaces do all that it needs, so that it can be a veth pair without
+    /// emulation.
     pub fn is_plain(&self) -> bool {
         [&self.up, &self.down].into_iter().all(|link| {
             let is_held = link.mtu.is_none_or(|mtu| mtu.bytes >= self.mtu);

@@ -17,7 +17,7 @@ use crate::units::Dscp;
 /// Schema of [`LoadDocument`].
 pub const LOAD_SCHEMA: &str = "linerate.load/1";
 
-/// What a path is like while a mix is on it.
+/// How a path behaves under a mix of traffic.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadDocument {
@@ -29,11 +29,11 @@ pub struct LoadDocument {
     pub started_at: String,
     /// The endpoint as the user named it; several are joined by commas.
     pub host: String,
-    /// Its address and port.
+    /// The endpoint's address and port.
     pub peer: String,
     /// Name of the mix, or of its file.
     pub mix: String,
-    /// What it is.
+    /// A description of the mix.
     pub title: String,
     /// Measured time of the load, s.
     pub seconds: f64,
@@ -43,15 +43,15 @@ pub struct LoadDocument {
     pub up: Option<LoadTotal>,
     /// Streams to the client.
     pub down: Option<LoadTotal>,
-    /// Of each probe.
+    /// The latency of each probe.
     pub latency: Vec<ClassLatency>,
     /// Mean over the probes of their mean round trips before the load, µs.
     pub idle_latency_us: Option<f64>,
-    /// The same under the load, µs.
+    /// Mean over the probes of their mean round trips under the load, µs.
     pub loaded_latency_us: Option<f64>,
-    /// Each way by itself, where probes are of STAMP's packets: where the queue is.
+    /// One-way delays, where probes use STAMP: they show which direction has the queue.
     pub one_way: Option<LoadOneWay>,
-    /// What calls were worth, each direction.
+    /// The quality of each call, in each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallQuality>,
     /// From the first to the last of the streams that were to begin with the mix: when each handed
@@ -61,39 +61,39 @@ pub struct LoadDocument {
     pub arrival_skew_us: Option<f64>,
     /// Every member.
     pub members: Vec<LoadMember>,
-    /// What to keep in mind of the whole.
+    /// Caveats about the whole run.
     pub caveats: Vec<Caveat>,
-    /// Both ends.
+    /// The environment of both ends.
     pub environment: Environment,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// A member and what it left.
+/// A member of the mix and its results.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadMember {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Whether it tells the latency of its class.
+    /// Whether it measures the latency of its class.
     pub probe: bool,
-    /// It is a call, coded so.
+    /// The codec, if it is a call.
     pub codec: Option<Codec>,
-    /// Its TCP connections were to negotiate ECN, or not to.
+    /// Whether its TCP connections were to negotiate ECN; absent where the system decided.
     pub ecn: Option<bool>,
-    /// When it was to begin, after the mix, s.
+    /// Planned start, after the start of the mix, s.
     pub start_s: f64,
-    /// When its first flow began, after the mix, s.
+    /// Actual start of its first flow, after the start of the mix, s.
     pub started_s: Option<f64>,
-    /// Of a probe: its round trips before the load.
+    /// A probe's round trips before the load.
     pub idle_latency_us: Option<LatencySummary>,
-    /// Of a probe of STAMP's packets: what they said before the load.
+    /// A STAMP probe's packets before the load.
     #[serde(skip)]
     pub idle_probes: Vec<Probe>,
-    /// And beside it.
+    /// A STAMP probe's packets under the load.
     #[serde(skip)]
     pub probes: Vec<Probe>,
-    /// Its run beside the others.
+    /// The record of its run.
     pub record: Record,
 }
 
@@ -103,7 +103,7 @@ pub struct LoadMember {
 pub struct LoadTotal {
     /// Goodput of all of them over the measured time of the longest, payload bits per second.
     pub throughput_bps: f64,
-    /// How many.
+    /// The number of flows.
     pub flows: u64,
     /// Jain's index of the TCP flows' goodput: 1 if all have the same, 1/n if one has all; absent
     /// with fewer than two.
@@ -118,21 +118,21 @@ pub struct ClassLatency {
     pub member: String,
     /// Code point of its packets.
     pub dscp: Dscp,
-    /// Over which transport.
+    /// The transport.
     pub protocol: Protocol,
-    /// Before the load.
+    /// Round trips before the load.
     pub idle_us: Option<LatencySummary>,
-    /// Under it.
+    /// Round trips under the load.
     pub loaded_us: Option<LatencySummary>,
     /// Requests without an answer under the load.
     pub failed: Option<u64>,
     /// On the way up under the load, by clocks as [`LoadOneWay`] has them.
     pub loaded_up_us: Option<LatencySummary>,
-    /// On the way down.
+    /// On the way down under the load.
     pub loaded_down_us: Option<LatencySummary>,
 }
 
-/// Each way's delays, of all probes of STAMP's packets.
+/// One-way delays in each direction, from all STAMP probes.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadOneWay {
@@ -151,24 +151,24 @@ pub struct LoadOneWay {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WayDelay {
-    /// Before the load.
+    /// Delays before the load.
     pub idle_us: Option<LatencySummary>,
-    /// Beside it.
+    /// Delays under the load.
     pub loaded_us: LatencySummary,
     /// What the load adds to the mean, µs.
     pub added_us: Option<f64>,
 }
 
-/// What a call was worth in one direction, by the E-model (ITU-T G.107).
+/// The quality of a call in one direction, by the E-model (ITU-T G.107).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallQuality {
     /// The member.
     pub member: String,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// How speech is coded.
+    /// The codec.
     pub codec: Codec,
-    /// Datagrams that did not come, percent.
+    /// Lost datagrams, percent.
     pub loss_percent: f64,
     /// Interarrival jitter (RFC 3550), µs.
     pub jitter_us: f64,

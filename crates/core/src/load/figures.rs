@@ -1,4 +1,4 @@
-//! The arithmetic of a mix's document: what its members come to together.
+//! The figures of a mix's document, computed from its members.
 
 use std::collections::BTreeMap;
 
@@ -30,24 +30,22 @@ pub const LOAD_FIGURES: &[&str] = &[
     "mos",
 ];
 
-/// What a load must add before it is said where, µs.
+/// A load must add at least this before the queue is attributed to a direction, µs.
 const MIN_QUEUE_US: f64 = 1_000.0;
 /// Speech in a packet, ms.
 const PACKET_MS: f64 = 20.0;
 
 impl LoadDocument {
-    /// Of what the members left.
+    /// The document of a mix whose members ran.
     pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
         let hosts = hosts(&members);
-        let clocks: Vec<_> = hosts
+        let clocks = hosts
             .iter()
-            .map(|(host, _)| LoadOneWay::clock(&members, host))
-            .collect();
+            .map(|(host, _)| LoadOneWay::clock(&members, host));
+        let clocks: Vec<_> = clocks.collect();
         let clock_of = |member: &LoadMember| {
-            let known = hosts
-                .iter()
-                .position(|(host, _)| *host == member.record.host)?;
-            clocks[known].as_ref()
+            let mut names = hosts.iter().map(|(host, _)| host);
+            clocks[names.position(|host| *host == member.record.host)?].as_ref()
         };
         let joined =
             |of: fn(&(String, String)) -> &str| hosts.iter().map(of).collect::<Vec<_>>().join(",");
@@ -56,9 +54,7 @@ impl LoadDocument {
         let mut document = Self {
             schema: LOAD_SCHEMA.to_owned(),
             status: Status::new(members.iter().all(LoadMember::is_complete)),
-            started_at: first
-                .map(|first| first.started_at.clone())
-                .unwrap_or_default(),
+            started_at: first.map_or_else(String::new, |first| first.started_at.clone()),
             host: joined(|(host, _)| host),
             peer: joined(|(_, peer)| peer),
             mix: mix.name.clone(),
@@ -91,18 +87,16 @@ impl LoadDocument {
         document
     }
 
-    /// What follows from the members together.
+    /// Fills in the figures of all members together.
     fn sum_up(&mut self, mix: &Mix) {
         self.up = self.total(Direction::Up);
         self.down = self.total(Direction::Down);
         let latency = |of: fn(&ClassLatency) -> Option<LatencySummary>| {
             mean(self.latency.iter().filter_map(of).map(|class| class.mean))
         };
-        let (idle, loaded) = (
-            latency(|class| class.idle_us),
-            latency(|class| class.loaded_us),
-        );
-        (self.idle_latency_us, self.loaded_latency_us) = (idle, loaded);
+        let idle = latency(|class| class.idle_us);
+        self.loaded_latency_us = latency(|class| class.loaded_us);
+        self.idle_latency_us = idle;
         self.calls = calls(mix, self);
         self.start_skew_us = self.spread_us(|flow| flow.first_sent_us);
         self.arrival_skew_us = self.spread_us(|flow| flow.first_received_us);
@@ -118,7 +112,7 @@ impl LoadDocument {
         Some(last - first)
     }
 
-    /// Its figures for an experiment: [`LOAD_FIGURES`], as far as there are any.
+    /// The figures for an experiment: those of [`LOAD_FIGURES`] that are known.
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let rate = |total: Option<LoadTotal>| total.map(|total| total.throughput_bps);
         let fairness = |total: Option<LoadTotal>| total.and_then(|total| total.fairness);
@@ -144,7 +138,7 @@ impl LoadDocument {
             .collect()
     }
 
-    /// The stream that carried most, and its member.
+    /// The stream with the highest throughput, and its member.
     pub fn busiest(&self) -> Option<(&LoadMember, &Leg)> {
         let rate = |leg: &Leg| leg.throughput_bps.unwrap_or(0.0);
         let legs = self.members.iter().flat_map(LoadMember::streams);
@@ -152,37 +146,34 @@ impl LoadDocument {
     }
 
     fn total(&self, direction: Direction) -> Option<LoadTotal> {
-        let members = || self.members.iter().filter(|member| member.is_stream());
-        let flows: Vec<(&Record, &FlowRecord)> = members()
-            .flat_map(|member| {
-                member
-                    .record
-                    .flows
-                    .iter()
-                    .map(|flow| (&member.record, flow))
-            })
-            .filter(|(_, flow)| flow.direction == direction)
-            .collect();
-        let legs = members().flat_map(LoadMember::streams);
+        let legs = self.members.iter().flat_map(LoadMember::streams);
         let legs = legs.filter(|(_, leg)| leg.direction == direction);
-        // Who ran for a part of the time has carried as much less.
+        // A member that ran for a part of the time counts for that part.
         let rates = legs.filter_map(|(member, leg)| {
             Some(leg.throughput_bps? * member.record.seconds / self.seconds)
         });
-        let tcp = flows
-            .iter()
-            .filter(|(record, _)| record.protocol != Protocol::Udp);
-        let tcp: Vec<f64> = tcp.map(|(_, flow)| flow.throughput_bps).collect();
-        (!flows.is_empty()).then(|| LoadTotal {
+        let (mut flows, mut tcp) = (0, Vec::new());
+        let streams = self.members.iter().filter(|member| member.is_stream());
+        for record in streams.map(|member| &member.record) {
+            for flow in record
+                .flows
+                .iter()
+                .filter(|flow| flow.direction == direction)
+            {
+                flows += 1;
+                tcp.extend((record.protocol != Protocol::Udp).then_some(flow.throughput_bps));
+            }
+        }
+        (flows > 0).then(|| LoadTotal {
             throughput_bps: rates.sum(),
-            flows: flows.len() as u64,
+            flows,
             fairness: fairness(&tcp),
         })
     }
 }
 
 impl LoadMember {
-    /// What is known of it beside its run.
+    /// A member with the record of its run.
     pub fn new(member: &Member, idle_latency_us: Option<LatencySummary>, record: Record) -> Self {
         let start_s = member.start.as_secs_f64();
         // At this end.
@@ -278,7 +269,7 @@ fn hosts(members: &[LoadMember]) -> Vec<(String, String)> {
     hosts
 }
 
-/// Which way has what is added, at least a quarter of it.
+/// The directions that have at least a quarter of the added delay.
 fn queue((up, down): (f64, f64)) -> Option<Direction> {
     let added = up.max(0.0) + down.max(0.0);
     let has = |way: f64| way >= added / 4.0;

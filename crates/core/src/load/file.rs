@@ -1,56 +1,23 @@
-//! A mix's file, and what is wrong with it.
+//! Reads the file of a mix, and holds the built-in mixes.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use thiserror::Error;
-
-use super::built_in::{built_in, names};
 use super::mix::{MAX_MEMBERS, Member, Mix};
 use super::voice::Codec;
 use crate::plan::{Draft, PlanError, Protocol, Workload, option_of, options};
-use crate::toml_reader::{self, At, FileError, ReadProblem, Section};
+use crate::toml_reader::{self, At, Fault, FileError, Section};
 use crate::units::{Span, listed, shortened, suggestion};
 
-/// What a user chooses when a mix is run.
+/// The user's choices for a mix.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MixChoice {
-    /// In place of the mix's time.
+    /// A time that replaces the mix's.
     pub time: Option<Span>,
     /// Flows of the members that scale.
     pub flows: Option<u32>,
-    /// Of every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
-}
-
-/// A text that is no mix, and where.
-pub type MixError = FileError<MixProblem>;
-
-/// What is wrong with a mix.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum MixProblem {
-    /// What can be wrong with any file.
-    #[error(transparent)]
-    Read(#[from] ReadProblem),
-    /// The workload of a member, by its name.
-    #[error("{member}: {error}")]
-    Workload {
-        /// Its name.
-        member: String,
-        /// What is wrong with it.
-        error: PlanError,
-    },
-    /// `--flows` for a mix of which nothing scales.
-    #[error("this mix has the flows that it has: --flows is for one with `scales = true`")]
-    NothingScales,
-}
-
-type Fault = toml_reader::Fault<MixProblem>;
-
-impl From<toml_reader::Fault<ReadProblem>> for Fault {
-    fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
-        Self::new(fault.offset, fault.problem.into())
-    }
 }
 
 impl Mix {
@@ -73,7 +40,7 @@ impl Mix {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and column.
-    pub fn from_toml(name: &str, text: &str, choice: &MixChoice) -> Result<Self, MixError> {
+    pub fn from_toml(name: &str, text: &str, choice: &MixChoice) -> Result<Self, FileError> {
         read(name, text, choice).map_err(|fault| fault.located(text))
     }
 
@@ -88,7 +55,7 @@ impl Mix {
             let hint = hint.unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
             return Err(format!("there is no mix `{}`; {hint}", shortened(name)));
         };
-        Self::from_toml(name, text, choice).map_err(|error| error.problem.to_string())
+        Self::from_toml(name, text, choice).map_err(|error| error.problem)
     }
 }
 
@@ -114,16 +81,17 @@ fn read(name: &str, text: &str, choice: &MixChoice) -> Result<Mix, Fault> {
         mix.members.push(member);
     }
     if choice.flows.is_some() && !scaling {
-        return Err(Fault::new(0, MixProblem::NothingScales));
+        let what = "this mix has the flows that it has";
+        return Fault::contradiction(0, what, "--flows is for one with `scales = true`");
     }
     check_whole(&mix, &root, &sections)?;
     Ok(mix)
 }
 
-/// What shows only when all members are there.
+/// Checks that need all members.
 fn check_whole(mix: &Mix, root: &Section<'_>, sections: &[Section<'_>]) -> Result<(), Fault> {
     if mix.members.is_empty() {
-        return Err(root.missing("member", "each in a table [[member]]").into());
+        return Err(root.missing("member", "each in a table [[member]]"));
     }
     if mix.members.len() > MAX_MEMBERS {
         let what = format!("{} members", mix.members.len());
@@ -169,8 +137,9 @@ fn member(
     let draft = draft.time(Span(time)).warm_up(mix.warm_up);
     // Each has a phase of its own.
     let seed = choice.seed.wrapping_add(number);
-    let test = draft.resolve(seed);
-    let test = test.map_err(|error| workload_fault(section.offset, name.value, error))?;
+    let test = draft
+        .resolve(seed)
+        .map_err(|error| workload_fault(section.offset, name.value, error))?;
     let member = Member {
         name: name.value.to_owned(),
         start,
@@ -186,7 +155,7 @@ fn member(
     Ok(member)
 }
 
-/// What a member says of itself that its workload has not.
+/// Checks that a member's keys fit its workload.
 fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
     let name = &member.name;
     if member.ecn.is_some() && member.test.protocol == Protocol::Udp {
@@ -203,11 +172,8 @@ fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
     }
     if member.codec.is_some() && !member.is_udp_stream() {
         let what = format!("`{name}` is a call over no datagrams");
-        return Fault::contradiction(
-            section.offset,
-            what,
-            "a call is of `stream` with protocol udp",
-        );
+        let hint = "a call is of `stream` with protocol udp";
+        return Fault::contradiction(section.offset, what, hint);
     }
     Ok(())
 }
@@ -218,7 +184,7 @@ fn draft(section: &Section<'_>, member: &str, flows: Option<u32>) -> Result<Draf
     let command = entries.iter().find(|(key, _)| key.value == "command");
     let hint = "`{ command = \"stream\" }`, rr or crr, and its options";
     let Some((_, command)) = command else {
-        return Err(section.missing("workload", hint).into());
+        return Err(section.missing("workload", hint));
     };
     let command = toml_reader::string("command", command)?;
     let Some(workload) = Workload::from_word(command.value) else {
@@ -249,18 +215,12 @@ fn check_key(workload: Workload, key: At<&str>) -> Result<(), Fault> {
     }
     let has = options().iter().map(|option| option.key);
     let has = has.filter(|known| option_of(workload, known).is_some());
-    let hint = suggestion(key.value, has);
-    let problem = ReadProblem::UnknownKey {
-        place: "the workload",
-        key: shortened(key.value),
-        hint: hint.unwrap_or_else(|| format!("`linerate {} --help` has them", workload.word())),
-    };
-    Err(Fault::new(key.offset, problem.into()))
+    let otherwise = format!("`linerate {} --help` has them", workload.word());
+    Err(Fault::unknown_key(key, "the workload", has, otherwise))
 }
 
 fn workload_fault(offset: usize, member: &str, error: PlanError) -> Fault {
-    let member = format!("`{}`", shortened(member));
-    Fault::new(offset, MixProblem::Workload { member, error })
+    Fault::new(offset, format!("`{}`: {error}", shortened(member)))
 }
 
 fn codec(at: At<&str>) -> Result<Codec, Fault> {
@@ -271,25 +231,48 @@ fn codec(at: At<&str>) -> Result<Codec, Fault> {
 }
 
 fn span(section: &Section<'_>, key: &'static str) -> Result<Option<Span>, Fault> {
-    let Some(at) = section.string(key)? else {
-        return Ok(None);
-    };
     let (range, hint) = match key {
         "idle" => (0..=30_000, "write \"0s\" to \"30s\""),
         "start" => (0..=50_000, "write \"0s\" to \"50s\""),
         "warm-up" => (0..=60_000, "write \"0s\" to \"1min\""),
         _ => (100..=3_600_000, "write \"100ms\" to \"1h\""),
     };
-    match at.value.parse::<Span>() {
-        Ok(span) if range.contains(&span.0.as_millis()) => Ok(Some(span)),
-        _ => Fault::malformed(at, key, hint),
-    }
+    let fits = |span: &Span| range.contains(&span.0.as_millis());
+    section.parsed(key, key, hint, fits)
 }
 
 const KEYS: &str = "title time warm-up idle member";
 const MEMBER_KEYS: &str = "name start time probe codec ecn scales gathers workload";
-/// What ends a test by itself.
+/// Keys that set the end of a test.
 const EXTENTS: [&str; 5] = ["time", "bytes", "count", "total", "warm-up"];
 const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
 const DEFAULT_IDLE: Span = Span(Duration::from_secs(3));
 const MAX_WARM_UP: Duration = Duration::from_secs(1);
+
+/// The default mix.
+pub const DEFAULT_MIX: &str = "rrul";
+
+const BUILT_IN: &[(&str, &str)] = &[
+    ("rrul", include_str!("mixes/rrul.toml")),
+    ("rrul_be", include_str!("mixes/rrul_be.toml")),
+    ("tcp_nup", include_str!("mixes/tcp_nup.toml")),
+    ("tcp_ndown", include_str!("mixes/tcp_ndown.toml")),
+    ("tcp_8up", include_str!("mixes/tcp_8up.toml")),
+    ("voip", include_str!("mixes/voip.toml")),
+    ("video", include_str!("mixes/video.toml")),
+    ("gaming", include_str!("mixes/gaming.toml")),
+    ("web", include_str!("mixes/web.toml")),
+    ("incast", include_str!("mixes/incast.toml")),
+    ("burst", include_str!("mixes/burst.toml")),
+];
+
+/// The text of a built-in mix.
+pub fn built_in(name: &str) -> Option<&'static str> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
+}
+
+/// The names of the built-in mixes.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}

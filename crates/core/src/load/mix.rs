@@ -1,4 +1,4 @@
-//! A mix: what is sent beside what, and when; what an endpoint must allow for it.
+//! A mix: its members, when each starts, and what an endpoint must allow for it.
 
 use std::time::Duration;
 
@@ -12,47 +12,47 @@ use crate::session::message::{Refusal, RefusalReason};
 use crate::session::operation::{Open, Operation};
 use crate::units::Span;
 
-/// Tests beside each other, with nothing left to choose.
+/// Tests that run at the same time, with every choice made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is.
+    /// A description.
     pub title: String,
-    /// How long the members are measured that begin with it.
+    /// Measured time of the members that start with the mix.
     pub time: Span,
-    /// Left out of the figures of all of them.
+    /// Warm-up that the figures leave out.
     pub warm_up: Span,
-    /// How long the probes are measured alone before.
+    /// Time for which the probes are measured alone before the load.
     pub idle: Span,
-    /// At least one.
+    /// The members; at least one.
     pub members: Vec<Member>,
 }
 
 /// A test of a mix: a session of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it is called; no other has the name.
+    /// Its name, which no other member has.
     pub name: String,
-    /// When it begins, after the others.
+    /// Start, after the start of the mix.
     pub start: Span,
     /// Its requests tell the latency of its class: it is measured before the load, too.
     pub probe: bool,
-    /// It is a call, coded so.
+    /// The codec, if it is a call.
     pub codec: Option<Codec>,
-    /// Its TCP connections negotiate ECN; or must not.
+    /// Whether its TCP connections negotiate ECN; `None` leaves it to the system.
     #[serde(default)]
     pub ecn: Option<bool>,
-    /// Its streams are those of `--flows`, shared out among the endpoints.
+    /// Its streams are those of `--flows`, divided among the endpoints.
     #[serde(default)]
     pub scales: bool,
     /// With several endpoints its streams come from all of them.
     #[serde(default)]
     pub gathers: bool,
-    /// Which endpoint it runs with, from 0.
+    /// The number of its endpoint, from 0.
     #[serde(default)]
     pub endpoint: usize,
-    /// What it does.
+    /// Its test.
     pub test: Test,
 }
 
@@ -93,18 +93,15 @@ impl Mix {
                 .map(|(endpoint, host)| member.with(endpoint, host, count))
                 .collect::<Result<Vec<_>, _>>()
         };
-        let members = self
-            .members
-            .iter()
-            .map(each)
-            .collect::<Result<Vec<_>, _>>()?;
+        let members = self.members.iter().map(each);
+        let members = members.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             members: members.concat(),
             ..self.clone()
         })
     }
 
-    /// What a load document says was run, with each member as it was.
+    /// The mix that a load document says was run.
     pub fn from_document(document: &LoadDocument, seed: u64) -> Option<Self> {
         let mut hosts: Vec<&str> = Vec::new();
         let mut members = Vec::new();
@@ -134,17 +131,11 @@ impl Mix {
             Extent::Time(time) => Some(member.start.0 + time.0),
             Extent::Bytes(_) | Extent::Count(_) => None,
         };
+        let ends: Option<Vec<Duration>> = members.iter().map(end).collect();
         Some(Self {
             name: document.mix.clone(),
             title: document.title.clone(),
-            time: Span(
-                members
-                    .iter()
-                    .map(end)
-                    .collect::<Option<Vec<_>>>()?
-                    .into_iter()
-                    .max()?,
-            ),
+            time: Span(ends?.into_iter().max()?),
             warm_up: members.first()?.test.warm_up,
             idle: Span(Duration::try_from_secs_f64(document.idle_seconds).ok()?),
             members,
@@ -163,16 +154,14 @@ impl Mix {
                 reason: RefusalReason::Limit,
                 message: format!(
                     "{} has {members} members, each a client, and the endpoint takes {sessions} of \
-                     one \
-                     address: start it with a larger --max-clients",
+                     one address: start it with a larger --max-clients",
                     self.name
                 ),
             });
         }
         self.members.iter().filter(is_there).try_for_each(|member| {
-            let test = Box::new(member.test.clone());
             let open = Open {
-                test,
+                test: Box::new(member.test.clone()),
                 profile: None,
             };
             open.admit(owner).map_err(|refusal| Refusal {
@@ -184,7 +173,7 @@ impl Mix {
 }
 
 impl Member {
-    /// The same with one of several endpoints.
+    /// The member with one of several endpoints.
     fn with(&self, endpoint: usize, host: &str, of: usize) -> Result<Self, String> {
         let mut member = self.clone();
         member.name = format!("{} {host}", self.name);
@@ -207,7 +196,7 @@ impl Member {
         Ok(member)
     }
 
-    /// Whether the round trips of `probe` are those of this one's packets.
+    /// Whether the packets of `probe` have this member's class, so that its round trips apply.
     pub fn is_timed_by(&self, probe: &Self) -> bool {
         let dscp = |member: &Self| member.test.options.dscp.unwrap_or_default();
         let is_there = probe.probe && probe.endpoint == self.endpoint;

@@ -1,4 +1,4 @@
-//! Mixed loads: several tests beside each other on one clock, and what comes of them together.
+//! Mixed loads: several tests at the same time on one clock, and their figures together.
 //!
 //! A [`Mix`] is data: members, each a [`Test`](crate::plan::Test) with a name and a start. Those
 //! that linerate has are files as a user writes them. A [`LoadDocument`] has every member's record,
@@ -7,26 +7,23 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `mix` | a mix, over several endpoints, what one must allow for it |
-//! | `file` | its file |
-//! | `built_in` | the mixes that linerate has |
+//! | `file` | its file, and the files that are built in |
 //! | `document` | the document: the JSON contract |
 //! | `figures` | its arithmetic |
 //! | `voice` | what a call is worth: the E-model |
 
-mod built_in;
 mod document;
 mod figures;
 mod file;
 mod mix;
 mod voice;
 
-pub use built_in::{DEFAULT_MIX, built_in, names};
 pub use document::{
     CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
     WayDelay,
 };
 pub use figures::LOAD_FIGURES;
-pub use file::{MixChoice, MixError, MixProblem};
+pub use file::{DEFAULT_MIX, MixChoice, built_in, names};
 pub use mix::{MAX_MEMBERS, Member, Mix};
 pub use voice::{Codec, mos, rating};
 

@@ -1,10 +1,10 @@
-//! What a call is worth: the E-model (ITU-T G.107, 06/2015) with its default values, echo
+//! The quality of a call: the E-model (ITU-T G.107, 06/2015) with its default values and echo
 //! cancelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How speech is coded: what G.107 must know of it.
+/// A codec, with its parameters for G.107.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
@@ -15,7 +15,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// All of them by name.
+    /// All codecs by name.
     pub const ALL: [(&'static str, Self); 2] = [("g711", Self::G711), ("g729a", Self::G729a)];
 
     /// Equipment impairment Ie without loss, and the robustness Bpl against random loss (G.113,

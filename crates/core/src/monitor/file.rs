@@ -1,75 +1,75 @@
-//! The file of a monitor. The format is at [`Monitor::from_toml`].
+//! Reads the file of a monitor. The format is at [`Monitor::from_toml`].
 
-use thiserror::Error;
+use std::str::FromStr;
 
 use super::keys::{QuietHours, bytes, check_names, keep, labels, link, name, quiet, whole_seconds};
-use crate::experiment::{ExperimentProblem, Work, workload_of};
+use crate::experiment::{Work, workload_of};
 use crate::load::Mix;
 use crate::plan::{Direction, Extent, Test};
-use crate::toml_reader::{self, At, FileError, ReadProblem, Section, string};
+use crate::toml_reader::{self, At, Fault, FileError, Section, string};
 use crate::units::{BitRate, ByteCount, EndpointName, Family, Span};
 
-/// What is measured where, when and for whom, with nothing left to choose.
+/// A monitor with every choice made: its paths, tests, schedule and alarm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Monitor {
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
-    /// At least one.
+    /// The paths; at least one.
     pub paths: Vec<MonitoredPath>,
-    /// At least one.
+    /// The tests; at least one.
     pub tests: Vec<MonitoredTest>,
-    /// When nothing runs.
+    /// The hours in which nothing runs.
     pub quiet: Vec<QuietHours>,
-    /// What all tests may carry in any 24 hours, bytes.
+    /// The bytes that all tests together may carry in any 24 hours.
     pub bytes_per_day: Option<u64>,
-    /// How long the runs are kept, seconds; `None` is for ever.
+    /// Time that runs are kept, seconds; `None` for ever.
     pub keep_s: Option<u64>,
-    /// Whom a change is told.
+    /// Where a change is reported.
     pub alarm: Alarm,
 }
 
-/// Where to.
+/// A path of a monitor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MonitoredPath {
-    /// What it is called; no other has the name.
+    /// Its unique name.
     pub name: String,
     /// The endpoint.
     pub host: EndpointName,
-    /// Its only family.
+    /// The address family; `None` for any.
     pub family: Option<Family>,
     /// The file with the endpoint's key.
     pub key_file: Option<String>,
     /// Saved with each run.
     pub labels: Vec<(String, String)>,
-    /// What the link carries.
+    /// Rate of the link.
     pub rate: Option<BitRate>,
-    /// What tests of this path may carry in any 24 hours, bytes.
+    /// The bytes that tests of this path may carry in any 24 hours.
     pub bytes_per_day: Option<u64>,
 }
 
-/// What is run, and how often.
+/// A test of a monitor and its interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MonitoredTest {
-    /// What it is called; no other has the name.
+    /// Its unique name.
     pub name: String,
-    /// What it does.
+    /// The work of a run.
     pub work: MonitoredWork,
     /// Indexes of its paths.
     pub paths: Vec<usize>,
-    /// From slot to slot, seconds.
+    /// Interval between slots, seconds.
     pub every_s: u64,
-    /// A run is at most so much later than its slot, seconds.
+    /// Largest delay of a run after its slot, seconds.
     pub jitter_s: u64,
-    /// The figure whose changes are told; without it the first one.
+    /// The figure whose changes are reported; `None` for the first one.
     pub metric: Option<String>,
 }
 
-/// What a test of a monitor does.
+/// The work of a monitor's test.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MonitoredWork {
     /// One test.
     Test(Box<Test>),
-    /// Tests beside each other.
+    /// Several tests at the same time.
     Load(Box<Mix>),
     /// `linerate check`.
     Check(CheckWork),
@@ -78,66 +78,32 @@ pub enum MonitoredWork {
 /// The keys of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CheckWork {
-    /// One run each way.
+    /// Whether it makes one run in each direction.
     pub quick: bool,
-    /// Of each run.
+    /// Time of each run.
     pub time: Option<Span>,
     /// Flows of each run.
     pub streams: Option<u32>,
 }
 
-/// Whom a change is told.
+/// Where a change is reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alarm {
     /// A program and its arguments, which gets the change as JSON on standard input; empty: none.
     pub command: Vec<String>,
-    /// An address that it is posted to.
+    /// The address to which it is posted.
     pub webhook: Option<HttpUrl>,
 }
 
 /// `http://host:port/path`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpUrl {
-    /// As in the header `Host`.
+    /// The value of the header `Host`.
     pub authority: String,
-    /// What to connect to: name or address, and port.
+    /// The name or address to connect to, and the port.
     pub address: (String, u16),
-    /// From the first slash on.
+    /// The path, from the first slash on.
     pub path: String,
-}
-
-/// A text that is no monitor, and where.
-pub type MonitorError = FileError<MonitorProblem>;
-
-/// What is wrong with a monitor's file.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum MonitorProblem {
-    /// What can be wrong with any file.
-    #[error(transparent)]
-    Read(#[from] ReadProblem),
-    /// A workload.
-    #[error(transparent)]
-    Workload(Box<ExperimentProblem>),
-}
-
-type Fault = toml_reader::Fault<MonitorProblem>;
-
-impl From<toml_reader::Fault<ReadProblem>> for Fault {
-    fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
-        Self::new(fault.offset, fault.problem.into())
-    }
-}
-
-impl From<toml_reader::Fault<ExperimentProblem>> for Fault {
-    fn from(fault: toml_reader::Fault<ExperimentProblem>) -> Self {
-        Self::new(
-            fault.offset,
-            match fault.problem {
-                ExperimentProblem::Read(problem) => problem.into(),
-                problem => MonitorProblem::Workload(Box::new(problem)),
-            },
-        )
-    }
 }
 
 impl Monitor {
@@ -163,13 +129,13 @@ impl Monitor {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and column.
-    pub fn from_toml(text: &str, seed: u64) -> Result<Self, MonitorError> {
+    pub fn from_toml(text: &str, seed: u64) -> Result<Self, FileError> {
         read(text, seed).map_err(|fault| fault.located(text))
     }
 }
 
 impl MonitoredWork {
-    /// How long a run takes, about, seconds.
+    /// Approximate duration of a run, seconds.
     pub fn seconds(&self) -> u64 {
         let seconds = match self {
             Self::Test(test) => seconds(test),
@@ -193,20 +159,13 @@ impl MonitoredWork {
             Self::Load(_) => 2,
             Self::Check(_) => 1,
         };
-        Some(
-            (rate?.0 / 8)
-                .saturating_mul(ways)
-                .saturating_mul(self.seconds()),
-        )
+        let per_second = (rate?.0 / 8).saturating_mul(ways);
+        Some(per_second.saturating_mul(self.seconds()))
     }
 }
 
 fn ways(test: &Test) -> u64 {
-    if test.direction == Direction::Both {
-        2
-    } else {
-        1
-    }
+    1 + u64::from(test.direction == Direction::Both)
 }
 
 fn seconds(test: &Test) -> f64 {
@@ -227,24 +186,18 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     let paths = sections.iter().map(path);
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
     if paths.is_empty() {
-        return Err(root.missing("path", "each in a table [[path]]").into());
+        return Err(root.missing("path", "each in a table [[path]]"));
     }
-    check_names(
-        "paths",
-        &sections,
-        paths.iter().map(|path| path.name.as_str()),
-    )?;
+    let names = paths.iter().map(|path| path.name.as_str());
+    check_names("paths", &sections, names)?;
     let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
     let tests = sections.iter().map(|section| test(section, &paths, seed));
     let tests = tests.collect::<Result<Vec<_>, _>>()?;
     if tests.is_empty() {
-        return Err(root.missing("test", "each in a table [[test]]").into());
+        return Err(root.missing("test", "each in a table [[test]]"));
     }
-    check_names(
-        "tests",
-        &sections,
-        tests.iter().map(|test| test.name.as_str()),
-    )?;
+    let names = tests.iter().map(|test| test.name.as_str());
+    check_names("tests", &sections, names)?;
     let monitor = Monitor {
         seed,
         quiet: quiet(&root)?,
@@ -258,7 +211,7 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     Ok(monitor)
 }
 
-/// A test that can never run is a mistake, and said today.
+/// Refuses a test that can never run within its budget.
 fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Fault> {
     for (test, section) in monitor.tests.iter().zip(sections) {
         for path in test.paths.iter().map(|path| &monitor.paths[*path]) {
@@ -268,12 +221,10 @@ fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Faul
             if let (Some(most), Some(budget)) = (most, budget)
                 && most > budget
             {
+                let (most, budget) = (ByteCount(most), ByteCount(budget));
+                let (test, path) = (&test.name, &path.name);
                 let what = format!(
-                    "one run of `{}` on `{}` may carry {}, and a day's budget is {}",
-                    test.name,
-                    path.name,
-                    ByteCount(most),
-                    ByteCount(budget)
+                    "one run of `{test}` on `{path}` may carry {most}, and a day's budget is {budget}"
                 );
                 return Fault::contradiction(section.offset, what, "give a shorter test or more");
             }
@@ -285,22 +236,12 @@ fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Faul
 fn path(section: &Section<'_>) -> Result<MonitoredPath, Fault> {
     let name = name(section)?;
     let host = section.required("host", "where to: host, host:port or [v6]:port")?;
-    let family = match section.string("family")? {
-        None => None,
-        Some(at) => match at.value {
-            "ipv4" => Some(Family::Ipv4),
-            "ipv6" => Some(Family::Ipv6),
-            _ => return Fault::malformed(at, "family", "write ipv4 or ipv6"),
-        },
-    };
     let (rate, bytes_per_day) = link(section)?;
+    let family = section.string("family")?.map(toml_reader::family);
     Ok(MonitoredPath {
         name,
-        host: match host.value.parse() {
-            Ok(host) => host,
-            Err(_) => return Fault::malformed(host, "host", "write host, host:port or [v6]:port"),
-        },
-        family,
+        host: host.parsed("host", "write host, host:port or [v6]:port", |_| true)?,
+        family: family.transpose()?,
         key_file: section.string("key-file")?.map(|at| at.value.to_owned()),
         labels: labels(section, &OWN_LABELS)?,
         rate,
@@ -347,7 +288,7 @@ pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
     let command = entries.iter().find(|(key, _)| key.value == "command");
     let hint = "`{ command = \"check\" }`, stream, rr, crr or load, and its options";
     let Some((_, command)) = command else {
-        return Err(section.missing("workload", hint).into());
+        return Err(section.missing("workload", hint));
     };
     let command = string("command", command)?;
     if command.value == "check" {
@@ -357,25 +298,19 @@ pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
     match workload_of(section, seed)? {
         Work::Test(test) => Ok(MonitoredWork::Test(test)),
         Work::Load(mix) => Ok(MonitoredWork::Load(mix)),
-        Work::Special(_) => Fault::malformed(
-            command,
-            "command of a monitor",
-            "write check, stream, rr, crr or load",
-        ),
+        Work::Special(_) => {
+            let hint = "write check, stream, rr, crr or load";
+            Fault::malformed(command, "command of a monitor", hint)
+        }
     }
 }
 
 fn check_work(section: &Section<'_>) -> Result<MonitoredWork, Fault> {
-    let time = match section.string("time")? {
-        None => None,
-        Some(at) => match at.value.parse::<Span>() {
-            Ok(time) if (500..=60_000).contains(&time.0.as_millis()) => Some(time),
-            _ => return Fault::malformed(at, "time", "write \"500ms\" to \"60s\""),
-        },
-    };
+    let in_range = |time: &Span| (500..=60_000).contains(&time.0.as_millis());
+    let hint = "write \"500ms\" to \"60s\"";
     Ok(MonitoredWork::Check(CheckWork {
         quick: section.boolean("quick")?.unwrap_or(false),
-        time,
+        time: section.parsed("time", "time", hint, in_range)?,
         streams: section.number("streams", 1..=256)?.map(|at| at.value),
     }))
 }
@@ -385,40 +320,29 @@ fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
         return Ok(Alarm::default());
     };
     let command = section.strings("command")?.unwrap_or_default();
-    let webhook = match section.string("webhook")? {
-        None => None,
-        Some(at) => match HttpUrl::new(at.value) {
-            Some(webhook) => Some(webhook),
-            None => {
-                let hint = "write http://host:port/path; for https let `command` run curl";
-                return Fault::malformed(at, "webhook", hint);
-            }
-        },
-    };
+    let hint = "write http://host:port/path; for https let `command` run curl";
     Ok(Alarm {
         command: command.iter().map(|at| at.value.to_owned()).collect(),
-        webhook,
+        webhook: section.parsed("webhook", "webhook", hint, |_| true)?,
     })
 }
 
-impl HttpUrl {
-    /// `None` of what is none: of `https://` and of a user's name, too.
-    pub fn new(url: &str) -> Option<Self> {
-        let rest = url.strip_prefix("http://")?;
-        let is_plain = |c: char| c.is_ascii_graphic();
+impl FromStr for HttpUrl {
+    type Err = &'static str;
+
+    /// Refuses `https://` and a user's name.
+    fn from_str(url: &str) -> Result<Self, &'static str> {
+        const WANTED: &str = "it must be http://HOST:PORT or http://HOST:PORT/PATH";
+        let rest = url.strip_prefix("http://").ok_or(WANTED)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if !url.chars().all(is_plain) || authority.contains('@') {
-            return None;
+        if !url.chars().all(|c| c.is_ascii_graphic()) || authority.contains('@') {
+            return Err(WANTED);
         }
-        let name: EndpointName = authority.parse().ok()?;
-        Some(Self {
+        let name: EndpointName = authority.parse().map_err(|_| WANTED)?;
+        Ok(Self {
             authority: authority.to_owned(),
             address: (name.host, name.port.unwrap_or(80)),
-            path: if path.is_empty() {
-                "/".to_owned()
-            } else {
-                path.to_owned()
-            },
+            path: if path.is_empty() { "/" } else { path }.to_owned(),
         })
     }
 }

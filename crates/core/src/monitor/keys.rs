@@ -1,18 +1,16 @@
-//! Keys that the files of a monitor and of a mesh both have.
+//! Keys that the files of a monitor and of a mesh share.
 
 use std::collections::HashSet;
 
-use crate::toml_reader::{self, At, ReadProblem, Section, text};
+use crate::toml_reader::{At, Fault, Section, text};
 use crate::units::{BitRate, ByteCount, Percent, Span};
-
-type Fault = toml_reader::Fault<ReadProblem>;
 
 /// When nothing runs: from one second of the day to another, in UTC; over midnight if the end is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuietHours {
-    /// The first second.
+    /// First second of the hours.
     pub from_s: u64,
-    /// The first second after.
+    /// First second after the hours.
     pub to_s: u64,
 }
 
@@ -67,11 +65,7 @@ pub fn labels(section: &Section<'_>, taken: &[&str]) -> Result<Vec<(String, Stri
             return Fault::malformed(key, "label of yours", "linerate gives that one itself");
         }
         if value.value.is_empty() || value.value.len() > 200 {
-            let at = At {
-                offset: value.offset,
-                value: value.value.as_str(),
-            };
-            return Fault::malformed(at, "label's value", "write 1 to 200 bytes");
+            return Fault::malformed(value.as_str(), "label's value", "write 1 to 200 bytes");
         }
         labels.push((key.value.to_owned(), value.value));
     }
@@ -83,16 +77,13 @@ pub fn labels(section: &Section<'_>, taken: &[&str]) -> Result<Vec<(String, Stri
 /// # Errors
 /// What is wrong, and where.
 pub fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
-    let Some(at) = section.string("bytes-per-day")? else {
-        return Ok(None);
-    };
-    match at.value.parse::<ByteCount>() {
-        Ok(bytes) if bytes.0 > 0 => Ok(Some(bytes.0)),
-        _ => Fault::malformed(at, "number of bytes", "write \"500MB\" or \"10GB\""),
-    }
+    let hint = "write \"500MB\" or \"10GB\"";
+    let is_some = |bytes: &ByteCount| bytes.0 > 0;
+    let bytes = section.parsed("bytes-per-day", "number of bytes", hint, is_some)?;
+    Ok(bytes.map(|bytes| bytes.0))
 }
 
-/// `keep`: how long runs are kept, seconds.
+/// `keep`: the time that runs are kept, in seconds.
 ///
 /// # Errors
 /// What is wrong, and where.
@@ -107,7 +98,7 @@ pub fn keep(section: &Section<'_>) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// Days that runs are kept at most.
+/// Most days that runs are kept.
 const MAX_DAYS: u64 = 3650;
 
 /// `rate`, `share` and `bytes-per-day`: what a link carries, and what tests may carry over it in any 24
@@ -116,30 +107,23 @@ const MAX_DAYS: u64 = 3650;
 /// # Errors
 /// What is wrong, and where.
 pub fn link(section: &Section<'_>) -> Result<(Option<BitRate>, Option<u64>), Fault> {
-    let rate = match section.string("rate")? {
-        None => None,
-        Some(at) => match at.value.parse::<BitRate>() {
-            Ok(rate) if rate.0 > 0 => Some(rate),
-            _ => return Fault::malformed(at, "rate", "write what the link carries: \"100mbit\""),
-        },
-    };
+    let hint = "write what the link carries: \"100mbit\"";
+    let rate = section.parsed("rate", "rate", hint, |rate: &BitRate| rate.0 > 0)?;
     let budgets = [bytes(section)?, share(section, rate)?];
     Ok((rate, budgets.into_iter().flatten().min()))
 }
 
-/// A share of a link is so many bytes a day.
+/// The bytes per day of a share of a link.
 fn share(section: &Section<'_>, rate: Option<BitRate>) -> Result<Option<u64>, Fault> {
-    let Some(at) = section.string("share")? else {
-        return Ok(None);
-    };
-    let Some(rate) = rate else {
-        return Err(section.missing("rate", "what the link carries, for `share`"));
-    };
-    match at.value.parse::<Percent>() {
-        Ok(share) if share.0 > 0.0 && share.0 <= 100.0 => Ok(Some(
-            (rate.0 as f64 / 8.0 * share.0 / 100.0 * DAY_S as f64) as u64,
-        )),
-        _ => Fault::malformed(at, "share", "write \"1%\", above 0 % and at most 100 %"),
+    let hint = "write \"1%\", above 0 % and at most 100 %";
+    let is_share = |share: &Percent| share.0 > 0.0 && share.0 <= 100.0;
+    match (section.parsed("share", "share", hint, is_share)?, rate) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(section.missing("rate", "what the link carries, for `share`")),
+        (Some(share), Some(rate)) => {
+            let bytes_per_s = rate.as_f64() / 8.0 * share.0 / 100.0;
+            Ok(Some((bytes_per_s * DAY_S as f64) as u64))
+        }
     }
 }
 
@@ -168,17 +152,12 @@ pub fn check_names<'a>(
 pub fn whole_seconds(
     at: At<&str>,
     what: &'static str,
-    least: u64,
+    min: u64,
     hint: &'static str,
 ) -> Result<u64, Fault> {
-    match at.value.parse::<Span>() {
-        Ok(span)
-            if span.0.subsec_nanos() == 0 && (least..=30 * DAY_S).contains(&span.0.as_secs()) =>
-        {
-            Ok(span.0.as_secs())
-        }
-        _ => Fault::malformed(at, what, hint),
-    }
+    let range = min..=30 * DAY_S;
+    let is_whole = |span: &Span| span.0.subsec_nanos() == 0 && range.contains(&span.0.as_secs());
+    Ok(at.parsed(what, hint, is_whole)?.0.as_secs())
 }
 
 /// `quiet`: hours of the day in which nothing runs.

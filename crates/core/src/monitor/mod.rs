@@ -1,4 +1,4 @@
-//! What is measured again and again: the file of a monitor, and which of its tests is next.
+//! Repeated measurement: the file of a monitor, and the schedule of its tests.
 //!
 //! [`Monitor::from_toml`] reads the file: paths, tests, budgets, alarms. [`Schedule`] says what
 //! runs when, in whole seconds since 1970; it is told the time and what came of each run. One test
@@ -11,8 +11,7 @@ mod schedule;
 mod tests;
 
 pub use file::{
-    Alarm, CheckWork, HttpUrl, Monitor, MonitorError, MonitorProblem, MonitoredPath, MonitoredTest,
-    MonitoredWork, work,
+    Alarm, CheckWork, HttpUrl, Monitor, MonitoredPath, MonitoredTest, MonitoredWork, work,
 };
 pub use keys::QuietHours;
 pub use schedule::{Next, Outcome, Schedule, Task};

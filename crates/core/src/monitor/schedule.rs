@@ -1,4 +1,4 @@
-//! Which test is next.
+//! The schedule of a monitor: which test runs next, and when.
 //!
 //! Each task has slots: every so often since 1970, each later by a jitter of its own. A task is due
 //! at its first slot after its last run; slots that were missed, because this host slept or another
@@ -17,7 +17,7 @@ pub struct Task {
     pub path: usize,
 }
 
-/// What is to be done now.
+/// The next step of a monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Run the task of this index, and then say [`Schedule::finished`].
@@ -28,24 +28,24 @@ pub enum Next {
     Never,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It carried so many bytes.
+    /// It succeeded and carried this many bytes.
     Done(u64),
-    /// It failed, and may have carried so many bytes: its slot is gone.
+    /// It failed and may have carried this many bytes; its slot is used up.
     Failed(u64),
-    /// The endpoint had no room: once more a little later.
+    /// The endpoint had no room: it is tried again soon.
     Busy,
 }
 
-/// The tasks of a monitor, and what is known of their runs.
+/// The tasks of a monitor, and their past runs.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     tasks: Vec<Planned>,
     quiet: Vec<QuietHours>,
     bytes_per_day: Option<u64>,
-    /// When, on which path, how many bytes: of the last 24 hours.
+    /// Time, path and bytes of each run of the last 24 hours.
     carried: Vec<(u64, usize, u64)>,
     running: Option<usize>,
 }
@@ -57,7 +57,7 @@ struct Planned {
     jitter_s: u64,
     seed: u64,
     takes_s: u64,
-    /// What a run may carry: by its options, else what the largest one did.
+    /// The most a run may carry: by its options, else the largest run so far.
     most_bytes: Option<u64>,
     bytes_per_day: Option<u64>,
     last: Option<u64>,
@@ -65,18 +65,15 @@ struct Planned {
 }
 
 impl Schedule {
-    /// That of a monitor of which nothing has run.
+    /// The schedule of a monitor that has not run anything.
     pub fn new(monitor: &Monitor) -> Self {
         let mut tasks = Vec::new();
         for (number, test) in monitor.tests.iter().enumerate() {
-            for path in &test.paths {
-                let own = &monitor.paths[*path];
+            for &path in &test.paths {
+                let own = &monitor.paths[path];
                 let seed = monitor.seed.wrapping_add(tasks.len() as u64);
                 tasks.push(Planned {
-                    task: Task {
-                        test: number,
-                        path: *path,
-                    },
+                    task: Task { test: number, path },
                     every_s: test.every_s,
                     jitter_s: test.jitter_s,
                     seed: SplitMix64::new(seed).draw(),
@@ -109,7 +106,7 @@ impl Schedule {
         self.enter(task, at, bytes);
     }
 
-    /// What is to be done now.
+    /// The next step.
     pub fn next(&mut self, now: u64) -> Next {
         debug_assert!(self.running.is_none(), "one test at a time");
         self.forget(now);
@@ -138,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// When a task runs next as far as is known now; `None` if it can never.
+    /// The expected time of a task's next run; `None` if it can never run.
     pub fn ready_at(&self, task: usize, now: u64) -> Option<u64> {
         let planned = &self.tasks[task];
         let mut at = self.due_at(task, now).max(planned.not_before).max(now);
@@ -153,13 +150,13 @@ impl Schedule {
         }
     }
 
-    /// What the tests of a path have carried in the last 24 hours, bytes.
+    /// The bytes that the tests of a path carried in the last 24 hours.
     pub fn carried_by(&self, path: usize) -> u64 {
         let own = self.carried.iter().filter(|(_, of, _)| *of == path);
         own.map(|(_, _, bytes)| bytes).sum()
     }
 
-    /// The first slot after the last run; what never ran is due at once.
+    /// The first slot after the last run; a task that never ran is due at once.
     fn due_at(&self, task: usize, now: u64) -> u64 {
         let planned = &self.tasks[task];
         let Some(last) = planned.last else {
@@ -177,11 +174,8 @@ impl Schedule {
         let mut free = at;
         // Each turn goes to the end of one of them; a day has no more ends.
         for _ in 0..=self.quiet.len() {
-            let Some(end) = self
-                .quiet
-                .iter()
-                .find_map(|it| it.ends_after(free, takes_s))
-            else {
+            let mut quiet = self.quiet.iter();
+            let Some(end) = quiet.find_map(|it| it.ends_after(free, takes_s)) else {
                 return Some(free);
             };
             free = end;
@@ -194,10 +188,9 @@ impl Schedule {
     pub fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
         let planned = &self.tasks[task];
         let path = planned.task.path;
-        let all = |_: usize| true;
-        let own = |of: usize| of == path;
-        let of_path = self.room_at(planned.bytes_per_day, planned.most_bytes, at, own)?;
-        self.room_at(self.bytes_per_day, planned.most_bytes, of_path, all)
+        let needs = planned.most_bytes;
+        let of_path = self.room_at(planned.bytes_per_day, needs, at, |of| of == path)?;
+        self.room_at(self.bytes_per_day, needs, of_path, |_| true)
     }
 
     fn room_at(
@@ -220,9 +213,8 @@ impl Schedule {
         let leaves = runs.clone().map(|(then, _, _)| (then + DAY_S).max(at));
         let mut moments: Vec<u64> = [at].into_iter().chain(leaves).collect();
         moments.sort_unstable();
-        moments
-            .into_iter()
-            .find(|moment| spent(*moment) <= most_before)
+        let mut moments = moments.into_iter();
+        moments.find(|moment| spent(*moment) <= most_before)
     }
 
     fn enter(&mut self, task: usize, at: u64, bytes: u64) {
@@ -251,5 +243,5 @@ impl Planned {
     }
 }
 
-/// Until an endpoint that had no room is asked again, seconds.
+/// Pause before an endpoint that had no room is tried again, seconds.
 const BUSY_PAUSE_S: u64 = 60;

@@ -1,4 +1,4 @@
-//! A test from the options that were given: defaults filled in, contradictions refused.
+//! Makes a test from the given options: fills in defaults, and refuses contradictions.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{
 use crate::units::{Span, listed, quoted};
 use crate::value::Value;
 
-/// Options of a test as they are given, each at most once: by a setter of its own, or by its key
-/// and the text of its value.
+/// The given options of a test, each at most once: by its setter, or by its key and the text of its
+/// value.
 #[derive(Debug, Clone)]
 pub struct Draft {
     workload: Workload,
@@ -22,7 +22,7 @@ pub struct Draft {
 struct Given {
     option: &'static TestOption,
     value: Value,
-    /// As it was typed, where that is not two dashes and the key.
+    /// The option as typed, if that is not two dashes and the key.
     typed: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ impl Given {
 }
 
 impl Test {
-    /// Bulk transfer; without options, ten seconds up over one TCP connection.
+    /// Bulk transfer; without options: ten seconds up over one TCP connection.
     pub fn stream() -> Draft {
         Draft::new(Workload::Stream)
     }
@@ -48,8 +48,8 @@ impl Test {
         Draft::new(Workload::Crr)
     }
 
-    /// The options that [`Draft::resolve`] has to be given for this test, with their values: those
-    /// that are other than their defaults.
+    /// The options that differ from their defaults, with their values: [`Draft::resolve`] makes
+    /// this test from them.
     pub fn given(&self) -> Vec<(&'static TestOption, Value)> {
         let given = |option: &'static TestOption| {
             let value = option.value_in(self)?;
@@ -58,12 +58,11 @@ impl Test {
         options().iter().filter_map(given).collect()
     }
 
-    /// The same as they are typed, `--mss 536` for one, but those of these keys.
+    /// The same options as they are typed, such as `--mss 536`, without those of these keys.
     pub fn typed(&self, without: &[&str]) -> Vec<String> {
         let mut given = self.given();
         given.retain(|(option, _)| !without.contains(&option.key));
-        let typed = given.iter().map(|(option, value)| option.words(value));
-        typed.collect()
+        Vec::from_iter(given.iter().map(|(option, value)| option.words(value)))
     }
 }
 
@@ -76,15 +75,16 @@ impl Draft {
         }
     }
 
-    /// Gives the option of that key the value that a text is.
+    /// Sets the option with that key from a text.
     ///
     /// # Errors
-    /// The workload has no such option, or the text is none of its values.
+    /// The workload has no such option, or the text is no value of it.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), PlanError> {
         self.set_as(key, text, None)
     }
 
-    /// The same, where it was typed as a shorthand, `--no-offload` for one: errors name it so.
+    /// The same for an option that was typed as a shorthand, such as `--no-offload`, which errors
+    /// name.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -105,10 +105,9 @@ impl Draft {
                 }
             });
         };
-        let value = option
-            .kind
-            .read(text)
-            .map_err(|why| PlanError::new(option.key, format!("{}: {why}", quoted(text))))?;
+        let value = option.kind.read(text);
+        let value =
+            value.map_err(|why| PlanError::new(option.key, format!("{}: {why}", quoted(text))))?;
         self.given.push(Given {
             option,
             value,
@@ -117,7 +116,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives the option of that setter its value, if there is one.
+    /// Calls a setter if there is a value.
     pub fn maybe<T>(self, set: impl FnOnce(Self, T) -> Self, value: Option<T>) -> Self {
         match value {
             Some(value) => set(self, value),
@@ -125,14 +124,14 @@ impl Draft {
         }
     }
 
-    /// Whether the option of that key was given.
+    /// Whether the option with that key was given.
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.option.key == key)
     }
 
     pub(super) fn with(mut self, name: &'static str, value: Value) -> Self {
         let mut options = options().iter();
-        // A setter that the workload has not is found by its name, and refused by `resolve`.
+        // An option that the workload does not have is refused by `resolve`.
         if let Some(option) = options.find(|option| option.name == name) {
             let typed = None;
             self.given.push(Given {
@@ -144,16 +143,16 @@ impl Draft {
         self
     }
 
-    /// The test: what was not given has its default, and all of it is checked.
+    /// Makes the test, with defaults for options that were not given, and checks it.
     ///
     /// # Errors
-    /// An option that the workload or the transport has not, that is given twice or with one that
-    /// excludes it; a value out of range; a combination that has no meaning.
+    /// An option that the workload or the transport does not have, that is given twice or with one
+    /// that excludes it; a value out of range; a meaningless combination.
     pub fn resolve(self, seed: u64) -> Result<Test, PlanError> {
         self.test(seed).map_err(|error| self.as_typed(error))
     }
 
-    /// The error with each option as it was typed.
+    /// The error with each option as typed.
     fn as_typed(&self, error: PlanError) -> PlanError {
         let mut message = error.message;
         for (at, given) in self.given.iter().enumerate() {
@@ -174,12 +173,10 @@ impl Draft {
             self.check_alone(given, &self.given[..at])?;
             given.option.check_value(&given.value)?;
         }
-        // Rules last: they look at the rest of the test.
+        // Rules last, since they depend on the rest of the test.
         for by_rule in [false, true] {
-            for option in options()
-                .iter()
-                .filter(|option| option.is_rule() == by_rule)
-            {
+            let options = options().iter();
+            for option in options.filter(|option| option.is_rule() == by_rule) {
                 match self.given.iter().find(|given| given.option == option) {
                     Some(given) => option.put(&mut test, &given.value),
                     None => option.fill_in(&mut test),
@@ -193,6 +190,7 @@ impl Draft {
         Ok(test)
     }
 
+    /// The error for an option of other workloads.
     fn is_of_another(&self, option: &TestOption, name: &'static str) -> PlanError {
         let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
         let workload = self.workload.word();
@@ -228,7 +226,7 @@ impl TestOption {
     }
 
     fn fill_in(&self, test: &mut Test) {
-        // What is implied is in the test already, or something else is.
+        // The test already has an implied value, or another one in its place.
         if self.workloads.contains(&test.workload())
             && !matches!(self.default, Default::Implied(_))
             && let Some(value) = self.default_in(test)
@@ -238,7 +236,7 @@ impl TestOption {
     }
 }
 
-/// A test of a workload before any option, its default or otherwise, is put into it.
+/// A test of a workload before any option is set.
 fn empty(workload: Workload, seed: u64) -> Test {
     let exchange = ExchangeTest {
         closer: Closer::Client,

@@ -1,4 +1,4 @@
-//! What the two ends of a path do in a transfer.
+//! The roles of the two ends of a path.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Direction;
 use crate::units::End;
 
-/// What an end does in one direction.
+/// The role of an end in one direction.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,7 +19,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The end that has this role; of both directions, in the one up.
+    /// The end with this role; with both directions, in that up.
     pub fn end(self, direction: Direction) -> End {
         if (self == Self::Sender) == (direction != Direction::Down) {
             End::Client
@@ -28,7 +28,7 @@ impl Role {
         }
     }
 
-    /// Of the peer.
+    /// The peer's role.
     pub fn other(self) -> Self {
         match self {
             Self::Sender => Self::Receiver,
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// What an end does in a direction; of both, in the one up.
+    /// The role of an end in a direction; with both, in that up.
     pub fn at(end: End, direction: Direction) -> Self {
         if Self::Sender.end(direction) == end {
             Self::Sender

@@ -1,9 +1,9 @@
-//! What is to be sent, fully resolved before anything is sent.
+//! The plan of a run: every option is resolved before anything is sent.
 //!
-//! A [`Plan`] is one row of tests ([`Test`]) with its repeats; a test is what one run executes and
-//! what the control session carries to the endpoint. A [`Draft`] makes one from the options that
-//! were given, which [`options`] has with their ranges and defaults. Everything here is plain data
-//! that was validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
+//! A [`Plan`] is a row of tests ([`Test`]) with its repeats. One run executes one test, which the
+//! control session carries to the endpoint. A [`Draft`] makes a test from the options that were
+//! given; [`options`] is the table of options with their ranges and defaults. A test is plain data,
+//! checked by [`Test::check`]: an endpoint calls it on what a client sends.
 
 mod build;
 mod ends;
@@ -49,7 +49,7 @@ pub enum Protocol {
     Mptcp,
 }
 
-/// Which way the payload goes, seen from the client.
+/// Direction of the payload, as seen from the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -73,7 +73,7 @@ impl Direction {
     }
 }
 
-/// When a run is over.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
@@ -85,28 +85,27 @@ pub enum Extent {
     Count(u64),
 }
 
-/// How the sender of a TCP stream hands its bytes to the kernel.
+/// The way in which the sender of a TCP stream hands its bytes to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SendMethod {
     /// `write(2)`: one copy, as an ordinary application.
     Copy,
-    /// Without a copy, by the way that the device really does without: `vmsplice` or `sendfile`.
+    /// `vmsplice` or `sendfile`, whichever avoids the copy with the device.
     ZeroCopy,
 }
 
-/// How the receiver of a TCP stream takes its bytes.
+/// The way in which the receiver of a TCP stream takes its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiveMethod {
     /// `read(2)` into memory, as an ordinary application.
     Read,
-    /// `recv(2)` with `MSG_TRUNC`: the bytes are dropped in the kernel. Not what an application
-    /// gets.
+    /// `recv(2)` with `MSG_TRUNC`: the kernel drops the bytes. No application gets this rate.
     Discard,
 }
 
-/// Who closes the connections of `crr`.
+/// The end that closes the connections of `crr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Closer {
@@ -116,7 +115,7 @@ pub enum Closer {
     Server,
 }
 
-/// What a stream sends and how.
+/// The options of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamTest {
     /// Bytes of each write, or of each UDP datagram's payload.
@@ -128,32 +127,32 @@ pub struct StreamTest {
     /// Send a seeded pattern and count the bytes that arrive changed.
     #[serde(default)]
     pub verify: bool,
-    /// Count connection set-up and tear-down in, as in 1981.
+    /// Count connection set-up and tear-down in, as measurements of 1981 did.
     #[serde(default)]
     pub whole: bool,
-    /// Limit at which the sending application writes, for each flow.
+    /// Rate at which the sending application writes each flow.
     #[serde(default)]
     pub write_rate_bps: Option<BitRate>,
-    /// Limit at which the receiving application reads, for each flow.
+    /// Rate at which the receiving application reads each flow.
     #[serde(default)]
     pub read_rate_bps: Option<BitRate>,
-    /// UDP: payload rate for each flow; none is as fast as it goes.
+    /// UDP: payload rate of each flow; `None`: as fast as possible.
     #[serde(default)]
     pub rate_bps: Option<BitRate>,
     /// UDP: let the kernel cut and join datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     #[serde(default)]
     pub offload: bool,
-    /// Messages that one system call hands over; none is one, and over UDP as many as go well.
+    /// Messages that one system call hands over; `None`: one, over UDP as many as suit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by
-    /// its kernel's clock.
+    /// UDP: a packet train, sent back to back; the receiver notes the arrival of its first and last
+    /// datagram by its kernel's clock.
     #[serde(default)]
     pub train: bool,
 }
 
 impl StreamTest {
-    /// Messages of so many bytes, handed over and taken as usual, as fast as it goes.
+    /// A stream of messages of this size, with the usual methods, as fast as possible.
     pub const fn new(message_bytes: u64) -> Self {
         Self {
             message_bytes,
@@ -171,7 +170,7 @@ impl StreamTest {
     }
 }
 
-/// What `rr` and `crr` exchange and how.
+/// The options of `rr` and `crr`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangeTest {
     /// Bytes of each request.
@@ -208,7 +207,7 @@ pub struct ExchangeTest {
 }
 
 impl ExchangeTest {
-    /// Requests and responses of so many bytes, one at a time; the endpoint closes.
+    /// Requests and responses of these sizes, one at a time; the endpoint closes.
     pub const fn new(request_bytes: u64, response_bytes: u64) -> Self {
         Self {
             request_bytes,
@@ -239,7 +238,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Size of a message or a request, bytes: what a sweep changes.
+    /// Size of a message or a request, bytes. A sweep changes it.
     pub fn message_bytes(&self) -> u64 {
         match self {
             Self::Stream(stream) => stream.message_bytes,
@@ -278,23 +277,23 @@ pub struct SocketOptions {
     pub dscp: Option<Dscp>,
 }
 
-/// One run, as the client asks for it and the endpoint checks it.
+/// A test, as the client asks for it and the endpoint checks it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Test {
-    /// What is sent.
+    /// The traffic.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// Over which transport.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Which way.
+    /// The direction of the payload.
     pub direction: Direction,
     /// Flows in each direction.
     pub streams: u32,
-    /// When it ends.
+    /// The end of the run.
     pub extent: Extent,
-    /// Left out of the figures, before `extent` begins; zero unless the extent is a time.
+    /// Time before `extent` that is left out of the figures; zero unless the extent is a time.
     pub warm_up: Span,
-    /// Between two entries of `intervals`.
+    /// Length of an entry of `intervals`.
     pub interval: Span,
     /// Options of the data sockets, at both ends.
     pub options: SocketOptions,
@@ -302,13 +301,13 @@ pub struct Test {
     pub seed: u64,
 }
 
-/// How often a test is run.
+/// Number of runs of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeats {
-    /// So many times.
+    /// This number.
     Times(u32),
-    /// Until the interval of the median is within this of it, at most [`MAX_REPEATS`] times.
+    /// As many as make the interval of the median this narrow, at most [`MAX_REPEATS`].
     Precision(Percent),
 }
 
@@ -317,7 +316,7 @@ pub enum Repeats {
 pub struct Plan {
     /// One test for each row of the sweep.
     pub tests: Vec<Test>,
-    /// How often each is run.
+    /// Number of runs of each.
     pub repeats: Repeats,
 }
 
@@ -331,11 +330,11 @@ impl From<Test> for Plan {
     }
 }
 
-/// Runs of one test at most, however wide their spread.
+/// Most runs of a test, however wide their spread.
 pub const MAX_REPEATS: u32 = 100;
-/// Flows of one test at most, over both directions.
+/// Most flows of a test, over both directions.
 pub const MAX_STREAMS: u32 = 256;
-/// Messages of one system call at most.
+/// Most messages of one system call.
 pub const MAX_BATCH: u32 = 128;
 /// Longest run or warm-up, seconds: a day.
 pub const MAX_SECONDS: f64 = 86_400.0;
@@ -345,14 +344,14 @@ pub const MAX_MESSAGE: u64 = 64 << 20;
 pub const MAX_DATAGRAM: u64 = 65_527;
 /// Smallest UDP payload: linerate's own header (see [`crate::wire`]).
 pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
-/// Datagrams of a packet train at most.
+/// Most datagrams of a packet train.
 pub const MAX_TRAIN: u64 = 1024;
-/// Objects of a page at most.
+/// Most objects of a page.
 pub const MAX_OBJECTS: u32 = 1000;
-/// Requests in flight at once on one connection, at most.
+/// Most requests in flight at once on one connection.
 pub const MAX_DEPTH: u32 = 1024;
 
-/// An option that cannot be as it was given, or not in this test. Options stand in its message
+/// An option with a value that it cannot have, or not in this test. The message names options
 /// between backticks.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
@@ -370,18 +369,17 @@ impl PlanError {
         Self { key, message }
     }
 
-    /// The key of the option that it is about; empty if there is no such option.
+    /// The key of the option; empty if there is no such option.
     pub fn key(&self) -> &'static str {
         self.key
     }
 
-    /// The message with the options as the command line has them: `--mss`, or as it was typed
-    /// ([`Draft::set_as`]).
+    /// The message with options as on the command line: `--mss`, or as typed ([`Draft::set_as`]).
     pub fn on_command_line(&self) -> String {
         self.named(|key| format!("--{key}"))
     }
 
-    /// The message with the options by the names that they are given here, each from its key.
+    /// The message with the name that `name` gives to each key of an option.
     pub fn named(&self, name: impl Fn(&str) -> String) -> String {
         let parts = self.message.split('`').enumerate();
         let parts = parts.map(|(at, part)| match part {
@@ -412,7 +410,7 @@ impl SocketOptions {
 }
 
 impl Test {
-    /// Which workload this is.
+    /// The workload.
     pub fn workload(&self) -> Workload {
         match self.traffic {
             Traffic::Stream(_) => Workload::Stream,
@@ -429,13 +427,13 @@ impl Test {
         }
     }
 
-    /// What each flow has of a rate over all of them.
+    /// Each flow's share of a rate.
     pub fn share_of(&self, BitRate(limit): BitRate) -> BitRate {
         BitRate((limit / u64::from(self.flows())).max(1))
     }
 
-    /// The same test, in which what sends by TCP is paced to its share of `limit`. Datagrams are
-    /// not paced: they have the rate that the test asks for, or are refused.
+    /// The same test with each TCP flow paced to its share of `limit`. Datagrams are not paced:
+    /// they keep the rate that the test asks for.
     #[must_use]
     pub fn slowed_to(mut self, limit: BitRate) -> Self {
         if self.protocol != Protocol::Udp {
@@ -446,8 +444,8 @@ impl Test {
         self
     }
 
-    /// Whether its connections are made within the run; else they are all bound before it begins.
-    /// Both ends must see it alike: the one waits for the other.
+    /// Whether connections are made within the run; else all are bound before it begins. Both ends
+    /// must agree, since one waits for the other.
     pub fn connects_within_run(&self) -> bool {
         match &self.traffic {
             Traffic::Stream(stream) => stream.whole,
@@ -456,7 +454,7 @@ impl Test {
         }
     }
 
-    /// Seconds that the run takes at least, if its extent is a time.
+    /// Length of the run with its warm-up, seconds, if its extent is a time.
     pub fn seconds(&self) -> Option<f64> {
         match self.extent {
             Extent::Time(time) => Some(time.as_secs_f64() + self.warm_up.as_secs_f64()),
@@ -464,7 +462,7 @@ impl Test {
         }
     }
 
-    /// Checks every option against its range, and every combination that has no meaning.
+    /// Checks every option against its range, and refuses combinations without a meaning.
     ///
     /// # Errors
     /// The first option that is out of range, with its range.
@@ -480,11 +478,8 @@ impl Test {
         self.check_warm_up()?;
         self.check_source_port()?;
         if self.flows() > MAX_STREAMS {
-            let each = MAX_STREAMS / 2;
-            let what = format!(
-                "{}: it must be 1 to {each} in both directions",
-                self.streams
-            );
+            let (streams, each) = (self.streams, MAX_STREAMS / 2);
+            let what = format!("{streams}: it must be 1 to {each} in both directions");
             return forbidden("streams", what);
         }
         match &self.traffic {
@@ -493,7 +488,7 @@ impl Test {
         }
     }
 
-    /// Each flow has a port of its own.
+    /// Each flow needs a port of its own.
     fn check_source_port(&self) -> Result<(), PlanError> {
         let last = 65_536 - self.flows();
         match self.options.source_port {
@@ -502,7 +497,7 @@ impl Test {
         }
     }
 
-    /// What ends by its size may be over before the warm-up is.
+    /// A run that ends by an amount may be over before its warm-up.
     fn check_warm_up(&self) -> Result<(), PlanError> {
         let other = match self.extent {
             Extent::Time(_) => return Ok(()),
@@ -520,12 +515,10 @@ impl Test {
             within("size", stream.message_bytes, MIN_DATAGRAM, MAX_DATAGRAM)?;
         }
         if stream.verify && stream.receive == ReceiveMethod::Discard {
-            return forbidden(
-                "verify",
-                "cannot be used with `discard`: no byte is looked at",
-            );
+            let what = "cannot be used with `discard`: no byte is looked at";
+            return forbidden("verify", what);
         }
-        // These hand over a message in a way of their own.
+        // These hand over messages in ways of their own.
         let other = [
             (stream.verify, "verify"),
             (stream.send == SendMethod::ZeroCopy, "zerocopy"),
@@ -539,17 +532,17 @@ impl Test {
         Ok(())
     }
 
-    /// It is short and undisturbed, or it is no train.
+    /// A train must be short and undisturbed.
     fn check_train(&self, stream: &StreamTest) -> Result<(), PlanError> {
         let is_udp = self.protocol == Protocol::Udp;
         match self.extent {
             Extent::Count(count) if is_udp && stream.rate_bps.is_none() && self.streams == 1 => {
                 within("count", count, 2, MAX_TRAIN)
             }
-            _ => forbidden(
-                "",
-                "a train is so many datagrams of one UDP flow without a rate",
-            ),
+            _ => {
+                let what = "a train is so many datagrams of one UDP flow without a rate";
+                forbidden("", what)
+            }
         }
     }
 
@@ -559,12 +552,8 @@ impl Test {
             within("response", exchange.response_bytes, 1, MAX_DATAGRAM)?;
         }
         if exchange.stamp {
-            within(
-                "request",
-                exchange.request_bytes,
-                STAMP_BYTES as u64,
-                MAX_DATAGRAM,
-            )?;
+            let least = STAMP_BYTES as u64;
+            within("request", exchange.request_bytes, least, MAX_DATAGRAM)?;
             if exchange.response_bytes != exchange.request_bytes {
                 let what = "must be as large as `request` with `stamp`";
                 return forbidden("response", what);
@@ -574,25 +563,19 @@ impl Test {
             within("streams", u64::from(self.streams), 1, 1)?;
         }
         if matches!(self.extent, Extent::Bytes(_)) {
-            return forbidden(
-                "bytes",
-                "is no option of requests: they end by `time` or `count`",
-            );
+            let what = "is no option of requests: they end by `time` or `count`";
+            return forbidden("bytes", what);
         }
         if self.direction != Direction::Up {
-            return forbidden(
-                "direction",
-                "is no option of requests: they go from the client",
-            );
+            let what = "is no option of requests: they go from the client";
+            return forbidden("direction", what);
         }
         if self.workload() == Workload::Crr {
             if self.protocol == Protocol::Udp {
                 let message = "crr cannot be used with `protocol` udp: it opens connections, and \
                     UDP has none";
-                return Err(PlanError {
-                    message: message.to_owned(),
-                    ..PlanError::new("protocol", "")
-                });
+                let (key, message) = ("protocol", message.to_owned());
+                return Err(PlanError { key, message });
             }
             within("depth", u64::from(exchange.depth), 1, 1)?;
         }

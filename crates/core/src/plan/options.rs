@@ -1,22 +1,22 @@
-//! The options of a test, each said once.
+//! The options of a test, each defined once.
 //!
 //! An entry of [`options`] is an option of the command line (`--receive-window`), a key of an
-//! experiment's `[workload]` (`receive-window`), a setter of [`Draft`] (`receive_window`) and,
-//! where it says how it is put in force, a treatment of sockets (`receive_window=50KiB`). Its range
-//! binds all of them, and what arrives over the wire.
+//! experiment's `[workload]` (`receive-window`), a setter of [`Draft`] (`receive_window`) and, if
+//! it says how it is applied, a treatment of sockets (`receive_window=50KiB`). Its range holds for
+//! all of them, and for tests that arrive over the wire.
 
 mod field;
 mod table;
 
 use std::borrow::Cow;
 
-use super::{PlanError, Protocol, Role, Test, Workload};
+use super::{PlanError, Protocol, Role, Test, Workload, forbidden};
 use crate::value::{Value, ValueKind};
 
 pub(super) use table::DEFAULT_TIME;
 use table::OPTIONS;
 
-/// An option of a test, and all that is to be known of it.
+/// An option of a test with its properties.
 #[derive(Debug, Clone, Copy)]
 pub struct TestOption {
     /// Its name as a treatment and a setter: words joined by `_`.
@@ -25,35 +25,35 @@ pub struct TestOption {
     pub key: &'static str,
     /// Its letter on the command line.
     pub short: Option<char>,
-    /// Other names on the command line: those that iperf3 has.
+    /// Other names on the command line: those of iperf3.
     pub aliases: &'static [&'static str],
-    /// What stands for its value in a help text.
+    /// The placeholder for its value in a help text.
     pub value_name: &'static str,
-    /// Which values it takes.
+    /// The values that it takes.
     pub kind: ValueKind,
     /// The workloads that have it.
     pub workloads: &'static [Workload],
     /// The transports that have it.
     pub over: Over,
-    /// What it is where it is not given.
+    /// Its value if it is not given.
     pub default: Default,
-    /// The heading that it stands under in a help text.
+    /// Its heading in a help text.
     pub heading: &'static str,
-    /// What it is, in a line.
+    /// Its description, one line.
     pub help: &'static str,
-    /// Whether it is a treatment alone, and neither an option of the command line nor a key.
+    /// Whether it is only a treatment, and neither an option of the command line nor a key.
     pub treatment_only: bool,
     /// Options, by their keys, that cannot be given together with it.
     pub excludes: &'static [&'static str],
     /// Options of the command line that stand for one of its values.
     pub shorthands: &'static [Shorthand],
-    /// What else is to be known of it as a treatment of sockets, if it is one.
+    /// Its properties as a treatment of sockets, if it is one.
     pub treatment: Option<SocketTreatment>,
     get: fn(&Test) -> Option<Value>,
     set: fn(&mut Test, &Value),
 }
 
-/// Which transports have an option, and what to do over the others.
+/// The transports that have an option, with advice for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// All of them.
@@ -64,48 +64,49 @@ pub enum Over {
     Udp(&'static str),
 }
 
-/// What an option is where it is not given.
+/// The value of an option that is not given.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
     /// The kernel's choice, or no limit.
     None,
-    /// This.
+    /// This value.
     Always(&'static str),
-    /// This over TCP and MPTCP, and that over UDP.
+    /// The first over TCP and MPTCP, the second over UDP.
     Transport(&'static str, &'static str),
-    /// This, if nothing else says it.
+    /// This value, unless another option gives it.
     Implied(&'static str),
-    /// What follows from the rest of the test; in words, if they help.
+    /// A value that follows from the rest of the test; with a description for the help text, or
+    /// none.
     Rule(&'static str, fn(&Test) -> Value),
 }
 
 /// An option of the command line that stands for a value of another one.
 #[derive(Debug, Clone, Copy)]
 pub struct Shorthand {
-    /// As it is typed: `-R` or `--bidir`.
+    /// The option as typed: `-R` or `--bidir`.
     pub typed: &'static str,
-    /// The same with two dashes, where it is a letter.
+    /// Its long name, if `typed` is a letter.
     pub long: Option<&'static str>,
-    /// What it stands for.
+    /// The value that it stands for.
     pub value: &'static str,
-    /// What it is, in a line.
+    /// Its description, one line.
     pub help: &'static str,
 }
 
-/// What is to be known of a treatment of sockets.
+/// The properties of a treatment of sockets.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketTreatment {
-    /// What it is.
+    /// Its description.
     pub means: &'static str,
-    /// The end of the payload at which it acts, if that is one of them.
+    /// The end of the payload at which it acts, if it is only one.
     pub acts: Option<Role>,
-    /// Whether what it changes is above all CPU time.
+    /// Whether it mainly changes CPU time.
     pub costs_cpu: bool,
-    /// What it needs of the host.
+    /// What the host must provide.
     pub needs: &'static str,
-    /// How it is put in force.
+    /// How it is applied.
     pub applied: &'static str,
-    /// How it is made sure that it took.
+    /// How its effect is confirmed.
     pub read_back: &'static str,
 }
 
@@ -114,7 +115,7 @@ pub fn options() -> &'static [TestOption] {
     OPTIONS
 }
 
-/// The option of that key that a workload has.
+/// The workload's option with that key.
 pub fn option_of(workload: Workload, key: &str) -> Option<&'static TestOption> {
     let mut options = OPTIONS.iter();
     options.find(|option| {
@@ -123,13 +124,13 @@ pub fn option_of(workload: Workload, key: &str) -> Option<&'static TestOption> {
 }
 
 impl TestOption {
-    /// What it is in a test; none if it is the kernel's choice or the test has no such thing.
+    /// Its value in a test; `None` if it is the kernel's choice or the test has no such option.
     pub fn value_in(&self, test: &Test) -> Option<Value> {
         let is_there = self.workloads.contains(&test.workload());
         is_there.then(|| (self.get)(test)).flatten()
     }
 
-    /// What it would be in a test, were it not given.
+    /// Its value in a test if it were not given.
     pub fn default_in(&self, test: &Test) -> Option<Value> {
         let text = match self.default {
             Default::None => return None,
@@ -140,7 +141,7 @@ impl TestOption {
         Some(self.kind.read(text).expect("a test reads all defaults"))
     }
 
-    /// As words of a command line, such as `--mss 536`; a shorthand where there is one.
+    /// The words of a command line, such as `--mss 536`; a shorthand if there is one.
     pub fn words(&self, value: &Value) -> String {
         let written = self.kind.written(value);
         let shorthand = self.shorthands.iter().find(|short| short.value == written);
@@ -151,37 +152,37 @@ impl TestOption {
         }
     }
 
-    /// Whether the command line has it without a value.
+    /// Whether it has no value on the command line.
     pub fn is_flag(&self) -> bool {
         self.kind == ValueKind::Switch && !matches!(self.default, Default::None)
     }
 
-    /// Whether a value is within its range.
+    /// Checks a value against the range.
     ///
     /// # Errors
-    /// It is not; the range.
+    /// The value is out of range; the error names the range.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), PlanError> {
         if self.kind.admits(value) {
             return Ok(());
         }
         let what = format!("{}: it must be {}", self.kind.written(value), self.kind);
-        Err(PlanError::new(self.key, what))
+        forbidden(self.key, what)
     }
 
-    /// Whether a test's transport has it.
+    /// Checks that the transport has this option.
     ///
     /// # Errors
-    /// It has not; what to do.
+    /// It has not; the error gives advice.
     pub(super) fn check_transport(&self, protocol: Protocol) -> Result<(), PlanError> {
         let Some(why) = self.over.why_not(protocol) else {
             return Ok(());
         };
         let protocol = protocol.word();
         let what = format!("cannot be used with `protocol` {protocol}: {why}");
-        Err(PlanError::new(self.key, what))
+        forbidden(self.key, what)
     }
 
-    /// Why a test cannot have it, if it cannot.
+    /// The reason if a test cannot have it.
     pub(crate) fn why_unfit(&self, test: &Test) -> Option<&'static str> {
         if self.workloads.contains(&test.workload()) {
             self.over.why_not(test.protocol)
@@ -190,20 +191,17 @@ impl TestOption {
         }
     }
 
-    /// Gives it a value of its kind in a test.
+    /// Sets its value in a test.
     pub(crate) fn put(&self, test: &mut Test, value: &Value) {
         (self.set)(test, value);
     }
 
-    /// What a help text says: the range and the default, where it has any.
+    /// Its help text, with the range and the default, if it has any.
     pub fn help(&self) -> String {
         let mut help = self.help.to_owned();
         if let Some(range) = self.kind.range() {
-            let separator = match self.kind {
-                ValueKind::Word(_) => ": ",
-                _ => ", ",
-            };
-            help += &format!("{separator}{range}");
+            let is_word = matches!(self.kind, ValueKind::Word(_));
+            help += &format!("{}{range}", if is_word { ": " } else { ", " });
         }
         let default = match self.default {
             _ if self.is_flag() => None,
@@ -212,9 +210,9 @@ impl TestOption {
             Default::Transport(tcp, udp) => Some(Cow::Owned(format!("{tcp}, UDP {udp}"))),
             Default::Rule(words, _) => Some(Cow::Borrowed(words)),
         };
-        default
-            .iter()
-            .for_each(|text| help += &format!(" (default {text})"));
+        if let Some(text) = default {
+            help += &format!(" (default {text})");
+        }
         help
     }
 }

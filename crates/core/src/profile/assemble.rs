@@ -1,4 +1,4 @@
-//! A record and two profiles make a document.
+//! Builds the document from a record and the profiles of both ends.
 
 use super::attribution::{Attribution, Owner, Place, Role, attribute, owner};
 use super::count::{End, count};
@@ -66,7 +66,7 @@ fn place(record: &Record) -> Place {
     }
 }
 
-/// On one kernel both ends pay out of the same CPUs.
+/// The overhead of two ends on one kernel, which share its CPUs.
 fn shared_overhead(
     peer: Place,
     sender: &Option<EndLayers>,
@@ -109,8 +109,7 @@ fn caveats(
         caveats.push(Caveat::new(
             CaveatKind::SharedKernel,
             "both ends run on one kernel: soft interrupts are shared out by their call chains, and \
-             where these do not \
-             tell they count as the receiver's",
+             where these do not tell they count as the receiver's",
             "profile a path between two hosts for shares that need no such rule",
         ));
     }
@@ -120,24 +119,20 @@ fn caveats(
 /// Of one end: what its profiler says itself, too few samples, too much that is not known.
 fn doubts(name: &str, end: &EndLayers) -> Vec<Caveat> {
     let mut doubts = end.profile.caveats.clone();
+    let samples = end.samples;
     if let Some(more) = end.more_seconds {
         doubts.push(Caveat::new(
             CaveatKind::TooShort,
-            format!(
-                "{name}: {} samples do not tell shares to one percentage point",
-                end.samples
-            ),
+            format!("{name}: {samples} samples do not tell shares to one percentage point"),
             format!("run for {:.0} more seconds", more.ceil()),
         ));
     }
-    let are_sampled = end.samples > 0 && end.profile.how.tells_layers();
-    if are_sampled && end.unattributed_percent > MAX_UNATTRIBUTED {
+    let are_sampled = samples > 0 && end.profile.how.tells_layers();
+    let percent = end.unattributed_percent;
+    if are_sampled && percent > MAX_UNATTRIBUTED {
         doubts.push(Caveat::new(
             CaveatKind::NotReadable,
-            format!(
-                "{name}: {:.1} % of its time is unattributed",
-                end.unattributed_percent
-            ),
+            format!("{name}: {percent:.1} % of its time is unattributed"),
             "--by function shows what it was",
         ));
     }

@@ -1,4 +1,4 @@
-//! From an end's samples to its layers.
+//! Counts an end's samples by layer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,19 +6,17 @@ use super::attribution::{Owner, Place, Role, attribute, owner, plain_name};
 use super::document::{EndLayers, FunctionCost, LayerCost};
 use super::layers::Layer;
 use super::sample::{EndProfile, FoldedStack, How, SampleClock, USER_FRAME};
-use crate::stats::{Proportion, wilson};
+use crate::stats::{NORMAL_QUANTILE as Z, Proportion, wilson};
 
-/// Functions of an end at most.
+/// Largest number of functions listed for an end.
 const MAX_FUNCTIONS: usize = 40;
 /// The half-width that a share's interval is to have at most, percentage points.
 const WANTED_HALF_WIDTH: f64 = 1.0;
-/// The normal distribution's 97.5 % quantile.
-const Z: f64 = 1.959_963_984_540_054;
 
-/// What an end's samples are held against.
+/// An end's part in the transfer, and the divisors of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// What it did with the data; `None` where it sent and received.
+    /// Its role; `None` where it sent and received.
     pub role: Option<Role>,
     /// Where the other end is.
     pub peer: Place,
@@ -51,10 +49,8 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
         cpu_seconds: parts.iter().map(|(_, part)| part.seconds).sum(),
         sampled,
     };
-    let mut layers: Vec<LayerCost> = parts
-        .iter()
-        .map(|&(layer, part)| costs.layer(layer, part))
-        .collect();
+    let layers = parts.iter().map(|&(layer, part)| costs.layer(layer, part));
+    let mut layers: Vec<LayerCost> = layers.collect();
     let unattributed = layers.iter().find(|cost| cost.layer == Layer::Unattributed);
     let unattributed_percent = unattributed.map_or(0.0, |cost| cost.share_percent);
     let more_seconds = sampled.and_then(|samples| more_seconds(&layers, samples, &profile));
@@ -75,24 +71,25 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
     }
 }
 
-/// A layer's part.
+/// The part of a layer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    /// 0 of what is accounted.
+    /// Samples; 0 where the time is from the kernel's accounting.
     samples: u64,
     seconds: f64,
-    /// Of it, in a soft interrupt: 0 to 1.
+    /// Share in a soft interrupt, 0 to 1.
     in_softirq: f64,
 }
 
-/// A layer's samples, and those of them that met a soft interrupt.
+/// A layer's samples, and how many of them were in a soft interrupt.
 #[derive(Debug, Clone, Copy, Default)]
 struct Samples {
     all: u64,
     in_softirq: u64,
 }
 
-/// Samples by whose they are, by layer and by function.
+/// Samples by owner, layer and function.
+#[derive(Default)]
 struct Tally {
     by_layer: BTreeMap<Layer, Samples>,
     by_function: HashMap<String, BTreeMap<Layer, u64>>,
@@ -103,13 +100,7 @@ struct Tally {
 
 impl Tally {
     fn new(profile: &EndProfile, end: End) -> Self {
-        let mut tally = Self {
-            by_layer: BTreeMap::new(),
-            by_function: HashMap::new(),
-            own: 0,
-            foreign: 0,
-            idle: 0,
-        };
+        let mut tally = Self::default();
         let mut foreign_stacks = 0;
         for stack in &profile.folded {
             match owner(stack, end.role, end.peer) {
@@ -117,12 +108,10 @@ impl Tally {
                 Owner::Idle => tally.idle += stack.count,
                 Owner::Other | Owner::Foreign | Owner::Untold => {
                     tally.foreign += stack.count;
-                    // What has no frames is one stack and never left out.
-                    foreign_stacks += if stack.frames.is_empty() {
-                        0
-                    } else {
-                        stack.count
-                    };
+                    // Stacks without frames fold into one, which is never left out.
+                    if !stack.frames.is_empty() {
+                        foreign_stacks += stack.count;
+                    }
                 }
             }
         }
@@ -131,9 +120,10 @@ impl Tally {
     }
 
     fn add(&mut self, stack: &FoldedStack) {
+        let leaf = stack.frames.first();
         let function = match stack.kernel_frames {
-            0 => stack.frames.first().map_or(USER_FRAME, String::as_str),
-            _ => stack.frames.first().map_or("", |leaf| plain_name(leaf)),
+            0 => leaf.map_or(USER_FRAME, String::as_str),
+            _ => leaf.map_or("", |leaf| plain_name(leaf)),
         };
         let by_layer = self.by_function.entry(function.to_owned()).or_default();
         for (layer, samples) in attribute(stack).share(stack.count) {
@@ -147,7 +137,7 @@ impl Tally {
         self.own += stack.count;
     }
 
-    /// Shares samples without a stack out as those with one.
+    /// Divides samples without a stack in the proportions of those with one.
     fn add_left_out(&mut self, left_out: u64, foreign: u64) {
         let all = self.own + foreign;
         if left_out == 0 || all == 0 {
@@ -162,7 +152,7 @@ impl Tally {
         self.foreign += left_out - own;
     }
 
-    /// Every layer but `idle`, those without samples too.
+    /// Every layer except `idle`, including those without samples.
     fn layers(&self, profile: &EndProfile) -> Vec<(Layer, Part)> {
         let lost = match profile.samples {
             0 => 0.0,
@@ -183,20 +173,17 @@ impl Tally {
     }
 
     fn functions(&self) -> Vec<FunctionCost> {
-        let mut functions: Vec<FunctionCost> = self
-            .by_function
-            .iter()
-            .filter_map(|(function, layers)| {
-                let (&layer, _) = layers.iter().max_by_key(|&(_, &count)| count)?;
-                let own: u64 = layers.values().sum();
-                Some(FunctionCost {
-                    function: function.clone(),
-                    layer,
-                    samples: own,
-                    share_percent: own as f64 / self.own.max(1) as f64 * 100.0,
-                })
+        let functions = self.by_function.iter().filter_map(|(function, layers)| {
+            let (&layer, _) = layers.iter().max_by_key(|&(_, &count)| count)?;
+            let own: u64 = layers.values().sum();
+            Some(FunctionCost {
+                function: function.clone(),
+                layer,
+                samples: own,
+                share_percent: own as f64 / self.own.max(1) as f64 * 100.0,
             })
-            .collect();
+        });
+        let mut functions: Vec<FunctionCost> = functions.collect();
         let order = |a: &FunctionCost, b: &FunctionCost| {
             let most_first = b.samples.cmp(&a.samples);
             most_first.then_with(|| a.function.cmp(&b.function))
@@ -213,23 +200,22 @@ impl Tally {
             return None;
         }
         let told: Option<Vec<f64>> = profile.cpus.iter().map(|cpu| cpu.idle_percent).collect();
-        let percent = match (told, profile.how) {
-            (Some(each), _) => each.iter().sum::<f64>() / cpus,
-            // A counter of cycles stands still while the CPU is halted, and was told its rate by
-            // this very account.
-            (
-                None,
-                How::Sampled {
-                    clock: SampleClock::CpuClock,
-                    all_cpus: true,
-                    ..
-                },
-            ) if profile.hz > 0 => {
+        // A counter of cycles stands still while the CPU is halted, and its rate was calibrated by
+        // this very account: only a timer's samples tell how long all CPUs were busy.
+        let is_timed = match profile.how {
+            How::Sampled {
+                clock, all_cpus, ..
+            } => clock == SampleClock::CpuClock && all_cpus,
+            How::Accounted => false,
+        };
+        let percent = match told {
+            Some(each) => each.iter().sum::<f64>() / cpus,
+            None if is_timed && profile.hz > 0 => {
                 let busy = profile.samples.saturating_sub(self.idle) as f64;
                 let possible = f64::from(profile.hz) * profile.seconds * cpus;
                 (100.0 * (1.0 - busy / possible)).clamp(0.0, 100.0)
             }
-            (None, _) => return None,
+            None => return None,
         };
         Some(LayerCost {
             layer: Layer::Idle,
@@ -257,11 +243,7 @@ fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
     };
     let of = |seconds, softirq: f64| Part {
         seconds,
-        in_softirq: if seconds > 0.0 {
-            softirq / seconds
-        } else {
-            0.0
-        },
+        in_softirq: share_of(softirq, seconds),
         ..Part::default()
     };
     let kernel = profile.threads.system + softirq;
@@ -271,11 +253,11 @@ fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
     ]
 }
 
-/// What a layer's part is divided by.
+/// The divisors of a layer's part.
 struct Costs {
     end: End,
     cpu_seconds: f64,
-    /// The samples that shares are of; `None` where they are of accounted time.
+    /// The samples that shares refer to; `None` where they refer to accounted time.
     sampled: Option<u64>,
 }
 
@@ -304,26 +286,23 @@ impl Costs {
         }
     }
 
-    /// What was accounted and not sampled has no interval.
+    /// The share with its interval; accounted time has no interval.
     fn share(&self, part: Part) -> Proportion {
         let sampled = self.sampled.map(|all| wilson(part.samples, all).ok());
         sampled.flatten().unwrap_or_else(|| {
-            let share = if self.cpu_seconds > 0.0 {
-                part.seconds / self.cpu_seconds
-            } else {
-                0.0
-            };
-            Proportion {
-                share,
-                low: share,
-                high: share,
-            }
+            let share = share_of(part.seconds, self.cpu_seconds);
+            let (low, high) = (share, share);
+            Proportion { share, low, high }
         })
     }
 
     fn demand(&self, seconds: f64) -> Option<f64> {
         (self.end.bytes > 0).then(|| seconds * 1e6 / (self.end.bytes as f64 / 1024.0))
     }
+}
+
+fn share_of(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// How much longer the run should have been: n = Z² p (1 − p) ÷ h² samples for the share p nearest
@@ -346,48 +325,30 @@ fn more_seconds(layers: &[LayerCost], samples: u64, profile: &EndProfile) -> Opt
 }
 
 fn taken(how: &How, peer: Place) -> String {
-    match (how, peer) {
-        (
-            How::Sampled {
-                kernel_seen: true,
-                all_cpus: true,
-                ..
-            },
-            Place::Here,
-        ) => {
+    let sees_all_cpus = matches!(how, How::Sampled { all_cpus: true, .. });
+    let taken = match (how.tells_layers(), sees_all_cpus, peer) {
+        (true, true, Place::Here) => {
             "the threads of its flows without the soft interrupts that ran in them for the other \
-             end, and the soft \
-             interrupts anywhere on the host whose call chain is this end's; both ends run on one \
-             kernel"
+             end, and the soft interrupts anywhere on the host whose call chain is this end's; \
+             both ends run on one kernel"
         }
-        (
-            How::Sampled {
-                kernel_seen: true,
-                all_cpus: true,
-                ..
-            },
-            Place::Elsewhere,
-        ) => {
+        (true, true, Place::Elsewhere) => {
             "the threads of its flows, and the host's soft interrupts for the network, those for \
-             other \
-             connections among them"
+             other connections among them"
         }
-        (
-            How::Sampled {
-                kernel_seen: true, ..
-            },
-            _,
-        ) => "the threads of its flows only: soft interrupts in other threads were not seen",
-        (_, Place::Elsewhere) => {
+        (true, false, _) => {
+            "the threads of its flows only: soft interrupts in other threads were not seen"
+        }
+        (false, _, Place::Elsewhere) => {
             "by the kernel's account: CPU time of the threads of its flows, and of the host's soft \
              interrupts"
         }
-        (_, Place::Here) => {
+        (false, _, Place::Here) => {
             "by the kernel's account: CPU time of the threads of its flows, with what ran in them \
              for the other end"
         }
-    }
-    .to_owned()
+    };
+    taken.to_owned()
 }
 
 #[cfg(test)]

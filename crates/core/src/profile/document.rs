@@ -1,4 +1,4 @@
-//! The document that a profile leaves.
+//! The document of a profile.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::record::{Caveat, Record};
 /// Schema of [`ProfileDocument`].
 pub const PROFILE_SCHEMA: &str = "linerate.profile/1";
 
-/// Where the CPU time of a transfer went, at both ends.
+/// The profile of a transfer: its CPU time by layer, at both ends.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileDocument {
@@ -22,13 +22,13 @@ pub struct ProfileDocument {
     pub sender: Option<EndLayers>,
     /// The end that received it.
     pub receiver: Option<EndLayers>,
-    /// What CPU time costs, by transport: what the projections are made of.
+    /// The cost models by transport, on which the projections rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost_models: Vec<CostModel>,
-    /// What changes would bring.
+    /// The projected effects of changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<Projection>,
-    /// Changes of which nothing can be said here, each with the reason.
+    /// Changes that cannot be projected here, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_projected: Vec<Unprojected>,
     /// The path beside the disk.
@@ -37,7 +37,7 @@ pub struct ProfileDocument {
     /// percent; absent between two hosts, where each end's `overhead` has its own, and where one of
     /// both is not known.
     pub shared_overhead_percent: Option<f64>,
-    /// What doubts there are of the profile; those of the run are in its record.
+    /// Caveats of the profile; those of the run are in its record.
     pub caveats: Vec<Caveat>,
     /// The run that was profiled.
     pub record: Box<Record>,
@@ -54,7 +54,7 @@ pub struct EndLayers {
     /// Samples that are this end's, idle ones left out: all that `functions` were counted from, and
     /// where the kernel was seen the layers, too.
     pub samples: u64,
-    /// Samples that are not: other processes, the other end's, the tool's own.
+    /// Samples that do not count: of other processes, of the other end, of the profiler.
     pub foreign_samples: u64,
     /// Packets on the wire that carried the data, retransmissions included; absent where not known.
     pub packets: Option<u64>,
@@ -71,15 +71,15 @@ pub struct EndLayers {
     /// Seconds that the run should have been longer for shares that are known to about one
     /// percentage point; absent where it was long enough.
     pub more_seconds: Option<f64>,
-    /// The samples, folded: the layers can be counted from them again.
+    /// The folded samples, from which the layers can be counted again.
     pub profile: EndProfile,
 }
 
-/// What one layer takes of an end.
+/// One layer's share of an end's CPU time.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerCost {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
     /// Samples of it; 0 where the layers are those of the kernel's account.
     pub samples: u64,
@@ -105,7 +105,7 @@ pub struct LayerCost {
     pub softirq_percent: f64,
 }
 
-/// What one function takes of an end, without what it calls.
+/// One function's share of an end's CPU time, without its callees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionCost {
     /// Its name.

@@ -33,14 +33,14 @@ pub enum Layer {
     Scheduling,
     /// User code.
     Application,
-    /// Nothing to do.
+    /// Idle CPU time.
     Idle,
     /// No rule of the table knows the call chain.
     Unattributed,
 }
 
 impl Layer {
-    /// All of them, in the order in which they are printed.
+    /// All layers, in the order in which they are printed.
     pub const ALL: [Self; 14] = [
         Self::Application,
         Self::Socket,

@@ -1,4 +1,4 @@
-//! How much CPU time a sample stands for, where a counter of cycles gave it.
+//! The CPU time that a sample stands for when a cycle counter triggered it.
 //!
 //! Each sample then stands for the same number of cycles, but how long those took depends on the
 //! clock that the CPU ran at. The run itself tells: so many samples came in so much busy time.

@@ -1,4 +1,4 @@
-//! What a client asks of an end's profiler.
+//! A client's request to an end's profiler.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What an end's profiler took.
+//! The samples that an end's profiler took.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use crate::record::{Caveat, CpuSeconds};
 /// Different stacks of an end's profile at most; what the rarest have beyond is counted in
 /// [`EndProfile::other_samples`].
 pub const MAX_STACKS: usize = 4096;
-/// Frames of a stack at most; the frames nearest the leaf are kept.
+/// Largest number of frames of a stack; those nearest to the leaf are kept.
 pub const MAX_FRAMES: usize = 64;
-/// Letters of a function's name at most.
+/// Largest length of a function's name.
 pub const MAX_FUNCTION: usize = 96;
 /// The frame that stands for all user code of a stack, where that was not symbolised.
 pub const USER_FRAME: &str = "[user]";
 
-/// Whose time a sample is, by the thread that it met.
+/// The owner of a sample's time, by the thread that was running.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -37,7 +37,7 @@ pub enum TaskClass {
     Idle,
 }
 
-/// Samples whose call chains were alike.
+/// Samples with the same call chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedStack {
     /// Names of functions, from the innermost (leaf) to the outermost (root): those of the kernel
@@ -49,10 +49,10 @@ pub struct FoldedStack {
     /// function that entered it (`handle_softirqs`, `__do_softirq`). 0 outside.
     #[serde(default)]
     pub softirq_frames: u32,
-    /// How many of `frames`, from the leaf, are of the kernel.
+    /// Number of the kernel's frames in `frames`, from the leaf.
     #[serde(default)]
     pub kernel_frames: u32,
-    /// Whose time it is.
+    /// The owner of the time.
     pub task: TaskClass,
     /// Samples.
     pub count: u64,
@@ -65,7 +65,7 @@ impl FoldedStack {
     }
 }
 
-/// What drives the samples.
+/// The clock that triggers samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleClock {
@@ -77,17 +77,17 @@ pub enum SampleClock {
     Cycles,
 }
 
-/// How an end's CPU time was come by.
+/// How an end's CPU time was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum How {
     /// By samples.
     Sampled {
-        /// What drove them.
+        /// The clock that triggered them.
         clock: SampleClock,
         /// Whether call chains within the kernel were seen.
         kernel_seen: bool,
-        /// Whether all that the CPUs did was seen; else only the test's own threads.
+        /// Whether all activity of the CPUs was seen, or only the test's own threads.
         all_cpus: bool,
     },
     /// Without samples: CPU time of the test's threads, user and system, and of soft interrupts.
@@ -97,17 +97,14 @@ pub enum How {
 impl How {
     /// Whether there are call chains within the kernel, of which layers can be told.
     pub fn tells_layers(&self) -> bool {
-        matches!(
-            self,
-            Self::Sampled {
-                kernel_seen: true,
-                ..
-            }
-        )
+        match self {
+            Self::Sampled { kernel_seen, .. } => *kernel_seen,
+            Self::Accounted => false,
+        }
     }
 }
 
-/// What one CPU gave.
+/// The samples of one CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuSamples {
     /// Its number.
@@ -121,7 +118,7 @@ pub struct CpuSamples {
     pub idle_percent: Option<f64>,
 }
 
-/// What profiling cost this end.
+/// The cost of profiling at this end.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overhead {
@@ -138,7 +135,7 @@ pub struct Overhead {
 /// One end's profile over the measured part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndProfile {
-    /// How it was come by.
+    /// How the CPU time was measured.
     #[serde(flatten)]
     pub how: How,
     /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. By cycles it is
@@ -165,16 +162,16 @@ pub struct EndProfile {
     /// CPU time of the test's own threads, by the kernel's account.
     #[serde(default)]
     pub threads: CpuSeconds,
-    /// Of each of these threads, in the order of the flows.
+    /// CPU time of each of these threads, in the order of the flows.
     #[serde(default)]
     pub each_thread: Vec<CpuSeconds>,
     /// CPU time of the whole host's soft interrupts, seconds, by the kernel's account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softirq_seconds: Option<f64>,
-    /// What profiling cost.
+    /// The cost of profiling.
     #[serde(default)]
     pub overhead: Overhead,
-    /// What was not to be had, and what follows from it.
+    /// Caveats about what could not be measured.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }
@@ -192,18 +189,15 @@ impl EndProfile {
             || self.cpus.len() > MAX_CPUS
             || self.each_thread.len() > MAX_THREADS
         {
+            let (stacks, cpus) = (self.folded.len(), self.cpus.len());
+            let threads = self.each_thread.len();
             return Err(format!(
-                "a profile of {} stacks, {} CPUs and {} threads",
-                self.folded.len(),
-                self.cpus.len(),
-                self.each_thread.len()
+                "a profile of {stacks} stacks, {cpus} CPUs and {threads} threads"
             ));
         }
-        let of_threads = self
-            .each_thread
-            .iter()
-            .flat_map(|one| [one.user, one.system]);
-        let mut times = [
+        let threads = self.each_thread.iter();
+        let of_threads = threads.flat_map(|one| [one.user, one.system]);
+        let own = [
             self.seconds,
             self.threads.user,
             self.threads.system,
@@ -211,21 +205,22 @@ impl EndProfile {
             self.overhead.thread_seconds,
             self.overhead.interrupt_seconds.unwrap_or(0.0),
             self.overhead.percent.unwrap_or(0.0),
-        ]
-        .into_iter()
-        .chain(of_threads);
-        if !times.all(|time| (0.0..=LARGEST_TIME).contains(&time)) {
+        ];
+        if !own
+            .into_iter()
+            .chain(of_threads)
+            .all(|time| (0.0..=LARGEST_TIME).contains(&time))
+        {
             return Err("a profile with an absurd time".to_owned());
         }
         self.folded.iter().try_for_each(FoldedStack::check)?;
         let counts = self.folded.iter().map(|stack| stack.count);
-        let sum = counts
-            .chain([self.other_samples])
-            .try_fold(0_u64, u64::checked_add);
-        if sum.is_none_or(|sum| sum > self.samples) {
+        let mut counts = counts.chain([self.other_samples]);
+        let sum = counts.try_fold(0_u64, u64::checked_add);
+        let samples = self.samples;
+        if sum.is_none_or(|sum| sum > samples) {
             return Err(format!(
-                "a profile whose stacks count more than its {} samples",
-                self.samples
+                "a profile whose stacks count more than its {samples} samples"
             ));
         }
         Ok(())

@@ -1,74 +1,74 @@
-//! A document beside an earlier one of the same kind.
+//! Compares a document with an earlier one of the same kind.
 //!
-//! Runs of different times are observations: what else has changed meanwhile, nobody knows. So
-//! there are changes and no verdict on them.
+//! Runs at different times are observations, since other things may have changed between them. So
+//! there are changes, but no verdict.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::{Cause, Check, Record, Sweep};
+use super::{Cause, Check, Interval, Record, Sweep};
 use crate::plan::{Direction, Test, Traffic};
 use crate::stats::{Figure, LatencySummary, median_interval};
 
-/// What has changed since an earlier document. An observation: runs of different times differ by
-/// more than what was changed between them on purpose.
+/// The changes since an earlier document. They are observations: runs at different times also
+/// differ by accident.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Baseline {
-    /// When the earlier document was begun, RFC 3339.
+    /// Start of the earlier document, RFC 3339.
     pub started_at: String,
-    /// Each figure that both have, the headlines first.
+    /// Each figure that is in both, the headlines first.
     pub changes: Vec<Change>,
-    /// The bottlenecks, where both have one.
+    /// The bottlenecks, if both have one.
     pub bottlenecks: Vec<BottleneckChange>,
 }
 
-/// A figure then and now.
+/// A figure in both documents.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Its path in the document; of several sizes with the size, bytes, after an `@`. Of a
-    /// comparison `effect_percent` after the metric's path.
+    /// Its path in the document; with several sizes followed by `@` and the size, bytes. For a
+    /// comparison the metric's path and `effect_percent`.
     pub metric: String,
-    /// The earlier one: the median, where there were several runs.
+    /// The earlier value: the median, if there were several runs.
     pub was: f64,
-    /// This one.
+    /// The new value.
     pub is: f64,
-    /// The change, percent of the earlier one; of an effect in percentage points.
+    /// The change, percent of the earlier value; for an effect in percentage points.
     pub change_percent: f64,
-    /// The interval of the earlier median, of 6 runs or more.
+    /// The interval of the earlier median, with 6 runs or more.
     pub was_interval: Option<[f64; 2]>,
-    /// The interval of this median.
+    /// The interval of the new median.
     pub is_interval: Option<[f64; 2]>,
-    /// Quartiles of the earlier run's intervals, where it was a single one.
+    /// Quartiles of the earlier run's intervals, if it was a single run.
     pub was_quartiles: Option<[f64; 2]>,
-    /// Quartiles of this run's intervals.
+    /// Quartiles of the new run's intervals.
     pub is_quartiles: Option<[f64; 2]>,
-    /// Whether it is what the test is run for.
+    /// Whether it is the result that the test is run for.
     pub headline: bool,
 }
 
-/// Single runs without a change between them differ by as much, percent.
+/// Usual difference of single runs without a change between them, percent.
 const SINGLE_RUNS_DIFFER: f64 = 5.0;
 
-/// A bottleneck then and now.
+/// A bottleneck in both documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BottleneckChange {
-    /// Of which direction.
+    /// The direction.
     pub direction: Direction,
-    /// The earlier one.
+    /// The earlier cause.
     pub was: Cause,
-    /// This one.
+    /// The new cause.
     pub is: Cause,
 }
 
-/// What a change is, as far as the runs tell.
+/// The significance of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Significance {
-    /// More than noise.
+    /// A change for the worse, more than noise.
     Worse,
-    /// More than noise.
+    /// A change for the better, more than noise.
     Better,
     /// Runs without a change between them differ by as much.
     WithinNoise,
@@ -77,7 +77,7 @@ pub enum Significance {
 }
 
 impl Change {
-    /// Whether it is more than noise: by the intervals of both medians, or of single runs by their
+    /// Whether it is more than noise: by the intervals of both medians, or for single runs by their
     /// quartiles and a change that is not small.
     pub fn significance(&self) -> Significance {
         let apart = |was: [f64; 2], is: [f64; 2]| was[1] < is[0] || is[1] < was[0];
@@ -103,7 +103,7 @@ impl Change {
         self.was_interval.is_some() && self.is_interval.is_some()
     }
 
-    /// By how many percent it is worse: of a time the higher one is. Below 0 if it is better.
+    /// The change for the worse, percent; negative if it is better.
     pub fn worse_percent(&self) -> f64 {
         if is_cost(&self.metric) {
             self.change_percent
@@ -113,7 +113,7 @@ impl Change {
     }
 }
 
-/// Whether a figure is the better the lower it is: a time, what went wrong, what it took.
+/// Whether a lower figure is better: times, errors and costs.
 pub fn is_cost(metric: &str) -> bool {
     const COSTS: [&str; 9] = [
         "latency",
@@ -129,7 +129,7 @@ pub fn is_cost(metric: &str) -> bool {
     metric.ends_with("_us") || COSTS.iter().any(|cost| metric.contains(cost))
 }
 
-/// What of a document is held against an earlier one.
+/// The figures of a document that are compared with another one.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     started_at: String,
@@ -138,21 +138,32 @@ pub struct Observed {
     options: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct ObservedFigure {
     metric: String,
     value: f64,
     interval: Option<[f64; 2]>,
-    /// Of the intervals of a single run.
+    /// Quartiles of the intervals of a single run.
     quartiles: Option<[f64; 2]>,
     headline: bool,
-    /// A change already, in percent.
+    /// Whether it is itself a change, percent.
     is_effect: bool,
 }
 
+impl ObservedFigure {
+    fn headline(metric: String, value: f64) -> Self {
+        Self {
+            metric,
+            value,
+            headline: true,
+            ..Self::default()
+        }
+    }
+}
+
 impl Observed {
-    /// Of a comparison of that time: its options, and each metric with its effect and the interval,
-    /// percent, the decisive one first.
+    /// The figures of a comparison: each metric with its effect and the interval, percent, the
+    /// decisive one first.
     pub fn effects<'a>(
         started_at: &str,
         options: Vec<String>,
@@ -162,97 +173,93 @@ impl Observed {
             metric: format!("{metric}.effect_percent"),
             value,
             interval: Some(interval),
-            quartiles: None,
             headline: number == 0,
             is_effect: true,
+            ..ObservedFigure::default()
         };
         Self {
             started_at: started_at.to_owned(),
             figures: effects.into_iter().enumerate().map(figure).collect(),
-            bottlenecks: Vec::new(),
             options,
+            ..Self::default()
         }
     }
 
-    /// In what a test with these options is another one, in words; its figures are others then.
+    /// The difference from a test with these options, in words; `None` if there is none, and the
+    /// figures can be compared.
     pub fn differs_from(&self, options: &[String]) -> Option<String> {
         let only = |one: &[String], other: &[String]| {
             let only = one.iter().filter(|it| !other.contains(it));
             only.cloned().collect::<Vec<_>>().join(" ")
         };
         let [was, is] = [only(&self.options, options), only(options, &self.options)];
-        let parts = [("then", was), ("now", is)].into_iter();
-        let parts = parts.filter(|(_, words)| !words.is_empty());
-        let parts: Vec<String> = parts
-            .map(|(when, words)| format!("{when} {words}"))
-            .collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
+        match (was.as_str(), is.as_str()) {
+            ("", "") => None,
+            ("", is) => Some(format!("now {is}")),
+            (was, "") => Some(format!("then {was}")),
+            (was, is) => Some(format!("then {was}, now {is}")),
+        }
     }
 
-    /// Of runs of one test, or of several that differ in their sizes.
+    /// The figures of runs of one test, or of several that differ in their sizes.
     pub fn runs<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Self {
         let rows: Vec<&Record> = rows.into_iter().collect();
         let sizes = message_sizes(rows.iter().copied());
         let mut all = Self::default();
+        let is_sweep = sizes.len() > 1;
         for size in &sizes {
-            let own = rows
-                .iter()
-                .filter(|row| row.plan.traffic.message_bytes() == *size);
-            let suffix = if sizes.len() > 1 {
-                format!("@{size}")
-            } else {
-                String::new()
+            let own = rows.iter();
+            let own = own.filter(|row| row.plan.traffic.message_bytes() == *size);
+            let suffix = match is_sweep {
+                true => format!("@{size}"),
+                false => String::new(),
             };
             all.enter(&own.copied().collect::<Vec<_>>(), &suffix);
         }
         if let Some(first) = rows.first() {
             all.started_at = first.started_at.clone();
             all.options = asked(&first.plan);
-            let legs = first.legs.iter();
+            let legs = first.legs.iter().filter(|_| !is_sweep);
             let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
-            all.bottlenecks = if sizes.len() > 1 {
-                Vec::new()
-            } else {
-                found.collect()
-            };
+            all.bottlenecks = found.collect();
         }
         all
     }
 
-    /// Of a sweep.
+    /// The figures of a sweep.
     pub fn sweep(sweep: &Sweep) -> Self {
         Self::runs(&sweep.rows)
     }
 
-    /// Of a check.
+    /// The figures of a check.
     pub fn check(check: &Check) -> Self {
         let mut all = Self {
             started_at: check.started_at.clone(),
             ..Self::default()
         };
         let legs = [
-            (Direction::Up, &check.up, &check.up_throughput_bps),
-            (Direction::Down, &check.down, &check.down_throughput_bps),
+            (Direction::Up, check.up.as_ref(), &check.up_throughput_bps),
+            (
+                Direction::Down,
+                check.down.as_ref(),
+                &check.down_throughput_bps,
+            ),
         ];
         for (direction, record, figure) in legs {
             let metric = format!("{}.throughput_bps", direction.word());
             let one = match figure {
                 Some(Figure::One(one)) => Some((one.median, Some([one.low, one.high]))),
                 _ => record
-                    .as_ref()
                     .and_then(Record::throughput_bps)
                     .map(|bps| (bps, None)),
             };
             all.figures
                 .extend(one.map(|(value, interval)| ObservedFigure {
-                    metric,
-                    value,
                     interval,
-                    quartiles: record.as_ref().and_then(quartiles),
-                    headline: true,
-                    is_effect: false,
+                    quartiles: record.and_then(quartiles),
+                    ..ObservedFigure::headline(metric, value)
                 }));
-            let verdict = record.as_ref().and_then(Record::verdict);
+            let verdict = record.and_then(Record::verdict);
             all.bottlenecks
                 .extend(verdict.map(|verdict| (direction, verdict.cause)));
         }
@@ -265,20 +272,13 @@ impl Observed {
         all
     }
 
-    /// Figures of what is no run, those that it is for first.
+    /// The figures of a document that is not a run, the most important first.
     pub fn figures_of(
         started_at: &str,
         figures: impl IntoIterator<Item = (&'static str, Option<f64>)>,
     ) -> Self {
         let figures = figures.into_iter().filter_map(|(metric, value)| {
-            Some(ObservedFigure {
-                metric: metric.to_owned(),
-                value: value?,
-                interval: None,
-                quartiles: None,
-                headline: true,
-                is_effect: false,
-            })
+            Some(ObservedFigure::headline(metric.to_owned(), value?))
         });
         Self {
             started_at: started_at.to_owned(),
@@ -287,31 +287,30 @@ impl Observed {
         }
     }
 
-    /// When it began, RFC 3339.
+    /// Its start, RFC 3339.
     pub fn started_at(&self) -> &str {
         &self.started_at
     }
 
-    /// How it was run, as on a command line.
+    /// Its options, as on a command line.
     pub fn options(&self) -> &[String] {
         &self.options
     }
 
-    /// Each figure by its name, those that it is for first.
+    /// Each figure by its name, the headlines first.
     pub fn figures(&self) -> impl Iterator<Item = (&str, f64)> {
         let mut figures: Vec<&ObservedFigure> = self.figures.iter().collect();
         figures.sort_by_key(|figure| !figure.headline);
-        figures
-            .into_iter()
-            .map(|figure| (figure.metric.as_str(), figure.value))
+        let figures = figures.into_iter();
+        figures.map(|figure| (figure.metric.as_str(), figure.value))
     }
 
-    /// What held it back, of the first direction.
+    /// The cause of the first direction.
     pub fn cause(&self) -> Option<Cause> {
         self.bottlenecks.first().map(|(_, cause)| *cause)
     }
 
-    /// What has changed since the earlier one, which `self` is.
+    /// The changes from `self`, the earlier one, to `now`.
     pub fn until(&self, now: &Self) -> Baseline {
         let change = |is: &ObservedFigure| {
             let was = self.figures.iter().find(|was| was.metric == is.metric)?;
@@ -355,39 +354,29 @@ impl Observed {
             Traffic::Stream(_) => false,
         };
         if !is_open {
-            match (&first.plan.traffic, first.direction) {
-                (Traffic::Stream(_), Direction::Both) => {
-                    for direction in Direction::Both.parts() {
-                        let metric = format!("legs.{}.throughput_bps", direction.word());
-                        let leg = |row: &Record| {
-                            row.legs
-                                .iter()
-                                .find(|leg| leg.direction == *direction)?
-                                .throughput_bps
-                        };
-                        self.median(
-                            metric + suffix,
-                            rows.iter().filter_map(|row| leg(row)),
-                            true,
-                        );
-                    }
-                }
-                _ => {
-                    let name = first.headline().map_or("throughput_bps", |(name, _)| name);
-                    let values = rows.iter().filter_map(|row| row.headline());
-                    self.median(
-                        format!("{name}{suffix}"),
-                        values.map(|(_, value)| value),
-                        true,
-                    );
-                    if let ([only], Some(figure)) = (rows, self.figures.last_mut()) {
-                        figure.quartiles = quartiles(only);
-                    }
-                }
-            }
+            self.throughput(first, rows, suffix);
         }
         let latencies = rows.iter().filter_map(|row| row.latency_us.as_ref());
         self.latency("latency_us", latencies, suffix, is_open);
+    }
+
+    /// The headline of runs; for streams of both directions the throughput of each.
+    fn throughput(&mut self, first: &Record, rows: &[&Record], suffix: &str) {
+        if matches!(first.plan.traffic, Traffic::Stream(_)) && first.direction == Direction::Both {
+            for direction in Direction::Both.parts() {
+                let metric = format!("legs.{}.throughput_bps{suffix}", direction.word());
+                let values = rows.iter();
+                let values = values.filter_map(|row| row.leg_to(*direction)?.throughput_bps);
+                self.median(metric, values, true);
+            }
+            return;
+        }
+        let name = first.headline().map_or("throughput_bps", |(name, _)| name);
+        let values = rows.iter().filter_map(|row| Some(row.headline()?.1));
+        self.median(format!("{name}{suffix}"), values, true);
+        if let ([only], Some(figure)) = (rows, self.figures.last_mut()) {
+            figure.quartiles = quartiles(only);
+        }
     }
 
     fn latency<'a>(
@@ -399,42 +388,32 @@ impl Observed {
     ) {
         let median = of.clone().map(|latency| latency.p50);
         self.median(format!("{name}.p50{suffix}"), median, headline);
-        self.median(
-            format!("{name}.p99{suffix}"),
-            of.map(|latency| latency.p99),
-            false,
-        );
+        let tail = of.map(|latency| latency.p99);
+        self.median(format!("{name}.p99{suffix}"), tail, false);
     }
 
     fn median(&mut self, metric: String, values: impl Iterator<Item = f64>, headline: bool) {
         if let Ok(found) = median_interval(&values.collect::<Vec<_>>()) {
+            let interval = Some([found.low, found.high]);
             self.figures.push(ObservedFigure {
                 metric,
                 value: found.median,
-                interval: found
-                    .reaches_confidence()
-                    .then_some([found.low, found.high]),
-                quartiles: None,
+                interval: interval.filter(|_| found.reaches_confidence()),
                 headline,
-                is_effect: false,
+                ..ObservedFigure::default()
             });
         }
     }
 }
 
-/// Between them half of the rates of a run's intervals lie, where there are enough.
+/// The quartiles of the rates of a run's intervals, if there are enough.
 fn quartiles(run: &Record) -> Option<[f64; 2]> {
-    let rates = run
-        .intervals
-        .iter()
-        .filter(|interval| interval.seconds > 0.0);
-    let rates = rates.map(
-        |interval| match (run.transactions_per_s, interval.transactions) {
-            (Some(_), Some(answered)) => answered as f64 / interval.seconds,
-            _ => interval.throughput_bps,
-        },
-    );
-    let mut rates: Vec<f64> = rates.collect();
+    let rate = |interval: &Interval| match (run.transactions_per_s, interval.transactions) {
+        (Some(_), Some(answered)) => answered as f64 / interval.seconds,
+        _ => interval.throughput_bps,
+    };
+    let intervals = run.intervals.iter().filter(|it| it.seconds > 0.0);
+    let mut rates: Vec<f64> = intervals.map(rate).collect();
     rates.sort_by(f64::total_cmp);
     let quarter = rates.len() / 4;
     (quarter > 0).then(|| [rates[quarter], rates[rates.len() - 1 - quarter]])
@@ -452,8 +431,8 @@ pub fn message_sizes<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Vec<u64>
     sizes
 }
 
-/// What is asked of a test, as it is typed: but its size, which the figures name, and how often it
-/// is looked at.
+/// The options of a test as typed, without its size, which the figures name, and without the
+/// interval of its readings.
 pub fn asked(test: &Test) -> Vec<String> {
     let workload = [test.workload().word().to_owned()].into_iter();
     let options = test.typed(&["size", "request", "interval"]);

@@ -1,4 +1,4 @@
-//! The documents: record, sweep, check.
+//! The documents of runs: record, sweep and check.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +25,18 @@ pub const SWEEP_SCHEMA: &str = "linerate.sweep/1";
 pub const CHECK_SCHEMA: &str = "linerate.check/1";
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// As planned.
+    #[default]
     Complete,
-    /// Stopped early; what there is.
+    /// Stopped early: the figures are of the part that ran.
     Partial,
 }
 
 impl Status {
-    /// Of a run that ended as planned, or did not.
+    /// The status by whether the run ended as planned.
     pub fn new(is_complete: bool) -> Self {
         if is_complete {
             Self::Complete
@@ -59,68 +60,69 @@ pub struct Record {
     pub host: String,
     /// Its address and port.
     pub peer: String,
-    /// The tool at the other end, where that is not linerate.
+    /// The tool at the other end, if that is not linerate.
     pub via: Option<Tool>,
-    /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has
-    /// reached it, and the client's addresses are the `local` ones of the flows.
+    /// Made by the endpoint, which served a client of another tool: `host` and `peer` are the
+    /// address at which the client reached it, and the client's addresses are the `local` ones of
+    /// the flows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
-    /// What was sent.
+    /// The workload.
     pub workload: Workload,
-    /// Over which transport.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Over which family.
+    /// Address family.
     pub family: Family,
-    /// Which way.
+    /// Direction of the payload.
     pub direction: Direction,
     /// The test as it was run.
     pub plan: Test,
-    /// Measured time, warm-up left out.
+    /// Measured time without the warm-up.
     pub seconds: f64,
     /// Messages of a stream, as the sender wrote them, or datagrams received.
     pub messages: Option<u64>,
     /// Requests answered.
     pub transactions: Option<u64>,
-    /// Requests answered for each second.
+    /// Requests answered per second.
     pub transactions_per_s: Option<f64>,
-    /// Connections opened, used and closed for each second.
+    /// Connections opened, used and closed per second.
     pub connections_per_s: Option<f64>,
-    /// Of requests, from the (intended) send to the whole response.
+    /// Latency of requests, from the (intended) send to the whole response.
     pub latency_us: Option<LatencySummary>,
     /// The histogram behind `latency_us`.
     pub latency_histogram: Option<LatencyBuckets>,
-    /// Open loop: how late the generator itself sent.
+    /// Open loop: lateness of the generator itself.
     pub send_lag_us: Option<LatencySummary>,
-    /// Of STAMP's packets: delay and loss of each way.
+    /// STAMP: delay and loss of each direction.
     pub one_way: Option<OneWay>,
-    /// Of pages: from the first request to the last byte of the last object.
+    /// Pages: time from the first request to the last byte of the last object.
     pub page_us: Option<LatencySummary>,
-    /// What a player of video got.
+    /// Video: results of the player.
     pub video: Option<Playback>,
     /// Open loop: requests due in the run that were never sent.
     pub requests_not_sent: Option<u64>,
     /// UDP requests without an answer; connections that failed.
     pub failed: Option<u64>,
-    /// Payload bytes that arrived other than they were sent, where verified.
+    /// Payload bytes that differ from those sent, if they were verified.
     pub corrupted_bytes: Option<u64>,
-    /// Each direction that ran; what an only one says stands in the record's own keys too.
+    /// Each direction that ran; the keys of an only direction are in the record itself, too.
     #[serde(flatten, with = "keys")]
     #[schemars(flatten, schema_with = "keys::schema")]
     pub legs: Vec<Leg>,
-    /// Round trips per minute under load, where they were what was measured: the record is then of
-    /// the first of the flows with load.
+    /// Round trips per minute under load, if they were measured: the record is then that of the
+    /// first flow with load.
     pub responsiveness: Option<Box<Responsiveness>>,
-    /// What a packet train found of the path before the run, in the direction of the payload.
+    /// Result of the packet trains before the run, in the direction of the payload.
     pub path_train: Option<PathTrain>,
     /// Each flow.
     #[serde(default)]
     pub flows: Vec<FlowRecord>,
-    /// Through the run; at most 1,000, neighbours merged beyond.
+    /// The run in intervals, at most 1,000; more are merged with their neighbours.
     #[serde(default)]
     pub intervals: Vec<Interval>,
-    /// What has changed since an earlier document, which was asked for.
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind.
+    /// Caveats.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
     /// Both ends.
@@ -130,7 +132,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a test of which nothing is known yet.
+    /// The record of a test without any figures.
     pub fn new(plan: Test) -> Self {
         Self {
             schema: RECORD_SCHEMA.to_owned(),
@@ -172,25 +174,25 @@ impl Record {
     }
 }
 
-/// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer
-/// than the narrowest link lets them (Dovrolis et al., "Packet-dispersion techniques and a
+/// A packet train on an otherwise idle path: its datagrams leave back to back, and arrive at the
+/// rate of the narrowest link (Dovrolis et al., "Packet-dispersion techniques and a
 /// capacity-estimation methodology", 2004).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathTrain {
     /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without
-    /// preamble and gap). Where the sender is no faster than the path it is the sender's.
+    /// preamble and gap); the sender's rate if that is lower.
     pub link_bps: f64,
     /// Datagrams that arrived.
     pub datagrams: u64,
     /// Payload of each, bytes.
     pub datagram_bytes: u64,
-    /// From the first to the last, µs.
+    /// Time from the first to the last, µs.
     pub dispersion_us: f64,
 }
 
 impl PathTrain {
-    /// The middle one of several, if most of them found what it did: a host that is busy spreads a
-    /// train or hands it over at once, each time otherwise.
+    /// The train with the median rate, if most trains agree with it: a busy host spreads a train or
+    /// hands it over at once, differently each time.
     pub fn agreed(trains: &[Self]) -> Option<Self> {
         let mut sorted = trains.to_vec();
         sorted.sort_by(|a, b| a.link_bps.total_cmp(&b.link_bps));
@@ -201,16 +203,16 @@ impl PathTrain {
     }
 }
 
-/// Difference of the rates that two trains found, as a share of one, up to which they agree.
+/// Largest relative difference of the rates of two trains that agree.
 const AGREED: f64 = 0.1;
 
 /// One flow.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Number of the flow, from 0.
     pub id: u32,
-    /// Which way its payload goes.
+    /// Direction of its payload.
     pub direction: Direction,
     /// Goodput, payload bits per second.
     pub throughput_bps: f64,
@@ -228,23 +230,24 @@ pub struct FlowRecord {
     pub tcp: Option<TcpEvidence>,
     /// UDP's evidence.
     pub udp: Option<UdpEvidence>,
-    /// When its first byte was handed to the sender's kernel, since the beginning that the sender
-    /// was told or, without one, its own, µs by its clock.
+    /// Time at which its first byte was handed to the sender's kernel, µs by the sender's clock
+    /// since the beginning that it was told or, without one, its own.
     pub first_sent_us: Option<f64>,
-    /// When its first byte was taken from the receiver's kernel, likewise by the receiver's clock.
+    /// Time at which its first byte was taken from the receiver's kernel, likewise by the
+    /// receiver's clock.
     pub first_received_us: Option<f64>,
 }
 
-/// A piece of the run, warm-up left out.
+/// An interval of the run, without the warm-up.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Interval {
-    /// Since the measured time began, seconds.
+    /// Its beginning, seconds after the beginning of the measured time.
     pub start_s: f64,
     /// Length, seconds.
     pub seconds: f64,
-    /// Which way, where both ran.
+    /// The direction, if both ran.
     pub direction: Option<Direction>,
     /// Payload received, bytes.
     pub bytes: u64,
@@ -254,7 +257,7 @@ pub struct Interval {
     pub rtt_us: Option<f64>,
     /// Congestion window, the sum over the flows, bytes.
     pub cwnd_bytes: Option<u64>,
-    /// Written and not yet sent, the sum over the flows at the end of the interval, bytes.
+    /// Bytes written and not yet sent, the sum over the flows at the end of the interval.
     pub notsent_bytes: Option<u64>,
     /// Segments retransmitted.
     pub retransmitted_segments: Option<u64>,
@@ -270,33 +273,30 @@ pub struct Interval {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Of repeats of one test: the throughput of the median run, payload bits per second; of an
-    /// even number the lower of the two in the middle. Whether the runs are one figure is in
-    /// `figures`.
+    /// Repeats of one test: the throughput of the median run, payload bits per second; with an even
+    /// number of runs the lower of the two in the middle. `figures` tells whether the runs agree.
     pub throughput_bps: Option<f64>,
-    /// Of repeats of one test: the requests that the median run had answered for each second.
+    /// Repeats of one test: requests answered per second in the median run.
     pub transactions_per_s: Option<f64>,
-    /// Of repeats of one test: the connections that the median run opened, used and closed for each
-    /// second.
+    /// Repeats of one test: connections opened, used and closed per second in the median run.
     pub connections_per_s: Option<f64>,
-    /// In the order that they ran.
+    /// The runs, in their order.
     pub rows: Vec<Record>,
     /// The figure of each size: the median of its runs with its interval, its modes, or its drift.
     #[serde(default)]
     pub figures: Vec<SizeFigure>,
-    /// What has changed since an earlier document, which was asked for.
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind of the whole.
+    /// Caveats of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }
 
 impl Sweep {
-    /// Of these runs, with what the repeats of each size amount to.
+    /// A sweep of these runs, with the figure of each size.
     pub fn new(rows: Vec<Record>, figures: Vec<SizeFigure>, caveats: Vec<Caveat>) -> Self {
-        let is_one = rows
-            .windows(2)
-            .all(|two| two[0].plan.traffic == two[1].plan.traffic);
+        let mut pairs = rows.windows(2);
+        let is_one = pairs.all(|two| two[0].plan.traffic == two[1].plan.traffic);
         let mut ranked: Vec<&Record> = rows.iter().filter(|_| is_one).collect();
         ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         let median = ranked.get(ranked.len().saturating_sub(1) / 2);
@@ -318,30 +318,30 @@ impl Sweep {
 pub struct SizeFigure {
     /// Message or request size, bytes.
     pub message_bytes: u64,
-    /// What the figure is of: `throughput_bps` or `transactions_per_s`.
+    /// The metric: `throughput_bps` or `transactions_per_s`.
     pub metric: String,
     /// The figure.
     pub figure: Figure,
 }
 
-/// What is known of a path without a test on it.
+/// Facts about a path without a test on it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PathFacts {
-    /// Addresses that the name has.
+    /// Addresses of the name.
     pub addresses: Vec<String>,
-    /// Interface that the path leaves by.
+    /// Interface to the path.
     pub device: Option<String>,
     /// Source address chosen.
     pub source: Option<String>,
-    /// Next hop; absent where the destination is on the link.
+    /// Next hop; absent if the destination is on the link.
     pub gateway: Option<String>,
     /// MTU of that interface, bytes.
     pub device_mtu_bytes: Option<u32>,
     /// Path MTU, bytes.
     pub pmtu_bytes: Option<u32>,
-    /// Segment size negotiated, options taken off, bytes.
+    /// Negotiated segment size, without TCP options, bytes.
     pub mss_bytes: Option<u32>,
     /// Segment size that this interface's MTU would carry, bytes.
     pub mss_expected_bytes: Option<u32>,
@@ -352,9 +352,9 @@ pub struct PathFacts {
     pub connect_us: Option<f64>,
 }
 
-/// The main job: a path examined.
+/// The examination of a path, in both directions.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
@@ -364,11 +364,11 @@ pub struct Check {
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,
-    /// Route, MTU, connect time.
+    /// Route, MTU and connect time.
     pub path: PathFacts,
-    /// The path by hop; absent on loopback and where this host sends no probes.
+    /// The path by hop; absent on loopback, and if this host can send no probes.
     pub route: Option<Box<TraceDocument>>,
-    /// No endpoint answered there: only what one end can see was examined.
+    /// No endpoint answered: the check used only the view of one end.
     #[serde(default)]
     pub one_sided: bool,
     /// Client to endpoint: the median run.
@@ -381,7 +381,7 @@ pub struct Check {
     pub down_throughput_bps: Option<Figure>,
     /// Round trips of small requests on the idle path.
     pub idle_latency_us: Option<LatencySummary>,
-    /// The same beside the bulk transfers: the larger of both directions.
+    /// Round trips of small requests during the bulk transfers: the larger of both directions.
     pub loaded_latency_us: Option<LatencySummary>,
     /// Loaded latency by direction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -389,11 +389,11 @@ pub struct Check {
     /// Round trips per minute under load, by the direction of the load.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub responsiveness: BTreeMap<String, Responsiveness>,
-    /// On the demonstration path: what was wrong with it.
+    /// The fault of the demonstration path.
     pub hidden_fault: Option<HiddenFault>,
-    /// What has changed since an earlier document, which was asked for.
+    /// Changes since an earlier document, if they were asked for.
     pub baseline: Option<Baseline>,
-    /// What to keep in mind of the whole.
+    /// Caveats of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
     /// Both ends.
@@ -401,40 +401,25 @@ pub struct Check {
 }
 
 impl Check {
-    /// Of a path of which nothing is known yet.
+    /// A check without any results.
     pub fn new(host: &str, environment: Environment) -> Self {
         Self {
             schema: CHECK_SCHEMA.to_owned(),
-            status: Status::Complete,
-            started_at: String::new(),
             host: host.to_owned(),
-            path: PathFacts::default(),
-            route: None,
-            one_sided: false,
-            up: None,
-            down: None,
-            up_throughput_bps: None,
-            down_throughput_bps: None,
-            idle_latency_us: None,
-            loaded_latency_us: None,
-            loaded_latency_by_direction_us: BTreeMap::new(),
-            responsiveness: BTreeMap::new(),
-            hidden_fault: None,
-            baseline: None,
-            caveats: Vec::new(),
             environment,
+            ..Self::default()
         }
     }
 }
 
-/// The fault of the demonstration path, which the check was not told.
+/// The fault of the demonstration path, which was hidden from the check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HiddenFault {
-    /// The direction that it spoils.
+    /// The direction with the fault.
     pub direction: Direction,
-    /// The verdict that is right.
+    /// The right verdict.
     pub cause: Cause,
-    /// What was done to the path.
+    /// The change of the path.
     pub description: String,
     /// Whether the check's verdict of that direction is the right one.
     pub found: bool,

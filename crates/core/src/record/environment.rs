@@ -1,4 +1,4 @@
-//! What an end of the path was like when the run began.
+//! The hosts and the emulated path of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-/// Both ends.
+/// The hosts of both ends.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// This host.
     pub client: HostFacts,
-    /// The endpoint's host, as the endpoint tells it.
+    /// The endpoint's host, as the endpoint reports it.
     pub server: Option<HostFacts>,
     /// Both ends run on the same kernel.
     #[serde(default)]
     pub shared_kernel: bool,
-    /// The emulated path, where there was one. No verdict is taken from it.
+    /// The emulated path, if there was one. No verdict depends on it.
     pub lab: Option<LabFacts>,
 }
 
 impl Environment {
-    /// Both hosts, which may be one.
+    /// An environment of both hosts, which may be the same.
     pub fn new(client: HostFacts, server: Option<HostFacts>) -> Self {
         let boot_id = server.as_ref().map(|server| &server.boot_id);
         Self {
@@ -34,13 +34,13 @@ impl Environment {
     }
 }
 
-/// An emulated path, and what it did from its beginning to the end of the command.
+/// An emulated path with its counts from its beginning to the end of the command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabFacts {
-    /// As `--lab` reads it.
+    /// Its description, as `--lab` reads it.
     pub spec: String,
-    /// Round trip through the emulator without delay, which is taken off the delays, µs.
+    /// Round trip through the emulator without delay, which is subtracted from the delays, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_rtt_us: Option<f64>,
     /// Its emulated links.
@@ -53,23 +53,23 @@ pub struct LabFacts {
 pub struct LabLink {
     /// Its name.
     pub name: String,
-    /// From the client's side.
+    /// The direction from the client.
     pub up: LabDirection,
-    /// Back.
+    /// The direction to the client.
     pub down: LabDirection,
 }
 
-/// What one direction of an emulated link did, packets. Where a link only delays, a frame of
+/// The counts of one direction of an emulated link, packets. If a link only delays, a frame of
 /// segmentation offload counts as one packet.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabDirection {
-    /// Given to the link.
+    /// Packets given to the link.
     pub offered: u64,
-    /// Arrived at the far end, copies included.
+    /// Packets that arrived at the far end, copies included.
     pub delivered: u64,
-    /// Bytes of these, from the IP header on.
+    /// Their bytes, from the IP header on.
     pub delivered_bytes: u64,
     /// Of these, packets of less than 128 bytes from the IP header on: acknowledgements without
     /// data.
@@ -82,32 +82,32 @@ pub struct LabDirection {
     pub packets_from_1536: u64,
     /// Copies that the link made.
     pub duplicated: u64,
-    /// Arrived with a flipped bit.
+    /// Packets that arrived with a flipped bit.
     pub corrupted: u64,
-    /// Arrived after one that was sent later.
+    /// Packets that arrived after one that was sent later.
     pub reordered: u64,
-    /// Marked by ECN.
+    /// Packets marked by ECN.
     pub marked: u64,
-    /// Larger than the MTU.
+    /// Drops of packets larger than the MTU.
     pub dropped_mtu: u64,
-    /// Above the policer's rate.
+    /// Drops above the policer's rate.
     pub dropped_policer: u64,
-    /// Lost at random.
+    /// Drops at random.
     pub dropped_loss: u64,
-    /// The queue was full.
+    /// Drops at a full queue.
     pub dropped_queue: u64,
-    /// By CoDel.
+    /// Drops by CoDel.
     pub dropped_aqm: u64,
-    /// Lost by the emulator's own fault.
+    /// Drops by the emulator's own fault.
     pub overflowed: u64,
-    /// How much later than due packets left, median, µs.
+    /// Lateness of the packets' departures, median, µs.
     pub lateness_p50_us: Option<f64>,
-    /// The same, 99th percentile, µs.
+    /// Lateness of the packets' departures, 99th percentile, µs.
     pub lateness_p99_us: Option<f64>,
 }
 
 impl LabDirection {
-    /// Cause and number of all drops of which there were any.
+    /// Cause and number of all drops that happened.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = [
             ("mtu", self.dropped_mtu),
@@ -136,9 +136,9 @@ pub struct HostFacts {
     pub hostname: String,
     /// Processors.
     pub cpu: CpuFacts,
-    /// Interface that the path leaves by.
+    /// Interface to the path.
     pub device: Option<DeviceFacts>,
-    /// Settings that decide performance: `net.*` keys and their values.
+    /// Settings that affect performance: `net.*` keys and their values.
     pub sysctls: BTreeMap<String, String>,
     /// Current clock source, such as `tsc`.
     pub clock_source: Option<String>,
@@ -146,7 +146,7 @@ pub struct HostFacts {
     pub congestion: Option<String>,
     /// Physical memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// Of the queueing disciplines that keep queues short, those that the kernel is known to have.
+    /// The queueing disciplines with short queues that the kernel is known to have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disciplines: Vec<String>,
 }
@@ -164,7 +164,7 @@ pub struct CpuFacts {
     pub model: Option<String>,
     /// Frequency governor.
     pub governor: Option<String>,
-    /// Hypervisor, where there is one.
+    /// Hypervisor, if there is one.
     pub virtualisation: Option<String>,
 }
 
@@ -179,7 +179,7 @@ pub struct DeviceFacts {
     pub driver: Option<String>,
     /// MTU, bytes.
     pub mtu_bytes: u32,
-    /// Link speed, bits per second, where the driver says one.
+    /// Link speed, bits per second, if the driver reports one.
     pub speed_bps: Option<u64>,
     /// Root queueing discipline.
     pub qdisc: Option<String>,

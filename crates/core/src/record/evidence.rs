@@ -1,4 +1,4 @@
-//! What the kernels of both ends say about a run.
+//! The figures of both ends' kernels about a run.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,13 @@ pub struct CpuSeconds {
 }
 
 impl CpuSeconds {
-    /// User and system.
+    /// Sum of user and system time.
     pub fn total(self) -> f64 {
         self.user + self.system
     }
 }
 
-/// The quota of CPU time of the control group that the data threads are in, and how often it was
-/// used up.
+/// The quota of CPU time of the data threads' control group, and how often it was used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
@@ -39,7 +38,7 @@ pub struct CpuQuota {
     pub throttled_us: u64,
 }
 
-/// What one end spent on a run, over the measured time.
+/// The cost of a run at one end, over the measured time.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -48,11 +47,11 @@ pub struct EndReport {
     pub cpu_seconds: CpuSeconds,
     /// Soft interrupts of the whole host, seconds of CPU.
     pub softirq_seconds: Option<f64>,
-    /// Share of all the host's CPUs that was busy, percent (0–100), whoever used it.
+    /// Busy share of all the host's CPUs, for any program, percent (0–100).
     pub host_cpu_percent: Option<f64>,
     /// Busiest CPU of the host, percent.
     pub busiest_core_percent: Option<f64>,
-    /// CPU of the host that had the most soft interrupts, percent of its time in them.
+    /// Share of time in soft interrupts of the CPU with the most of them, percent.
     pub softirq_core_percent: Option<f64>,
     /// Share of all CPUs taken by the hypervisor, percent.
     pub steal_percent: Option<f64>,
@@ -62,7 +61,7 @@ pub struct EndReport {
     pub service_demand_us_per_kib: Option<f64>,
     /// CPU time of the test's threads plus the host's softirq time for each KiB, µs/KiB.
     pub service_demand_threads_us_per_kib: Option<f64>,
-    /// False where the host-wide figure counts the other end too, or linerate's idle spinners.
+    /// False if the host-wide figure also counts the other end or linerate's idle spinners.
     pub service_demand_meaningful: Option<bool>,
     /// Time that the data threads slept in a system call to send or receive, µs, the mean over
     /// flows.
@@ -74,32 +73,32 @@ pub struct EndReport {
     pub paced_us: Option<u64>,
     /// Share of the time that the busiest data thread was on a CPU, percent.
     pub busiest_thread_percent: Option<f64>,
-    /// Quota of the data threads' control group; absent where they have none.
+    /// Quota of the data threads' control group; absent if they have none.
     pub cpu_quota: Option<CpuQuota>,
     /// Packets that the host's receive queues dropped (softnet).
     pub softnet_dropped: Option<u64>,
     /// Times that a receive queue was left with work undone (softnet's time squeeze).
     pub softnet_squeezed: Option<u64>,
-    /// Times that the host's CPUs were slowed down for heat: of each core, and of the package that
-    /// was most often. Absent where neither processor nor hypervisor counts them.
+    /// Times that the host's CPUs were slowed down for heat: the sum over the cores, and the
+    /// package with the most. Absent if neither processor nor hypervisor counts them.
     pub thermal_throttles: Option<u64>,
     /// Runs of the network's receive soft interrupt (`NET_RX`), over the whole host.
     pub receive_softirqs: Option<u64>,
-    /// System calls in which bytes were handed over or taken, of all flows; of UDP the datagrams.
+    /// System calls that sent or received bytes, over all flows; for UDP the datagrams.
     pub calls: Option<u64>,
     /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`, `Ip6`) that changed in the run, by
     /// name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
-    /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`,
+    /// Method of sending or receiving: `write`, `vmsplice`, `sendfile`, `read`, `discard`,
     /// `sendmmsg`, `udp_segment`, …
     pub method: Option<String>,
-    /// What waited in the root queueing discipline of a sender's device, the mean of the readings,
-    /// bytes; absent where it has no queue.
+    /// Queue in the root queueing discipline of a sender's device, the mean of the readings, bytes;
+    /// absent if it has no queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc_backlog_bytes: Option<u64>,
-    /// What the policy of this host did to what it sent by the path's device; absent without
-    /// classes and without a policy.
+    /// Counts of this host's policy for the path's device; absent without classes and without a
+    /// policy.
     pub qos: Option<QosEvidence>,
 }
 
@@ -134,32 +133,32 @@ pub struct UdpEvidence {
     pub sent: u64,
     /// Different datagrams that arrived.
     pub received: u64,
-    /// Sent and never seen: path and socket drops together.
+    /// Datagrams lost: drops by path and socket together.
     pub lost: u64,
-    /// Arrived more than once.
+    /// Datagrams that arrived more than once.
     pub duplicated: u64,
-    /// Arrived after a later one (RFC 4737).
+    /// Datagrams that arrived after a later one (RFC 4737).
     pub reordered: u64,
-    /// Dropped by the receiver's socket buffer (`SO_RXQ_OVFL`): not the path's loss. Absent where
-    /// the receiver is another tool, which does not tell it.
+    /// Datagrams dropped at the receiver's socket buffer (`SO_RXQ_OVFL`), which is not loss of the
+    /// path. Absent if the receiver is another tool, which does not report it.
     pub socket_drops: Option<u64>,
-    /// Loss of the path alone, percent of `sent`, where the socket's is known.
+    /// Loss of the path alone, percent of `sent`, if the drops of the socket are known.
     pub path_loss_percent: Option<f64>,
     /// Interarrival jitter, µs (RFC 3550, 6.4.1).
     pub jitter_us: f64,
     /// Datagrams that were not linerate's or had been altered.
     pub malformed: u64,
-    /// Payload bytes that differ from the pattern sent, where it was verified.
+    /// Payload bytes that differ from the pattern sent, if it was verified.
     pub corrupted_bytes: Option<u64>,
-    /// Sends that the sender's kernel refused for want of buffers.
+    /// Sends that the sender's kernel refused for lack of buffers.
     pub send_refused: u64,
-    /// Gaps between departures, where the sender paced.
+    /// Gaps between departures, if the sender paced.
     pub gaps_us: Option<GapSummary>,
-    /// The rate asked of the sender, bits per second of payload.
+    /// The rate that the sender was asked for, payload bits per second.
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
-    /// Of a packet train: payload bits per second at which it arrived, from its first datagram to
-    /// its last.
+    /// Packet train: payload bits per second from the arrival of its first datagram to that of its
+    /// last.
     pub train_bps: Option<f64>,
 }

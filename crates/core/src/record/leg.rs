@@ -12,10 +12,10 @@ use super::{
 };
 use crate::plan::Direction;
 
-/// One direction of a run: what its sender and its receiver have seen of it. Of requests and
-/// responses there is one, of the end that asks.
+/// One direction of a run, as its sender and its receiver saw it. Requests and responses have one,
+/// that of the end that asks.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leg {
     /// `up`: the client sends. `down`: the endpoint sends.
     pub direction: Direction,
@@ -24,41 +24,41 @@ pub struct Leg {
     /// Payload counted by the receiver, bytes.
     #[serde(default)]
     pub bytes: u64,
-    /// How even it was; absent for requests, and where fewer than 16 steps were seen.
+    /// How even the rate was; absent for requests, and for fewer than 16 steps.
     pub steps: Option<StepRates>,
-    /// What the sending end spent.
+    /// The cost at the sending end.
     pub sender: Option<EndReport>,
-    /// What the receiving end spent.
+    /// The cost at the receiving end.
     pub receiver: Option<EndReport>,
-    /// TCP: sums over the flows, and the worst flow for what cannot be summed.
+    /// TCP: sums over the flows; the worst flow for figures that cannot be summed.
     pub tcp: Option<TcpEvidence>,
     /// UDP: sums over the flows.
     pub udp: Option<UdpEvidence>,
-    /// What each cause would let through, lowest first.
+    /// The rate that each cause would allow, lowest first.
     #[serde(default)]
     pub ceilings: Vec<Ceiling>,
     /// The bottleneck.
     pub verdict: Option<Verdict>,
 }
 
-/// Rates in steps of equal length, usually 100 ms: what holds a rate by a clock (a shaper, pacing)
-/// keeps most of them equal, also where others disturb some.
+/// Rates in steps of equal length, usually 100 ms. A clock (a shaper, pacing) keeps most of them
+/// equal, even if other traffic disturbs some.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRates {
     /// Length of a step, seconds.
     pub step_s: f64,
-    /// Payload bits per second that a quarter of the steps stays below.
+    /// Lower quartile, payload bits per second.
     pub p25_bps: f64,
-    /// The median.
+    /// Median.
     pub p50_bps: f64,
-    /// What a quarter exceeds.
+    /// Upper quartile.
     pub p75_bps: f64,
-    /// What a tenth exceeds.
+    /// 90th percentile.
     pub p90_bps: f64,
 }
 
 impl StepRates {
-    /// Of the rates of all steps; `None` for too few.
+    /// The quantiles of the rates of all steps; `None` for too few.
     pub fn new(mut rates: Vec<f64>, step_s: f64) -> Option<Self> {
         let count = rates.len();
         rates.sort_by(f64::total_cmp);
@@ -73,46 +73,35 @@ impl StepRates {
     }
 }
 
-/// Steps whose quartiles say something.
+/// Least number of steps with meaningful quartiles.
 const MIN_STEPS: usize = 16;
 
 impl Leg {
-    /// A direction of which nothing is known yet.
+    /// A direction without any figures.
     pub fn new(direction: Direction) -> Self {
         Self {
             direction,
-            throughput_bps: None,
-            bytes: 0,
-            steps: None,
-            sender: None,
-            receiver: None,
-            tcp: None,
-            udp: None,
-            ceilings: Vec::new(),
-            verdict: None,
+            ..Self::default()
         }
     }
 
-    /// What the sender's kernel says of TCP.
+    /// TCP's figures from the sender's kernel.
     pub fn tcp_sender(&self) -> Option<&TcpSender> {
         self.tcp.as_ref()?.sender()
     }
 
-    /// The sender's and the receiver's account, as far as they are known.
+    /// The reports of sender and receiver, as far as they are known.
     pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
         let ends = [("sender", &self.sender), ("receiver", &self.receiver)];
-        ends.into_iter()
-            .filter_map(|(name, end)| Some((name, end.as_ref()?)))
+        let ends = ends.into_iter();
+        ends.filter_map(|(name, end)| Some((name, end.as_ref()?)))
     }
 }
 
 impl Record {
-    /// The only direction that ran; `None` where both did.
+    /// The only direction that ran; `None` if both did.
     pub fn leg(&self) -> Option<&Leg> {
-        match self.legs.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
+        self.legs.first().filter(|_| self.legs.len() == 1)
     }
 
     /// A direction that ran.
@@ -125,15 +114,14 @@ impl Record {
         throughput_bps(&self.legs)
     }
 
-    /// What runs are compared and ranked by, and its key: transactions, or else the throughput.
+    /// The key and value by which runs are compared and ranked: transactions, or else the
+    /// throughput.
     pub fn headline(&self) -> Option<(&'static str, f64)> {
-        let transactions = self.transactions_per_s;
-        transactions
-            .map(|rate| ("transactions_per_s", rate))
-            .or(self.throughput_bps().map(|rate| ("throughput_bps", rate)))
+        let transactions = self.transactions_per_s.map(|n| ("transactions_per_s", n));
+        transactions.or_else(|| Some(("throughput_bps", self.throughput_bps()?)))
     }
 
-    /// The headline as a figure to rank runs by, the least where there is none.
+    /// The headline as a figure to rank runs by; without one the run is the last.
     pub fn rank(&self) -> f64 {
         self.headline().map_or(f64::NEG_INFINITY, |(_, rate)| rate)
     }
@@ -148,17 +136,17 @@ impl Record {
         self.leg()?.verdict.as_ref()
     }
 
-    /// What the sender's kernel says of TCP in the only direction.
+    /// TCP's figures from the sender's kernel in the only direction.
     pub fn tcp_sender(&self) -> Option<&TcpSender> {
         self.leg()?.tcp_sender()
     }
 
-    /// What UDP says of the only direction.
+    /// UDP's figures of the only direction.
     pub fn udp(&self) -> Option<&UdpEvidence> {
         self.leg()?.udp.as_ref()
     }
 
-    /// The accounts of both ends, by direction.
+    /// The reports of both ends, by direction.
     pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
         self.legs.iter().flat_map(Leg::ends)
     }
@@ -189,9 +177,8 @@ impl Record {
 }
 
 fn throughput_bps(legs: &[Leg]) -> Option<f64> {
-    legs.iter()
-        .filter_map(|leg| leg.throughput_bps)
-        .reduce(|a, b| a + b)
+    let rates = legs.iter().filter_map(|leg| leg.throughput_bps);
+    rates.reduce(|a, b| a + b)
 }
 
 fn bytes(legs: &[Leg]) -> u64 {
@@ -199,8 +186,8 @@ fn bytes(legs: &[Leg]) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-/// `legs`, the sums of what can be summed, and of an only leg all that it says: these keys stand
-/// in the record itself, where a script looks for them. Only `legs` is read back.
+/// The keys that stand in the record itself, where scripts look for them: `legs`, the sums over
+/// them, and all keys of an only leg. Only `legs` is read back.
 pub(super) mod keys {
     use super::*;
 
@@ -235,9 +222,8 @@ pub(super) mod keys {
         key: &str,
         value: &Option<T>,
     ) -> Result<(), M::Error> {
-        value
-            .as_ref()
-            .map_or(Ok(()), |value| map.serialize_entry(key, value))
+        let mut values = value.iter();
+        values.try_for_each(|value| map.serialize_entry(key, value))
     }
 
     pub(in crate::record) fn deserialize<'de, D: Deserializer<'de>>(
@@ -246,7 +232,7 @@ pub(super) mod keys {
         Ok(Legs::deserialize(deserializer)?.legs)
     }
 
-    /// The keys of a leg, less its direction, and the list of legs.
+    /// The keys of a leg without its direction, and the list of legs.
     pub(in crate::record) fn schema(generator: &mut SchemaGenerator) -> Schema {
         let legs = generator.subschema_for::<Vec<Leg>>();
         let mut schema = Leg::json_schema(generator);

@@ -1,8 +1,8 @@
-//! The one document that a run leaves.
+//! The document of a run.
 //!
 //! Field names are the contract with scripts and notebooks: adding is free, renaming is a new
-//! version of the schema. Every key carries its unit. A key is absent where the workload, the
-//! protocol or the kernel has no such figure; it is never zero for "not known".
+//! version of the schema. Every key carries its unit. A key is absent if the workload, the protocol
+//! or the kernel has no such figure; unknown figures are never zero.
 
 mod baseline;
 mod document;

@@ -1,4 +1,4 @@
-//! What the kernels of both ends say of TCP, each for itself.
+//! TCP's figures from the kernels of both ends.
 
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
 
-/// What TCP says of a flow over the measured time. In JSON the keys of both ends stand side by
-/// side: the receiver's begin with `receive`, all others are of the sender.
+/// TCP's figures of a flow over the measured time. In JSON the keys of both ends stand side by
+/// side: those of the receiver begin with `receive`, all others are of the sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TcpEvidence {
-    /// What the sending end knows.
+    /// The figures of the sending end.
     #[serde(flatten)]
     #[schemars(with = "Option<TcpSender>")]
     pub sender: Option<SenderEvidence>,
-    /// What the receiver's kernel says.
+    /// The figures of the receiver's kernel.
     #[serde(flatten)]
     pub receiver: Option<TcpReceiver>,
 }
 
-/// What the sending end knows of its TCP.
+/// The figures of the sending end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum SenderEvidence {
-    /// Its kernel was read.
+    /// From its kernel.
     Read(Box<TcpSender>),
-    /// Another tool, which tells no more.
+    /// From another tool, which reports no more.
     Told {
         /// Segments retransmitted.
         retransmitted_segments: u64,
@@ -33,7 +33,7 @@ pub enum SenderEvidence {
 }
 
 impl TcpEvidence {
-    /// Of another tool that sends.
+    /// The figures of another tool that sends.
     pub fn told(retransmitted_segments: u64) -> Self {
         let sender = SenderEvidence::Told {
             retransmitted_segments,
@@ -44,7 +44,7 @@ impl TcpEvidence {
         }
     }
 
-    /// What the sender's kernel says; `None` where nobody has read it.
+    /// The figures of the sender's kernel; `None` if it was not read.
     pub fn sender(&self) -> Option<&TcpSender> {
         match self.sender.as_ref()? {
             SenderEvidence::Read(sender) => Some(sender),
@@ -52,7 +52,7 @@ impl TcpEvidence {
         }
     }
 
-    /// Segments retransmitted, as the sender's kernel or its tool tells.
+    /// Segments retransmitted, from the sender's kernel or its tool.
     pub fn retransmitted_segments(&self) -> Option<u64> {
         Some(match self.sender.as_ref()? {
             SenderEvidence::Read(sender) => sender.retransmitted_segments,
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for TcpEvidence {
 
 type Keys = Map<String, Value>;
 
-/// One end's keys; `None` where there are none.
+/// One end's keys; `None` if there are none.
 fn read<T: DeserializeOwned, E: Error>(keys: Keys) -> Result<Option<T>, E> {
     if keys.is_empty() {
         return Ok(None);
@@ -110,20 +110,20 @@ fn read<T: DeserializeOwned, E: Error>(keys: Keys) -> Result<Option<T>, E> {
     end.map(Some).map_err(E::custom)
 }
 
-/// What the sender's kernel says (`TCP_INFO`).
+/// The figures of the sender's kernel (`TCP_INFO`).
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpSender {
     /// Congestion control in force.
     pub congestion: Option<String>,
-    /// Largest payload of a segment that was negotiated, options taken off, bytes.
+    /// Negotiated largest payload of a segment, without TCP options, bytes.
     pub mss_bytes: u32,
-    /// MSS that this end advertised, options taken off, bytes.
+    /// MSS that this end advertised, without TCP options, bytes.
     pub advmss_bytes: u32,
     /// Payload over data segments sent, bytes.
     pub effective_segment_bytes: Option<f64>,
-    /// Path MTU that the kernel believes in, bytes.
+    /// Path MTU that the kernel assumes, bytes.
     pub pmtu_bytes: u32,
     /// Smallest round-trip time of the connection, µs.
     pub rtt_min_us: Option<u32>,
@@ -135,19 +135,18 @@ pub struct TcpSender {
     pub rtt_var_us: u32,
     /// Segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Those of the warm-up, which the figures above leave out.
+    /// Segments retransmitted in the warm-up, which the other figures leave out.
     pub warm_up_retransmitted_segments: Option<u64>,
     /// Retransmissions that the peer reported as spurious (DSACK).
     pub dsack_duplicates: Option<u64>,
     /// Payload retransmitted, bytes.
     pub retransmitted_bytes: Option<u64>,
-    /// Times that the congestion window was cut while sampled: sample intervals with new
-    /// retransmissions.
+    /// Sample intervals with new retransmissions: times that the congestion window was cut.
     pub loss_events: u64,
-    /// How much the windows at which losses came differ: standard deviation over mean of the
-    /// slow-start thresholds that they set. Absent where fewer than four were seen.
+    /// Variation of the windows at which losses came: standard deviation over mean of the
+    /// slow-start thresholds that they set. Absent for fewer than four.
     pub loss_window_variation: Option<f64>,
-    /// Readings of the sender in the measured time: what `loss_events` is counted over.
+    /// Readings of the sender in the measured time, over which `loss_events` is counted.
     pub samples: Option<u64>,
     /// Retransmission timeouts.
     pub timeouts: Option<u64>,
@@ -161,7 +160,7 @@ pub struct TcpSender {
     pub segments_in: Option<u64>,
     /// Largest window that the receiver offered, as the sender saw it, bytes.
     pub send_window_bytes: Option<u64>,
-    /// Share of the readings in which what was in flight filled the window that the receiver
+    /// Share of the readings in which the bytes in flight filled the window that the receiver
     /// offered, 0–1.
     pub send_window_full_share: Option<f64>,
     /// Median congestion window of the samples, bytes.
@@ -172,13 +171,13 @@ pub struct TcpSender {
     pub ssthresh_bytes: Option<u64>,
     /// Median of the bytes in flight.
     pub unacked_bytes: u64,
-    /// Median of the bytes written and not yet sent.
+    /// Median of the bytes that were written and not yet sent.
     pub notsent_bytes: Option<u64>,
     /// Time with data to send or in flight, µs; the two limited times are parts of it.
     pub busy_us: Option<u64>,
     /// Time limited by the receiver's window, µs.
     pub rwnd_limited_us: Option<u64>,
-    /// Time limited by the send buffer, µs (0 with cubic on Linux whatever holds).
+    /// Time limited by the send buffer, µs (always 0 with cubic on Linux).
     pub sndbuf_limited_us: Option<u64>,
     /// Median of the kernel's delivery rate, bits per second.
     pub delivery_rate_bps: Option<u64>,
@@ -190,8 +189,8 @@ pub struct TcpSender {
     pub pacing_rate_bps: Option<u64>,
     /// Pacing rate that the socket was limited to, bits per second; absent without a limit.
     pub max_pacing_rate_bps: Option<u64>,
-    /// Send buffer in force at the end, bytes as `SO_SNDBUF` reads (twice what may be used for
-    /// payload and its overhead).
+    /// Send buffer in force at the end, bytes as `SO_SNDBUF` reads, which includes the overhead of
+    /// packets.
     pub send_buffer_bytes: u64,
     /// Memory that the send queue held, median, bytes as the kernel accounts it.
     pub send_queue_memory_bytes: Option<u64>,
@@ -208,29 +207,29 @@ pub struct TcpSender {
     pub subflow_rtts_us: Vec<u32>,
 }
 
-/// What the receiver's kernel says of the same connection.
+/// The figures of the receiver's kernel.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpReceiver {
-    /// MSS that the receiver advertised, options taken off, bytes; where the sender uses less than
+    /// MSS that the receiver advertised, without TCP options, bytes; if the sender uses less than
     /// either end advertised, something on the way lowered it.
     #[serde(rename = "receiver_advmss_bytes")]
     pub advmss_bytes: u32,
-    /// Largest payload of the segments that the receiver would send, options taken off, bytes.
+    /// Largest payload of the segments that the receiver would send, without TCP options, bytes.
     #[serde(rename = "receiver_mss_bytes")]
     pub mss_bytes: u32,
-    /// Path MTU that the receiver's kernel believes in, bytes.
+    /// Path MTU that the receiver's kernel assumes, bytes.
     #[serde(rename = "receiver_pmtu_bytes")]
     pub pmtu_bytes: u32,
-    /// Smallest round-trip time that the receiver saw: mostly the handshake's, µs.
+    /// Smallest round-trip time that the receiver saw, mostly that of the handshake, µs.
     #[serde(rename = "receiver_rtt_min_us")]
     pub rtt_min_us: Option<u32>,
-    /// Mean of the round-trip times that the receiver estimated from the data that came, queues on
-    /// its way included, µs; a sender that paused makes them longer.
+    /// Mean of the round-trip times that the receiver estimated from the data, with the queues on
+    /// its way, µs; a sender that paused makes them longer.
     #[serde(rename = "receiver_rtt_mean_us")]
     pub rtt_mean_us: Option<u32>,
-    /// Congestion control of what the receiver sends itself.
+    /// Congestion control of the receiver's own sending direction.
     #[serde(rename = "receiver_congestion")]
     pub congestion: Option<String>,
     /// Largest window that the receiver reports, bytes (it may be more than was offered).
@@ -251,7 +250,7 @@ pub struct TcpReceiver {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpSample {
-    /// Since the run began, µs.
+    /// Time since the run began, µs.
     pub at_us: u64,
     /// Payload acknowledged so far, bytes.
     pub acked_bytes: u64,
@@ -261,9 +260,9 @@ pub struct TcpSample {
     pub cwnd_bytes: u64,
     /// Window offered by the receiver, bytes.
     pub send_window_bytes: u64,
-    /// In flight, bytes.
+    /// Bytes in flight.
     pub unacked_bytes: u64,
-    /// Written and not sent, bytes.
+    /// Bytes written and not sent.
     pub notsent_bytes: u64,
     /// Segments retransmitted so far.
     pub retransmitted_segments: u64,

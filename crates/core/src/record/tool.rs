@@ -1,9 +1,11 @@
-//! Other tools that can be the far end.
+//! Other measuring tools that can be at the far end of a test.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::names::names;
 
 /// A measuring tool that is not linerate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -13,22 +15,15 @@ pub enum Tool {
     Iperf3,
     /// netperf, 2.5 and later.
     Netperf,
-    /// ttcp and those that take its bytes.
+    /// ttcp and the tools that accept its bytes.
     Ttcp,
     /// STAMP's session-reflectors (RFC 8762) and those of TWAMP's light mode.
     Stamp,
 }
 
-impl Tool {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Iperf3 => "iperf3",
-            Self::Netperf => "netperf",
-            Self::Ttcp => "ttcp",
-            Self::Stamp => "stamp",
-        }
-    }
+names! {
+    /// The name as users type it.
+    Tool::name: Iperf3 "iperf3", Netperf "netperf", Ttcp "ttcp", Stamp "stamp";
 }
 
 impl fmt::Display for Tool {

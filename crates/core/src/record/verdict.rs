@@ -1,5 +1,4 @@
-//! What each cause would let through, and which one holds a run back: as [`crate::ceilings`] finds
-//! it.
+//! The ceilings and the verdict that [`crate::ceilings`] finds.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::names::names;
 use crate::remedy::Remedy;
 
-/// What can hold a transfer back.
+/// A cause that can hold a transfer back.
 #[derive(
     Debug,
     Clone,
@@ -28,7 +28,7 @@ use crate::remedy::Remedy;
 pub enum Cause {
     /// The receiver's window is smaller than what the path holds.
     ReceiveWindow,
-    /// The sender's buffer is.
+    /// The sender's buffer is smaller than what the path holds.
     SendBuffer,
     /// Loss, or the congestion control's response to it.
     Congestion,
@@ -55,14 +55,14 @@ pub enum Cause {
     QosClass,
     /// The transfer ended before slow start did.
     Startup,
-    /// Nothing: the sender of datagrams kept to the rate asked of it.
+    /// Nothing: the sender of datagrams kept to the rate it was asked for.
     AsAsked,
     /// None of them fits, or none well enough.
     #[default]
     Unexplained,
 }
 
-/// The most that one cause would let through.
+/// The rate that one cause would allow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
     /// The cause.
@@ -71,90 +71,59 @@ pub struct Ceiling {
     pub limit_bps: f64,
     /// The formula in words and symbols.
     pub formula: String,
-    /// What went into it, each key with its unit.
+    /// The inputs of the formula, each key with its unit.
     pub inputs: BTreeMap<String, f64>,
-    /// What the kernel says that makes this cause more or less likely.
+    /// The kernel's evidence for or against this cause.
     pub evidence: Vec<String>,
-    /// False where an input is the measured rate itself: then it cannot confirm.
+    /// False if an input is the measured rate itself: then the ceiling cannot confirm the cause.
     pub independent: bool,
 }
 
-/// What holds the run back.
+/// The cause that holds a run back.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The cause.
     pub cause: Cause,
-    /// How sure that is: the share (0–1) of such verdicts that are right. Absent for `unexplained`,
+    /// Confidence: the share (0–1) of such verdicts that are right. Absent for `unexplained`,
     /// and in records of older versions.
     pub confidence: Option<f64>,
-    /// What it would be if it is not this; of `unexplained` what comes nearest.
+    /// The next most likely cause; of `unexplained` the most likely one.
     pub runner_up: Option<RunnerUp>,
     /// Measured rate over this cause's ceiling; absent for `unexplained`.
     pub share_of_ceiling: Option<f64>,
-    /// Why this cause, in sentences with figures.
+    /// The evidence, in sentences with figures.
     pub evidence: Vec<String>,
-    /// What to do; absent where nothing can be done.
+    /// The remedy; absent if there is none.
     pub remedy: Option<Remedy>,
-    /// What that should bring, payload bits per second: the lowest limit of those that the record
-    /// shows and that last when the cause is lifted. Absent where none is known well enough;
-    /// `evidence` then tells the most that can come, if that is known.
+    /// The rate that the remedy should bring, payload bits per second: the lowest limit that the
+    /// record shows and that stays when the cause is lifted. Absent where none is known well
+    /// enough; `evidence` then tells the most that can be reached, if that is known.
     pub predicted_bps: Option<f64>,
-    /// What would hold the run back then.
+    /// The cause that would hold the run back then.
     pub next_cause: Option<Cause>,
 }
 
-/// The cause that comes after the verdict's.
+/// The next most likely cause after the verdict's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunnerUp {
-    /// The cause; `unexplained` where the record speaks for no other.
+    /// The cause; `unexplained` if the record has evidence for no other.
     pub cause: Cause,
-    /// The run to make next: its figures tell whether it is this cause.
+    /// A further run, whose figures tell whether it is this cause.
     pub tell_apart: Remedy,
 }
 
-impl Cause {
-    /// As on a page.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::ReceiveWindow => "receive window",
-            Self::SendBuffer => "send buffer",
-            Self::Congestion => "congestion",
-            Self::Pacing => "pacing",
-            Self::SegmentSize => "segment size",
-            Self::PathRate => "path rate",
-            Self::Policer => "policer",
-            Self::ApplicationSend => "sending application",
-            Self::ApplicationReceive => "receiving application",
-            Self::CpuSend => "sender's CPU",
-            Self::CpuReceive => "receiver's CPU",
-            Self::CpuHost => "the host's CPUs",
-            Self::QosClass => "QoS class",
-            Self::Startup => "slow start",
-            Self::AsAsked => "as asked",
-            Self::Unexplained => "unexplained",
-        }
-    }
-
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReceiveWindow => "receive_window",
-            Self::SendBuffer => "send_buffer",
-            Self::Congestion => "congestion",
-            Self::Pacing => "pacing",
-            Self::SegmentSize => "segment_size",
-            Self::PathRate => "path_rate",
-            Self::Policer => "policer",
-            Self::ApplicationSend => "application_send",
-            Self::ApplicationReceive => "application_receive",
-            Self::CpuSend => "cpu_send",
-            Self::CpuReceive => "cpu_receive",
-            Self::CpuHost => "cpu_host",
-            Self::QosClass => "qos_class",
-            Self::Startup => "startup",
-            Self::AsAsked => "as_asked",
-            Self::Unexplained => "unexplained",
-        }
-    }
+names! {
+    /// The name as pages print it.
+    Cause::words: ReceiveWindow "receive window", SendBuffer "send buffer", Congestion "congestion",
+        Pacing "pacing", SegmentSize "segment size", PathRate "path rate", Policer "policer",
+        ApplicationSend "sending application", ApplicationReceive "receiving application",
+        CpuSend "sender's CPU", CpuReceive "receiver's CPU", CpuHost "the host's CPUs",
+        QosClass "QoS class", Startup "slow start", AsAsked "as asked", Unexplained "unexplained";
+    /// The name as JSON has it.
+    Cause::name: ReceiveWindow "receive_window", SendBuffer "send_buffer", Congestion "congestion",
+        Pacing "pacing", SegmentSize "segment_size", PathRate "path_rate", Policer "policer",
+        ApplicationSend "application_send", ApplicationReceive "application_receive",
+        CpuSend "cpu_send", CpuReceive "cpu_receive", CpuHost "cpu_host", QosClass "qos_class",
+        Startup "startup", AsAsked "as_asked", Unexplained "unexplained";
 }

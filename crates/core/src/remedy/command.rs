@@ -1,7 +1,7 @@
-//! A remedy as somebody types it.
+//! The shell command of a remedy.
 //!
-//! A run is typed as it was made, with one option changed: without what else was asked another
-//! limit would be the next one.
+//! A run is typed as it was made, with one option changed: without its other options another limit
+//! would be the next one.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -16,11 +16,11 @@ use crate::units::{BitRate, Family};
 /// The run that a remedy is for.
 #[derive(Debug, Clone)]
 pub struct Run<'a> {
-    /// The host, or the emulated path.
+    /// The target of the run.
     pub target: Target,
-    /// Over which family.
+    /// Address family.
     pub family: Family,
-    /// What was run, in the one direction that the remedy is for.
+    /// The test, in the direction that the remedy is for.
     pub test: Test,
     /// Kernel settings of both ends, the client's first.
     pub sysctls: [Option<&'a BTreeMap<String, String>>; 2],
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub addresses: [Option<IpAddr>; 2],
 }
 
-/// What a run is made to.
+/// The target of a run.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// An endpoint; its port where it is not the usual one and not part of its name.
@@ -40,19 +40,17 @@ pub enum Target {
 }
 
 impl Remedy {
-    /// Fills in its command. `run` is not there where there is no transfer to make once more.
+    /// The remedy with its command. `run` is `None` if there is no transfer to repeat.
     pub fn typed(mut self, run: Option<&Run<'_>>) -> Self {
         self.command = command(&self, run);
         self
     }
 }
 
-/// Sets a kernel setting of the host on which it is typed, for `linerate host undo` to put back.
+/// The command that sets kernel settings of its host; `linerate host undo` restores them.
 pub fn host_set<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let quoted = settings
-        .into_iter()
-        .map(|(key, value)| format!("{}={}", shell_word(key), shell_word(value)));
-    let words: Vec<String> = quoted.collect();
+    let quoted = |(key, value)| format!("{}={}", shell_word(key), shell_word(value));
+    let words: Vec<String> = settings.into_iter().map(quoted).collect();
     format!("linerate host set {}", words.join(" "))
 }
 
@@ -100,15 +98,18 @@ fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
 /// One step.
 struct Typed {
     words: String,
-    /// Where it is typed, if not at the client.
+    /// The place to type it; empty: at the client.
     place: String,
-    /// What is to be known.
+    /// Further information.
     note: String,
 }
 
 fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
     let at_server = remedy.end == Some(End::Server);
-    let mut place = place(at_server, run);
+    let mut place = String::new();
+    if at_server {
+        place = at_endpoint(run);
+    }
     let mut note = String::new();
     let words = match &remedy.change {
         Change::Option { object, value } => {
@@ -167,15 +168,6 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
     Typed { words, place, note }
 }
 
-/// Where it is typed, if not at the client.
-fn place(at_server: bool, run: Option<&Run<'_>>) -> String {
-    if at_server {
-        at_endpoint(run)
-    } else {
-        String::new()
-    }
-}
-
 fn process_limit(limit: ProcessLimit, value: u64, at_server: bool, place: String) -> Typed {
     let program = if at_server { "serve" } else { "capacity" };
     match limit {
@@ -206,7 +198,7 @@ fn discipline(device: &Name, kind: Discipline, rate: Option<BitRate>) -> String 
     }
 }
 
-/// What shows more, and what it shows.
+/// The command of a look, and what it shows.
 fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
     match (object, run) {
         (Sight::Connection { port }, _) => (format!("linerate explain --port {port}"), ""),
@@ -237,7 +229,7 @@ fn at_endpoint(run: Option<&Run<'_>>) -> String {
     }
 }
 
-/// The program's own directive, where it is known to have one, and what makes it look again.
+/// The command after a change of the program's own directive, if it is known, and the change.
 fn program(
     object: RunOption,
     program: Option<&Name>,
@@ -250,30 +242,22 @@ fn program(
         _ => ("SO_MAX_PACING_RATE", "", None),
     };
     let name = program.map(|Name(name)| name.as_str());
-    let bytes = value.unwrap_or_default();
-    let without = value.is_none();
     match (name, apache) {
-        (Some("nginx"), Some(_)) if without => (
-            "nginx -s reload".to_owned(),
-            format!("after `listen {port}` without {nginx}="),
-        ),
-        (Some("nginx"), Some(_)) => (
-            "nginx -s reload".to_owned(),
-            format!("after `listen {port} {nginx}={bytes}`"),
-        ),
+        (Some("nginx"), Some(_)) => {
+            let listen = match value {
+                None => format!("after `listen {port}` without {nginx}="),
+                Some(bytes) => format!("after `listen {port} {nginx}={bytes}`"),
+            };
+            ("nginx -s reload".to_owned(), listen)
+        }
         (Some("apache2" | "httpd"), Some(directive)) => {
-            let value = value.unwrap_or("0");
-            (
-                "apachectl graceful".to_owned(),
-                format!("after `{directive} {value}`"),
-            )
+            let after = format!("after `{directive} {}`", value.unwrap_or("0"));
+            ("apachectl graceful".to_owned(), after)
         }
         _ => {
             let name = name.unwrap_or("the program");
-            let asked = match value {
-                Some(bytes) => format!(", or with {bytes} bytes"),
-                None => String::new(),
-            };
+            let asked = value.map(|bytes| format!(", or with {bytes} bytes"));
+            let asked = asked.unwrap_or_default();
             let look = format!("linerate explain --port {port}");
             (look, format!("after {name} runs without {option}{asked}"))
         }
@@ -282,11 +266,8 @@ fn program(
 
 /// A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn raised_before(program: &str, at_server: bool) -> String {
-    let place = if at_server {
-        " on the endpoint's host"
-    } else {
-        ""
-    };
+    let place = at_server.then_some(" on the endpoint's host");
+    let place = place.unwrap_or_default();
     format!("as root, before `linerate {program}`{place}")
 }
 

@@ -1,8 +1,8 @@
-//! What lifts a limit: data first, its command beside it.
+//! Remedies: the change that lifts a limit, as data, and the command for it.
 //!
-//! Rules decide a [`Remedy`]; [`Remedy::typed`] writes its command, and nobody reads that again: a
-//! program that applies a remedy looks at the data. A record may be a stranger's and commands are
-//! pasted into a shell, so that names from it get into a remedy only as [`Name`]s.
+//! Rules decide a [`Remedy`], and [`Remedy::typed`] writes its command. The command is never read
+//! back: a program that applies a remedy uses the data. A record may come from a stranger, and
+//! commands are pasted into a shell, so names get into a remedy only as [`Name`]s.
 
 mod buffer;
 mod command;
@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::names::names;
 use crate::plan::End;
 use crate::units::BitRate;
 
@@ -22,24 +23,24 @@ pub use buffer::{MAX_BUFFER, buffer_for, power_of_two};
 pub use command::{Run, Target, host_set, shell_safe, shell_word};
 pub use option::RunOption;
 
-/// What lifts a limit, or shows where it is.
+/// A change that lifts a limit, or a look that shows where it is.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
-    /// What is to be changed, and to what.
+    /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// At which end; absent where that is not known, or where it is the host of both.
+    /// The end to change; absent if that is not known, or if both ends are on one host.
     pub end: Option<End>,
-    /// What else is to be known of it, in words; empty where nothing is.
+    /// Further information in words; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// As it is typed into a shell, with a comment that says where. It is not read back: a
-    /// stranger's is not to be pasted.
+    /// The shell command, with a comment that tells where to type it. It is not read back: a
+    /// stranger's command is not to be pasted.
     #[serde(deserialize_with = "unread")]
     #[schemars(with = "String")]
     pub command: String,
-    /// What has to be done before it.
+    /// The remedy that must be applied before it.
     pub first: Option<Box<Remedy>>,
 }
 
@@ -47,28 +48,28 @@ fn unread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     IgnoredAny::deserialize(deserializer).map(|_| String::new())
 }
 
-/// What a remedy changes.
+/// The change of a remedy.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
-    /// An option of the run, which is made once more.
+    /// An option of a further run.
     Option {
-        /// Which.
+        /// Its key.
         object: RunOption,
-        /// What it is to be, as it is typed; absent where it is to be left out.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Its new value as typed; absent to leave it out.
         value: Option<String>,
     },
     /// A kernel setting of a host.
     HostSetting {
         /// Its key.
         object: String,
-        /// One figure, or several with blanks between them.
+        /// Its new value: one figure, or several separated by blanks.
         value: String,
     },
     /// A metric of the route to the other end.
     RouteMetric {
-        /// Which.
+        /// The metric.
         object: RouteMetric,
         /// Bytes.
         value: u32,
@@ -82,23 +83,21 @@ pub enum Change {
     },
     /// A key of a DiffServ policy's file, which is then applied.
     Policy {
-        /// Name of the policy, of `rate` that of the adapter; absent for a policy of its own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Name of the policy, or for `rate` of the adapter; absent for a new policy.
         object: Option<Name>,
-        /// Which key.
+        /// The key.
         key: PolicyKey,
-        /// What it is to be.
+        /// Its new value.
         value: BitRate,
     },
     /// The root queueing discipline of a network device.
     Discipline {
         /// The device.
         object: Name,
-        /// Which.
+        /// The discipline.
         value: Discipline,
-        /// What the device is to send at most, so that the queue is in front of it; absent where it
-        /// is already.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Maximum rate of the device, so that the queue is in front of it; absent if it is
+        /// already.
         rate: Option<BitRate>,
     },
     /// A class of HTB that is not linerate's, changed by tc.
@@ -107,9 +106,9 @@ pub enum Change {
         object: Name,
         /// Its device.
         device: Name,
-        /// The rate that it is sure of.
+        /// Its guaranteed rate.
         rate: BitRate,
-        /// The most that it may have.
+        /// Its maximum rate.
         value: BitRate,
     },
     /// A kernel module that has to be loaded.
@@ -119,27 +118,25 @@ pub enum Change {
     },
     /// A limit of the process that runs linerate.
     ProcessLimit {
-        /// Which.
+        /// The limit.
         object: ProcessLimit,
-        /// What it is to be.
+        /// Its new value.
         value: u64,
     },
-    /// What a program that is not linerate asks of its socket.
+    /// A socket option of a program that is not linerate.
     Program {
         /// The option that does the same for linerate's own run.
         object: RunOption,
-        /// The program, where it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// The program, if it is known.
         program: Option<Name>,
         /// Its port.
         port: u16,
-        /// Bytes, or a rate; absent where the program is to leave it to the kernel.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Bytes, or a rate; absent to leave it to the kernel.
         value: Option<String>,
     },
-    /// Nothing yet: it shows where the cause is.
+    /// No change: a command that shows where the cause is.
     Look {
-        /// At what.
+        /// The object to look at.
         object: Sight,
     },
 }
@@ -158,9 +155,9 @@ pub enum RouteMetric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyKey {
-    /// The most that a class may have.
+    /// Maximum rate of a class.
     Limit,
-    /// What a class is sure of.
+    /// Guaranteed rate of a class.
     Reserve,
     /// The rate of the link.
     Rate,
@@ -176,16 +173,6 @@ pub enum Discipline {
     FqCodel,
     /// The same with a shaper.
     Cake,
-}
-
-impl Discipline {
-    /// As tc(8) has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FqCodel => "fq_codel",
-            Self::Cake => "cake",
-        }
-    }
 }
 
 /// A limit of a process.
@@ -208,7 +195,7 @@ pub enum Sight {
     RouterRules,
     /// Packet trains, both directions and the latency under load: a check of the path.
     Path,
-    /// Where both ends' CPU time goes, layer by layer.
+    /// The CPU time of both ends by layer.
     CpuTime,
     /// The programs of a host that use its CPUs.
     Programs,
@@ -227,7 +214,7 @@ pub enum Sight {
 pub struct Name(String);
 
 impl Name {
-    /// `None` for a name that is none.
+    /// The name; `None` if the text is not one.
     pub fn new(text: &str) -> Option<Self> {
         let harmless = |c: char| c.is_ascii_alphanumeric() || ".:_-%@[]".contains(c);
         let is_name = !text.is_empty() && !text.starts_with('-') && text.chars().all(harmless);
@@ -256,7 +243,7 @@ impl From<Name> for String {
 }
 
 impl Remedy {
-    /// Without a command yet.
+    /// A remedy without a command.
     pub fn new(change: Change, end: Option<End>) -> Self {
         Self {
             change,
@@ -267,51 +254,53 @@ impl Remedy {
         }
     }
 
-    /// Gives an option of the run another value.
+    /// A remedy that gives an option of the run another value.
     pub fn option(object: RunOption, value: impl fmt::Display) -> Self {
         let value = Some(value.to_string());
         Self::new(Change::Option { object, value }, None)
     }
 
-    /// Leaves an option of the run out.
+    /// A remedy that leaves an option of the run out.
     pub fn without(object: RunOption) -> Self {
         let value = None;
         Self::new(Change::Option { object, value }, None)
     }
 
-    /// Sets a kernel setting.
+    /// A remedy that changes nothing, and shows where the cause is.
+    pub fn look(object: Sight, end: Option<End>) -> Self {
+        Self::new(Change::Look { object }, end)
+    }
+
+    /// A remedy that sets a kernel setting.
     pub fn host_setting(end: Option<End>, key: &str, figures: &[u64]) -> Self {
         let words: Vec<String> = figures.iter().map(u64::to_string).collect();
         let (object, value) = (key.to_owned(), words.join(" "));
         Self::new(Change::HostSetting { object, value }, end)
     }
 
-    /// With words beside it.
+    /// The remedy with further information.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
     }
 
-    /// After another.
+    /// The remedy after another one.
     pub fn after(mut self, first: Remedy) -> Self {
         self.first = Some(Box::new(first));
         self
     }
 
-    /// Whether it changes something, and does not only show it.
+    /// Whether it changes something, rather than only showing it.
     pub fn changes(&self) -> bool {
         !matches!(self.change, Change::Look { .. })
     }
 }
 
-impl RouteMetric {
-    /// As ip(8) has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mtu => "mtu",
-            Self::Advmss => "advmss",
-        }
-    }
+names! {
+    /// The name in ip-route(8).
+    RouteMetric::name: Mtu "mtu", Advmss "advmss";
+    /// The name in tc(8).
+    Discipline::name: FqCodel "fq_codel", Cake "cake";
 }
 
 #[cfg(test)]

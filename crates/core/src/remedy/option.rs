@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
 use crate::plan::{Draft, Test, Workload, option_of};
 
 /// An option of the command that made the run, or of `linerate serve` at the other end.
@@ -39,28 +40,16 @@ pub enum RunOption {
     Sources,
 }
 
-impl RunOption {
-    /// Its key: as the long option is called.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Size => "size",
-            Self::Streams => "streams",
-            Self::Time => "time",
-            Self::Rate => "rate",
-            Self::WriteRate => "write-rate",
-            Self::ReadRate => "read-rate",
-            Self::Window => "window",
-            Self::ReceiveWindow => "receive-window",
-            Self::SendBuffer => "send-buffer",
-            Self::Mss => "mss",
-            Self::Pacing => "pacing",
-            Self::Congestion => "congestion",
-            Self::MaxConnections => "max-connections",
-            Self::Sources => "sources",
-        }
-    }
+names! {
+    /// The key of the option, as its long form has it.
+    RunOption::key: Size "size", Streams "streams", Time "time", Rate "rate",
+        WriteRate "write-rate", ReadRate "read-rate", Window "window",
+        ReceiveWindow "receive-window", SendBuffer "send-buffer", Mss "mss", Pacing "pacing",
+        Congestion "congestion", MaxConnections "max-connections", Sources "sources";
+}
 
-    /// As it is typed.
+impl RunOption {
+    /// The option as it is typed.
     pub fn flag(self) -> String {
         match self {
             Self::Congestion => "-C".to_owned(),
@@ -69,14 +58,14 @@ impl RunOption {
         }
     }
 
-    /// Name of the treatment that sets it on a socket, if it is one.
+    /// Name of the treatment that sets it on a socket, if there is one.
     pub fn treatment(self) -> Option<&'static str> {
         let option = option_of(Workload::Stream, self.key())?;
         option.treatment.map(|_| option.name)
     }
 
-    /// Sets it in a test, or leaves it out there; `None` for a value that it does not take, and for
-    /// an option that a test does not have.
+    /// Sets it in a test, or leaves it out there. `None` if it does not take the value, or if a
+    /// test has no such option.
     pub fn set(self, test: &mut Test, value: Option<&str>) -> Option<()> {
         let workload = test.workload();
         let own = option_of(workload, self.key())?;

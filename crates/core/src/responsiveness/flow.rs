@@ -1,4 +1,4 @@
-//! What a request on a connection that carries load would wait there, by what its ends show of it.
+//! The time that a request on a loaded connection would wait, from the connection's state.
 
 /// A connection with load at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

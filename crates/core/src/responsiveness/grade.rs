@@ -1,4 +1,4 @@
-//! A path in one letter.
+//! The grade of a path, as one letter.
 
 use std::fmt;
 
@@ -37,29 +37,24 @@ pub const GRADES: [(Grade, Option<f64>); 6] = [
 ];
 
 impl Grade {
-    /// Of what load adds to a round trip, µs.
+    /// The grade of what load adds to a round trip, µs.
     pub fn new(added_us: f64) -> Self {
         let fits = |bound: Option<f64>| bound.is_none_or(|ms| added_us < ms * 1e3);
         let found = GRADES.iter().find(|(_, bound)| fits(*bound));
         found.map_or(Self::F, |(grade, _)| *grade)
     }
+}
 
-    /// As it is written.
-    pub fn letter(self) -> &'static str {
-        match self {
+impl fmt::Display for Grade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::APlus => "A+",
             Self::A => "A",
             Self::B => "B",
             Self::C => "C",
             Self::D => "D",
             Self::F => "F",
-        }
-    }
-}
-
-impl fmt::Display for Grade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.letter())
+        })
     }
 }
 
@@ -80,7 +75,11 @@ mod tests {
             (400.0, "F"),
             (9e9, "F"),
         ] {
-            assert_eq!(Grade::new(added_ms * 1e3).letter(), letter, "{added_ms} ms");
+            assert_eq!(
+                Grade::new(added_ms * 1e3).to_string(),
+                letter,
+                "{added_ms} ms"
+            );
         }
     }
 }

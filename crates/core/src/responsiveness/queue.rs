@@ -1,4 +1,4 @@
-//! Where a request waits under load: what load adds to its round trip, shared out over the queues
+//! Where a request waits under load: divides what the load adds to its round trip among the queues
 //! on its way.
 
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What shortens a queue.
+//! The changes that shorten a queue.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! From probes to round trips per minute.
+//! Computes round trips per minute from probes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

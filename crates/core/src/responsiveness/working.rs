@@ -1,6 +1,7 @@
-//! How many flows make a path busy: a state machine that is told of each interval.
+//! Finds the number of flows that make a path busy: a state machine fed with each interval's
+//! figures.
 
-/// What was seen of an interval.
+/// The figures of one interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
     /// Payload received of all flows, bits per second.
@@ -9,14 +10,14 @@ pub struct Seen {
     pub round_trip_us: Option<f64>,
 }
 
-/// What to do after an interval.
+/// The step after an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Add a flow.
     Add,
-    /// Go on with those that there are.
+    /// Keep the flows as they are.
     Hold,
-    /// It is over: stable, or out of time.
+    /// The search is over: the figures are stable, or the time is up.
     Done,
 }
 
@@ -25,10 +26,10 @@ pub enum Next {
 /// A figure is stable when its moving averages, each over the last [`Self::DISTANCE`] intervals,
 /// have over as many intervals a standard deviation of at most [`Self::TOLERANCE`] of the last of
 /// them. Goodput has to be stable first, then the round trips.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct WorkingConditions {
-    most_flows: u32,
-    most_intervals: u32,
+    max_flows: u32,
+    max_intervals: u32,
     flows: u32,
     goodput: Averages,
     round_trips: Averages,
@@ -39,20 +40,17 @@ pub struct WorkingConditions {
 impl WorkingConditions {
     /// Intervals that a moving average is over, and of whose averages the deviation is taken.
     pub const DISTANCE: usize = 4;
-    /// Standard deviation over the last average.
+    /// Largest standard deviation of stable averages, relative to the last one.
     pub const TOLERANCE: f64 = 0.05;
 
-    /// With one flow at the beginning. So many intervals at most, not fewer than
+    /// Begins with one flow. There are at most `max_intervals` intervals, but not fewer than
     /// [`Self::DISTANCE`].
-    pub fn new(most_flows: u32, most_intervals: u32) -> Self {
+    pub fn new(max_flows: u32, max_intervals: u32) -> Self {
         Self {
-            most_flows,
-            most_intervals: most_intervals.max(Self::DISTANCE as u32),
+            max_flows,
+            max_intervals: max_intervals.max(Self::DISTANCE as u32),
             flows: 1,
-            goodput: Averages::default(),
-            round_trips: Averages::default(),
-            goodput_stable: false,
-            stable: false,
+            ..Self::default()
         }
     }
 
@@ -62,17 +60,17 @@ impl WorkingConditions {
         self.round_trips.add(seen.round_trip_us);
         self.goodput_stable |= self.goodput.are_stable();
         self.stable = self.goodput_stable && self.round_trips.are_stable();
-        if self.stable || self.intervals() >= self.most_intervals {
+        if self.stable || self.intervals() >= self.max_intervals {
             return Next::Done;
         }
-        if self.flows >= self.most_flows {
+        if self.flows >= self.max_flows {
             return Next::Hold;
         }
         self.flows += 1;
         Next::Add
     }
 
-    /// Flows that there are to be.
+    /// The number of flows that should run.
     pub fn flows(&self) -> u32 {
         self.flows
     }
@@ -89,12 +87,8 @@ impl WorkingConditions {
 
     /// Mean goodput of the last intervals, bits per second; 0 before the first.
     pub fn goodput_bps(&self) -> f64 {
-        self.goodput
-            .averages
-            .last()
-            .copied()
-            .flatten()
-            .unwrap_or(0.0)
+        let last = self.goodput.averages.last().copied();
+        last.flatten().unwrap_or(0.0)
     }
 }
 

@@ -1,8 +1,8 @@
-//! What an endpoint refuses before it tries anything: the same for every host.
+//! The requests that an endpoint refuses before it tries anything, the same for every host.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::message::{Limits, Refusal, RefusalReason};
+use super::message::{Limits, Refusal, RefusalReason as Reason};
 use super::operation::{
     CAPACITY, MAX_CHANGES, MAX_LEASE_S, PROFILE, STAMP, Slot, TRACE, TREATMENTS,
 };
@@ -12,156 +12,112 @@ use crate::profile::ProfileRequest;
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 
-/// What decides over a request.
+/// The limits and operations by which requests are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner<'a> {
-    /// What the owner allows.
+    /// The owner's limits.
     pub limits: &'a Limits,
     /// The operations that the endpoint has.
     pub operations: &'a [String],
 }
 
 impl Owner<'_> {
-    fn has(&self, operation: &str) -> bool {
-        self.operations.iter().any(|name| name == operation)
+    /// Refuses a request whose operation the endpoint does not have.
+    fn must_have(
+        &self,
+        operation: &str,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Result<(), Refusal> {
+        let has = self.operations.iter().any(|name| name == operation);
+        must(has, reason, message)
     }
 }
 
-/// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner
-/// allows.
+/// Admits a test that is valid, is of an operation that the endpoint has, and is within the limits.
 pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
-    if let Err(error) = test.check() {
-        return refuse(RefusalReason::Test, error.to_string());
-    }
+    test.check()
+        .or_else(|error| refuse(Reason::Test, error.to_string()))?;
     let operation = match &test.traffic {
         Traffic::Stream(_) => "stream",
         Traffic::Rr(exchange) if exchange.stamp => STAMP,
         Traffic::Rr(_) => "rr",
         Traffic::Crr(_) => "crr",
     };
-    if !owner.has(operation) {
-        return refuse(
-            RefusalReason::Test,
-            format!("the endpoint does not have the operation {operation}"),
-        );
-    }
-    within_limits(test, owner.limits)
+    let message = format!("the endpoint does not have the operation {operation}");
+    owner.must_have(operation, Reason::Test, message)?;
+    let (asked, allowed) = (test.flows(), owner.limits.streams);
+    let message = format!("the endpoint allows {allowed} streams in all, {asked} were asked for");
+    must(asked <= allowed, Reason::Limit, message)?;
+    let (asked, allowed) = (test.seconds().unwrap_or(0.0), owner.limits.seconds);
+    let message = format!("the endpoint allows {allowed} s, {asked} s were asked for");
+    must(asked <= allowed, Reason::Limit, message)
 }
 
-/// Whether a lease has an end.
+/// Admits a lease that has an end.
 pub(super) fn slot(asked: &Slot) -> Result<(), Refusal> {
-    if asked.seconds > 0.0 && asked.seconds <= MAX_LEASE_S {
-        return Ok(());
-    }
-    refuse(
-        RefusalReason::Limit,
-        format!("the endpoint leases its slot for {MAX_LEASE_S} s at most"),
-    )
+    let message = format!("the endpoint leases its slot for {MAX_LEASE_S} s at most");
+    let is_short = asked.seconds > 0.0 && asked.seconds <= MAX_LEASE_S;
+    must(is_short, Reason::Limit, message)
 }
 
-fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {
-    if test.flows() > limits.streams {
-        return refuse(
-            RefusalReason::Limit,
-            format!(
-                "the endpoint allows {} streams in all, {} were asked for",
-                limits.streams,
-                test.flows()
-            ),
-        );
-    }
-    match test.seconds() {
-        Some(seconds) if seconds > limits.seconds => refuse(
-            RefusalReason::Limit,
-            format!(
-                "the endpoint allows {} s, {seconds} s were asked for",
-                limits.seconds
-            ),
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// Whether the owner allows treatments at all, and each of these is in the table of treatments and
-/// in its range: what a client with the key asks for is no reason to touch anything else.
+/// Admits changes if the owner allows treatments, and each change is in the table of treatments and
+/// in its range: not even a client with the key may change anything else.
 pub(super) fn changes(changes: &[HostChange], owner: &Owner<'_>) -> Result<(), Refusal> {
-    if !owner.has(TREATMENTS) {
-        return refuse(
-            RefusalReason::Treatment,
-            "the endpoint applies no treatments: start it with --allow-treatments and --key-file"
-                .to_owned(),
-        );
-    }
-    if !(1..=MAX_CHANGES).contains(&changes.len()) {
-        return refuse(
-            RefusalReason::Limit,
-            format!(
-                "the endpoint makes 1 to {MAX_CHANGES} changes at once, {} were asked for",
-                changes.len()
-            ),
-        );
-    }
+    let message =
+        "the endpoint applies no treatments: start it with --allow-treatments and --key-file";
+    owner.must_have(TREATMENTS, Reason::Treatment, message)?;
+    let count = changes.len();
+    let message =
+        format!("the endpoint makes 1 to {MAX_CHANGES} changes at once, {count} were asked for");
+    must((1..=MAX_CHANGES).contains(&count), Reason::Limit, message)?;
     changes.iter().try_for_each(|change| {
-        change
-            .check()
-            .or_else(|error| refuse(RefusalReason::Treatment, error.to_string()))
+        let checked = change.check();
+        checked.or_else(|error| refuse(Reason::Treatment, error.to_string()))
     })
 }
 
-/// Whether the endpoint profiles at all, and at that rate.
+/// Admits a profile if the endpoint profiles its host, and at that rate.
 pub(super) fn profile(request: &ProfileRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
-    if !owner.has(PROFILE) {
-        return refuse(
-            RefusalReason::Test,
-            "the endpoint does not profile its host".to_owned(),
-        );
-    }
+    owner.must_have(
+        PROFILE,
+        Reason::Test,
+        "the endpoint does not profile its host",
+    )?;
     request
         .check()
-        .or_else(|message| refuse(RefusalReason::Limit, message))
+        .or_else(|message| refuse(Reason::Limit, message))
 }
 
-/// Whether the endpoint traces at all, and as much as that.
+/// Admits a trace if the endpoint traces, and as much as that.
 pub(super) fn trace(request: &TraceRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
-    if !owner.has(TRACE) {
-        return refuse(
-            RefusalReason::Test,
-            "the endpoint traces no way back".to_owned(),
-        );
-    }
-    // Whichever family the client comes by: the endpoint checks the size once more with its
-    // address.
-    let somewhere = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    request
-        .config(somewhere, None)
+    owner.must_have(TRACE, Reason::Test, "the endpoint traces no way back")?;
+    // The endpoint checks the size again with the client's address, whatever its family.
+    let config = request.config(IpAddr::V4(Ipv4Addr::LOCALHOST), None);
+    config
         .map(drop)
-        .or_else(|error| refuse(RefusalReason::Limit, error.to_string()))
+        .or_else(|error| refuse(Reason::Limit, error.to_string()))
 }
 
-/// Whether the endpoint holds connections at all, and as many as that.
+/// Admits connections to be held if the endpoint holds connections, and as many as that.
 pub(super) fn capacity(request: &CapacityRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
-    if !owner.has(CAPACITY) {
-        return refuse(
-            RefusalReason::Test,
-            "the endpoint holds no connections".to_owned(),
-        );
-    }
-    if let Err(error) = request.check() {
-        return refuse(RefusalReason::Test, error.to_string());
-    }
+    owner.must_have(CAPACITY, Reason::Test, "the endpoint holds no connections")?;
+    let checked = request.check();
+    checked.or_else(|error| refuse(Reason::Test, error.to_string()))?;
     let asked = request.connections.max(request.udp_sockets);
-    if asked > owner.limits.connections {
-        return refuse(
-            RefusalReason::Limit,
-            format!(
-                "the endpoint allows {} connections, {asked} were asked for",
-                owner.limits.connections
-            ),
-        );
-    }
-    Ok(())
+    let allowed = owner.limits.connections;
+    let message = format!("the endpoint allows {allowed} connections, {asked} were asked for");
+    must(asked <= allowed, Reason::Limit, message)
 }
 
-fn refuse(reason: RefusalReason, message: String) -> Result<(), Refusal> {
+fn must(holds: bool, reason: Reason, message: impl Into<String>) -> Result<(), Refusal> {
+    if holds {
+        return Ok(());
+    }
+    refuse(reason, message)
+}
+
+fn refuse(reason: Reason, message: impl Into<String>) -> Result<(), Refusal> {
+    let message = message.into();
     Err(Refusal { reason, message })
 }

@@ -8,7 +8,8 @@ use crate::wire::{Frame, FrameKind, FrameReader, Seal};
 
 use super::SessionError;
 
-/// Bytes in, messages out, and back. Knows neither who is client nor what the messages mean.
+/// Converts bytes to messages and back. It knows neither which end is the client nor what messages
+/// mean.
 #[derive(Debug)]
 pub(super) struct Channel {
     reader: FrameReader,
@@ -16,10 +17,10 @@ pub(super) struct Channel {
     out: VecDeque<Vec<u8>>,
 }
 
-/// What came.
+/// What has come in.
 pub(super) enum Incoming<M> {
     Message(M),
-    /// A message of the Noise handshake was taken.
+    /// A message of the Noise handshake, which was taken.
     Handshake,
 }
 
@@ -40,7 +41,7 @@ impl Channel {
         self.seal.is_some()
     }
 
-    /// Drops the seal, to speak to a peer without the key.
+    /// Drops the seal, to send to a peer without the key.
     pub(super) fn unseal(&mut self) {
         self.seal = None;
     }
@@ -85,8 +86,8 @@ impl Channel {
         Ok(())
     }
 
-    /// The next message, if one is whole. A clear message on a sealed channel is taken only while
-    /// the handshake is not done: it can only be the peer's refusal.
+    /// The next whole message. On a sealed channel a clear message is accepted only before the end
+    /// of the handshake: it can only be the peer's refusal.
     pub(super) fn next<M>(
         &mut self,
         parse: fn(&[u8]) -> serde_json::Result<M>,

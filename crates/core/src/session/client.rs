@@ -1,4 +1,4 @@
-//! The client's half of the session.
+//! The client's state machine of the session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,48 +12,48 @@ use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SessionError, Silenc
 use crate::capacity::HoldProgress;
 use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 
-/// What the driver of a [`Client`] is told.
+/// An event for the driver of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The endpoint is there.
+    /// The endpoint has let the client in.
     Welcome(Box<Welcome>),
-    /// The answer to what was asked for, believable.
+    /// The answer to the request, checked.
     Reply(Reply),
-    /// What was asked for, but not the session, was refused. Of a treatment, what was in force
-    /// before may be undone.
+    /// The request was refused; the session goes on. If it was a treatment, the one before it may
+    /// be undone.
     Refused(Refusal),
     /// All flows of the test are bound.
     Ready,
-    /// What has arrived at the endpoint.
+    /// What the endpoint has received so far.
     Progress(Progress),
     /// The endpoint's part of the run is over.
     Finished,
-    /// What the endpoint holds.
+    /// The connections that the endpoint holds.
     Held(HoldProgress),
     /// The session is over.
     Failed(SessionError),
 }
 
-/// The client's half; see the module's picture.
+/// The client's state machine; see the diagram of the module.
 #[derive(Debug)]
 pub struct Client {
     channel: Channel,
     stage: Stage,
-    /// What is to be answered.
+    /// The request that waits for its answer.
     asked: Option<Request>,
     software: String,
     events: VecDeque<ClientEvent>,
     deadline: Option<Duration>,
     silence: Silence,
     say_alive_at: Option<Duration>,
-    /// Of the last test that was asked for.
+    /// Flows of the last test that was asked for.
     flows: u32,
-    /// Until the first whole frame the peer may be any server at all.
+    /// Whether bytes have come: until then the peer may be any server.
     heard: bool,
 }
 
 impl Client {
-    /// Starts a session: the hello is ready to be sent.
+    /// Begins a session: its hello is ready to be sent.
     pub fn new(now: Duration, software: &str, key: Option<&Key>) -> Self {
         let mut client = Self {
             channel: Channel::new(MAX_SERVER_FRAME, None),
@@ -97,7 +97,7 @@ impl Client {
         })
     }
 
-    /// Bytes from the endpoint.
+    /// Takes bytes from the endpoint.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         if self.stage == Stage::Closed || bytes.is_empty() {
             return;
@@ -147,7 +147,7 @@ impl Client {
                 self.enter(now, Stage::Idle);
                 self.events.push_back(ClientEvent::Welcome(welcome));
             }
-            // Said before the endpoint knew of the end.
+            // Sent before the endpoint knew of the end.
             (ServerMessage::Ready, Stage::Binding) if is_asking => {}
             (ServerMessage::Progress(_), Stage::Running) if is_asking => {}
             (ServerMessage::Held(_), Stage::Holding) if is_asking => {}
@@ -199,8 +199,9 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for an operation. Only one at a time and in the stages of [`Operation::STAGES`], else
-    /// the session fails. Of an endpoint that does not have it, it is refused.
+    /// Asks for an operation. The session fails if another request waits for its answer, or if the
+    /// stage is none of [`Operation::STAGES`]. An endpoint that does not have the operation refuses
+    /// it.
     pub fn ask(&mut self, now: Duration, operation: impl Operation) {
         let request: Request = operation.into();
         let rules = request.rules();
@@ -219,23 +220,23 @@ impl Client {
         self.say_alive_at = None;
     }
 
-    /// Begins the test that is [`ClientEvent::Ready`]: at once, or when the endpoint's clock says
-    /// so, µs.
+    /// Begins the test after [`ClientEvent::Ready`]: at once, or at this time of the endpoint's
+    /// clock, µs.
     pub fn begin(&mut self, now: Duration, at_us: Option<u64>) {
         if self.command(&[Stage::Ready], &ClientMessage::Begin { at_us }) {
             self.enter(now, Stage::Running);
         }
     }
 
-    /// So much data of the running test has moved, bytes: the endpoint is there, whatever holds up
-    /// its words.
+    /// That many bytes of the running test have moved: the endpoint is alive, whatever holds up its
+    /// messages.
     pub fn moved(&mut self, now: Duration, bytes: u64) {
         if self.stage == Stage::Running && self.asked.is_none() {
             self.deadline = self.silence.moved(now, bytes).or(self.deadline);
         }
     }
 
-    /// Says goodbye; nothing more is taken or sent.
+    /// Says goodbye and ends the session.
     pub fn close(&mut self) {
         if !matches!(self.stage, Stage::Closed | Stage::Greeting) {
             // The session ends either way: a goodbye that cannot be encoded changes nothing.
@@ -244,7 +245,7 @@ impl Client {
         self.end();
     }
 
-    /// Sends what only has its place in these stages; says whether it is sent.
+    /// Sends a message that is only allowed in these stages, and returns whether it was sent.
     fn command(&mut self, stages: &[Stage], message: &ClientMessage) -> bool {
         if self.stage == Stage::Closed {
             return false;
@@ -312,23 +313,23 @@ impl Client {
         }
     }
 
-    /// Bytes for the endpoint.
+    /// The next bytes for the endpoint.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.channel.poll_transmit()
     }
 
-    /// What happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// Whether nothing more will come of it.
+    /// Whether the session is over.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 }
 
-/// The server whose first byte this is, if it is none of linerate's frames.
+/// The kind of server whose first byte this is; `None` for one of linerate's frames.
 fn other_server(first: u8) -> Option<&'static str> {
     match first {
         1..=3 => None,

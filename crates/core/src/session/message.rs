@@ -1,8 +1,7 @@
-//! What the two ends of a control connection say to each other.
+//! The messages of the two ends of a control connection.
 //!
-//! A message that this version does not know is an error of its own kind, so that a peer can be
-//! told; a field that it does not know is skipped. What can be asked for is in
-//! [`super::operation`].
+//! A message that this version does not know is an error; a field that it does not know is skipped.
+//! The requests are in [`super::operation`].
 
 use std::collections::HashSet;
 
@@ -20,24 +19,25 @@ use crate::stats::LatencyBuckets;
 pub const MAX_CLIENT_FRAME: usize = 64 << 10;
 /// Longest body that a client takes from an endpoint: a report of 256 flows with their samples.
 pub const MAX_SERVER_FRAME: usize = 8 << 20;
+
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum ClientMessage {
-    /// First: who is there.
+    /// First: introduces the client.
     Introduce {
         /// Version of the client's linerate.
         software: String,
     },
     /// Asks for an operation.
     Ask(Request),
-    /// All flows are there: begin.
+    /// All flows are bound: begin.
     Begin {
-        /// By the endpoint's clock (see [`super::operation::Clock`]), µs; absent is at once.
+        /// The time by the endpoint's clock (see [`super::operation::Clock`]), µs; absent: at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_us: Option<u64>,
     },
-    /// Still here; sent at least every second while a test runs or connections are held.
+    /// A sign of life, sent at least every second while a test runs or connections are held.
     Alive,
     /// No more tests.
     Bye,
@@ -49,17 +49,17 @@ pub enum ClientMessage {
 pub enum ServerMessage {
     /// Answer to `Introduce`.
     Welcome(Box<Welcome>),
-    /// No: to `Introduce`, to an operation, or at any time.
+    /// Refuses the introduction, an operation, or the session at any time.
     Refuse(Refusal),
     /// Answer to `Ask`.
     Answer(Reply),
     /// All flows of a test are bound.
     Ready,
-    /// While a test runs, at least every second.
+    /// Sent at least every second while a test runs.
     Progress(Progress),
-    /// The endpoint has received, or sent, all that it was to.
+    /// The endpoint has received or sent all of its part.
     Finished,
-    /// While connections are held, at least every second.
+    /// Sent at least every second while connections are held.
     Held(HoldProgress),
 }
 
@@ -67,34 +67,33 @@ impl ClientMessage {
     /// Reads a message of a client. serde_json bounds the nesting at 128 levels.
     ///
     /// # Errors
-    /// The bytes are no JSON, or none of these messages.
+    /// The bytes are not JSON, or not one of these messages.
     pub fn parse(body: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(body)
     }
 }
 
 impl ServerMessage {
-    /// Reads a message of an endpoint, none of whose counts is so large that summing them
-    /// overflows.
+    /// Reads a message of an endpoint. Its counts are small enough to be summed without overflow.
     ///
     /// # Errors
-    /// As [`ClientMessage::parse`], and for absurd figures.
+    /// As [`ClientMessage::parse`], and if a figure is absurd.
     pub fn parse(body: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice::<Bounded>(body)?;
         serde_json::from_slice(body)
     }
 }
 
-/// What an endpoint is and allows.
+/// The endpoint with its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Version of the endpoint's linerate.
     pub software: String,
-    /// Names the session to its data connections: 32 hexadecimal digits.
+    /// The session's name for its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// The [`Request::names`] of what the endpoint can do and its owner allows.
+    /// The [`Request::names`] of the operations that the endpoint has and its owner allows.
     pub operations: Vec<String>,
-    /// What its owner allows.
+    /// Its owner's limits.
     pub limits: Limits,
     /// Its host.
     pub facts: Box<HostFacts>,
@@ -107,7 +106,7 @@ impl Welcome {
     }
 }
 
-/// What the owner of an endpoint allows.
+/// The limits that the owner of an endpoint sets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Clients at once.
@@ -116,15 +115,14 @@ pub struct Limits {
     pub streams: u32,
     /// Length of a test with its warm-up, seconds.
     pub seconds: f64,
-    /// Rate of a test over all its flows, bits per second; `None` is without limit.
+    /// Rate of a test over all its flows, bits per second; `None`: no limit.
     pub rate_bps: Option<u64>,
-    /// TCP connections that a client of `capacity` may hold, and UDP sockets; 0 of an endpoint that
-    /// holds none.
+    /// TCP connections or UDP sockets that a client of `capacity` may hold; 0: none.
     #[serde(default)]
     pub connections: u64,
 }
 
-/// Why not, with the number that decided it where there is one.
+/// The reason of a refusal, with the number that decided it, if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// For programs.
@@ -137,23 +135,24 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalReason {
-    /// As many clients as allowed are there, or another client needs the host as it is.
+    /// The limit of clients is reached, or another client needs the host unchanged.
     Busy,
-    /// The endpoint has a key and the client none, or another.
+    /// The endpoint has a key, and the client has none or a different one.
     Key,
-    /// Another version.
+    /// A different version.
     Version,
     /// More than the owner allows.
     Limit,
-    /// The test makes no sense, or this host cannot do it.
+    /// The test is meaningless, or this host cannot run it.
     Test,
-    /// The owner allows no treatments, or this one is none of the table, or this host cannot do it.
+    /// The owner allows no treatments, or the table does not have this one, or this host cannot
+    /// apply it.
     Treatment,
-    /// The message was not understood or came out of turn.
+    /// The message is unknown or came out of turn.
     Protocol,
     /// The endpoint failed.
     Failed,
-    /// It is shutting down.
+    /// The endpoint is shutting down.
     Stopping,
     /// The client was too slow.
     Timeout,
@@ -162,38 +161,38 @@ pub enum RefusalReason {
     Other,
 }
 
-/// What the endpoint has received so far.
+/// The progress of a test at the endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Since `Begin`, seconds.
+    /// Time since `Begin`, seconds.
     pub at_s: f64,
-    /// Payload received over all its receiving flows since `Begin`, bytes.
+    /// Payload that it received over all flows since `Begin`, bytes.
     pub received_bytes: u64,
 }
 
-/// One end's account of a run.
+/// One end's report of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HalfReport {
     /// Each flow as this end saw it.
     pub flows: Vec<FlowHalf>,
-    /// What this end spent as a sender and as a receiver; one host, so the host-wide figures are
-    /// equal.
+    /// The cost of sending and of receiving at this end. Figures of the whole host are equal in
+    /// both.
     pub end: EndReport,
     /// Its host.
     pub facts: Box<HostFacts>,
-    /// Its own doubts.
+    /// Caveats that this end noticed.
     pub caveats: Vec<Caveat>,
-    /// What its CPUs did, where the client asked for it.
+    /// The profile of its CPUs, if the client asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Box<EndProfile>>,
 }
 
 impl HalfReport {
-    /// Whether this can be the account of a test of `flows` flows.
+    /// Checks whether this can be the report of a test of `flows` flows.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first contradiction.
     pub fn check(&self, flows: u32) -> Result<(), String> {
         let mut seen = HashSet::new();
         for flow in &self.flows {
@@ -212,18 +211,15 @@ impl HalfReport {
         }
     }
 
-    /// Drops every second entry of each flow's course until the report takes at most `limit` bytes.
-    /// The entries are running totals, so that this merges neighbours; the last one stays. The
-    /// profile has half of the limit for itself.
+    /// Drops every second entry of each flow's steps and samples until the report takes at most
+    /// `limit` bytes. The profile takes at most half of it.
     pub(crate) fn thin_to(&mut self, limit: usize) {
         if let Some(profile) = &mut self.profile {
             profile.thin_to(limit / 2);
         }
         let longest = |report: &Self| {
-            let lengths = report
-                .flows
-                .iter()
-                .map(|f| f.steps.len().max(f.samples.len()));
+            let flows = report.flows.iter();
+            let lengths = flows.map(|flow| flow.steps.len().max(flow.samples.len()));
             lengths.max().unwrap_or(0)
         };
         while longest(self) > 1 && serde_json::to_vec(self).is_ok_and(|json| json.len() > limit) {
@@ -235,7 +231,8 @@ impl HalfReport {
     }
 }
 
-/// Keeps the last entry, the last but two, and so on: with running totals that merges neighbours.
+/// Keeps the last entry, the last but two, and so on. Entries that are running totals are thereby
+/// merged.
 pub fn keep_every_second<T>(entries: &mut Vec<T>) {
     let mut left = entries.len();
     entries.retain(|_| {
@@ -244,15 +241,16 @@ pub fn keep_every_second<T>(entries: &mut Vec<T>) {
     });
 }
 
-/// Seconds; far more than any owner allows.
+/// Longest credible run, seconds: far more than any owner allows.
 const LONGEST_RUN: f64 = 1e7;
 
-/// One end's account of one flow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// One end's report of one flow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FlowHalf {
     /// Number of the flow.
     pub id: u32,
-    /// Which way its payload goes.
+    /// Direction of its payload.
     pub direction: Direction,
     /// Whether this end is the sender.
     pub sends: bool,
@@ -268,107 +266,84 @@ pub struct FlowHalf {
     pub seconds: f64,
     /// Payload received (or sent) by the end of each sampling step: (µs since measured time began,
     /// bytes since then).
-    #[serde(default)]
     pub steps: Vec<(u64, u64)>,
-    /// TCP's evidence of this end.
-    #[serde(default)]
+    /// TCP's evidence at this end.
     pub tcp: Option<TcpEvidence>,
-    /// Its course.
-    #[serde(default)]
+    /// TCP's state during the run.
     pub samples: Vec<TcpSample>,
-    /// UDP as sent.
-    #[serde(default)]
+    /// Counts of a UDP sender.
     pub udp_sent: Option<UdpSent>,
-    /// UDP as received.
-    #[serde(default)]
+    /// Counts of a UDP receiver.
     pub udp_received: Option<UdpReceived>,
     /// Bytes that differ from the pattern.
-    #[serde(default)]
     pub corrupted_bytes: Option<u64>,
     /// CPU share of this flow's thread, percent of one CPU.
-    #[serde(default)]
     pub thread_percent: f64,
-    /// How its bytes were handed over or taken.
-    #[serde(default)]
+    /// The method of sending or receiving.
     pub method: Option<String>,
-    /// When this end handed over its first byte, or took it, since the beginning that it was told
+    /// Time of the first byte that this end sent or received, since the beginning that it was told
     /// or, without one, its own, µs.
-    #[serde(default)]
     pub first_us: Option<f64>,
 }
 
 impl FlowHalf {
-    /// A flow of which nothing is known yet.
+    /// A flow without any figures.
     pub fn new(id: u32, direction: Direction, sends: bool) -> Self {
         Self {
             id,
             direction,
             sends,
-            local: String::new(),
-            remote: String::new(),
-            bytes: 0,
-            messages: 0,
-            seconds: 0.0,
-            steps: Vec::new(),
-            tcp: None,
-            samples: Vec::new(),
-            udp_sent: None,
-            udp_received: None,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
-            method: None,
-            first_us: None,
+            ..Self::default()
         }
     }
 }
 
-/// What a UDP sender counted.
+/// The counts of a UDP sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UdpSent {
     /// Datagrams handed to the kernel in the measured time.
     pub sent: u64,
-    /// Those before it, where they are numbered on (iperf3).
+    /// Datagrams before it, if their numbers continue (iperf3).
     pub omitted: u64,
-    /// Sends refused for want of buffers.
+    /// Sends refused for lack of buffers.
     pub refused: u64,
     /// Gaps between departures, ns.
     pub gaps: Option<LatencyBuckets>,
 }
 
-/// What a UDP receiver counted of the measured phase.
+/// The counts of a UDP receiver in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UdpReceived {
     /// Different datagrams.
     pub received: u64,
-    /// Again.
+    /// Datagrams that had arrived before.
     pub duplicated: u64,
-    /// After a later one.
+    /// Datagrams that arrived after a later one.
     pub reordered: u64,
-    /// Dropped by the socket's buffer, over the whole flow; `None` where it is not told.
+    /// Datagrams dropped at the socket's buffer, over the whole flow; `None` if unknown.
     pub socket_drops: Option<u64>,
     /// RFC 3550 jitter, ns.
     pub jitter_ns: f64,
-    /// Not linerate's or altered.
+    /// Datagrams that are not linerate's or were altered.
     pub malformed: u64,
-    /// A packet train as it arrived.
+    /// The arrival of a packet train.
     pub train: Option<Train>,
-    /// Datagrams that must have been sent by the last one seen, where the receiver alone tells the
-    /// phases apart (iperf3).
+    /// Datagrams sent according to the last one's number, if only the receiver separates the phases
+    /// (iperf3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<u64>,
-    /// Those numbered before the measured time, where they are numbered on (iperf3).
+    /// Datagrams with numbers from before the measured time, if their numbers continue (iperf3).
     pub omitted: u64,
 }
 
-/// A packet train from its first datagram to arrive to its last, by the clock of the receiver's
-/// kernel.
+/// The arrival of a packet train, by the clock of the receiver's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Train {
     /// Datagrams after the first.
     pub datagrams: u64,
-    /// From the first's arrival to the last's, ns.
+    /// Time from the arrival of the first to that of the last, ns.
     pub nanoseconds: u64,
 }
 

@@ -66,13 +66,13 @@ use message::{Refusal, RefusalReason};
 
 /// From the connection to the end of the handshake.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Without a test, a client may think so long between two of them.
+/// Longest time between two requests of a client while no test runs.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From `Opened` to the last data connection, and from `Ready` to `Begin`.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Without a word from the peer while a test runs, and without data of the test.
+/// Longest silence of the peer while a test runs: neither messages nor data of the test.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often each end says that it is there while a test runs.
+/// Interval at which each end sends a sign of life while a test runs.
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// From `End` to the report: an endpoint whose host was profiled names thousands of functions
 /// first, on CPUs that may have much else to do.
@@ -87,15 +87,15 @@ pub const HOLDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// From the `End` of a `Hold` to the report: closing a million connections takes about ten seconds
 /// on an idle host.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(180);
-/// What a test may take longer than its own time, for queues to drain.
+/// Time beyond the length of a test, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
 
-/// A peer whose test runs is given up [`SILENCE_TIMEOUT`] after its last word. But words wait
-/// behind what the test has queued on the path, or are lost there: data that moves shows that the
-/// peer is there, and where its words are held up it has [`GRACE`].
+/// The deadline for the peer's next message while a test runs: [`SILENCE_TIMEOUT`] after the last
+/// one. But messages wait behind what the test has queued on the path, or are lost there. Data that
+/// moves shows that the peer is alive, and if its messages are held up, the deadline is [`GRACE`].
 #[derive(Debug, Default)]
 struct Silence {
-    /// The last word.
+    /// When the last message came.
     since: Duration,
     moved_bytes: u64,
     is_held_up: bool,
@@ -110,13 +110,13 @@ impl Silence {
         }
     }
 
-    /// A word came: the new deadline.
+    /// A message came. Returns the new deadline.
     fn heard(&mut self, now: Duration) -> Duration {
         self.since = now;
         self.deadline(now)
     }
 
-    /// So much data of the run has moved: the new deadline, if that is more than before.
+    /// That many bytes of the run have moved. Returns the new deadline, if it is more than before.
     fn moved(&mut self, now: Duration, bytes: u64) -> Option<Duration> {
         let before = std::mem::replace(&mut self.moved_bytes, bytes);
         self.is_held_up |= bytes > before && now.saturating_sub(self.since) > HELD_UP;
@@ -132,43 +132,43 @@ impl Silence {
     }
 }
 
-/// Data comes, and no word for so long, which says more often that it is there.
+/// Messages are held up if data moves and none came for so long: the peer sends one each second.
 const HELD_UP: Duration = Duration::from_secs(3);
 
-/// Why a session ended before its time.
+/// Why a session failed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SessionError {
-    /// The bytes are no frames of linerate's.
+    /// The bytes are not linerate's frames.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The key is wrong.
     #[error(transparent)]
     Seal(#[from] SealError),
-    /// The peer said no.
+    /// The peer refused.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// A message that has no place here.
+    /// The peer sent a message that is not allowed now.
     #[error("the peer sent a message that has no place here: {0}")]
     OutOfTurn(&'static str),
-    /// A message that is none.
+    /// The peer sent a message that cannot be read.
     #[error("the peer sent a message that cannot be read: {0}")]
     Message(String),
-    /// Something took too long.
+    /// A deadline has passed.
     #[error("timed out: {0}")]
     Timeout(&'static str),
     /// The connection ended.
     #[error("the peer closed the connection")]
     Closed,
-    /// The peer offers no encryption where this end has a key, or the other way round.
+    /// Only one of the two ends has a key.
     #[error("{0}")]
     Key(&'static str),
-    /// The answer came from another kind of server.
+    /// Another kind of server answered.
     #[error("{0} answers there, not `linerate serve`")]
     NotLinerate(&'static str),
 }
 
 impl SessionError {
-    /// What to tell the peer before hanging up.
+    /// The refusal that the peer is sent before the connection is closed.
     fn refusal(&self) -> Refusal {
         let reason = match self {
             Self::Refused(refusal) => refusal.reason,
@@ -183,8 +183,8 @@ impl SessionError {
     }
 }
 
-/// The bytes that turn a client away before it has a session. A client that waits for the Noise
-/// handshake takes them as well: they are in clear and say nothing secret.
+/// The bytes that refuse a client before it has a session. A client that waits for the Noise
+/// handshake accepts them as well: they are in clear and contain no secret.
 pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     let mut channel = channel::Channel::new(0, None);
     // A refusal is short text: it can always be encoded.

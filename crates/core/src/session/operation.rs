@@ -1,7 +1,7 @@
-//! What a client can ask of an endpoint. Each operation is one entry of the table at the end of
-//! this file: what is asked, what is answered, when it may be asked, until when the answer must
-//! come, what an endpoint refuses of it and what a client believes of the answer. The two state
-//! machines know nothing of any of them but a run's phases.
+//! The operations of an endpoint. Each is one entry of the table at the end of this file: request
+//! and reply, the stages in which it may be asked for, the time until the answer, the checks of the
+//! request at the endpoint and of the answer at the client. The two state machines know only the
+//! stages of a run.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ pub const MAX_LEASE_S: f64 = 900.0;
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
 pub const MAX_CHANGES: usize = 32;
 
-/// Make ready for a test.
+/// Prepare for a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// The test.
     pub test: Box<Test>,
-    /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile is
-    /// in the report.
+    /// Profile the endpoint's host during the test, if it has the operation [`PROFILE`]; the report
+    /// has the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRequest>,
 }
@@ -49,104 +49,105 @@ pub struct Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End;
 
-/// Change the endpoint's host, in place of what this session has changed there before. Undone at
+/// Change the endpoint's host. The changes replace earlier ones of this session, and are undone at
 /// the latest when the session ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Treat {
-    /// 1 to [`MAX_CHANGES`].
+    /// The changes: 1 to [`MAX_CHANGES`].
     pub changes: Vec<HostChange>,
 }
 
-/// Undo what this session has changed.
+/// Undo the changes of this session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untreat;
 
-/// Say the time: µs of the monotonic clock.
+/// Report the time: µs of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock;
 
-/// Close the connections that are held, and report.
+/// Close the held connections, and report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release;
 
-/// Lease the endpoint's one slot, or keep it: until that time or this session is over, nobody else gets
-/// it. Tests need none; who measures again and again asks for it, and so never beside another one.
+/// Lease the endpoint's only slot, or extend the lease: no other client gets it until the lease or
+/// this session is over. Tests need no slot. Clients that measure regularly lease it, so that their
+/// tests never run beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// So long, at most [`MAX_LEASE_S`].
+    /// Length of the lease, seconds, at most [`MAX_LEASE_S`].
     pub seconds: f64,
 }
 
-/// Whose the endpoint's slot is.
+/// The state of the endpoint's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlotState {
-    /// Of who asks, for so many seconds.
+    /// Leased to this client for so many seconds.
     Leased(f64),
-    /// Another client's, for so many seconds more at most.
+    /// Leased to another client for so many more seconds at most.
     Busy(f64),
 }
 
-/// Where a session is. Only a run and connections that are held have phases of their own.
+/// The stage of a session. Only runs and held connections have stages of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Hello and handshake.
     Greeting,
-    /// The client says who it is.
+    /// The client is to introduce itself.
     Introducing,
-    /// It has; the endpoint has yet to let it in.
+    /// The endpoint is to let the client in.
     Introduced,
     /// Between operations.
     Idle,
-    /// A test's data connections come.
+    /// The data connections of a test are to come.
     Binding,
-    /// All of them are there.
+    /// All data connections are there.
     Ready,
     /// The test runs.
     Running,
     /// Connections are held.
     Holding,
-    /// Over.
+    /// The session is over.
     Closed,
 }
 
-/// One operation: what is asked, and all that both ends' state machines must know of it.
+/// An operation: its request, and everything that the state machines of both ends must know of it.
 pub trait Operation: Sized + Into<Request> {
-    /// What is answered.
+    /// The answer.
     type Reply;
 
-    /// Its names in [`super::message::Welcome::operations`], where an owner can forbid it.
+    /// Its names in [`super::message::Welcome::operations`], if an owner can forbid it.
     const NAMES: &'static [&'static str] = &[];
-    /// When it may be asked for.
+    /// The stages in which it may be asked for.
     const STAGES: &'static [Stage] = &[Stage::Idle];
-    /// What follows the answer.
+    /// The stage after the answer.
     const THEN: Stage = Stage::Idle;
-    /// Until the answer.
+    /// Longest time until the answer.
     const TIMEOUT: Duration;
-    /// What is said of an endpoint that does not answer.
+    /// The error if the endpoint does not answer.
     const SILENCE: &'static str;
-    /// Whether the session survives a refusal.
+    /// Whether the session goes on after a refusal.
     const IS_REFUSABLE: bool = true;
 
-    /// What an endpoint refuses before it tries anything.
+    /// Checks the request before the endpoint tries anything.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the endpoint refuses it.
     fn admit(&self, _: &Owner<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// How long what follows the answer lasts within what the owner allows, seconds.
+    /// Length of the stage after the answer within the owner's limits, seconds.
     fn seconds(&self, _: &Limits) -> Option<f64> {
         None
     }
 
-    /// How long the session may ask for nothing after that answer, longer than usual.
+    /// Time by which the session may be idle longer than usual after the answer.
     fn rests(_: &Self::Reply) -> Duration {
         Duration::ZERO
     }
 
-    /// The answer as far as the client believes it.
+    /// Checks the answer at the client.
     ///
     /// # Errors
     /// What is absurd in it.
@@ -154,12 +155,12 @@ pub trait Operation: Sized + Into<Request> {
         Ok(reply)
     }
 
-    /// The answer, short enough for a frame.
+    /// Makes the answer short enough for a frame.
     fn shorten(reply: Self::Reply) -> Self::Reply {
         reply
     }
 
-    /// The answer to this operation, if it is that.
+    /// The answer, if `reply` is one to this operation.
     fn from_reply(reply: Reply) -> Option<Self::Reply>;
 }
 
@@ -217,7 +218,7 @@ macro_rules! operations {
                 match self { $(Self::$name(_) => matches!(reply, Reply::$name(_)),)* }
             }
 
-            /// `None` of the answer to something else.
+            /// Checks the answer; `None` if it answers another request.
             pub(super) fn believe(&self, reply: Reply) -> Option<Result<Reply, String>> {
                 match (self, reply) {
                     $((Self::$name(request), Reply::$name(reply)) => {
@@ -263,7 +264,7 @@ impl Rules {
 }
 
 operations! {
-    /// Make ready for a test; it was checked and is within the limits.
+    /// Prepare for a test.
     Open: Open => () {
         const NAMES: &'static [&'static str] = &["stream", "rr", "crr", STAMP, PROFILE];
         const THEN: Stage = Stage::Binding;
@@ -281,7 +282,7 @@ operations! {
         }
     }
 
-    /// Stop the test, or give it up, and report what there is.
+    /// Stop the test, also before its end, and report.
     End: End => Box<HalfReport> {
         const STAGES: &'static [Stage] = &[Stage::Binding, Stage::Ready, Stage::Running];
         const TIMEOUT: Duration = super::REPORT_TIMEOUT;
@@ -296,12 +297,11 @@ operations! {
         }
     }
 
-    /// Change the endpoint's host so, and in no other way; the answer is what was read back, one
-    /// line for each change.
+    /// Change the endpoint's host; the answer is what was read back, one line for each change.
     Treat: Treat => Vec<String> {
         const NAMES: &'static [&'static str] = &[TREATMENTS];
-        // Some devices renegotiate their link when they are changed, and the control connection
-        // stands still for as long.
+        // Some devices renegotiate their link after a change; until then the control connection is
+        // interrupted.
         const TIMEOUT: Duration = super::TREATING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say whether it has changed its host";
 
@@ -310,7 +310,7 @@ operations! {
         }
     }
 
-    /// Undo what was changed.
+    /// Undo the changes.
     Untreat: Untreat => () {
         const TIMEOUT: Duration = super::TREATING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not say whether its host is as it was";
@@ -351,7 +351,7 @@ operations! {
         }
     }
 
-    /// Trace the way to the address that the client's connection comes from.
+    /// Trace the path to the address that the client's connection comes from.
     Trace: TraceRequest => Box<TraceDocument> {
         const NAMES: &'static [&'static str] = &[TRACE];
         const TIMEOUT: Duration = super::TRACING_TIMEOUT;
@@ -366,7 +366,7 @@ operations! {
         }
     }
 
-    /// Hold connections; the answer says on which ports.
+    /// Hold connections; the answer has the ports.
     Hold: CapacityRequest => HoldPorts {
         const NAMES: &'static [&'static str] = &[CAPACITY];
         const THEN: Stage = Stage::Holding;
@@ -387,7 +387,7 @@ operations! {
         }
     }
 
-    /// Close all that is held.
+    /// Close the held connections.
     Release: Release => Box<CapacityHalf> {
         const STAGES: &'static [Stage] = &[Stage::Holding];
         const TIMEOUT: Duration = super::RELEASE_TIMEOUT;

@@ -1,4 +1,4 @@
-//! The endpoint's half of the session.
+//! The endpoint's state machine of the session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,34 +18,34 @@ use crate::wire::{Key, Seal};
 /// Longest body before the client has proved its key.
 const MAX_GREETING_FRAME: usize = 4 << 10;
 
-/// What the driver of a [`Server`] is told.
+/// An event for the driver of a [`Server`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// Do this; it is within what the owner allows. Answer by [`Server::reply`], or by
-    /// [`Server::refuse`] where the operation is refusable.
+    /// Carry out this request, which is within the owner's limits. Answer by [`Server::reply`], or
+    /// by [`Server::refuse`] if the operation is refusable.
     Request(Request),
     /// Begin the test.
     Begin {
-        /// By this end's clock, µs; `None` is at once.
+        /// The time by this end's clock, µs; `None`: at once.
         at_us: Option<u64>,
     },
-    /// The session is over: said goodbye to, or the reason.
+    /// The session is over, after a goodbye or with an error.
     Closed(Option<SessionError>),
 }
 
-/// The endpoint's half, from after the client's hello; see the module's picture.
+/// The endpoint's state machine, from after the client's hello; see the diagram of the module.
 #[derive(Debug)]
 pub struct Server {
     channel: Channel,
     stage: Stage,
-    /// What the driver is to answer.
+    /// The request that the driver is to answer.
     asked: Option<Request>,
-    /// What the client was told of the endpoint.
+    /// The welcome that the client was sent.
     welcome: Option<Box<Welcome>>,
     events: VecDeque<ServerEvent>,
     deadline: Duration,
     silence: Silence,
-    /// Until when the next operation must have been asked for. What is refused does not put it off.
+    /// Deadline for the next request. A refused request does not put it off.
     idle_until: Duration,
     /// Latest end of the running test.
     run_until: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A session whose client's hello was read; `sealed` is what the hello said.
+    /// A session after the client's hello; `sealed` is the flag of the hello.
     pub fn new(now: Duration, key: Option<&Key>, sealed: bool) -> Self {
         let mut server = Self {
             channel: Channel::new(MAX_GREETING_FRAME, None),
@@ -86,7 +86,7 @@ impl Server {
         server
     }
 
-    /// Bytes from the client.
+    /// Takes bytes from the client.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         if self.stage == Stage::Closed {
             return;
@@ -129,34 +129,27 @@ impl Server {
             (ClientMessage::Introduce { .. }, Stage::Introducing) => {
                 self.channel.set_limit(MAX_CLIENT_FRAME);
                 self.stage = Stage::Introduced;
-                Ok(())
             }
-            (ClientMessage::Bye, _) => {
-                self.close(None);
-                Ok(())
-            }
+            (ClientMessage::Bye, _) => self.close(None),
             (ClientMessage::Ask(request), _) if self.asked.is_none() => {
-                self.take_request(now, request)
+                return self.take_request(now, request);
             }
             (ClientMessage::Begin { at_us }, Stage::Ready) if self.asked.is_none() => {
                 self.enter(now, Stage::Running);
                 self.events.push_back(ServerEvent::Begin { at_us });
-                Ok(())
             }
             (ClientMessage::Alive, Stage::Running | Stage::Holding) if self.asked.is_none() => {
                 self.deadline = self.silence.heard(now);
-                Ok(())
             }
-            _ => Err(SessionError::OutOfTurn("from the client")),
+            _ => return Err(SessionError::OutOfTurn("from the client")),
         }
+        Ok(())
     }
 
     fn take_request(&mut self, now: Duration, request: Request) -> Result<(), SessionError> {
         let rules = request.rules();
-        if !rules.stages.contains(&self.stage) {
-            return Err(SessionError::OutOfTurn("from the client"));
-        }
-        let Some(welcome) = &self.welcome else {
+        let is_in_turn = rules.stages.contains(&self.stage);
+        let Some(welcome) = self.welcome.as_ref().filter(|_| is_in_turn) else {
             return Err(SessionError::OutOfTurn("from the client"));
         };
         let owner = Owner {
@@ -164,7 +157,7 @@ impl Server {
             operations: &welcome.operations,
         };
         if let Err(refusal) = request.admit(&owner) {
-            // Said without asking the driver; the session goes on.
+            // Refused without asking the driver; the session goes on.
             return self.channel.send(&ServerMessage::Refuse(refusal));
         }
         let seconds = request.seconds(&welcome.limits);
@@ -176,7 +169,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the client has proved what it must, and waits to be welcomed.
+    /// Whether the client has proved its key, and waits for the welcome.
     pub fn is_introduced(&self) -> bool {
         self.stage == Stage::Introduced
     }
@@ -189,7 +182,7 @@ impl Server {
         }
     }
 
-    /// Answers what was asked for. An answer to anything else comes too late and is dropped.
+    /// Answers the request. An answer to another request is too late and is dropped.
     pub fn reply(&mut self, now: Duration, reply: Reply) {
         let asked = self.asked.take_if(|asked| asked.is_answered_by(&reply));
         if let Some(asked) = asked {
@@ -200,7 +193,7 @@ impl Server {
         }
     }
 
-    /// What was asked for cannot be done here; the session goes on.
+    /// Refuses the request; the session goes on.
     pub fn refuse(&mut self, reason: RefusalReason, message: String) {
         let asked = self.asked.take_if(|asked| asked.rules().is_refusable);
         if asked.is_some() {
@@ -216,15 +209,15 @@ impl Server {
         }
     }
 
-    /// So much data of the running test has moved, bytes: the client is there, whatever holds up
-    /// its words.
+    /// That many bytes of the running test have moved: the client is alive, whatever holds up its
+    /// messages.
     pub fn moved(&mut self, now: Duration, bytes: u64) {
         if self.stage == Stage::Running && self.asked.is_none() {
             self.deadline = self.silence.moved(now, bytes).unwrap_or(self.deadline);
         }
     }
 
-    /// What has arrived so far.
+    /// Reports what has arrived so far.
     pub fn progress(&mut self, progress: Progress) {
         self.tell(Stage::Running, &ServerMessage::Progress(progress));
     }
@@ -234,13 +227,13 @@ impl Server {
         self.tell(Stage::Running, &ServerMessage::Finished);
     }
 
-    /// What is held at present.
+    /// Reports the connections that are held.
     pub fn held(&mut self, progress: HoldProgress) {
         self.tell(Stage::Holding, &ServerMessage::Held(progress));
     }
 
-    /// Sends what only has its place in this stage. The driver may say it when the client has just
-    /// given up: that is no error.
+    /// Sends a message that is only allowed in this stage. It is no error if the client has just
+    /// given up.
     fn tell(&mut self, stage: Stage, message: &ServerMessage) -> bool {
         let fits = self.stage == stage && self.asked.is_none();
         if fits {
@@ -249,7 +242,7 @@ impl Server {
         fits && self.stage == stage
     }
 
-    /// Ends the session with a reason that the client is told.
+    /// Ends the session with a reason that is sent to the client.
     pub fn hang_up(&mut self, reason: RefusalReason, message: &str) {
         if self.stage != Stage::Closed {
             self.fail(SessionError::Refused(Refusal {
@@ -289,7 +282,8 @@ impl Server {
 
     fn fail(&mut self, error: SessionError) {
         if self.channel.is_sealed() && self.stage == Stage::Greeting {
-            // Nobody there has the key: the reason goes out in clear, and says nothing secret.
+            // The client does not have the key: the reason is sent in clear, and contains no
+            // secret.
             self.channel.unseal();
         }
         // The session ends either way: a refusal that cannot be encoded changes nothing.
@@ -329,17 +323,17 @@ impl Server {
         (self.stage != Stage::Closed).then_some(deadline)
     }
 
-    /// Bytes for the client.
+    /// The next bytes for the client.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.channel.poll_transmit()
     }
 
-    /// What happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
     }
 
-    /// Whether nothing more will come of it, once its last bytes are sent.
+    /// Whether the session is over. Bytes may remain to be sent.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }

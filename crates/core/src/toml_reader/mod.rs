@@ -1,8 +1,7 @@
-//! Reads TOML files of ours: tables of which all keys are known, and values with their place in the
-//! text.
+//! Reads the TOML files that users write: tables all of whose keys are known, and values with their
+//! place in the text.
 //!
-//! Each kind of file has a problem of its own that can hold a [`ReadProblem`]; a [`Fault`] is one
-//! with the byte at which it is, and [`place`] makes line and column of that.
+//! A [`Fault`] says what is wrong and at which byte; [`Fault::located`] gives it line and column.
 
 mod problem;
 mod section;
@@ -11,37 +10,36 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use problem::{Fault, FileError, ReadProblem, place};
-pub use section::{At, Section, string, text, wrong_type};
+pub use problem::{Fault, FileError, place};
+pub use section::{At, Section, family, string, text, wrong_type};
 
 /// A value with its place.
 pub type Value<'a> = Spanned<DeValue<'a>>;
 
-/// More than a person writes, and less than it takes to keep a parser busy.
+/// Largest file, bytes: more than a person writes, and too short to occupy the parser for long.
 const MAX_BYTES: usize = 1 << 20;
 
 /// The whole file as a table.
-pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
+pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault> {
     parse_at_most(text, MAX_BYTES)
 }
 
-/// The whole file as a table, of a kind that programs write too and that can be longer.
-pub fn parse_at_most(text: &str, most: usize) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
-    if text.len() > most {
-        let bytes = text.len();
-        return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
+/// The whole file as a table, for files that programs write too: they may have up to `max` bytes, a
+/// whole number of MiB.
+pub fn parse_at_most(text: &str, max: usize) -> Result<Spanned<DeTable<'_>>, Fault> {
+    if text.len() > max {
+        return Err(Fault::too_long(text.len(), max));
     }
     DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let message = error.message().to_owned();
-        Fault::new(offset, ReadProblem::Toml { message })
+        Fault::new(offset, error.message())
     })
 }
 
-/// The entries, each under `[[entry]]`, of a table of ours that is a file of data.
+/// The entries of a built-in table of data, each under `[[entry]]`.
 ///
 /// # Panics
-/// On a file that cannot be read: the tests of each table read it.
+/// If the file cannot be read. A test of each table reads it.
 pub(crate) fn entries<T: Deserialize<'static>>(text: &'static str) -> Vec<T> {
     #[derive(Deserialize)]
     struct File<T> {

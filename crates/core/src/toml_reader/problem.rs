@@ -1,160 +1,115 @@
-//! What can be wrong with any file of ours, and where.
+//! An error in a file and its place: a byte offset while reading, line and column for the user.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
 use super::section::At;
-use crate::units::shortened;
+use crate::units::{shortened, suggestion};
 
-/// What is wrong with a TOML file, whatever it describes.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ReadProblem {
-    /// It is no TOML.
-    #[error("{message}")]
-    Toml {
-        /// What the parser says.
-        message: String,
-    },
-    /// It is too long to be one.
-    #[error("the file has {bytes} bytes; it may have at most {} MiB", most >> 20)]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The most, whole MiB.
-        most: usize,
-    },
-    /// There is no such key.
-    #[error("{place} has no key `{key}`; {hint}")]
-    UnknownKey {
-        /// The table.
-        place: &'static str,
-        /// The key.
-        key: String,
-        /// A key that looks like it, or all keys.
-        hint: String,
-    },
-    /// A key is missing.
-    #[error("{place} needs `{key}`: {hint}")]
-    Missing {
-        /// The table.
-        place: &'static str,
-        /// The key.
-        key: &'static str,
-        /// What it is.
-        hint: &'static str,
-    },
-    /// A value is of another type.
-    #[error("`{key}` is {found}; write {hint}")]
-    WrongType {
-        /// The key.
-        key: String,
-        /// TOML's name of the type.
-        found: &'static str,
-        /// How it is written.
-        hint: &'static str,
-    },
-    /// A number is out of range.
-    #[error("`{key} = {value}` is out of range; it may be {} to {}", range.start(), range.end())]
-    OutOfRange {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// What it may be.
-        range: RangeInclusive<u64>,
-    },
-    /// A word, a name or an address cannot be read.
-    #[error("`{text}` is no {what}; {hint}")]
-    Malformed {
-        /// What it should be.
-        what: &'static str,
-        /// What is there.
-        text: String,
-        /// How it is written.
-        hint: &'static str,
-    },
-    /// Two things have the same name.
-    #[error("there are two {what} with the name `{name}`")]
-    Repeated {
-        /// What has it.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// Two things do not go together.
-    #[error("{what}: {hint}")]
-    Contradiction {
-        /// What.
-        what: String,
-        /// Why, or what to do.
-        hint: &'static str,
-    },
-}
-
-/// A problem, and the byte at which it is.
+/// An error in a file, with its byte offset.
 #[derive(Debug)]
-pub struct Fault<P> {
+pub struct Fault {
     /// The byte, counted from 0.
     pub offset: usize,
-    /// What is wrong there.
-    pub problem: P,
+    /// The error in words.
+    pub problem: String,
 }
 
-/// A text that is no file of its kind, and where.
+/// An error in a file, with line and column.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}, column {column}: {problem}")]
-pub struct FileError<P> {
+pub struct FileError {
     /// Line, counted from 1.
     pub line: usize,
     /// Character of that line, counted from 1.
     pub column: usize,
-    /// What is wrong.
-    pub problem: P,
+    /// The error in words.
+    pub problem: String,
 }
 
-impl<P> Fault<P> {
+impl Fault {
+    /// An error at a byte offset.
+    pub fn new(offset: usize, problem: impl Display) -> Self {
+        let problem = problem.to_string();
+        Self { offset, problem }
+    }
+
     /// The error, with line and column in the text.
-    pub fn located(self, text: &str) -> FileError<P> {
+    pub fn located(self, text: &str) -> FileError {
         let (line, column) = place(text, self.offset);
-        let problem = self.problem;
         FileError {
             line,
             column,
-            problem,
+            problem: self.problem,
         }
     }
 
-    /// The problem at that byte.
-    pub fn new(offset: usize, problem: P) -> Self {
-        Self { offset, problem }
+    /// The error of a file longer than `max` bytes, a whole number of MiB.
+    pub fn too_long(bytes: usize, max: usize) -> Self {
+        let max = max >> 20;
+        Self::new(
+            0,
+            format!("the file has {bytes} bytes; it may have at most {max} MiB"),
+        )
     }
-}
 
-impl<P: From<ReadProblem>> Fault<P> {
-    /// A text that cannot be read.
-    pub fn malformed<T>(at: At<&str>, what: &'static str, hint: &'static str) -> Result<T, Self> {
+    /// A key that `place` does not have: the hint is the known key that looks like it, or else
+    /// `otherwise`.
+    pub fn unknown_key<'k>(
+        key: At<&str>,
+        place: &str,
+        known: impl IntoIterator<Item = &'k str>,
+        otherwise: String,
+    ) -> Self {
+        let hint = suggestion(key.value, known).unwrap_or(otherwise);
+        let name = shortened(key.value);
+        Self::new(key.offset, format!("{place} has no key `{name}`; {hint}"))
+    }
+
+    /// The error of a name that is not in `known`.
+    pub fn unknown(at: At<&str>, what: &str, known: &[impl AsRef<str>]) -> Self {
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+        let hint = suggestion(at.value, &known).unwrap_or_else(|| match &known[..] {
+            [] => format!("this file has no {what} at all"),
+            known => shortened(&format!("they are {}", known.join(", "))),
+        });
+        let name = shortened(at.value);
+        Self::new(at.offset, format!("there is no {what} `{name}`; {hint}"))
+    }
+
+    /// The error of a number outside its range.
+    pub(super) fn out_of_range(at: At<&str>, key: &str, range: &RangeInclusive<u64>) -> Self {
+        let value = shortened(at.value);
+        let (min, max) = (range.start(), range.end());
+        Self::new(
+            at.offset,
+            format!("`{key} = {value}` is out of range; it may be {min} to {max}"),
+        )
+    }
+
+    /// The error of a text that cannot be parsed.
+    pub fn malformed<T>(at: At<&str>, what: &str, hint: &str) -> Result<T, Self> {
         let text = shortened(at.value);
-        let problem = ReadProblem::Malformed { what, text, hint };
-        Err(Self::new(at.offset, problem.into()))
+        Err(Self::new(
+            at.offset,
+            format!("`{text}` is no {what}; {hint}"),
+        ))
     }
 
-    /// Two things that do not go together.
-    pub fn contradiction<T>(
-        offset: usize,
-        what: impl Into<String>,
-        hint: &'static str,
-    ) -> Result<T, Self> {
-        let what = what.into();
-        let problem = ReadProblem::Contradiction { what, hint };
-        Err(Self::new(offset, problem.into()))
+    /// The error of two keys that contradict each other.
+    pub fn contradiction<T>(offset: usize, what: impl Display, hint: &str) -> Result<T, Self> {
+        Err(Self::new(offset, format!("{what}: {hint}")))
     }
 
-    /// A name that is there twice.
-    pub fn repeated<T>(offset: usize, what: &'static str, name: &str) -> Result<T, Self> {
+    /// The error of a name that is used twice.
+    pub fn repeated<T>(offset: usize, what: &str, name: &str) -> Result<T, Self> {
         let name = shortened(name);
-        let problem = ReadProblem::Repeated { what, name };
-        Err(Self::new(offset, problem.into()))
+        Err(Self::new(
+            offset,
+            format!("there are two {what} with the name `{name}`"),
+        ))
     }
 }
 

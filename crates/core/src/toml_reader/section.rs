@@ -1,16 +1,14 @@
 //! Reads a table of the file: its keys, and the types and places of their values.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::ReadProblem;
-use crate::units::{shortened, suggestion};
-
-use super::Value;
-
-type Fault = super::problem::Fault<ReadProblem>;
+use super::{Fault, Value};
+use crate::units::{Family, shortened};
 
 /// A value, and the byte at which it begins.
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +29,34 @@ impl<T> At<T> {
     }
 }
 
-/// A table of which all keys are known.
+impl At<String> {
+    /// The same text, borrowed.
+    pub fn as_str(&self) -> At<&str> {
+        At {
+            offset: self.offset,
+            value: &self.value,
+        }
+    }
+}
+
+impl At<&str> {
+    /// The text, read as a `T` that `accepts` lets pass; else it "is no `what`; `hint`".
+    pub fn parsed<T: FromStr>(
+        self,
+        what: &str,
+        hint: &str,
+        accepts: impl FnOnce(&T) -> bool,
+    ) -> Result<T, Fault> {
+        let read = self.value.parse().ok().filter(accepts);
+        read.map_or_else(|| Fault::malformed(self, what, hint), Ok)
+    }
+}
+
+/// A table of the file whose keys are all known.
 pub struct Section<'a> {
-    /// As in messages, such as `[[link]]`.
+    /// The table's name in messages, such as `[[link]]`.
     pub place: &'static str,
-    /// Where it begins.
+    /// The byte at which it begins.
     pub offset: usize,
     table: &'a DeTable<'a>,
 }
@@ -49,24 +70,34 @@ impl<'a> Section<'a> {
         keys: &str,
     ) -> Result<Self, Fault> {
         let is_known = |key: &str| keys.split(' ').any(|known| known == key);
-        let unknown = table.iter().map(|(key, _)| key);
-        let first = unknown
-            .filter(|key| !is_known(key.get_ref()))
-            .min_by_key(|key| key.span().start);
-        if let Some(key) = first {
-            let problem = ReadProblem::UnknownKey {
-                place,
-                key: shortened(key.get_ref()),
-                hint: suggestion(key.get_ref(), keys.split(' '))
-                    .unwrap_or_else(|| format!("its keys are {}", keys.replace(' ', ", "))),
-            };
-            return Err(Fault::new(key.span().start, problem));
+        let unknown = table.iter().map(|(key, _)| named(key));
+        let unknown = unknown.filter(|key| !is_known(key.value));
+        if let Some(key) = unknown.min_by_key(|key| key.offset) {
+            let otherwise = format!("its keys are {}", keys.replace(' ', ", "));
+            return Err(Fault::unknown_key(key, place, keys.split(' '), otherwise));
         }
         Ok(Self {
             place,
             offset,
             table,
         })
+    }
+
+    /// The value of a key, and where it is, if it has the type that `read` takes.
+    fn typed<T>(
+        &self,
+        key: &str,
+        hint: &str,
+        read: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
+    ) -> Result<Option<At<T>>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let offset = value.span().start;
+        match read(value.get_ref()) {
+            Some(value) => Ok(Some(At { offset, value })),
+            None => Err(wrong_type(key, value, hint)),
+        }
     }
 
     /// The tables of `[[key]]`, each with those keys.
@@ -76,17 +107,13 @@ impl<'a> Section<'a> {
         place: &'static str,
         keys: &str,
     ) -> Result<Vec<Section<'a>>, Fault> {
-        let Some(value) = self.table.get(key) else {
-            return Ok(Vec::new());
+        let hint = "it as a table, in two brackets";
+        let tables = self.typed(key, hint, DeValue::as_array)?;
+        let section = |value: &'a Value<'a>| match value.get_ref().as_table() {
+            Some(table) => Section::new(place, value.span().start, table, keys),
+            None => Err(wrong_type(key, value, hint)),
         };
-        let tables = match value.get_ref() {
-            DeValue::Array(tables) => tables.iter(),
-            _ => return Err(wrong_type(key, value, "it as a table, in two brackets")),
-        };
-        let section = |value: &'a Value<'a>| match value.get_ref() {
-            DeValue::Table(table) => Section::new(place, value.span().start, table, keys),
-            _ => Err(wrong_type(key, value, "it as a table, in two brackets")),
-        };
+        let tables = tables.iter().flat_map(|at| at.value.iter());
         tables.map(section).collect()
     }
 
@@ -97,24 +124,17 @@ impl<'a> Section<'a> {
         place: &'static str,
         keys: &str,
     ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
-        let Some(value) = self.table.get(key) else {
-            return Ok(Vec::new());
-        };
         let hint = "it as a table with a name, such as [host.alpha]";
-        let DeValue::Table(tables) = value.get_ref() else {
-            return Err(wrong_type(key, value, hint));
-        };
+        let tables = self.typed(key, hint, DeValue::as_table)?;
         let section = |(name, value): (&'a Spanned<_>, &'a Value<'a>)| {
-            let name: At<&str> = At {
-                offset: name.span().start,
-                value: <Spanned<std::borrow::Cow<str>>>::get_ref(name),
-            };
-            match value.get_ref() {
-                DeValue::Table(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
-                _ => Err(wrong_type(name.value, value, hint)),
+            let name = named(name);
+            match value.get_ref().as_table() {
+                Some(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
+                None => Err(wrong_type(name.value, value, hint)),
             }
         };
-        tables.iter().map(section).collect()
+        let tables = tables.iter().flat_map(|at| at.value.iter());
+        tables.map(section).collect()
     }
 
     /// The value of a key, if it is there.
@@ -127,21 +147,28 @@ impl<'a> Section<'a> {
         self.value(key).map(|value| string(key, value)).transpose()
     }
 
+    /// A text parsed as a `T` that `accepts` admits: see [`At::parsed`].
+    pub fn parsed<T: FromStr>(
+        &self,
+        key: &'static str,
+        what: &str,
+        hint: &str,
+        accepts: impl FnOnce(&T) -> bool,
+    ) -> Result<Option<T>, Fault> {
+        let text = self.string(key)?;
+        text.map(|at| at.parsed(what, hint, accepts)).transpose()
+    }
+
     /// A text that must be there.
-    pub fn required(&self, key: &'static str, hint: &'static str) -> Result<At<&'a str>, Fault> {
+    pub fn required(&self, key: &'static str, hint: &str) -> Result<At<&'a str>, Fault> {
         self.string(key)?.ok_or_else(|| self.missing(key, hint))
     }
 
     /// A list of strings.
     pub fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        match value.get_ref() {
-            DeValue::Array(items) => items.iter().map(|item| string(key, item)).collect(),
-            _ => Err(wrong_type(key, value, "a list of texts in quotes")),
-        }
-        .map(Some)
+        let list = self.typed(key, "a list of texts in quotes", DeValue::as_array)?;
+        let texts = list.map(|at| at.value.iter().map(|item| string(key, item)).collect());
+        texts.transpose()
     }
 
     /// A whole number of this range.
@@ -155,39 +182,33 @@ impl<'a> Section<'a> {
         Ok(found.map(|at| at.map(|number| number as u32)))
     }
 
-    /// A whole number of this range, beyond those that TOML itself asks for: a seed has 64 bits.
+    /// A whole number of this range. TOML parsers need only read 63 bits; a seed has 64.
     pub fn long_number(
         &self,
         key: &'static str,
         range: RangeInclusive<u64>,
     ) -> Result<Option<At<u64>>, Fault> {
-        let Some(value) = self.value(key) else {
+        let Some(integer) = self.typed(key, "a whole number", DeValue::as_integer)? else {
             return Ok(None);
         };
-        let offset = value.span().start;
-        let DeValue::Integer(integer) = value.get_ref() else {
-            return Err(wrong_type(key, value, "a whole number"));
-        };
-        let number = u64::from_str_radix(integer.as_str(), integer.radix());
+        let number = u64::from_str_radix(integer.value.as_str(), integer.value.radix());
         match number.ok().filter(|number| range.contains(number)) {
-            Some(value) => Ok(Some(At { offset, value })),
+            Some(number) => Ok(Some(integer.map(|_| number))),
             None => {
-                let value = shortened(&integer.to_string());
-                let problem = ReadProblem::OutOfRange { key, value, range };
-                Err(Fault::new(offset, problem))
+                let text = integer.value.to_string();
+                Err(Fault::out_of_range(
+                    integer.map(|_| text.as_str()),
+                    key,
+                    &range,
+                ))
             }
         }
     }
 
     /// `true` or `false`.
     pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        match value.get_ref() {
-            DeValue::Boolean(boolean) => Ok(Some(*boolean)),
-            _ => Err(wrong_type(key, value, "true or false")),
-        }
+        let found = self.typed(key, "true or false", DeValue::as_bool)?;
+        Ok(found.map(|at| at.value))
     }
 
     /// The table of `[key]`, with those keys.
@@ -197,67 +218,63 @@ impl<'a> Section<'a> {
         place: &'static str,
         keys: &str,
     ) -> Result<Option<Section<'a>>, Fault> {
-        let Some(value) = self.table.get(key) else {
-            return Ok(None);
-        };
-        match value.get_ref() {
-            DeValue::Table(table) => Section::new(place, value.span().start, table, keys).map(Some),
-            _ => Err(wrong_type(key, value, "it as a table")),
-        }
+        let table = self.typed(key, "it as a table", DeValue::as_table)?;
+        let section = table.map(|at| Section::new(place, at.offset, at.value, keys));
+        section.transpose()
     }
 
     /// The keys and values of a table whose keys are not known beforehand, in the order of the
     /// file.
     pub fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
-        let Some(value) = self.table.get(key) else {
-            return Ok(Vec::new());
-        };
-        let DeValue::Table(table) = value.get_ref() else {
-            return Err(wrong_type(key, value, "it as a table, such as { a = 1 }"));
-        };
-        let entry = |(name, value): (&'a Spanned<std::borrow::Cow<'a, str>>, &'a Value<'a>)| {
-            let at = At {
-                offset: name.span().start,
-                value: name.get_ref().as_ref(),
-            };
-            (at, value)
-        };
-        let mut entries: Vec<_> = table.iter().map(entry).collect();
+        let table = self.typed(key, "it as a table, such as { a = 1 }", DeValue::as_table)?;
+        let entries = table.iter().flat_map(|at| at.value.iter());
+        let mut entries: Vec<_> = entries.map(|(name, value)| (named(name), value)).collect();
         entries.sort_by_key(|(name, _)| name.offset);
         Ok(entries)
     }
 
-    /// A number with or without a point.
+    /// A finite number, with or without a point.
     pub fn float(&self, key: &'static str) -> Result<Option<At<f64>>, Fault> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        let text = match value.get_ref() {
-            DeValue::Integer(integer) => integer.as_str(),
-            DeValue::Float(float) => float.as_str(),
-            _ => return Err(wrong_type(key, value, "a number")),
-        };
-        let offset = value.span().start;
-        match text.replace('_', "").parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Some(At { offset, value })),
-            _ => Err(wrong_type(key, value, "a finite number")),
-        }
+        self.typed(key, "a finite number", |value| {
+            let text = match value {
+                DeValue::Integer(integer) => integer.as_str(),
+                DeValue::Float(float) => float.as_str(),
+                _ => return None,
+            };
+            let number: f64 = text.replace('_', "").parse().ok()?;
+            number.is_finite().then_some(number)
+        })
     }
 
-    /// That a key is not there, at the beginning of the table.
-    pub fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
-        let place = self.place;
-        let problem = ReadProblem::Missing { place, key, hint };
-        Fault::new(self.offset, problem)
+    /// The error that a key is missing, at the beginning of the table.
+    pub fn missing(&self, key: &'static str, hint: &str) -> Fault {
+        Fault::new(self.offset, format!("{} needs `{key}`: {hint}", self.place))
+    }
+}
+
+/// A key, and the byte at which it begins.
+fn named<'a>(key: &'a Spanned<Cow<'a, str>>) -> At<&'a str> {
+    At {
+        offset: key.span().start,
+        value: key.get_ref(),
+    }
+}
+
+/// The family that a text names: `ipv4` or `ipv6`.
+pub fn family(at: At<&str>) -> Result<Family, Fault> {
+    match at.value {
+        "ipv4" => Ok(Family::Ipv4),
+        "ipv6" => Ok(Family::Ipv6),
+        _ => Fault::malformed(at, "family", "write \"ipv4\" or \"ipv6\""),
     }
 }
 
 /// A text, and the byte at which its quotes begin.
 pub fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
     let offset = value.span().start;
-    match value.get_ref() {
-        DeValue::String(value) => Ok(At { offset, value }),
-        _ => Err(wrong_type(key, value, "a text in quotes")),
+    match value.get_ref().as_str() {
+        Some(value) => Ok(At { offset, value }),
+        None => Err(wrong_type(key, value, "a text in quotes")),
     }
 }
 
@@ -276,20 +293,20 @@ pub fn text(key: &str, value: &Value<'_>) -> Result<At<String>, Fault> {
     })
 }
 
-/// That a value has another type than its key asks for.
-pub fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
-    let problem = ReadProblem::WrongType {
-        key: shortened(key),
-        found: match value.get_ref() {
-            DeValue::String(_) => "a text",
-            DeValue::Integer(_) => "a whole number",
-            DeValue::Float(_) => "a number with a point",
-            DeValue::Boolean(_) => "true or false",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Array(_) => "a list",
-            DeValue::Table(_) => "a table",
-        },
-        hint,
+/// The error that a value has another type than its key asks for.
+pub fn wrong_type(key: &str, value: &Value<'_>, hint: &str) -> Fault {
+    let found = match value.get_ref() {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
     };
-    Fault::new(value.span().start, problem)
+    let key = shortened(key);
+    Fault::new(
+        value.span().start,
+        format!("`{key}` is {found}; write {hint}"),
+    )
 }

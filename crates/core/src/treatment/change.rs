@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::TreatmentError;
 use super::sysctl;
 use super::table::{Setting, entry_of};
-use crate::units::shortened;
-use crate::value::Value;
-use crate::value::{MAX_POLICY_BYTES, QosPolicy};
+use crate::value::{MAX_POLICY_BYTES, QosPolicy, Value};
 
 /// A setting of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +26,7 @@ pub enum DeviceSetting {
     Gro,
     /// The largest IP packet.
     Mtu,
-    /// How long the interrupt of a received packet is held back.
+    /// The delay of a received packet's interrupt.
     RxUsecs,
     /// Whether the driver adapts that to the load.
     AdaptiveRx,
@@ -52,28 +50,28 @@ pub enum RouteSetting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scope", rename_all = "snake_case")]
 pub enum HostChange {
-    /// Of the device that leads to the peer.
+    /// A setting of the device that leads to the peer.
     Device {
-        /// Which.
+        /// The setting.
         setting: DeviceSetting,
         /// `on`, `off` or a number.
         value: String,
     },
-    /// Of the route to the peer.
+    /// A setting of the route to the peer.
     Route {
-        /// Which.
+        /// The setting.
         setting: RouteSetting,
         /// `on`, `off`, a number or an address.
         value: String,
     },
-    /// Of the kernel's settings.
+    /// A kernel setting.
     Sysctl {
         /// Its key, as sysctl(8) writes it.
         key: String,
-        /// As the kernel has it.
+        /// The value as the kernel writes it.
         value: String,
     },
-    /// Of the DiffServ policy of the device that leads to the peer.
+    /// The DiffServ policy of the device that leads to the peer.
     Qos(QosPolicy),
 }
 
@@ -92,17 +90,12 @@ impl HostChange {
     /// As [`HostChange::check`].
     pub fn value(&self) -> Result<Value, TreatmentError> {
         let (setting, text) = match self {
-            Self::Sysctl { key, value } => return sysctl::read(key, value).map(|(_, value)| value),
+            Self::Sysctl { key, value } => return sysctl::read(key, value),
             Self::Device { setting, value } => (Setting::Device(*setting), value),
             Self::Route { setting, value } => (Setting::Route(*setting), value),
             Self::Qos(policy) => return complete(policy),
         };
-        let entry = entry_of(setting);
-        entry.value.read(text).map_err(|_| TreatmentError::Value {
-            name: entry.name.to_owned(),
-            value: shortened(text),
-            wanted: entry.value.to_string(),
-        })
+        entry_of(setting).read(text)
     }
 }
 
@@ -134,11 +127,9 @@ fn complete(policy: &QosPolicy) -> Result<Value, TreatmentError> {
     if policy.is_complete() {
         Ok(Value::Policy(policy.clone()))
     } else {
-        Err(TreatmentError::Value {
-            name: entry_of(Setting::Qos).name.to_owned(),
-            value: shortened(&policy.to_string()),
-            wanted: format!("a policy's file that was read, of 1 to {MAX_POLICY_BYTES} bytes"),
-        })
+        let wanted = format!("a policy's file that was read, of 1 to {MAX_POLICY_BYTES} bytes");
+        let name = entry_of(Setting::Qos).name;
+        Err(TreatmentError::value(name, &policy.to_string(), wanted))
     }
 }
 

@@ -1,31 +1,33 @@
-//! Whether a treatment shows in the record of a run: reading back an option says what the kernel
-//! was told, not what it did.
+//! Checks in the record of a run whether a treatment had its effect: reading an option back shows
+//! what the kernel was told, not what it did.
 
-use super::change::{DeviceSetting, RouteSetting};
+use super::change::{DeviceSetting, RouteSetting, source_of};
 use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
-use super::table::Setting;
-use crate::plan::{Direction, End};
+use super::table::{Scope, Setting, find};
+use crate::plan::{Direction, End, Test, TestOption};
 use crate::record::{EndReport, FlowRecord, Record, TcpSender};
 use crate::value::Value;
 
 impl Treatments {
-    /// Holds each treatment whose effect a record shows against that record: segments and path MTU
-    /// on the wire, the window that the sender saw, the congestion control in force, the address
-    /// that flows came from, the way of sending. The others were read back when they were applied.
+    /// Checks each treatment whose effect a record shows: segments and path MTU on the wire, the
+    /// window that the sender saw, the congestion control in force, the source address of flows, the
+    /// method of sending. The others were read back when they were applied.
     ///
     /// # Errors
-    /// [`TreatmentError::NotTaken`] with the first whose effect is not there: the run is none of
-    /// this treatment.
+    /// [`TreatmentError::NotTaken`] with the first treatment whose effect is missing: the run does
+    /// not show this treatment.
     pub fn took(&self, record: &Record) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let flows = record.flows.iter();
             let mut faults = flows.filter_map(|flow| fault_of_flow(treatment, flow));
-            if let Some(fault) = faults.next().or_else(|| fault_of_end(treatment, record)) {
+            let fault = faults.next().or_else(|| fault_of_end(treatment, record));
+            if let Some((found, why)) = fault {
+                let treatment = treatment.to_string();
                 return Err(TreatmentError::NotTaken {
-                    treatment: treatment.to_string(),
-                    found: fault.found,
-                    why: fault.why,
+                    treatment,
+                    found,
+                    why,
                 });
             }
         }
@@ -33,14 +35,11 @@ impl Treatments {
     }
 }
 
-struct Fault {
-    found: String,
-    why: &'static str,
-}
+/// What a record shows instead of a treatment's effect, and the likely reason.
+type Fault = (String, &'static str);
 
 fn fault(found: impl ToString, why: &'static str) -> Option<Fault> {
-    let found = found.to_string();
-    Some(Fault { found, why })
+    Some((found.to_string(), why))
 }
 
 fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
@@ -95,13 +94,9 @@ fn fault_of_socket(name: &str, value: &Value, tcp: &TcpSender) -> Option<Fault> 
         }
         ("receive_window", Value::Number(asked)) => {
             let most = *asked as f64 * MAX_WINDOW;
-            let window = tcp
-                .send_window_bytes
-                .filter(|window| *window as f64 > most)?;
-            fault(
-                format!("send_window_bytes {window}"),
-                "the kernel's least buffer offers more, or the window is not held",
-            )
+            let window = tcp.send_window_bytes?;
+            let why = "the kernel's least buffer offers more, or the window is not held";
+            fault(format!("send_window_bytes {window}"), why).filter(|_| window as f64 > most)
         }
         _ => None,
     }
@@ -121,18 +116,82 @@ fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
         }
         _ => return None,
     };
-    let mut methods = ends
-        .into_iter()
-        .flatten()
-        .filter_map(|end| end.method.as_deref());
+    let ends = ends.into_iter().flatten();
+    let mut methods = ends.filter_map(|end| end.method.as_deref());
     let other = methods.find(|method| ways.contains(method) != wanted)?;
     fault(other, why)
 }
 
 /// TCP options of one segment (RFC 9293).
 const MAX_OPTIONS: u64 = 40;
-/// The window is steered, and may pass what was asked for while it is.
+/// The window is adjusted continuously and may exceed the asked value by this factor meanwhile.
 const MAX_WINDOW: f64 = 1.25;
-/// As the engine names them.
+/// The engine's names of methods without a copy.
 const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
 const DISCARD: &[&str] = &["discard"];
+
+impl Treatments {
+    /// Sets the socket options of a test; what is changed of hosts is [`Treatments::host_changes`].
+    ///
+    /// # Errors
+    /// The test has the option already, its traffic does not have what is treated, or it is outside
+    /// its limits then. The test may have been changed in part.
+    pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
+        for treatment in self.iter() {
+            let entry = treatment.entry();
+            if let Setting::Socket(option) = entry.setting {
+                set(option, entry.name, treatment.value(), test)?;
+            }
+        }
+        self.name_route_source(test)?;
+        self.check_routes(test)?;
+        test.check()?;
+        Ok(())
+    }
+
+    /// The endpoint knows the address of the control connection, and changes the route to that one.
+    fn check_routes(&self, test: &Test) -> Result<(), TreatmentError> {
+        let route = self.iter().find(|treatment| {
+            treatment.entry().scope == Scope::Route && treatment.is_at(End::Server)
+        });
+        match (test.options.source, route) {
+            (Some(_), Some(route)) => Err(TreatmentError::unfit(
+                route.entry().name,
+                "the endpoint's route is that to the address of the control connection, and the \
+                 data connections come from another one (source, route_source)",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// An endpoint takes data connections from the address that the test names: one that the route
+    /// prefers is named, and bound to, too.
+    fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
+        let changes = self.host_changes(End::Client);
+        let Some(address) = changes.iter().find_map(source_of) else {
+            return Ok(());
+        };
+        match find("source")?.setting {
+            Setting::Socket(source) => set(source, "route_source", &Value::Address(address), test),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// # Errors
+/// The traffic does not have the option, or the test has it already.
+fn set(
+    option: &TestOption,
+    name: &'static str,
+    value: &Value,
+    test: &mut Test,
+) -> Result<(), TreatmentError> {
+    if let Some(why) = option.why_unfit(test) {
+        return Err(TreatmentError::unfit(name, why));
+    }
+    if option.value_in(test) != option.default_in(test) {
+        return Err(TreatmentError::Given { name });
+    }
+    option.put(test, value);
+    Ok(())
+}

@@ -1,81 +1,20 @@
-//! What can be wrong with a treatment, before anything is changed.
+//! The errors of treatments.
+
+use std::fmt::Display;
 
 use thiserror::Error;
 
 use crate::plan::PlanError;
+use crate::units::shortened;
 
-/// A text that is no treatment, or treatments that cannot be applied as they stand. Nothing was
-/// changed.
+/// A text that is no treatment, treatments that cannot be applied as they stand (nothing was changed
+/// then), or one that had no effect.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TreatmentError {
-    /// It is not `NAME=VALUE`.
-    #[error("`{text}`: {why}")]
-    Malformed {
-        /// The part of the text.
-        text: String,
-        /// How it is written.
-        why: &'static str,
-    },
-    /// The table has no such treatment.
-    #[error("there is no treatment `{name}`; {hint}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// A name that looks like it, or all names.
-        hint: String,
-    },
-    /// The kernel setting is not among those that a treatment may change.
-    #[error("the kernel setting `{key}` is not among those that a treatment may change; {hint}")]
-    UnknownSysctl {
-        /// The key.
-        key: String,
-        /// A key that looks like it, or where the list is.
-        hint: String,
-    },
-    /// The value is of another kind, or out of range.
-    #[error("`{name}={value}`: it must be {wanted}")]
-    Value {
-        /// The treatment, or the kernel setting.
-        name: String,
-        /// The value.
-        value: String,
-        /// Kind and range.
-        wanted: String,
-    },
-    /// It is known, and refused.
-    #[error("`{name}` is refused: {why}")]
-    Refused {
-        /// The treatment.
-        name: String,
-        /// Why, and what to use instead.
-        why: &'static str,
-    },
-    /// It is given twice for the same end.
-    #[error("`{name}` is given twice")]
-    Repeated {
-        /// The treatment, with its end where one was named.
-        name: String,
-    },
-    /// There are more than anybody compares.
-    #[error(
-        "{count} treatments are given; at most {} may be",
-        super::MAX_TREATMENTS
-    )]
-    TooMany {
-        /// How many.
-        count: usize,
-    },
-    /// Two treatments of one side exclude each other.
-    #[error("`{one}` and `{other}` exclude each other: {why}")]
-    Excluded {
-        /// The one.
-        one: String,
-        /// The other.
-        other: String,
-        /// Why.
-        why: &'static str,
-    },
+    /// A text that is no treatment, or treatments that cannot be applied as they stand.
+    #[error("{0}")]
+    Invalid(String),
     /// The test has the option already, on both sides.
     #[error(
         "`{name}` is set for all runs already: give it as a treatment or as an option, not as both"
@@ -83,14 +22,6 @@ pub enum TreatmentError {
     Given {
         /// The treatment.
         name: &'static str,
-    },
-    /// The test's traffic does not have what it changes.
-    #[error("`{name}` does not fit this test: {why}")]
-    Unfit {
-        /// The treatment.
-        name: &'static str,
-        /// Why.
-        why: &'static str,
     },
     /// The record of a run shows something else than was asked for.
     #[error("`{treatment}` did not take: the run had {found}: {why}")]
@@ -102,15 +33,39 @@ pub enum TreatmentError {
         /// What may be the reason.
         why: &'static str,
     },
-    /// The file of a policy cannot be had.
-    #[error("the policy `{name}`: {why}")]
-    File {
-        /// As it was written.
-        name: String,
-        /// Why.
-        why: String,
-    },
     /// With the treatment the test is outside its limits.
     #[error(transparent)]
     Test(#[from] PlanError),
+}
+
+impl TreatmentError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// The same treatment twice for one end.
+    pub fn repeated(name: &str) -> Self {
+        Self::new(format!("`{name}` is given twice"))
+    }
+
+    /// A treatment that is known, and refused.
+    pub(super) fn refused(name: &str, why: &str) -> Self {
+        Self::new(format!("`{name}` is refused: {why}"))
+    }
+
+    /// A value of another kind than `wanted`, or out of its range.
+    pub(super) fn value(name: &str, value: &str, wanted: impl Display) -> Self {
+        let value = shortened(value);
+        Self::new(format!("`{name}={value}`: it must be {wanted}"))
+    }
+
+    /// Two treatments of one side that exclude each other.
+    pub(super) fn excluded(one: impl Display, other: impl Display, why: &str) -> Self {
+        Self::new(format!("`{one}` and `{other}` exclude each other: {why}"))
+    }
+
+    /// A test whose traffic does not have what is treated.
+    pub(super) fn unfit(name: &str, why: &str) -> Self {
+        Self::new(format!("`{name}` does not fit this test: {why}"))
+    }
 }

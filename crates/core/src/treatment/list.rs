@@ -1,6 +1,5 @@
 //! Treatments as people write them: `mss=536,server.tso=off`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::change::HostChange;
 use super::error::TreatmentError;
-use super::exclusions;
+use super::pair::check_exclusions;
 use super::sysctl;
 use super::table::{Entry, Scope, Setting, find};
 use crate::plan::End;
 use crate::units::shortened;
 use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
 
-/// Treatments of one side at most; as many travel to an endpoint at once.
+/// Largest number of treatments on one side, and in a message to an endpoint.
 pub const MAX_TREATMENTS: usize = 32;
 
 /// One treatment with its value.
@@ -25,7 +24,7 @@ pub struct Treatment {
     entry: &'static Entry,
     /// As written; without it, both ends for a socket and the client for anything else.
     end: Option<End>,
-    /// Of a kernel setting.
+    /// The key, if it is a kernel setting.
     key: Option<String>,
     value: Value,
     /// The value as it was written.
@@ -34,17 +33,18 @@ pub struct Treatment {
 
 /// One side of a comparison: any number of treatments, none by default. It is written and stored as
 /// text; two are equal if they do the same, however their values are written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
 pub struct Treatments(Vec<Treatment>);
 
 impl Treatments {
-    /// Nothing is changed.
+    /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each of them, as they were written.
+    /// The treatments, in the order in which they were written.
     pub fn iter(&self) -> impl Iterator<Item = &Treatment> {
         self.0.iter()
     }
@@ -60,14 +60,13 @@ impl Treatments {
     /// read.
     ///
     /// # Errors
-    /// [`TreatmentError::File`]: it cannot be read, is empty, or too large for where it is to be
-    /// applied.
+    /// One cannot be read, is empty, or too large for where it is to be applied.
     pub fn load(
         &mut self,
         read: &dyn Fn(&str) -> Result<String, String>,
     ) -> Result<(), TreatmentError> {
         for treatment in &mut self.0 {
-            let most = if treatment.is_at(End::Server) {
+            let max = if treatment.is_at(End::Server) {
                 MAX_REMOTE_POLICY_BYTES
             } else {
                 MAX_POLICY_BYTES
@@ -75,16 +74,14 @@ impl Treatments {
             let Value::Policy(QosPolicy::File { name, text }) = &mut treatment.value else {
                 continue;
             };
-            let fault = |why: String| TreatmentError::File {
-                name: shortened(name),
-                why,
+            let fault = |why: String| {
+                TreatmentError::new(format!("the policy `{}`: {why}", shortened(name)))
             };
             let found = read(name).map_err(fault)?;
-            if !(1..=most).contains(&found.len()) {
-                return Err(fault(format!(
-                    "it has {} bytes; a policy here has 1 to {most}",
-                    found.len()
-                )));
+            let bytes = found.len();
+            if !(1..=max).contains(&bytes) {
+                let why = format!("it has {bytes} bytes; a policy here has 1 to {max}");
+                return Err(fault(why));
             }
             *text = found;
         }
@@ -97,22 +94,23 @@ impl Treatments {
         self.0.iter().find(same).map(|treatment| &treatment.value)
     }
 
-    /// Adds what a control needs.
+    /// Adds a treatment that a control needs.
     pub(super) fn push(&mut self, treatment: Treatment) -> Result<(), TreatmentError> {
         if self.0.iter().any(|other| other.is_same_thing(&treatment)) {
-            let name = treatment.name();
-            return Err(TreatmentError::Repeated { name });
+            return Err(TreatmentError::repeated(&treatment.name()));
         }
         self.0.push(treatment);
         match self.0.len() {
             0..=MAX_TREATMENTS => Ok(()),
-            count => Err(TreatmentError::TooMany { count }),
+            count => Err(TreatmentError::new(format!(
+                "{count} treatments are given; at most {MAX_TREATMENTS} may be"
+            ))),
         }
     }
 }
 
 impl Treatment {
-    /// What the table says of it.
+    /// Its entry in the table.
     pub fn entry(&self) -> &'static Entry {
         self.entry
     }
@@ -148,7 +146,7 @@ impl Treatment {
         self.key.as_deref()
     }
 
-    /// As written, without its value.
+    /// The treatment as written, without its value.
     pub(super) fn name(&self) -> String {
         let end = self.end.map(|end| format!("{end}.")).unwrap_or_default();
         match &self.key {
@@ -183,7 +181,7 @@ impl Treatment {
 }
 
 impl PartialEq for Treatment {
-    /// The same thing at the same ends with the same value.
+    /// Equal if both set the same thing at the same ends to the same value.
     fn eq(&self, other: &Self) -> bool {
         let ends = [End::Client, End::Server];
         self.entry == other.entry
@@ -200,16 +198,6 @@ impl PartialEq for Treatments {
     }
 }
 
-impl JsonSchema for Treatments {
-    fn schema_name() -> Cow<'static, str> {
-        "Treatments".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string"})
-    }
-}
-
 impl FromStr for Treatments {
     type Err = TreatmentError;
 
@@ -222,7 +210,7 @@ impl FromStr for Treatments {
         for part in text.split(',') {
             treatments.push(part.trim().parse()?)?;
         }
-        exclusions::check(&treatments)?;
+        check_exclusions(&treatments)?;
         Ok(treatments)
     }
 }
@@ -231,10 +219,7 @@ impl FromStr for Treatment {
     type Err = TreatmentError;
 
     fn from_str(text: &str) -> Result<Self, TreatmentError> {
-        let malformed = |why| TreatmentError::Malformed {
-            text: shortened(text),
-            why,
-        };
+        let malformed = |why| TreatmentError::new(format!("`{}`: {why}", shortened(text)));
         if text.is_empty() {
             return Err(malformed("write `none` for nothing"));
         }
@@ -248,20 +233,18 @@ impl FromStr for Treatment {
             return Err(malformed("a name belongs before the `=`"));
         }
         let (end, name) = split_end(name.trim());
-        let (name, key) = match name.split_once(':') {
-            Some((name, key)) => (name, Some(key)),
-            None => (name, None),
-        };
+        let keyed = name.split_once(':');
+        let (name, key) = keyed.map_or((name, None), |(name, key)| (name, Some(key)));
         let entry = find(name)?;
         check_end(entry, end)?;
         let written = written.trim();
         let (value, key) = match (entry.setting, key) {
-            (Setting::Sysctl, Some(key)) => (sysctl::read(key, written)?.1, Some(key.to_owned())),
+            (Setting::Sysctl, Some(key)) => (sysctl::read(key, written)?, Some(key.to_owned())),
             (Setting::Sysctl, None) => {
                 return Err(malformed("write the key, as in sysctl:net.ipv4.tcp_sack=0"));
             }
             (_, Some(_)) => return Err(malformed("only `sysctl` has a key after a colon")),
-            (_, None) => (read_value(entry, written)?, None),
+            (_, None) => (entry.read(written)?, None),
         };
         // Blanks of any width stand between several numbers: one of them in the text.
         let text = written.split_ascii_whitespace().collect::<Vec<_>>();
@@ -276,44 +259,32 @@ impl FromStr for Treatment {
 }
 
 fn split_end(name: &str) -> (Option<End>, &str) {
-    let ends = [End::Client, End::Server];
-    ends.into_iter()
-        .find_map(|end| {
-            let rest = name.strip_prefix(&end.to_string())?.strip_prefix('.')?;
-            Some((Some(end), rest))
-        })
-        .unwrap_or((None, name))
+    let mut ends = [End::Client, End::Server].into_iter();
+    let found = ends.find_map(|end| {
+        let rest = name.strip_prefix(&end.to_string())?.strip_prefix('.')?;
+        Some((Some(end), rest))
+    });
+    found.unwrap_or((None, name))
 }
 
 /// The options of sockets are those of a whole test, and each end takes what concerns it.
 fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentError> {
     let Some(end) = end else { return Ok(()) };
     let refused = |why| {
-        Err(TreatmentError::Refused {
-            name: format!("{end}.{}", entry.name),
-            why,
-        })
+        let name = format!("{end}.{}", entry.name);
+        Err(TreatmentError::refused(&name, why))
     };
     let is_source = entry.value == ValueKind::Address;
     match (is_source, entry.scope, end) {
         (true, _, End::Server) => {
             refused("an endpoint answers from the address at which it was asked")
         }
-        (true, _, End::Client) => Ok(()),
         (false, Scope::Socket, _) => refused(
             "the options of sockets hold at both ends, each of which takes what concerns it; leave \
              the end out",
         ),
-        (false, _, _) => Ok(()),
+        _ => Ok(()),
     }
-}
-
-fn read_value(entry: &'static Entry, text: &str) -> Result<Value, TreatmentError> {
-    entry.value.read(text).map_err(|_| TreatmentError::Value {
-        name: entry.name.to_owned(),
-        value: shortened(text),
-        wanted: entry.value.to_string(),
-    })
 }
 
 impl fmt::Display for Treatment {

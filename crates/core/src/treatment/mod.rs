@@ -23,16 +23,13 @@
 //! | `change` | [`HostChange`]: what is changed on a host |
 //! | `policy` | the value of `qos`: a policy with the text of its file |
 //! | `place` | at which end of the payload a treatment acts |
-//! | `apply` | treatments of sockets, put into a plan |
-//! | `effect` | whether a treatment shows in the record of a run |
-//! | `exclusions`, `pair` | what does not go together; two sides and their control |
+//! | `effect` | treatments of sockets, put into a plan; whether a treatment shows in the record of a run |
+//! | `pair` | what does not go together; two sides and their control |
 //! | `error` | what can be wrong with them |
 
-mod apply;
 mod change;
 mod effect;
 mod error;
-mod exclusions;
 mod list;
 mod pair;
 mod place;

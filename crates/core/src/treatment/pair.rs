@@ -3,7 +3,6 @@
 
 use super::change::DeviceSetting;
 use super::error::TreatmentError;
-use super::exclusions;
 use super::list::{Treatment, Treatments};
 use super::table::{Setting, entry_of};
 use crate::plan::End;
@@ -12,11 +11,11 @@ use crate::value::Value;
 /// The two sides of a comparison, with their controls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
-    /// The one side.
+    /// Side A.
     pub a: Treatments,
-    /// The other.
+    /// Side B.
     pub b: Treatments,
-    /// What was added to them and why, for the record; whole sentences.
+    /// What was added to the sides and why, in whole sentences for the record.
     pub notes: Vec<String>,
 }
 
@@ -39,8 +38,8 @@ pub fn pair(a: &Treatments, b: &Treatments) -> Result<Pair, TreatmentError> {
     for end in [End::Client, End::Server] {
         made.control_checksums(end)?;
     }
-    exclusions::check(&made.a)?;
-    exclusions::check(&made.b)?;
+    check_exclusions(&made.a)?;
+    check_exclusions(&made.b)?;
     Ok(made)
 }
 
@@ -57,13 +56,10 @@ impl Pair {
                 match side.value_of(end, entry) {
                     Some(Value::Switch(false)) => continue,
                     Some(_) => {
-                        return Err(TreatmentError::Excluded {
-                            one: checksums.name.to_owned(),
-                            other: format!("{}=on", entry.name),
-                            why: "comparing checksums needs segmentation off on both sides: Linux \
-                                switches it off \
-                                  together with them",
-                        });
+                        let why = "comparing checksums needs segmentation off on both sides: \
+                            Linux switches it off together with them";
+                        let on = format!("{}=on", entry.name);
+                        return Err(TreatmentError::excluded(checksums.name, on, why));
                     }
                     None => side.push(Treatment::of_device(entry, end, false))?,
                 }
@@ -74,8 +70,8 @@ impl Pair {
         if !added.is_empty() {
             self.notes.push(format!(
                 "On the {end}'s device {} off on both sides: Linux switches segmentation offload \
-                 off together with \
-                 checksum offload, and its cost would be taken for that of the checksum.",
+                 off together with checksum offload, and its cost would be taken for that of the \
+                 checksum.",
                 match added.as_slice() {
                     [one] => format!("{one} is"),
                     several => format!("{} are", several.join(", ")),
@@ -88,3 +84,94 @@ impl Pair {
 
 /// What goes with checksum offload, and the stack's own segmentation that would take its place.
 const CONTROLS: [DeviceSetting; 3] = [DeviceSetting::Tso, DeviceSetting::Uso, DeviceSetting::Gso];
+
+/// Two treatments of one end, named as they are written without the end, when they exclude each
+/// other, and why.
+type Exclusion = (
+    &'static str,
+    &'static str,
+    fn(&Value, &Value) -> bool,
+    &'static str,
+);
+
+/// # Errors
+/// The first two that exclude each other.
+pub(super) fn check_exclusions(treatments: &Treatments) -> Result<(), TreatmentError> {
+    for end in [End::Client, End::Server] {
+        let here: Vec<&Treatment> = treatments.iter().filter(|one| one.is_at(end)).collect();
+        for (first, second, excludes, why) in EXCLUSIONS {
+            let named = |name: &str| here.iter().find(|one| plain_name(one) == name);
+            if let (Some(one), Some(other)) = (named(first), named(second))
+                && excludes(one.value(), other.value())
+            {
+                return Err(TreatmentError::excluded(one, other, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn plain_name(treatment: &Treatment) -> &str {
+    treatment.key().unwrap_or(treatment.entry().name)
+}
+
+fn always(_: &Value, _: &Value) -> bool {
+    true
+}
+
+fn off_and_on(one: &Value, other: &Value) -> bool {
+    (one, other) == (&Value::Switch(false), &Value::Switch(true))
+}
+
+fn on_and_any(one: &Value, _: &Value) -> bool {
+    *one == Value::Switch(true)
+}
+
+fn differ(one: &Value, other: &Value) -> bool {
+    one != other
+}
+
+fn less_than(one: &Value, other: &Value) -> bool {
+    matches!((one, other), (Value::Number(one), Value::Number(other)) if one < other)
+}
+
+const NEEDS_CHECKSUMS: &str = "segmentation by the device needs its checksums";
+const SOCKET_WINS: &str = "the option of the socket wins, and the setting would do nothing";
+
+const EXCLUSIONS: &[Exclusion] = &[
+    ("checksum_offload", "tso", off_and_on, NEEDS_CHECKSUMS),
+    ("checksum_offload", "uso", off_and_on, NEEDS_CHECKSUMS),
+    (
+        "quickack",
+        "route_quickack",
+        differ,
+        "the route wins, and the option would do nothing",
+    ),
+    (
+        "source",
+        "route_source",
+        always,
+        "a bound socket does not ask the route for its address",
+    ),
+    (
+        "mtu",
+        "route_mtu",
+        less_than,
+        "the route would send packets that are too large for the device",
+    ),
+    (
+        "adaptive_rx",
+        "rx_usecs",
+        on_and_any,
+        "a driver that adapts it sets rx_usecs by itself",
+    ),
+    ("receive_window", "net.ipv4.tcp_rmem", always, SOCKET_WINS),
+    ("send_buffer", "net.ipv4.tcp_wmem", always, SOCKET_WINS),
+    (
+        "congestion",
+        "net.ipv4.tcp_congestion_control",
+        always,
+        SOCKET_WINS,
+    ),
+    ("busy_poll", "net.core.busy_read", always, SOCKET_WINS),
+];

@@ -1,4 +1,4 @@
-//! At which end of the payload treatments act: what a comparison can show of them.
+//! The end of the payload at which treatments act, which decides what a comparison can show.
 
 use super::table::{Scope, Setting, acts_words};
 use super::{Pair, Treatment, sysctl_of};
@@ -6,7 +6,7 @@ use crate::plan::{Direction, End, Role, Test, Traffic};
 use crate::units::{Caveat, CaveatKind};
 
 impl Treatment {
-    /// The end of the payload at which it acts, if that is one of them.
+    /// The end of the payload at which it acts, if it is only one.
     fn acts(&self) -> Option<Role> {
         match self.entry().setting {
             Setting::Sysctl => sysctl_of(self.key()?)?.acts,
@@ -19,7 +19,7 @@ impl Treatment {
         setting.map_or(self.entry().costs_cpu, |setting| setting.costs_cpu)
     }
 
-    /// What is wrong with its place: it is at an end that does not do what it is about.
+    /// The caveat of a treatment at an end where it has no effect on the test.
     fn misplaced(&self, direction: Direction) -> Option<Caveat> {
         let acts = self.acts()?;
         let right = acts.end(direction);
@@ -28,9 +28,8 @@ impl Treatment {
             return None;
         }
         let name = self.name();
-        let bare = name
-            .trim_start_matches("client.")
-            .trim_start_matches("server.");
+        let bare = name.trim_start_matches("client.");
+        let bare = bare.trim_start_matches("server.");
         let (whose, does) = match (right, acts) {
             (End::Server, Role::Receiver) => ("this host", "sends"),
             (End::Server, Role::Sender) => ("this host", "receives"),
@@ -54,7 +53,7 @@ impl Treatment {
 }
 
 impl Pair {
-    /// What the two sides differ in.
+    /// The treatments in which the two sides differ.
     fn differing(&self) -> impl Iterator<Item = &Treatment> {
         let sides = [(&self.a, &self.b), (&self.b, &self.a)];
         sides.into_iter().flat_map(|(one, other)| {
@@ -63,15 +62,14 @@ impl Pair {
         })
     }
 
-    /// Of the treatments that the sides differ in, those at an end where they change next to
-    /// nothing, and what to do. Of requests and responses both ends send and receive.
+    /// Caveats of treatments in which the sides differ and that are at an end where they change
+    /// almost nothing. With requests and responses both ends send and receive.
     pub fn misplaced(&self, test: &Test) -> Vec<Caveat> {
         if !matches!(test.traffic, Traffic::Stream(_)) || test.direction == Direction::Both {
             return Vec::new();
         }
-        let found = self
-            .differing()
-            .filter_map(|it| it.misplaced(test.direction));
+        let differing = self.differing();
+        let found = differing.filter_map(|it| it.misplaced(test.direction));
         let mut found: Vec<Caveat> = found.collect();
         found.dedup();
         found
@@ -80,21 +78,12 @@ impl Pair {
     /// The figures that are compared beside the rate, where the sides differ in what a byte costs:
     /// the CPU time of the ends that it concerns, threads and soft interrupts.
     pub fn cpu_figures(&self) -> Vec<&'static str> {
-        let acting: Vec<_> = self
-            .differing()
-            .filter(|it| it.costs_cpu())
-            .map(Treatment::acts)
-            .collect();
-        let concerns = |role: Role| {
-            acting
-                .iter()
-                .any(|acts| acts.is_none_or(|acts| acts == role))
-        };
-        [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)]
-            .into_iter()
-            .filter(|(role, _)| concerns(*role))
-            .map(|(_, path)| path)
-            .collect()
+        let acting = self.differing().filter(|it| it.costs_cpu());
+        let acting: Vec<_> = acting.map(Treatment::acts).collect();
+        let concerns = |role: Role| acting.iter().any(|acts| acts.is_none_or(|it| it == role));
+        let paths = [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)];
+        let paths = paths.into_iter().filter(|(role, _)| concerns(*role));
+        paths.map(|(_, path)| path).collect()
     }
 }
 

@@ -19,16 +19,16 @@ use crate::value::{Value, ValueKind};
 pub struct Sysctl {
     /// The key; a `*` in it stands for the name of a device.
     pub key: &'static str,
-    /// Which values it takes.
+    /// The accepted values.
     pub value: ValueKind,
-    /// What it decides.
+    /// Its effect.
     pub means: &'static str,
-    /// The end of the payload at which it acts, if that is one of them.
+    /// The end of the payload at which it acts, if it is only one.
     pub acts: Option<Role>,
-    /// Whether what it changes is above all CPU time.
+    /// Whether it changes mainly CPU time.
     #[serde(default)]
     pub costs_cpu: bool,
-    /// What else changes with it, if anything does.
+    /// What else changes with it, if anything.
     pub changes_also: Option<&'static str>,
 }
 
@@ -42,21 +42,19 @@ pub fn sysctl_of(key: &str) -> Option<&'static Sysctl> {
     SYSCTLS.iter().find(|entry| entry.matches(key))
 }
 
-/// The entry of a key, and the value that `text` is for it.
+/// The value that `text` is for a kernel setting.
 ///
 /// # Errors
 /// The key is not in the list; the value is of another kind or out of range.
-pub(super) fn read(key: &str, text: &str) -> Result<(&'static Sysctl, Value), TreatmentError> {
-    let entry = sysctl_of(key).ok_or_else(|| TreatmentError::UnknownSysctl {
-        key: shortened(key),
-        hint: hint(key),
+pub(super) fn read(key: &str, text: &str) -> Result<Value, TreatmentError> {
+    let entry = sysctl_of(key).ok_or_else(|| {
+        let (key, hint) = (shortened(key), hint(key));
+        TreatmentError::new(format!(
+            "the kernel setting `{key}` is not among those that a treatment may change; {hint}"
+        ))
     })?;
-    let value = entry.value.read(text).map_err(|_| TreatmentError::Value {
-        name: key.to_owned(),
-        value: shortened(text),
-        wanted: entry.value.to_string(),
-    })?;
-    Ok((entry, value))
+    let read = entry.value.read(text);
+    read.map_err(|_| TreatmentError::value(key, text, entry.value))
 }
 
 impl Sysctl {

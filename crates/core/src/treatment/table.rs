@@ -1,5 +1,5 @@
-//! The table of treatments. Those of sockets are options of a test, and come from their table
-//! ([`options`]); the next one of a host is an entry of `hosts.toml`, with the engine's hand on it.
+//! The table of treatments. Treatments of sockets are options of a test and come from that table
+//! ([`options`]); a new treatment of a host is an entry in `hosts.toml` and code in the engine.
 
 use std::sync::LazyLock;
 
@@ -12,9 +12,9 @@ use super::error::TreatmentError;
 use crate::plan::{Role, TestOption, options};
 use crate::toml_reader;
 use crate::units::{shortened, suggestion};
-use crate::value::ValueKind;
+use crate::value::{Value, ValueKind};
 
-/// What a treatment changes.
+/// The part of a host that a treatment changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -28,38 +28,38 @@ pub enum Scope {
     Host,
 }
 
-/// A treatment: its name, and all that is to be known of it.
+/// A treatment: its name and its description.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its name; for kernel settings `sysctl`, after which come a colon and the key.
     pub name: &'static str,
-    /// What it changes.
+    /// The part of a host that it changes.
     pub scope: Scope,
-    /// Which values it takes; those of `sysctl` are the key's own.
+    /// The accepted values; those of `sysctl` depend on its key.
     pub value: ValueKind,
-    /// What it is.
+    /// Its meaning.
     pub means: &'static str,
     /// The end of the payload at which it acts, if that is one of them; of `sysctl` the key's own.
     pub acts: Option<Role>,
-    /// Whether what it changes is above all CPU time.
+    /// Whether it changes mainly CPU time.
     #[serde(default)]
     pub costs_cpu: bool,
-    /// What it needs of the host.
+    /// What it requires of the host.
     pub needs: &'static str,
-    /// How it is put in force.
+    /// How it is applied.
     pub applied: &'static str,
-    /// How it is made sure that it took.
+    /// How it is verified.
     pub read_back: &'static str,
-    /// How what was there before comes back.
+    /// How the previous state is restored.
     pub undone: &'static str,
-    /// What else changes with it, if anything does.
+    /// What else changes with it, if anything.
     pub changes_also: Option<&'static str>,
     #[serde(skip)]
     pub(super) setting: Setting,
 }
 
-/// What an entry sets.
+/// The setting of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Setting {
     Socket(&'static TestOption),
@@ -71,7 +71,13 @@ pub(super) enum Setting {
 }
 
 impl Entry {
-    /// Which values it takes, in words with their range.
+    /// The value that `text` is for this treatment.
+    pub(super) fn read(&self, text: &str) -> Result<Value, TreatmentError> {
+        let read = self.value.read(text);
+        read.map_err(|_| TreatmentError::value(self.name, text, self.value))
+    }
+
+    /// The accepted values in words, with their range.
     pub fn range(&self) -> String {
         match self.setting {
             Setting::Sysctl => "what the key takes".to_owned(),
@@ -90,7 +96,7 @@ pub fn acts_words(acts: Option<Role>) -> &'static str {
 }
 
 impl Scope {
-    /// In a word.
+    /// The scope in a word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Socket => "socket",
@@ -100,7 +106,7 @@ impl Scope {
         }
     }
 
-    /// Whose it is, and how the other end is named.
+    /// The ends to which the scope applies, and how the other end is named.
     pub fn ends(self) -> &'static str {
         match self {
             Self::Socket => {
@@ -118,7 +124,7 @@ pub fn table() -> &'static [Entry] {
     &TABLE
 }
 
-/// What people ask for and no treatment does, and why.
+/// Names that people ask for and no treatment has, each with the reason.
 pub fn refused() -> &'static [(&'static str, &'static str)] {
     REFUSED
 }
@@ -129,24 +135,19 @@ pub fn refused() -> &'static [(&'static str, &'static str)] {
 /// There is none, or what has that name is refused.
 pub(super) fn find(name: &str) -> Result<&'static Entry, TreatmentError> {
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-        let name = name.to_owned();
-        return Err(TreatmentError::Refused { name, why });
+        return Err(TreatmentError::refused(name, why));
     }
-    table()
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| TreatmentError::Unknown {
-            name: shortened(name),
-            hint: hint(name),
-        })
+    let found = table().iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| {
+        let (name, hint) = (shortened(name), hint(name));
+        TreatmentError::new(format!("there is no treatment `{name}`; {hint}"))
+    })
 }
 
 /// The entry of a setting.
 pub(super) fn entry_of(setting: Setting) -> &'static Entry {
-    table()
-        .iter()
-        .find(|entry| entry.setting == setting)
-        .expect("each setting has its entry, which a test holds")
+    let entry = table().iter().find(|entry| entry.setting == setting);
+    entry.expect("each setting has its entry, which a test holds")
 }
 
 fn hint(name: &str) -> String {
@@ -158,7 +159,7 @@ fn hint(name: &str) -> String {
     suggestion(name, &names).unwrap_or_else(listed)
 }
 
-/// What people ask for and what does not do what its name says, and why.
+/// Names that people ask for but that do not do what they say, each with the reason.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     (
         "window_clamp",

@@ -1,4 +1,4 @@
-//! The table's laws, the text of treatments, and what pairs of them are made of.
+//! Tests of the table, of the text of treatments, and of pairs.
 
 use std::time::Duration;
 
@@ -337,8 +337,9 @@ fn only_listed_settings_of_one_device_are_taken() {
             key: key.to_owned(),
             value: "1".to_owned(),
         };
+        let error = change.check().unwrap_err().to_string();
         assert!(
-            matches!(change.check(), Err(TreatmentError::UnknownSysctl { .. })),
+            error.contains("is not among those that a treatment may change"),
             "{key}"
         );
     }
@@ -406,10 +407,8 @@ fn a_control_that_contradicts_what_was_asked_is_refused() {
         &read("checksum_offload=off"),
     )
     .unwrap_err();
-    assert!(
-        matches!(&error, TreatmentError::Excluded { other, .. } if other == "tso=on"),
-        "{error}"
-    );
+    let begin = "`checksum_offload` and `tso=on` exclude each other";
+    assert!(error.to_string().starts_with(begin), "{error}");
 }
 
 #[test]
@@ -555,10 +554,8 @@ fn what_the_traffic_does_not_have_is_not_treated() {
         ("discard=on", requests()),
     ] {
         let error = read(text).apply_to(&mut test).unwrap_err();
-        assert!(
-            matches!(error, TreatmentError::Unfit { .. }),
-            "{text}: {error}"
-        );
+        let is_unfit = error.to_string().contains("does not fit this test");
+        assert!(is_unfit, "{text}: {error}");
     }
     // The endpoint would change the route to the address of the control connection.
     for text in [

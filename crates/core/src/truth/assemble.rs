@@ -1,4 +1,4 @@
-//! Conditions as a path, the settings of two hosts, and a test.
+//! Turns conditions into a path, the settings of two hosts, and a test.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::link::{Aqm, Distribution, Jitter, LinkSpec, PathSpec, QueueLimit};
 use crate::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::units::{BitRate, ByteCount, Nanos, Span};
 
-/// Loss, policer and queue management in the direction of the payload alone; rate and delay in
-/// both.
+/// The path of a line: loss, policer and queue management are in the direction of the payload
+/// alone, rate and delay in both.
 pub(super) fn path(line: &Line, direction: Direction) -> PathSpec {
     let back = LinkSpec {
         rate_bps: line.rate_bps,
@@ -67,8 +67,8 @@ pub(super) fn hosts(conditions: &Conditions) -> (HostSetup, HostSetup) {
     }
 }
 
-/// The same at both ends: each buffer serves one direction only. What is free is the same on every
-/// machine.
+/// The settings of a host, the same at both ends: each buffer serves one direction only. Free
+/// buffers are the same on every machine.
 fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
     let three = |bound: Bound, default: u64| {
         let most = match bound {
@@ -77,20 +77,15 @@ fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
         };
         format!("4096 {} {most}", default.min(most))
     };
-    // A transfer of its own is to be over before any tuning would begin.
+    // A transfer is to be over before the kernel tunes its buffers.
     let (read, write) = match conditions.transfer_bytes {
         Some(_) => (FREE_BUFFER as u64, FREE_BUFFER as u64),
         None => (131_072, 16_384),
     };
+    let (rmem, wmem) = ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem");
     let mut settings = BTreeMap::from([
-        (
-            "net.ipv4.tcp_rmem".to_owned(),
-            three(conditions.window, read),
-        ),
-        (
-            "net.ipv4.tcp_wmem".to_owned(),
-            three(conditions.send_buffer, write),
-        ),
+        (rmem.to_owned(), three(conditions.window, read)),
+        (wmem.to_owned(), three(conditions.send_buffer, write)),
     ]);
     if conditions.line.as_ref().and_then(|line| line.codel) == Some(true) {
         settings.insert("net.ipv4.tcp_ecn".to_owned(), "1".to_owned());
@@ -99,27 +94,23 @@ fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
 }
 
 pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
-    let rate = |bps: Option<u64>| bps.map(BitRate);
-    let (tcp_write, udp_rate) = if conditions.is_udp {
-        (None, rate(conditions.write_bps))
+    let write = conditions.write_bps.map(BitRate);
+    let protocol = if conditions.is_udp {
+        Protocol::Udp
     } else {
-        (rate(conditions.write_bps), None)
+        Protocol::Tcp
     };
     let (extent, warm_up) = extent(conditions, cause);
     Test {
         traffic: Traffic::Stream(StreamTest {
             verify: conditions.verifies,
             whole: conditions.transfer_bytes.is_some(),
-            write_rate_bps: tcp_write,
-            read_rate_bps: rate(conditions.read_bps),
-            rate_bps: udp_rate,
+            write_rate_bps: write.filter(|_| !conditions.is_udp),
+            read_rate_bps: conditions.read_bps.map(BitRate),
+            rate_bps: write.filter(|_| conditions.is_udp),
             ..StreamTest::new(conditions.message_bytes)
         }),
-        protocol: if conditions.is_udp {
-            Protocol::Udp
-        } else {
-            Protocol::Tcp
-        },
+        protocol,
         direction: conditions.direction,
         streams: conditions.streams,
         extent,
@@ -153,10 +144,8 @@ fn extent(conditions: &Conditions, cause: Cause) -> (Extent, Span) {
     if let Some(bytes) = conditions.transfer_bytes {
         return (Extent::Bytes(ByteCount(bytes)), Span(Duration::ZERO));
     }
-    (
-        Extent::Time(span(measured_s(conditions, cause))),
-        span(warm_up_s(conditions, cause)),
-    )
+    let time = span(measured_s(conditions, cause));
+    (Extent::Time(time), span(warm_up_s(conditions, cause)))
 }
 
 /// Slow start's rounds; where losses end it, also the few of them that bring its last window down

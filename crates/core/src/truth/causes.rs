@@ -1,5 +1,5 @@
-//! For each cause, conditions under which it may be the lowest limit. Ranges are wide and most
-//! draws are no clear case: [`super::draw`] throws those away.
+//! For each cause, conditions under which it may be the lowest limit. The ranges are wide, and most
+//! draws are no clear case: [`super::draw`] rejects those.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
 use super::scenario::CpuShare;
@@ -8,7 +8,7 @@ use crate::link::Loss;
 use crate::plan::Direction;
 use crate::units::{Dice, Family};
 
-/// One draw for `cause`; `None` for a cause that cannot be built.
+/// Draws conditions for `cause`; `None` for a cause that cannot be built.
 pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> {
     match cause {
         Cause::ReceiveWindow => Some(receive_window(random)),
@@ -27,7 +27,7 @@ pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> 
     }
 }
 
-/// On plain veth pairs, with nothing that limits but the hosts.
+/// Conditions on a plain veth pair, where only the hosts limit.
 pub(super) fn plain(random: &mut Dice) -> Conditions {
     Conditions {
         direction: random.choose(&[Direction::Up, Direction::Down]),
@@ -53,7 +53,7 @@ pub(super) fn plain(random: &mut Dice) -> Conditions {
     }
 }
 
-/// Over an emulated path with a deep queue, segments of any size.
+/// Conditions over an emulated path with a deep queue, with segments of any size.
 fn emulated(random: &mut Dice) -> Conditions {
     let rtt_ms = random.log_uniform(2.0, 300.0);
     let mut made = plain(random);
@@ -61,21 +61,18 @@ fn emulated(random: &mut Dice) -> Conditions {
         0..12 => (ETHERNET_MTU, None),
         12..15 => (9000, None),
         15..18 => (ETHERNET_MTU, Some(random.log_whole(88, 1440) as u32)),
-        // Between the usual ones, and up to what `TCP_MAXSEG` and the interface both hold.
+        // Between the usual sizes, and up to the most that `TCP_MAXSEG` and the interface both
+        // allow.
         _ => (9000, Some(random.log_whole(1460, 8928) as u32)),
     };
     made.mss = mss;
     made.line = Some(Line {
-        // Whole microseconds: what is written reads back the same.
+        // Not by `new`: the last bit of a seed's round trip would change.
         rtt_s: (rtt_ms * 1000.0).round() / 1e6,
         rate_bps: Some(round(random.log_uniform(1e6, 1e9))),
-        queue_bytes: 0,
-        codel: None,
-        loss: None,
-        policer: None,
-        jitter_s: 0.0,
         mtu,
         hops: random.choose(&[0, 0, 0, 1, 2, 3]),
+        ..Line::default()
     });
     deepen_queue(&mut made, 2.0);
     if random.chance(0.15) {
@@ -85,7 +82,7 @@ fn emulated(random: &mut Dice) -> Conditions {
     made
 }
 
-/// The line of conditions that have one.
+/// The line of conditions from [`emulated`].
 fn line(conditions: &mut Conditions) -> &mut Line {
     conditions.line.as_mut().expect("made by `emulated`")
 }
@@ -108,10 +105,11 @@ fn receive_window(random: &mut Dice) -> Conditions {
 
 fn send_buffer(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
-    made.send_buffer = match random.chance(0.5) {
+    made.send_buffer = if random.chance(0.5) {
         // Above the default of net.core.wmem_max the kernel would cut it.
-        true => Bound::Socket(random.log_whole(32 << 10, 200 << 10)),
-        false => Bound::Host(random.log_whole(128 << 10, 2 << 20)),
+        Bound::Socket(random.log_whole(32 << 10, 200 << 10))
+    } else {
+        Bound::Host(random.log_whole(128 << 10, 2 << 20))
     };
     made.nodelay = true;
     if random.chance(0.5) {
@@ -190,9 +188,9 @@ fn path_rate(random: &mut Dice) -> Conditions {
     made
 }
 
-/// Round trip up to which CoDel leaves the line full, seconds: its target of 5 ms and what comes in
-/// its interval of 100 ms have to last while the window is halved, or cut to 0.7 (RFC 9438), and
-/// grows again. BBR sees to the rate itself.
+/// Round trip up to which CoDel leaves the line full, seconds: its target of 5 ms and the arrivals
+/// in its interval of 100 ms must last while the window is halved, or cut to 0.7 (RFC 9438), and
+/// grows again. BBR keeps the rate itself.
 fn codel_fills_to_s(control: Control) -> f64 {
     match control {
         Control::Reno => 0.01,
@@ -281,8 +279,7 @@ fn cpu_send(random: &mut Dice) -> Conditions {
 fn cpu_receive(random: &mut Dice) -> Conditions {
     let mut made = plain(random);
     match random.below(3) {
-        // The pattern costs both ends; with a busy neighbour the receiver has the smaller part of a
-        // CPU for it.
+        // The pattern costs both ends CPU time; with a busy neighbour the receiver has less of it.
         verifies @ (0 | 1) => {
             made.sender = CpuShare::Own { cpu: 0 };
             made.receiver = CpuShare::Shared {
@@ -309,7 +306,7 @@ fn startup(random: &mut Dice) -> Conditions {
     made
 }
 
-/// UDP, in datagrams that fit a packet.
+/// Makes it UDP, in datagrams that fit a packet.
 pub(super) fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
     conditions.is_udp = true;
     conditions.mss = None;
@@ -317,13 +314,13 @@ pub(super) fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
     conditions.message_bytes = random.log_whole(200, most);
 }
 
-/// To three digits, so that specs are read easily.
+/// Rounds to three digits, so that specs are easy to read.
 pub(super) fn round(rate: f64) -> u64 {
     let scale = 10_f64.powf(rate.log10().floor() - 2.0);
     ((rate / scale).round() * scale).round() as u64
 }
 
-/// As [`round`], of a percentage.
+/// The same for a percentage.
 fn tidy(percent: f64) -> f64 {
     (percent * 1000.0).round() / 1000.0
 }

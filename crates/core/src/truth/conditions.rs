@@ -1,5 +1,5 @@
-//! What is built, and the limit that each part of it sets: physics and the kernel's documented
-//! behaviour, without a look at what a run measures.
+//! The conditions of a scenario, and the limit that each of them sets, from physics and the
+//! kernel's documented behaviour and not from measurements.
 
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
@@ -7,14 +7,14 @@ use crate::link::{Loss, Mtu};
 use crate::plan::Direction;
 use crate::units::Family;
 
-/// All that is chosen of a scenario.
+/// All choices of a scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Conditions {
     pub(super) direction: Direction,
     pub(super) family: Family,
     pub(super) is_udp: bool,
     pub(super) streams: u32,
-    /// `None`: a plain veth pair.
+    /// The emulated path; `None`: a plain veth pair.
     pub(super) line: Option<Line>,
     /// `TCP_MAXSEG`.
     pub(super) mss: Option<u32>,
@@ -24,28 +24,28 @@ pub(super) struct Conditions {
     pub(super) window: Bound,
     pub(super) send_buffer: Bound,
     pub(super) pacing_bps: Option<u64>,
-    /// TCP: of the writing application; UDP: asked of the sender.
+    /// TCP: rate of the writing application; UDP: rate that the sender is asked for.
     pub(super) write_bps: Option<u64>,
     pub(super) read_bps: Option<u64>,
     pub(super) message_bytes: u64,
     /// `TCP_NODELAY`.
     pub(super) nodelay: bool,
-    /// Neither TSO nor GSO at the sender.
+    /// The sender has neither TSO nor GSO.
     pub(super) is_offload_off: bool,
     pub(super) sender: CpuShare,
     pub(super) receiver: CpuShare,
     pub(super) verifies: bool,
-    /// All that is sent, from before the handshake to the end.
+    /// Size of a transfer that is measured from before its handshake to its end.
     pub(super) transfer_bytes: Option<u64>,
 }
 
 /// An emulated path, in the direction of the payload.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Line {
     pub(super) rtt_s: f64,
     pub(super) rate_bps: Option<u64>,
     pub(super) queue_bytes: u64,
-    /// CoDel, and whether it marks.
+    /// Whether CoDel marks, if there is CoDel.
     pub(super) codel: Option<bool>,
     pub(super) loss: Option<Loss>,
     /// Rate and bucket.
@@ -63,7 +63,7 @@ pub(super) enum Control {
     Bbr,
 }
 
-/// A buffer or window, and who bounds it.
+/// The limit of a buffer or window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The scenario's large default.
@@ -74,13 +74,13 @@ pub(super) enum Bound {
     Host(u64),
 }
 
-/// The most that one part of what is built lets through.
+/// The rate that one condition allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) cause: Cause,
     /// Payload, bits/s over all flows.
     pub(super) bps: f64,
-    /// Factor to both sides of `bps` within which it lies: what a kernel or a machine leaves open.
+    /// The limit lies within this factor of `bps`: kernels and machines differ.
     pub(super) spread: f64,
 }
 
@@ -95,7 +95,17 @@ impl Control {
 }
 
 impl Line {
-    /// Standing queue at most, seconds.
+    /// A line that only delays; its round trip is rounded to whole microseconds, so that it reads
+    /// back the same.
+    pub(super) fn new(rtt_s: f64) -> Self {
+        Self {
+            rtt_s: (rtt_s * 1e6).round() / 1e6,
+            mtu: ETHERNET_MTU,
+            ..Self::default()
+        }
+    }
+
+    /// Longest standing queue, seconds.
     fn queue_s(&self) -> f64 {
         let rate = self.rate_bps.unwrap_or(u64::MAX) as f64;
         self.queue_bytes as f64 * 8.0 / rate
@@ -123,18 +133,16 @@ impl Line {
 }
 
 impl Conditions {
-    /// Every limit that what is built sets, the lowest first.
+    /// The limits of all conditions, the lowest first.
     pub(super) fn limits(&self) -> Vec<Limit> {
         let mut limits = vec![self.cpu_send(), self.cpu_receive()];
-        if self.is_udp {
-            limits.extend(self.line_limits());
-            limits.extend(self.applications());
-        } else {
+        if !self.is_udp {
             limits.extend(self.buffers());
             limits.extend(self.congestion());
-            limits.extend(self.line_limits());
-            limits.extend(self.applications());
-            limits.extend(self.pacing());
+        }
+        limits.extend(self.line_limits());
+        limits.extend(self.set_rates());
+        if !self.is_udp {
             limits.extend(self.small_segments());
             limits.extend(self.startup());
         }
@@ -151,7 +159,7 @@ impl Conditions {
         self.line.as_ref().map_or(PLAIN_RTT_S, |line| line.rtt_s)
     }
 
-    /// Round trip with the queue that the drawn cause may fill, seconds.
+    /// Round trip with the queue that the cause may fill, seconds.
     pub(super) fn loaded_rtt_s(&self, cause: Cause) -> f64 {
         let queue = match (&self.line, cause) {
             (Some(line), Cause::PathRate) => line.queue_s(),
@@ -200,7 +208,8 @@ impl Conditions {
         let window = match self.window {
             Bound::Free => (FREE_BUFFER / 2.0, 1.5),
             Bound::Socket(bytes) => (bytes as f64, 1.1),
-            // The kernel offers what is not overhead of packets: half of the memory, or nearly all.
+            // The kernel offers the memory without the overhead of packets: half of it, or nearly
+            // all.
             Bound::Host(bytes) => (bytes as f64 * 0.7, 1.4),
         };
         let queue = match self.send_buffer {
@@ -253,39 +262,32 @@ impl Conditions {
         let Some(line) = &self.line else {
             return Vec::new();
         };
-        let limit = |cause, rate: u64, spread| Limit {
-            cause,
-            bps: rate as f64 * self.payload_share(),
-            spread,
-        };
-        let rate = line.rate_bps.map(|rate| limit(Cause::PathRate, rate, 1.05));
-        let policer = line
-            .policer
-            .map(|(rate, _)| limit(Cause::Policer, rate, 1.1));
-        rate.into_iter().chain(policer).collect()
+        let policer = line.policer.map(|(rate, _)| rate);
+        let limits = [
+            (Cause::PathRate, line.rate_bps, 1.05),
+            (Cause::Policer, policer, 1.1),
+        ];
+        let limits = limits.into_iter().filter_map(|(cause, rate, spread)| {
+            let bps = rate? as f64 * self.payload_share();
+            Some(Limit { cause, bps, spread })
+        });
+        limits.collect()
     }
 
-    fn applications(&self) -> Vec<Limit> {
-        let limit = |cause, rate: u64| Limit {
-            cause,
-            bps: rate as f64 * self.flows(),
-            spread: 1.02,
-        };
-        let write = self
-            .write_bps
-            .map(|rate| limit(Cause::ApplicationSend, rate));
-        let read = self
-            .read_bps
-            .map(|rate| limit(Cause::ApplicationReceive, rate));
-        write.into_iter().chain(read).collect()
-    }
-
-    /// The kernel's own pacing counts payload.
-    fn pacing(&self) -> Option<Limit> {
-        self.pacing_bps.map(|rate| Limit {
-            cause: Cause::Pacing,
-            bps: rate as f64 * self.flows(),
-            spread: 1.02,
+    /// Rates of the applications, and pacing, which counts payload in the kernel.
+    fn set_rates(&self) -> impl Iterator<Item = Limit> {
+        let pacing = self.pacing_bps.filter(|_| !self.is_udp);
+        let rates = [
+            (Cause::ApplicationSend, self.write_bps),
+            (Cause::ApplicationReceive, self.read_bps),
+            (Cause::Pacing, pacing),
+        ];
+        rates.into_iter().filter_map(|(cause, rate)| {
+            Some(Limit {
+                cause,
+                bps: rate? as f64 * self.flows(),
+                spread: 1.02,
+            })
         })
     }
 
@@ -317,7 +319,7 @@ impl Conditions {
         self.cpu(Cause::CpuReceive, RECEIVER_BPS, self.receiver)
     }
 
-    /// On an emulated path each packet is handled by itself, in the emulator, too.
+    /// On an emulated path the hosts and the emulator handle each packet separately.
     fn cpu(&self, cause: Cause, full_bps: f64, share: CpuShare) -> Limit {
         let emulated = match self.line {
             Some(_) => (EMULATED_PACKETS * self.segment_bytes() * 8.0).min(EMULATED_BPS),
@@ -344,14 +346,14 @@ fn ip_header(family: Family) -> u32 {
 }
 
 pub(super) const ETHERNET_MTU: u32 = 1500;
-/// TCP without options, its timestamps with padding (RFC 7323), UDP, and what the emulated line
-/// counts of Ethernet.
+/// Bytes of TCP without options, of its timestamps with padding (RFC 7323), of UDP, and of Ethernet
+/// as the emulated line counts it.
 const TCP_HEADER: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 const UDP_HEADER: u32 = 8;
 const ETHERNET_HEADER: u32 = 14;
 
-/// Maximum of `tcp_rmem` and `tcp_wmem` where they are to be no limit.
+/// Maximum of `tcp_rmem` and `tcp_wmem` if they must not limit.
 pub(super) const FREE_BUFFER: f64 = 33_554_432.0;
 
 /// Memory over payload of large pieces in a send queue.
@@ -359,15 +361,15 @@ const PIECE_MEMORY: f64 = 1.1;
 
 /// Round trip of a plain veth pair.
 const PLAIN_RTT_S: f64 = 50e-6;
-/// What one core of an ordinary machine sends and receives in large messages over a veth pair,
-/// bits/s. Receiving takes about four fifths of the CPU time of sending: the soft interrupts of
-/// both ends run on the sender's.
+/// Rates at which one core of an ordinary machine sends and receives large messages over a veth
+/// pair, bits/s. Receiving takes about four fifths of the CPU time of sending: the soft interrupts
+/// of both ends run on the sender's.
 const SENDER_BPS: f64 = 20e9;
 const RECEIVER_BPS: f64 = 25e9;
 /// `write` calls of small messages each second.
 const CALLS_PER_S: f64 = 900_000.0;
 /// Packets each second through a veth pair without segmentation offload.
 const PACKETS_WITHOUT_OFFLOAD: f64 = 450_000.0;
-/// What the emulator carries each second.
+/// The most that the emulator carries each second.
 const EMULATED_PACKETS: f64 = 250_000.0;
 const EMULATED_BPS: f64 = 3e9;

@@ -1,4 +1,4 @@
-//! Conditions in one line.
+//! Describes conditions in one line.
 
 use super::conditions::{Bound, Conditions};
 use super::scenario::CpuShare;
@@ -6,7 +6,7 @@ use crate::link::PathSpec;
 use crate::plan::Direction;
 use crate::units::{BitRate, ByteCount};
 
-/// All that is particular, in words.
+/// The particulars of the conditions, in words.
 pub(super) fn describe(
     conditions: &Conditions,
     path: Option<&PathSpec>,
@@ -30,10 +30,8 @@ pub(super) fn describe(
 
 /// Direction, IPv4 or IPv6, congestion control or UDP, and the path.
 fn kind(conditions: &Conditions, path: Option<&PathSpec>, is_control_free: bool) -> String {
-    let direction = match conditions.direction {
-        Direction::Down => "down",
-        Direction::Up | Direction::Both => "up",
-    };
+    let is_down = conditions.direction == Direction::Down;
+    let direction = if is_down { "down" } else { "up" };
     let family = conditions.family;
     let control = if conditions.is_udp {
         "udp"
@@ -56,11 +54,8 @@ fn parts(conditions: &Conditions) -> [(&'static str, Option<String>); 12] {
         ("message", Some(size(conditions.message_bytes))),
         ("mss", number(conditions.mss)),
         ("advmss", number(conditions.advertised_mss)),
-        ("window", bound_text(conditions.window, "tcp_rmem")),
-        (
-            "send buffer",
-            bound_text(conditions.send_buffer, "tcp_wmem"),
-        ),
+        ("window", bound(conditions.window, "tcp_rmem")),
+        ("send buffer", bound(conditions.send_buffer, "tcp_wmem")),
         ("pacing", rate(conditions.pacing_bps)),
         ("writer", rate(conditions.write_bps)),
         ("reader", rate(conditions.read_bps)),
@@ -70,7 +65,7 @@ fn parts(conditions: &Conditions) -> [(&'static str, Option<String>); 12] {
     ]
 }
 
-fn bound_text(bound: Bound, setting: &str) -> Option<String> {
+fn bound(bound: Bound, setting: &str) -> Option<String> {
     match bound {
         Bound::Free => None,
         Bound::Socket(bytes) => Some(ByteCount(bytes).to_string()),

@@ -1,4 +1,4 @@
-//! Which conditions are clear enough to be a scenario of the old family.
+//! Draws the scenarios of the old family: conditions whose lowest limit is clear.
 
 use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
 use super::causes;
@@ -7,7 +7,7 @@ use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::units::Dice;
 
-/// The causes that are drawn, as often as each other.
+/// The causes that are drawn, equally often.
 pub const CAUSES: [Cause; 12] = [
     Cause::ReceiveWindow,
     Cause::SendBuffer,
@@ -23,12 +23,12 @@ pub const CAUSES: [Cause; 12] = [
     Cause::Startup,
 ];
 
-/// Every other limit is at least so many times the one of the cause, or at most [`BORDER`] times.
+/// Every other limit is at least so many times the limit of the cause, or at most [`BORDER`] times.
 pub const CLEAR: f64 = 1.6;
-/// Up to so many times the lowest limit another one is as right.
+/// Another limit of up to so many times the lowest one is also right.
 pub const BORDER: f64 = 1.1;
 
-/// The scenario of that number of the old family, whose causes come in turn.
+/// The scenario of the old family with that number; the causes take turns.
 pub(super) fn old(seed: u64, number: u32) -> Scenario {
     let turn = number as usize / CAUSES.len();
     let cause = CAUSES[number as usize % CAUSES.len()];
@@ -38,7 +38,7 @@ pub(super) fn old(seed: u64, number: u32) -> Scenario {
     Scenario::new(number, seed, cause, &conditions, limit.bps)
 }
 
-/// Conditions that `fits` has made its own and under which the cause is clearly the limit.
+/// Draws conditions, changed by `fits`, under which the cause is clearly the lowest limit.
 pub(super) fn clear(
     cause: Cause,
     random: &mut Dice,
@@ -80,7 +80,7 @@ fn attempt(
     right.then_some((conditions, limit))
 }
 
-/// A second limit at 1.0 to 1.1 times the first.
+/// Adds a second limit at 1.01 to 1.09 times the first.
 fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Option<()> {
     let all = conditions.limit(cause)?.bps * random.uniform(1.01, 1.09);
     let each = (all / f64::from(conditions.streams)) as u64;
@@ -90,7 +90,7 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Op
         1 if cause != Cause::ApplicationSend => conditions.write_bps = Some(each),
         2 if cause != Cause::PathRate => {
             conditions.line.as_mut()?.rate_bps = Some((all / share) as u64);
-            // Without one it would be a limit that nobody reaches.
+            // Without a queue the flow would not reach this limit.
             causes::deepen_queue(conditions, 2.0);
         }
         _ => return None,
@@ -98,8 +98,8 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Op
     Some(())
 }
 
-/// The limit is the lowest, whatever a kernel or a machine leaves open, or with one rival at its
-/// side.
+/// Whether the limit is the lowest, within the spread of kernels and machines; at a border with one
+/// rival beside it.
 fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
     let limits = conditions.limits();
     let rivals = limits.iter().filter(|limit| limit.cause != own.cause);
@@ -110,7 +110,7 @@ fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
 }
 
 fn is_far(own: &Limit, rival: &Limit) -> bool {
-    // A slow machine is slow in all of these.
+    // A slow machine lowers all of these.
     let of_machine = |limit: &Limit| {
         matches!(
             limit.cause,
@@ -125,7 +125,7 @@ fn is_far(own: &Limit, rival: &Limit) -> bool {
     rival.bps >= CLEAR * own.bps && rival.bps >= SURE * spreads * own.bps
 }
 
-/// The emulator carries it, and the congestion control gets there in the time that it has.
+/// Whether the emulator can carry it, and the congestion control reaches the limit in time.
 fn can_be_carried(conditions: &Conditions, own: &Limit) -> bool {
     let segment = conditions.segment_bytes();
     let rtt = conditions.rtt_s();
@@ -148,7 +148,7 @@ fn can_be_carried(conditions: &Conditions, own: &Limit) -> bool {
         && conditions.loaded_rtt_s(own.cause) <= 1.0
 }
 
-/// The run is long enough for the cause to show, and nothing small spoils it.
+/// Whether the run is long enough for the cause to show, and no detail hides it.
 fn shows(conditions: &Conditions, own: &Limit) -> bool {
     let segment = conditions.segment_bytes();
     let rtt = conditions.rtt_s();
@@ -158,20 +158,19 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
         None => own.bps / 8.0 / segment * measured_s(conditions, own.cause) >= MIN_SEGMENTS,
     };
     let particular = match own.cause {
-        // A window of few segments is not used to its end, and of small ones not known.
+        // A window of few segments is not used fully, and one of small segments is not known.
         Cause::ReceiveWindow => in_flight >= 5.0 && segment >= 500.0,
-        // Of a buffer of small ones most is overhead.
+        // A buffer of small segments holds mostly overhead.
         Cause::SendBuffer => in_flight >= 6.0 && segment >= 500.0,
         Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MAX_S && in_flight >= 4.0,
-        // Of fewer a bucket leaves nothing but timeouts.
+        // With fewer segments a bucket causes only timeouts.
         Cause::Policer => {
             in_flight >= 4.0
                 && (0.01..=0.15).contains(&rtt)
                 && grows_back_s(conditions.control, in_flight, rtt) <= SOON_S
         }
-        // What nobody reads does not make the kernel enlarge the window (tcp_rcv_space_adjust): the
-        // first one has to do, and it is opened again a whole segment at a time (RFC 9293,
-        // 3.8.6.2.2).
+        // Unread data does not make the kernel enlarge the window (tcp_rcv_space_adjust): the first
+        // window must suffice, and it reopens by whole segments (RFC 9293, 3.8.6.2.2).
         Cause::ApplicationReceive => {
             conditions.line.is_none()
                 || CLEAR * (own.bps * rtt / 8.0 + 2.0 * segment) <= FIRST_WINDOW
@@ -182,8 +181,8 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
     enough && particular && bursts_pass(conditions)
 }
 
-/// Time in which a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds.
-/// Where that is long the algorithm is the limit and not the bucket.
+/// Time until a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds. If it
+/// is long, the congestion control is the limit and not the bucket.
 fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     let by_one_each_round = segments * rtt_s;
     match control {
@@ -193,7 +192,8 @@ fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     }
 }
 
-/// The last flight is far below what the path holds, and the transfer takes a few round trips.
+/// Whether the last flight is far below the capacity of the path, and the transfer takes a few
+/// round trips.
 fn ends_in_slow_start(conditions: &Conditions) -> bool {
     let Some(line) = &conditions.line else {
         return false;
@@ -204,8 +204,8 @@ fn ends_in_slow_start(conditions: &Conditions) -> bool {
     (0.01..=0.2).contains(&line.rtt_s) && rounds >= 3.0 && bytes / 2.0 <= holds / CLEAR
 }
 
-/// Each burst of a writer is through before the next, though the window may have fallen back to ten
-/// segments.
+/// Whether each burst of a writer has passed before the next one, though the window may have fallen
+/// back to ten segments.
 fn bursts_pass(conditions: &Conditions) -> bool {
     let (Some(rate), Some(line), false) =
         (conditions.write_bps, &conditions.line, conditions.is_udp)
@@ -222,8 +222,8 @@ fn bursts_pass(conditions: &Conditions) -> bool {
     through * 1.5 <= message * 8.0 / rate as f64
 }
 
-/// Causes whose limit is known well enough for a border. A window is not: the kernel may offer a
-/// third of a buffer.
+/// Causes whose limit is known well enough for a border. That of a window is not: the kernel may
+/// offer a third of a buffer.
 const HAVE_BORDERS: [Cause; 5] = [
     Cause::Pacing,
     Cause::PathRate,
@@ -231,19 +231,19 @@ const HAVE_BORDERS: [Cause; 5] = [
     Cause::ApplicationSend,
     Cause::ApplicationReceive,
 ];
-/// One in so many of theirs is a border: a tenth of all scenarios.
+/// One in so many of their scenarios is a border: a tenth of all scenarios.
 const BORDER_TURNS: usize = 4;
 const TRIES: u32 = 1_000_000;
-/// Factor that is left between two limits when both are as near to each other as they can be.
+/// Least ratio of two limits when both are as near to each other as their spreads allow.
 const SURE: f64 = 1.1;
 const MIN_BPS: f64 = 1e5;
 /// Window that a receive buffer of 128 KiB offers at first, bytes: half of it.
 const FIRST_WINDOW: f64 = 65_536.0;
-/// A measured policer sees eight such cycles.
+/// Longest time of [`grows_back_s`], seconds: a run with a policer has eight such cycles.
 const SOON_S: f64 = 1.0;
-/// What an emulated path is asked to carry at most, packets/s.
+/// Most packets that an emulated path is asked to carry, packets/s.
 const PACKETS_PER_S: f64 = 100_000.0;
-/// Bytes on the way at most.
+/// Most bytes in flight.
 const MAX_IN_FLIGHT: f64 = 4e6;
-/// Segments in the measured time at least.
+/// Fewest segments in the measured time.
 const MIN_SEGMENTS: f64 = 100.0;

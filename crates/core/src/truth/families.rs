@@ -1,4 +1,4 @@
-//! The families of scenarios, and how a run takes turns among them.
+//! The families of scenarios, and the order in which a run takes turns among them.
 
 use super::draw::{CAUSES, old};
 use super::scenario::Scenario;
@@ -7,29 +7,29 @@ use super::wild::{self, Draft, stranger};
 use crate::units::Dice;
 use crate::units::checksum::fnv1a;
 
-/// Scenarios of one kind.
+/// A family: scenarios of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct ScenarioFamily {
-    /// As it is asked for.
+    /// Its name.
     pub name: &'static str,
-    /// What is drawn, in a line.
+    /// Its scenarios, in a line.
     pub means: &'static str,
     pub(super) draw: Draw,
 }
 
-/// How a family is drawn.
+/// The function that draws scenarios of a family.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Draw {
-    /// One limit of [`CAUSES`], in turn, by seed and number.
+    /// By seed and number, with the limits of [`CAUSES`] in turn.
     Causes(fn(u64, u32) -> Scenario),
-    /// Whatever comes.
+    /// With a random cause.
     Any(fn(&mut Dice) -> Draft),
 }
 
-/// The limits of the lab's own making, twelve causes in turn.
+/// Name of the family with limits that the lab makes, twelve causes in turn.
 pub const OLD: &str = "old";
 
-/// All of them, the old one first, other programs' traffic last.
+/// All families, the old one first, other programs' traffic last.
 pub fn families() -> impl Iterator<Item = &'static ScenarioFamily> {
     static FIRST: ScenarioFamily = ScenarioFamily {
         name: OLD,
@@ -41,11 +41,11 @@ pub fn families() -> impl Iterator<Item = &'static ScenarioFamily> {
         means: "as old, and the kernel's TBF and HTB, with other programs' traffic",
         draw: Draw::Causes(stranger),
     };
-    [&FIRST].into_iter().chain(&wild::FAMILIES).chain([&LAST])
+    [&FIRST].into_iter().chain(wild::FAMILIES).chain([&LAST])
 }
 
-/// Those that a name means: its own, `wild` (linerate's runs but the old ones) or `all` of
-/// linerate's runs.
+/// The families of a name: one of theirs, `wild` (linerate's runs without the old family) or `all`
+/// (all of linerate's runs).
 pub fn family(name: &str) -> Option<Vec<&'static ScenarioFamily>> {
     let is_meant = |family: &&ScenarioFamily| match name {
         "all" => family.name != STRANGERS,
@@ -55,8 +55,9 @@ pub fn family(name: &str) -> Option<Vec<&'static ScenarioFamily>> {
     Some(families().filter(is_meant).collect()).filter(|found: &Vec<_>| !found.is_empty())
 }
 
-/// Draws `count` scenarios, the families in turn and in the old one the causes, shuffled. The
-/// scenario of a number depends on the seed and the families, and not on `count`.
+/// Draws `count` scenarios from the families in turn, in random order; the old family takes its
+/// causes in turn. The scenario of a number depends on the seed and the families, and not on
+/// `count`.
 pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario> {
     let turns: Vec<(&ScenarioFamily, u32)> = (families.iter())
         .flat_map(|family| (0..weight(family)).map(move |place| (*family, place)))
@@ -77,7 +78,7 @@ pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario
                 };
             }
         };
-        // Each family has dice of its own, so that another beside it changes nothing.
+        // Each family has dice of its own, so that other families do not change its scenarios.
         let stream = fnv1a(family.name.as_bytes()) ^ u64::from(turn);
         draft(&mut Dice::new(seed, stream)).scenario(family.name, number, seed)
     };
@@ -86,7 +87,7 @@ pub fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<Scenario
     scenarios
 }
 
-/// Turns of a round.
+/// Number of turns of a family in each round.
 fn weight(family: &ScenarioFamily) -> u32 {
     match family.draw {
         Draw::Causes(_) => CAUSES.len() as u32,

@@ -1,23 +1,24 @@
-//! The truth test: paths whose cause is known by construction, and how often the verdict names it.
+//! The truth test: how often the verdict names the cause of runs whose cause is known by
+//! construction.
 //!
-//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the setting of its two
-//! hosts, chosen so that one limit is clearly the lowest. The limits are computed here, from what
-//! is built and with formulas of this module's own: the code under test, [`crate::ceilings`], gives
-//! nothing but the names of the causes. Somebody runs them, and [`Score`] counts.
+//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the settings of its two
+//! hosts, chosen so that one limit is clearly the lowest. The limits are computed here from the
+//! conditions, with formulas of this module's own: the code under test, [`crate::ceilings`], gives
+//! nothing but the names of the causes. The engine runs the scenarios, and [`Score`] counts.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `conditions` | what is built, and the limit that each part of it sets |
+//! | `conditions` | the conditions of a scenario, and the limit that each of them sets |
 //! | `causes` | for each cause, conditions under which it may be the lowest limit |
-//! | `draw` | which of these are clear enough, in which order, with which borders |
-//! | `families`, `wild` | what is drawn beside these: what a user can meet |
-//! | `scenario` | what is to be run, and whether a verdict on it is right |
+//! | `draw` | which conditions are clear enough for a scenario of the old family |
+//! | `families`, `wild` | the families; those that resemble what users meet |
+//! | `scenario` | what is to be run, and which verdicts on it are right |
 //! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
-//! | `strangers` | what is right to say of other programs' traffic, from where it was seen |
-//! | `score` | right and wrong, with intervals |
-//! | `reliability` | whether verdicts are as sure as they are right |
-//! | `remedy` | a verdict's remedy, done to its scenario |
-//! | `proof` | what remedies brought, against what was predicted |
+//! | `strangers` | which verdicts on other programs' traffic are right, by where it was seen |
+//! | `score` | the counts, with intervals |
+//! | `reliability` | the confidence of verdicts against the share that is right |
+//! | `remedy` | a verdict's remedy, applied to its scenario |
+//! | `proof` | the effect of remedies, compared with the predictions |
 
 mod assemble;
 mod causes;

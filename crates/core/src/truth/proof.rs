@@ -1,4 +1,4 @@
-//! What remedies brought, against what the verdicts had predicted.
+//! The effect of remedies, compared with the predictions of the verdicts.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::score::Tally;
 use crate::ceilings::{Cause, Verdict};
 use crate::remedy::Remedy;
 
-/// What came of a scenario's remedy.
+/// The outcome of a scenario's remedy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Remedied {
     /// It promised a rate, and the scenario was run again with it.
     Tried(Proof),
-    /// There was nothing to prove.
+    /// There was no prediction to test.
     Untried(Untried),
 }
 
@@ -24,22 +24,22 @@ pub enum Remedied {
 pub struct Proof {
     /// The scenario's number.
     pub number: u32,
-    /// What the verdict blamed.
+    /// The cause that the verdict named.
     pub cause: Cause,
-    /// The remedy that was done.
+    /// The remedy that was applied.
     pub remedy: Remedy,
-    /// What it was to bring, payload bits/s.
+    /// The predicted rate, payload bits/s.
     pub predicted_bps: f64,
-    /// What would hold the run back then.
+    /// The predicted next cause.
     pub next_cause: Option<Cause>,
-    /// What it brought, payload bits/s; absent if the run with it failed.
+    /// The measured rate, payload bits/s; absent if the run with the remedy failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_bps: Option<f64>,
     /// Why the run with it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where
-    /// it is modelled. A run that failed is not.
+    /// Whether the prediction held: within 15 % if the cause is exact, within 30 % if it is
+    /// modelled. It did not if the run failed.
     pub held: bool,
 }
 
@@ -49,11 +49,11 @@ pub struct Proof {
 pub struct Untried {
     /// The scenario's number.
     pub number: u32,
-    /// What the verdict blamed; absent without one.
+    /// The cause that the verdict named; absent without a verdict.
     pub cause: Option<Cause>,
     /// The remedy, if there is one.
     pub remedy: Option<Remedy>,
-    /// What it was to bring, payload bits/s, if that was said.
+    /// The predicted rate, payload bits/s, if there was a prediction.
     pub predicted_bps: Option<f64>,
     /// Why it was not run.
     pub why: UntriedReason,
@@ -67,7 +67,7 @@ pub struct Untried {
 pub enum UntriedReason {
     /// The first run failed, or has no verdict.
     NoVerdict,
-    /// The verdict does not say what its remedy brings.
+    /// The verdict predicts no rate.
     NothingPredicted,
     /// A lab cannot do what the remedy says: it belongs to the whole machine or to an application.
     NotInALab,
@@ -76,21 +76,21 @@ pub enum UntriedReason {
 /// Remedies over all scenarios.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemedyScore {
-    /// Those of exact causes that brought within 15 % what was predicted, of all that were run.
+    /// Of the remedies of exact causes that were run, those whose prediction held within 15 %.
     pub exact: Tally,
-    /// Those of modelled causes that brought within 30 % what was predicted, of all that were run.
+    /// Of the remedies of modelled causes that were run, those whose prediction held within 30 %.
     pub modelled: Tally,
-    /// Share of each that is the goal, percent.
+    /// The goal for both, percent.
     pub goal_percent: f64,
-    /// Runs with a remedy that failed, which count as not as predicted.
+    /// Failed runs with a remedy; their predictions did not hold.
     pub failed: u64,
     /// Remedies that were not run, by the reason.
     pub untried: BTreeMap<UntriedReason, u64>,
 }
 
 impl Proof {
-    /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it
-    /// failed; `None` where nothing was predicted, or there is no remedy.
+    /// Compares a verdict's prediction with the rate that its remedy brought, payload bits/s, or
+    /// with the failure of the run. `None` without a prediction or a remedy.
     pub fn new(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
         let (measured_bps, failure) = match measured {
@@ -113,7 +113,8 @@ impl Proof {
         Some(proof)
     }
 
-    /// Of a cause whose ceiling follows from a figure that somebody set or the kernel tells.
+    /// Whether the ceiling of the cause follows from a figure that was set or that the kernel
+    /// tells.
     pub fn is_exact(&self) -> bool {
         matches!(
             self.cause,
@@ -123,7 +124,7 @@ impl Proof {
 }
 
 impl Untried {
-    /// Of the scenario of that number, with the verdict if there is one.
+    /// The remedy of a scenario that was not run, with its verdict if there is one.
     pub fn new(number: u32, verdict: Option<&Verdict>, why: UntriedReason) -> Self {
         Self {
             number,
@@ -136,39 +137,33 @@ impl Untried {
 }
 
 impl RemedyScore {
-    /// Counts; `None` where no remedy was looked at.
+    /// Counts; `None` if there were no remedies.
     pub(super) fn new(proofs: &[Proof], untried: &[Untried]) -> Option<Self> {
         let held = |of_exact: bool| {
             let own = proofs.iter().filter(|proof| proof.is_exact() == of_exact);
-            tally(&own.collect::<Vec<_>>())
+            let right = own.clone().filter(|proof| proof.held).count();
+            Tally::of_counts(right as u64, own.count() as u64)
         };
         let mut reasons = BTreeMap::new();
         for one in untried {
             *reasons.entry(one.why).or_default() += 1;
         }
+        let failed = proofs.iter().filter(|proof| proof.failure.is_some());
         let is_any = !proofs.is_empty() || !untried.is_empty();
         is_any.then(|| Self {
             exact: held(true),
             modelled: held(false),
             goal_percent: GOAL,
-            failed: proofs
-                .iter()
-                .filter(|proof| proof.failure.is_some())
-                .count() as u64,
+            failed: failed.count() as u64,
             untried: reasons,
         })
     }
 }
 
-fn tally(proofs: &[&Proof]) -> Tally {
-    let right = proofs.iter().filter(|proof| proof.held).count();
-    Tally::of_counts(right as u64, proofs.len() as u64)
-}
-
-/// Shares of the prediction by which it may be missed, to both sides.
+/// Largest error of a prediction, as a share of it.
 const EXACT: f64 = 0.15;
 const MODELLED: f64 = 0.30;
-/// Percent of the remedies that are to bring what was predicted.
+/// The goal: the share of predictions that hold, percent.
 const GOAL: f64 = 90.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether verdicts are as sure as they are right.
+//! Compares the confidence of verdicts with the share of them that is right.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use super::score::{Judgement, Tally, Trial};
 use crate::ceilings::Cause;
 
-/// How sure verdicts are, against how often they are right.
+/// Confidence of verdicts against the share of them that is right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reliability {
-    /// By what the verdicts said, the least sure first; those that were never said are left out.
+    /// Verdicts by their confidence, the least sure first; empty bins are left out.
     pub bins: Vec<Bin>,
-    /// Mean of the squared difference of the confidence and of what was right (1) or wrong (0); 0
-    /// is best, and 0.25 what a coin has that says 50 %.
+    /// Brier score: the mean squared difference of the confidence and the outcome, right (1) or
+    /// wrong (0). 0 is best; 0.25 is that of a coin with a confidence of 50 %.
     pub brier: f64,
     /// Verdicts without a confidence.
     pub unknown: u64,
 }
 
-/// Verdicts that were about as sure as each other.
+/// Verdicts of about the same confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bin {
     /// Least confidence, inclusive.
@@ -27,33 +27,28 @@ pub struct Bin {
     pub to: f64,
     /// Their mean confidence.
     pub confidence: f64,
-    /// How many of them are right, with an interval.
+    /// The share of them that is right, with its interval.
     pub tally: Tally,
 }
 
 impl Reliability {
-    /// Of all verdicts that name a cause; `None` where none says how sure it is.
+    /// Of all verdicts that name a cause; `None` if none has a confidence.
     pub(super) fn new(trials: &[Trial]) -> Option<Self> {
-        let named = trials.iter().filter(|trial| {
-            let verdict = trial.verdict();
-            verdict.is_some() && verdict != Some(Cause::Unexplained)
+        let is_named = |trial: &&Trial| trial.verdict().is_some_and(|it| it != Cause::Unexplained);
+        let named = trials.iter().filter(is_named);
+        let known = named.clone().filter_map(|trial| {
+            let is_right = trial.judgement == Judgement::Right;
+            Some((trial.confidence()?, is_right))
         });
-        let answers = named.map(|trial| (trial.confidence(), trial.judgement == Judgement::Right));
-        let (known, unknown): (Vec<_>, Vec<_>) = answers.partition(|(sure, _)| sure.is_some());
-        let known: Vec<(f64, bool)> = known
-            .into_iter()
-            .filter_map(|(sure, is_right)| Some((sure?, is_right)))
-            .collect();
-        let bins: Vec<Bin> = (EDGES.windows(2))
-            .filter_map(|edges| Bin::new(edges[0], edges[1], &known))
-            .collect();
-        let squares = known
-            .iter()
-            .map(|(sure, is_right)| (sure - f64::from(u8::from(*is_right))).powi(2));
+        let known: Vec<(f64, bool)> = known.collect();
+        let edges = EDGES.windows(2);
+        let bins = edges.filter_map(|edges| Bin::new(edges[0], edges[1], &known));
+        let square =
+            |(sure, is_right): &(f64, bool)| (sure - f64::from(u8::from(*is_right))).powi(2);
         (!known.is_empty()).then(|| Self {
-            bins,
-            brier: squares.sum::<f64>() / known.len() as f64,
-            unknown: unknown.len() as u64,
+            bins: bins.collect(),
+            brier: known.iter().map(square).sum::<f64>() / known.len() as f64,
+            unknown: (named.count() - known.len()) as u64,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A verdict's remedy, done to its scenario.
+//! Applies a verdict's remedy to its scenario.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::remedy::{Change, Remedy, RunOption};
 use crate::treatment::Treatments;
 use crate::units::Span;
 
-/// What to run and under which treatments to have a remedy done, where a lab can do it: settings
-/// of a host's own network, metrics of its route and its device are treatments, and so is a socket
-/// option; what is left out, and what is sent, is another test. `None` for what belongs to the
+/// The scenario and the treatments with which a remedy is applied, if a lab can apply it. Settings
+/// of a host's network, metrics of its route, its device and socket options are treatments; options
+/// that are left out, and what is sent, change the test. `None` for remedies that belong to the
 /// whole machine or to an application.
 pub fn treated(scenario: &Scenario, remedy: &Remedy) -> Option<(Scenario, Treatments)> {
     if remedy.first.is_some() {
@@ -37,7 +37,7 @@ pub fn treated(scenario: &Scenario, remedy: &Remedy) -> Option<(Scenario, Treatm
     Some((treated, treatments.parse().ok()?))
 }
 
-/// Sets an option in the test, or leaves it out there. One of the sockets is given as a treatment,
+/// Sets an option in the test, or leaves it out there. A socket option is given as a treatment,
 /// which is read back in the run.
 fn change_option(test: &mut Test, option: RunOption, value: Option<&str>) -> Option<String> {
     let treatment = option.treatment().zip(value);
@@ -48,14 +48,14 @@ fn change_option(test: &mut Test, option: RunOption, value: Option<&str>) -> Opt
     ))
 }
 
-/// What has no copy in each network namespace a lab cannot set.
+/// Whether each network namespace has the setting: others a lab cannot set.
 fn is_of_namespace(key: &str) -> bool {
     key.starts_with("net.ipv4.") || key.starts_with("net.ipv6.")
 }
 
-/// The path is full now: slow start ends in the losses of a queue, and what is predicted comes
-/// after these. A full queue is a round-trip time of the path then, and it takes some of them until
-/// the losses are noticed and mended.
+/// Warm-up of the run with the remedy. The path is full now: slow start ends in the losses of a
+/// queue, and the prediction is for the time after them. The full queue is the round-trip time of
+/// the path, and it takes several of them until the losses are noticed and repaired.
 fn settled(scenario: &Scenario) -> Span {
     let links = scenario.path.iter().flat_map(|path| [&path.up, &path.down]);
     let queued = links.filter_map(|link| {
@@ -70,11 +70,13 @@ fn settled(scenario: &Scenario) -> Span {
     Span((longest * ROUND_TRIPS).max(SETTLED))
 }
 
+/// Shortest warm-up.
 const SETTLED: Duration = Duration::from_secs(4);
+/// Round trips of a full queue that the warm-up takes.
 const ROUND_TRIPS: u32 = 8;
-/// Bytes.
+/// Size of a full packet, bytes.
 const FULL_PACKET: u64 = 1500;
-/// Beyond that nobody waits for it.
+/// Longest queue that the warm-up takes into account, seconds.
 const LONGEST_QUEUE_S: f64 = 3.0;
 
 #[cfg(test)]

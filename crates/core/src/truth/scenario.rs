@@ -1,7 +1,6 @@
-//! What is to be run, and whether a verdict on it is right.
+//! A scenario: the test to run, and the verdicts that are right.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,21 +15,21 @@ use crate::link::{LinkSpec, PathSpec};
 use crate::plan::{Direction, Extent, Test};
 use crate::units::{BitRate, Family, Span};
 
-/// A run whose cause is known before it begins.
+/// A run whose limiting cause is known before it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// Which of its seed's scenarios this is, from 0; the same seed and number give the same
+    /// Its number among the scenarios of its seed, from 0; the same seed and number give the same
     /// scenario.
     pub number: u32,
     /// Its family.
     pub family: String,
-    /// What holds it back.
+    /// The cause that holds it back.
     pub cause: Cause,
-    /// What is as true.
+    /// Other verdicts that are right.
     pub accepted: Vec<Cause>,
-    /// The most that this lets through, payload bits/s; absent where nothing sets it.
+    /// The rate that the cause allows, payload bits/s; absent if nothing sets it.
     pub limit_bps: Option<f64>,
-    /// The other limits that what is built sets, payload bits/s, the lowest first.
+    /// The limits of the other conditions, payload bits/s, the lowest first.
     pub rivals: Vec<(Cause, f64)>,
     /// A rival is within 10 % of the limit.
     pub is_border: bool,
@@ -39,19 +38,19 @@ pub struct Scenario {
     /// The path; `None`: a plain veth pair.
     #[serde(serialize_with = "path_text", deserialize_with = "path_of_text")]
     pub path: Option<PathSpec>,
-    /// What is run on it.
+    /// The test that is run on it.
     pub test: Test,
     /// The client's host.
     pub client: HostSetup,
     /// The endpoint's host.
     pub server: HostSetup,
-    /// What is beside them.
+    /// Everything beside them.
     pub around: Surroundings,
-    /// All of it in one line.
+    /// The scenario in one line.
     pub describe: String,
 }
 
-/// What is particular about a host of a scenario.
+/// The settings of a host of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSetup {
     /// Settings of its network namespace.
@@ -60,41 +59,41 @@ pub struct HostSetup {
     pub offload_off: bool,
     /// `advmss` of its route to the other host, bytes.
     pub advertised_mss: Option<u32>,
-    /// What its data threads get of a CPU.
+    /// The share of a CPU that its data threads get.
     pub cpu: CpuShare,
 }
 
-/// What the data threads of a host get of a CPU.
+/// The share of a CPU that the data threads of a host get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuShare {
-    /// What the scheduler gives.
+    /// As the scheduler decides.
     Any,
     /// One CPU, and no other.
     Own {
-        /// Which of those that the process may use, from 0.
+        /// Its index among those that the process may use, from 0.
         cpu: u32,
     },
     /// One CPU, together with threads that never rest.
     Shared {
-        /// Which of those that the process may use, from 0.
+        /// Its index among those that the process may use, from 0.
         cpu: u32,
-        /// How many threads.
+        /// Number of the threads.
         neighbours: u32,
     },
     /// A control group's quota.
     Quota {
-        /// Of one CPU.
+        /// Share of one CPU.
         percent: u32,
     },
 }
 
-/// What there is beside the path and its hosts.
+/// Everything beside the path and its hosts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Surroundings {
     /// Queues of the kernel with a rate.
     pub shapers: Vec<Shaper>,
-    /// What other programs send meanwhile.
+    /// Traffic of other programs.
     pub traffic: Vec<OtherTraffic>,
     /// A QoS policy that is in force at the sender, as its file's text.
     pub policy: Option<String>,
@@ -107,8 +106,8 @@ pub struct Surroundings {
     pub program: Option<Program>,
     /// Both ends are on the server's host.
     pub is_loopback: bool,
-    /// What plain sockets have to carry without the shapers, payload bits/s; where they do not, the
-    /// limit is not known to be the lowest.
+    /// The rate that plain sockets must carry without the shapers, payload bits/s: else the limit
+    /// is not known to be the lowest.
     pub needs_bps: Option<f64>,
 }
 
@@ -137,36 +136,36 @@ pub struct Shaper {
     pub node: String,
     /// Its device.
     pub interface: String,
-    /// What it is, in words.
+    /// Its description.
     pub words: String,
-    /// What makes it: arguments of `tc`, in which `DEV` is the device.
+    /// The arguments of `tc` that make it; `DEV` stands for the device.
     pub setup: Vec<String>,
-    /// What it becomes in turn, if it does not stay.
+    /// Its changes, if it does not stay the same.
     pub steps: Option<Steps>,
 }
 
-/// Changes that come again and again.
+/// Changes that are repeated for ever.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
-    /// From one to the next.
+    /// Time from one change to the next.
     pub every: Span,
-    /// Each as arguments of `tc`.
+    /// The arguments of `tc` for each change.
     pub commands: Vec<String>,
 }
 
-/// What another program sends.
+/// Traffic of another program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OtherTraffic {
-    /// Seen from the client.
+    /// Its direction, seen from the client.
     pub direction: Direction,
-    /// Datagrams at this rate, bits/s of payload; absent: flows of TCP, as fast as they go.
+    /// Datagrams at this rate, payload bits/s; absent: flows of TCP as fast as possible.
     pub udp_bps: Option<u64>,
-    /// How many flows.
+    /// Number of flows.
     pub flows: u32,
 }
 
 impl Surroundings {
-    /// What is particular, in words.
+    /// The particulars, in words.
     pub(super) fn describe(&self) -> Vec<String> {
         let shapers = (self.shapers.iter())
             .map(|shaper| format!("{} at {}'s {}", shaper.words, shaper.node, shaper.interface));
@@ -189,7 +188,7 @@ impl Surroundings {
 }
 
 impl CpuShare {
-    /// Share of one CPU, 0 to 1, that it comes to.
+    /// The share of one CPU, 0 to 1.
     pub fn of_a_cpu(self) -> f64 {
         match self {
             Self::Any | Self::Own { .. } => 1.0,
@@ -207,16 +206,11 @@ impl Scenario {
         conditions: &Conditions,
         limit_bps: f64,
     ) -> Self {
-        let rivals: Vec<_> = conditions
-            .limits()
-            .into_iter()
-            .filter(|limit| limit.cause != cause)
-            .map(|limit| (limit.cause, limit.bps))
-            .collect();
-        let path = conditions
-            .line
-            .as_ref()
-            .map(|line| path(line, conditions.direction));
+        let limits = conditions.limits().into_iter();
+        let rivals = limits.filter(|limit| limit.cause != cause);
+        let rivals: Vec<_> = rivals.map(|limit| (limit.cause, limit.bps)).collect();
+        let line = conditions.line.as_ref();
+        let path = line.map(|line| path(line, conditions.direction));
         let (client, server) = hosts(conditions);
         // Datagrams at a set rate are what was asked for.
         let is_as_asked = cause == Cause::ApplicationSend && conditions.is_udp;
@@ -228,7 +222,7 @@ impl Scenario {
             limit_bps: Some(limit_bps),
             is_border: rivals
                 .iter()
-                .any(|(_, rival)| *rival <= super::BORDER * limit_bps),
+                .any(|(_, bps)| *bps <= super::BORDER * limit_bps),
             rivals,
             ip: conditions.family,
             describe: describe(conditions, path.as_ref(), false),
@@ -240,8 +234,8 @@ impl Scenario {
         }
     }
 
-    /// Whether a verdict names the cause, or what is as true. At a border a rival within 10 % is
-    /// right, too, and so is `unexplained`.
+    /// Judges a verdict: right are the cause and the accepted causes, and at a border also a rival
+    /// within 10 % and `unexplained`.
     pub fn judge(&self, verdict: Cause) -> Judgement {
         let near = |(cause, bps): &(Cause, f64)| {
             (*cause == verdict || verdict == Cause::Unexplained)
@@ -255,7 +249,7 @@ impl Scenario {
         }
     }
 
-    /// Hosts and links to build, with the settings and routes of both hosts.
+    /// The hosts and links to build, with the settings and routes of both hosts.
     pub fn topology(&self) -> Topology {
         let plain = PathSpec::default();
         let mut topology = Topology::of_path(self.path.as_ref().unwrap_or(&plain));
@@ -263,35 +257,35 @@ impl Scenario {
             ("client", &self.client, "server"),
             ("server", &self.server, "client"),
         ] {
-            let there = topology
-                .node(peer)
-                .map(|node| node.interfaces[0].addresses.clone());
+            let there = topology.node(peer);
+            let there = there.map(|node| node.interfaces[0].addresses.clone());
             let Some(node) = topology.nodes.iter_mut().find(|node| node.name == name) else {
                 continue;
             };
             node.sysctls.extend(setup.sysctls.clone());
-            let to_peer = there.into_iter().flatten().map(|prefix| prefix.address);
-            let routes = to_peer.map(|peer| host_route(peer, setup.advertised_mss));
-            if setup.advertised_mss.is_some() {
-                node.routes.extend(routes);
+            if let Some(advmss) = setup.advertised_mss {
+                let to_peer = there.into_iter().flatten().map(|prefix| prefix.address);
+                // Over the link itself, with the peer as its own gateway.
+                node.routes.extend(to_peer.map(|peer| Route {
+                    advmss: Some(advmss),
+                    ..Route::new(Prefix::of_host(peer), peer)
+                }));
             }
         }
         topology
     }
 
-    /// Seconds that it measures, warm-up included; of a transfer what slow start takes.
+    /// Length of the measurement with its warm-up, seconds; of a transfer the time of slow start.
     pub fn seconds(&self) -> f64 {
-        let rtt = self
-            .path
-            .as_ref()
-            .map_or(0.0, |path| (path.up.delay + path.down.delay).0 as f64 / 1e9);
+        let path = self.path.as_ref();
+        let rtt = path.map_or(0.0, |path| (path.up.delay + path.down.delay).0 as f64 / 1e9);
         match self.test.extent {
             Extent::Bytes(bytes) => rtt * (2.0 + slow_start_rounds(bytes.0 as f64, 536.0)),
             _ => self.test.seconds().unwrap_or(0.0),
         }
     }
 
-    /// It needs the machine for itself: the CPU is its limit, or it handles many packets.
+    /// Whether it needs the machine for itself: the CPU is its limit, or it handles many packets.
     pub fn needs_whole_machine(&self) -> bool {
         let takes_cpu = |host: &HostSetup| host.cpu != CpuShare::Any;
         let is_plain = self.path.is_none() && self.around.shapers.is_empty();
@@ -301,30 +295,15 @@ impl Scenario {
             || takes_cpu(&self.server)
     }
 
-    /// Nothing of it is the lab's own making but a delay: the kernel shapes, or nothing does.
+    /// Whether the lab makes nothing but delay: the kernel shapes, or nothing does.
     pub fn is_kernels_own(&self) -> bool {
         let only_delays = |link: &LinkSpec| link.treats_packets_alike();
         (self.path.iter()).all(|path| only_delays(&path.up) && only_delays(&path.down))
     }
 }
 
-/// Below this several scenarios may run beside each other.
+/// Largest limit with which several scenarios may run beside each other, bits/s.
 const QUIET_BPS: f64 = 20e6;
-
-/// A route over the link itself, with the peer as its own gateway.
-fn host_route(peer: IpAddr, advmss: Option<u32>) -> Route {
-    Route {
-        to: Prefix {
-            address: peer,
-            length: if peer.is_ipv4() { 32 } else { 128 },
-        },
-        via: peer,
-        source: None,
-        mtu: None,
-        advmss,
-        quickack: None,
-    }
-}
 
 fn path_text<S: Serializer>(path: &Option<PathSpec>, serializer: S) -> Result<S::Ok, S::Error> {
     match path {

@@ -1,4 +1,4 @@
-//! How often the verdict named the cause.
+//! Counts how often the verdict named the cause.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +17,27 @@ use crate::stats::{Proportion, wilson};
 /// Name and version of the document.
 pub const TRUTH_SCHEMA: &str = "linerate.truth/1";
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// It ran.
     Verdict {
-        /// What the record was explained by.
+        /// The cause that the verdict names.
         cause: Cause,
         /// Payload bits/s measured.
         throughput_bps: f64,
-        /// How sure it is, 0 to 1, if it says so.
+        /// Confidence, 0 to 1, if the verdict has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confidence: Option<f64>,
     },
-    /// It could not be made here as it was drawn: the kernel has no such queue, a program is
-    /// missing, the host is too slow at this moment.
+    /// It could not be built here as it was drawn: the kernel has no such queue, a program is
+    /// missing, or the host is too slow at this moment.
     LeftOut {
         /// Why.
         reason: String,
     },
-    /// It could not be run.
+    /// The run failed.
     Failed {
         /// Why.
         reason: String,
@@ -48,13 +48,13 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// The verdict names the cause, or at a border its rival or none.
+    /// The verdict names the cause; at a border also its rival or no cause.
     Right,
-    /// It names another.
+    /// The verdict names another cause.
     Wrong,
     /// There is no verdict. Not counted as right.
     Failed,
-    /// It was not run, and is in no tally.
+    /// The scenario was not run, and is in no tally.
     LeftOut,
 }
 
@@ -66,54 +66,54 @@ pub struct Trial {
     /// Its family.
     #[serde(default = "old")]
     pub family: String,
-    /// From where another program's traffic was seen; absent of linerate's own.
+    /// Where another program's traffic was seen; absent for linerate's own traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_from: Option<SeenFrom>,
-    /// Its cause by construction; of packets, what the sender's socket said.
+    /// Its cause by construction; for packets, the verdict from the sender's socket.
     pub cause: Cause,
-    /// What is as true.
+    /// Other verdicts that are right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<Cause>,
-    /// Nothing of it is the lab's own making but a delay.
+    /// The lab makes nothing but delay.
     #[serde(default)]
     pub is_kernels_own: bool,
     /// Another limit is within 10 %.
     pub is_border: bool,
-    /// The limit by construction, payload bits/s; absent where nothing sets one.
+    /// The limit by construction, payload bits/s; absent if nothing sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bps: Option<f64>,
     /// The scenario in one line.
     pub describe: String,
-    /// What came of it.
+    /// Its outcome.
     pub answer: Answer,
-    /// What that is worth.
+    /// The judgement of the outcome.
     pub judgement: Judgement,
-    /// What spoiled the run, in the record's words.
+    /// The caveats of the record.
     pub caveats: Vec<String>,
 }
 
-/// Right ones of some scenarios.
+/// The right verdicts of some scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Verdicts that were right.
     pub right: u64,
-    /// Scenarios, those that failed included.
+    /// Scenarios, including those that failed.
     pub trials: u64,
-    /// Their share with its 95 % interval (Wilson); absent without scenarios.
+    /// Share of right verdicts with its 95 % interval (Wilson); absent without scenarios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Proportion>,
 }
 
-/// What came of a family.
+/// The results of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FamilyScore {
-    /// Verdicts that were right, of those that could be made here.
+    /// Right verdicts of the scenarios that could be built here.
     pub tally: Tally,
     /// Verdicts that name no cause.
     pub unexplained: u64,
-    /// Verdicts that name a wrong cause and are 80 % sure or more.
+    /// Verdicts that name a wrong cause with a confidence of 80 % or more.
     pub confidently_wrong: u64,
-    /// Scenarios that could not be made here; in no other count.
+    /// Scenarios that could not be built here; they are in no other count.
     pub left_out: u64,
 }
 
@@ -125,35 +125,35 @@ pub struct Score {
     pub schema: String,
     /// Seed of the scenarios.
     pub seed: u64,
-    /// Over all; of other programs' traffic what the sender's end said.
+    /// All scenarios; for other programs' traffic the verdicts of the sender's end.
     pub all: Tally,
     /// By family.
     #[serde(default)]
     pub families: BTreeMap<String, FamilyScore>,
-    /// Scenarios of the kernel's own means.
+    /// Scenarios in which the lab makes nothing but delay.
     #[serde(default)]
     pub kernels_own: u64,
     /// By cause.
     pub causes: BTreeMap<Cause, Tally>,
-    /// Borders alone.
+    /// Scenarios at a border.
     pub borders: Tally,
     /// Scenarios that could not be run.
     pub failed: u64,
-    /// How sure verdicts are against how often they are right; absent where none says how sure it
-    /// is.
+    /// Confidence of the verdicts against the share that is right; absent if none has a confidence.
     pub reliability: Option<Reliability>,
-    /// How often each cause was given each verdict.
+    /// Number of verdicts, by cause and verdict.
     pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
     /// Every scenario, in the order of their numbers.
     pub trials: Vec<Trial>,
-    /// Scenarios that were run again with their remedies, in the same order; absent where none was.
+    /// Scenarios that were run again with their remedies, in the same order; absent if there are
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
-    /// Scenarios that were not run again, in the same order, and why; absent where remedies were
-    /// not asked for.
+    /// Scenarios that were not run again, in the same order, and why; absent if remedies were not
+    /// asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untried_remedies: Vec<Untried>,
-    /// What remedies brought, over all of them; absent where they were not asked for.
+    /// The results of all remedies; absent if they were not asked for.
     pub remedies: Option<RemedyScore>,
 }
 
@@ -205,7 +205,7 @@ impl Trial {
         }
     }
 
-    /// How sure the verdict is, if it says so.
+    /// Confidence of the verdict, if it has one.
     pub fn confidence(&self) -> Option<f64> {
         match self.answer {
             Answer::Verdict { confidence, .. } => confidence,
@@ -213,7 +213,7 @@ impl Trial {
         }
     }
 
-    /// It counts beside others of its cause: of another program's traffic the sender's end alone.
+    /// Whether it is counted by cause: of another program's traffic only the sender's end is.
     fn is_of_cause(&self) -> bool {
         self.seen_from.is_none_or(|from| from == SeenFrom::Sender)
     }
@@ -247,7 +247,7 @@ impl Tally {
         Self::of_counts(right, all)
     }
 
-    /// So many right ones of so many.
+    /// A tally of so many right verdicts in so many trials.
     pub fn of_counts(right: u64, trials: u64) -> Self {
         Self {
             right,
@@ -258,8 +258,8 @@ impl Tally {
 }
 
 impl Score {
-    /// Counts; `remedied` is empty where remedies were not asked for, and else has one of each
-    /// scenario.
+    /// Counts the trials. `remedied` has an entry for each scenario, or is empty if remedies were
+    /// not asked for.
     pub fn new(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
         trials.sort_by_key(|trial| trial.number);
         let (mut proofs, mut untried) = (Vec::new(), Vec::new());
@@ -283,27 +283,25 @@ impl Score {
             let own = own.filter(|other| other.cause == trial.cause);
             causes.entry(trial.cause).or_insert_with(|| Tally::new(own));
             if let Some(verdict) = trial.verdict() {
-                *matrix
-                    .entry(trial.cause)
-                    .or_default()
-                    .entry(verdict)
-                    .or_default() += 1;
+                let verdicts = matrix.entry(trial.cause).or_default();
+                *verdicts.entry(verdict).or_default() += 1;
             }
         }
+        let of_cause = trials.iter().filter(|trial| trial.is_of_cause());
+        let failed = of_cause
+            .clone()
+            .filter(|trial| trial.judgement == Judgement::Failed);
+        let kernels_own = trials.iter().filter(was_run);
+        let kernels_own = kernels_own.filter(|trial| trial.is_kernels_own);
         Self {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
-            all: Tally::new(trials.iter().filter(|trial| trial.is_of_cause())),
+            all: Tally::new(of_cause.clone()),
             families,
-            kernels_own: (trials.iter().filter(was_run))
-                .filter(|trial| trial.is_kernels_own)
-                .count() as u64,
+            kernels_own: kernels_own.count() as u64,
             causes,
             borders: Tally::new(trials.iter().filter(|trial| trial.is_border)),
-            failed: trials
-                .iter()
-                .filter(|trial| trial.judgement == Judgement::Failed && trial.is_of_cause())
-                .count() as u64,
+            failed: failed.count() as u64,
             reliability: Reliability::new(&trials),
             matrix,
             trials,
@@ -314,10 +312,10 @@ impl Score {
     }
 }
 
-/// From which on a wrong verdict misleads.
+/// Confidence from which on a wrong verdict misleads.
 const SURE: f64 = 0.8;
 
-/// Documents from before there were families.
+/// The family in documents from before there were families.
 fn old() -> String {
     super::OLD.to_owned()
 }

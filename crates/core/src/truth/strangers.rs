@@ -1,4 +1,4 @@
-//! What each end, or its packets, can say of another program's traffic, and whether that is right.
+//! Judges verdicts on other programs' traffic, by the end or the packets that they come from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,12 @@ use super::scenario::{Program, Scenario};
 use super::score::{Answer, Trial};
 use crate::ceilings::Cause;
 use crate::connection::{Connection, ConnectionsDocument};
+use crate::names::names;
 
 /// Name of the family.
 pub const STRANGERS: &str = "strangers";
 
-/// From where another program's traffic was seen.
+/// The place where another program's traffic was seen.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,23 +29,13 @@ pub enum SeenFrom {
 }
 
 impl SeenFrom {
-    /// All of them.
+    /// All places.
     pub const ALL: [Self; 4] = [
         Self::Sender,
         Self::Receiver,
         Self::SentPackets,
         Self::ReceivedPackets,
     ];
-
-    /// As files and families are named by it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-            Self::SentPackets => "sent_packets",
-            Self::ReceivedPackets => "received_packets",
-        }
-    }
 }
 
 impl Program {
@@ -57,26 +48,24 @@ impl Program {
         Self::Ssh,
         Self::Scp,
     ];
+}
 
-    /// In words.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Python => "sockets of Python",
-            Self::Iperf3 => "iperf3",
-            Self::Nginx => "curl from nginx",
-            Self::Socat => "socat",
-            Self::Ssh => "ssh",
-            Self::Scp => "scp",
-        }
-    }
+names! {
+    /// The name in files and families.
+    SeenFrom::name: Sender "sender", Receiver "receiver", SentPackets "sent_packets",
+        ReceivedPackets "received_packets";
+    /// The name in descriptions of scenarios.
+    Program::words: Python "sockets of Python", Iperf3 "iperf3", Nginx "curl from nginx",
+        Socat "socat", Ssh "ssh", Scp "scp";
 }
 
 impl Trial {
-    /// Judges what was seen of another program's traffic: one trial for each document.
+    /// Judges the verdicts on another program's traffic, one trial for each document.
     ///
-    /// The sender's end is to name the cause, unless it is the receiver's program or CPU, which it
-    /// cannot know. The receiver's end may say that it does not know. Packets are to say what the
-    /// sockets said, or what is true where the sockets said something else.
+    /// From the sender's end the cause is to be named, unless it is the receiver's program or CPU,
+    /// which that end cannot know. From the receiver's end `unexplained` is right, too. From
+    /// packets the verdict is to be that of the sockets, or the true cause if the sockets had
+    /// another one.
     pub fn from_looks(scenario: &Scenario, looks: &[(SeenFrom, ConnectionsDocument)]) -> Vec<Self> {
         let seen = |sight| {
             let document = looks.iter().find(|(at, _)| *at == sight);
@@ -97,7 +86,7 @@ impl Trial {
     }
 }
 
-/// That with the most payload.
+/// The connection with the most payload.
 fn largest(document: &ConnectionsDocument) -> Option<&Connection> {
     document.connections.iter().max_by_key(|one| one.bytes())
 }
@@ -117,8 +106,8 @@ fn answer(connection: Option<&Connection>) -> Answer {
 }
 
 impl Scenario {
-    /// With what is right to say from there; `sockets` is what both ends' sockets said, without
-    /// which packets are not judged.
+    /// The scenario with the verdicts that are right from this place. `sockets` are the verdicts
+    /// from the sockets of both ends; without them packets are not judged.
     fn seen_at(&self, sight: SeenFrom, sockets: [Option<Cause>; 2]) -> Option<Self> {
         let mut seen = self.clone();
         let of_receiver = [Cause::ApplicationReceive, Cause::CpuReceive].contains(&self.cause);
@@ -143,7 +132,7 @@ impl Scenario {
     }
 }
 
-/// No packet tells whether a program that is late waits or works.
+/// Causes that packets cannot distinguish: no packet shows whether a late program waits or works.
 fn as_packets_have_it(cause: Cause) -> Option<Cause> {
     match cause {
         Cause::CpuSend => Some(Cause::ApplicationSend),

@@ -14,7 +14,7 @@ pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 
 use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError, listed};
 
-/// Which values are taken.
+/// The kind of a value, with the range that is accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueKind {
     /// `on` or `off`; in files `true` or `false`.
@@ -28,7 +28,7 @@ pub enum ValueKind {
         /// The most, milliseconds.
         most_ms: u64,
     },
-    /// How often in a second: `1000`, `2.5k`, `1M`.
+    /// A frequency, per second: `1000`, `2.5k`, `1M`.
     Frequency {
         /// The least.
         least: f64,
@@ -49,7 +49,7 @@ pub enum ValueKind {
         /// The most.
         most: u64,
     },
-    /// The same, or `max`: no limit, which is [`NO_LIMIT`].
+    /// A rate, or `max` for no limit, which is [`NO_LIMIT`].
     RateOrMax {
         /// The least.
         least: u64,
@@ -65,7 +65,7 @@ pub enum ValueKind {
         /// What is counted, such as `µs`; empty for a plain number.
         unit: &'static str,
     },
-    /// So many whole numbers with blanks between them.
+    /// A fixed number of whole numbers with blanks between them.
     Numbers {
         /// How many.
         count: usize,
@@ -88,8 +88,8 @@ pub enum ValueKind {
     Policy,
 }
 
-/// As tables of settings have it: `name`, `switch`, `cpus`, `address`, `policy`, `0 to 255
-/// segments`, `3 of 1 to 65535 bytes`.
+/// Reads a kind as the tables of settings write it: `name`, `switch`, `cpus`, `address`, `policy`,
+/// `0 to 255 segments`, `3 of 1 to 65535 bytes`.
 impl<'de: 'static> Deserialize<'de> for ValueKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let words = <&'static str>::deserialize(deserializer)?;
@@ -97,7 +97,7 @@ impl<'de: 'static> Deserialize<'de> for ValueKind {
     }
 }
 
-/// A value, read.
+/// A value of an option, a treatment or a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// On or off.
@@ -106,11 +106,11 @@ pub enum Value {
     Word(&'static str),
     /// A time.
     Time(Span),
-    /// How often in a second.
+    /// A frequency, per second.
     Frequency(f64),
     /// Bytes, bits per second, or what else is counted.
     Number(u64),
-    /// Several of them.
+    /// Several numbers.
     Numbers(Vec<u64>),
     /// A name.
     Name(String),
@@ -238,7 +238,7 @@ impl ValueKind {
         }
     }
 
-    /// The range in few words, as a help text has it; none where every value is within.
+    /// The range in a few words for a help text; `None` where every value is accepted.
     pub fn range(&self) -> Option<String> {
         let span = |least: String, most: String| Some(format!("{least} to {most}"));
         match *self {
@@ -268,7 +268,7 @@ impl ValueKind {
     }
 }
 
-/// A quantity with its unit; none if it does not even begin with a number.
+/// Parses a quantity with its unit; `None` if the text does not begin with a number.
 fn unit<T: FromStr<Err = UnitError>>(text: &str) -> Result<Option<T>, String> {
     match text.parse() {
         Ok(quantity) => Ok(Some(quantity)),
@@ -385,7 +385,7 @@ fn digits(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// As the kernel's lists of CPUs, in ascending order; `none` for the empty one.
+/// Parses a list of CPUs as the kernel writes it; `none` is the empty list.
 fn cpus(text: &str) -> Option<Vec<u32>> {
     if text == "none" {
         return Some(Vec::new());

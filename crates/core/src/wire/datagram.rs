@@ -1,4 +1,4 @@
-//! UDP: the challenge before a flow, and the header of its datagrams.
+//! UDP: the challenge that precedes a flow, and the header of its datagrams.
 
 use super::Token;
 
@@ -9,12 +9,12 @@ pub const HANDSHAKE_BYTES: usize = 48;
 
 const HANDSHAKE_MAGIC: [u8; 8] = *b"\xd1lr-udp\x01";
 
-/// Which part of a run a datagram belongs to.
+/// The part of a run that a datagram belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not counted.
+    /// The warm-up, which is not counted.
     WarmUp,
-    /// Counted; its sequence numbers begin at 0.
+    /// The measured time; its sequence numbers begin at 0.
     Measured,
 }
 
@@ -22,11 +22,11 @@ pub enum Phase {
 /// bits of sequence number, then the sender's monotonic clock in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
-    /// Which part of the run.
+    /// The part of the run.
     pub phase: Phase,
     /// Sequence number within the phase, from 0.
     pub sequence: u64,
-    /// Sender's clock, ns; only differences have a meaning.
+    /// Time by the sender's clock, ns; only differences have a meaning.
     pub sent_ns: u64,
 }
 
@@ -44,7 +44,7 @@ impl DatagramHeader {
         datagram[8..DATAGRAM_HEADER].copy_from_slice(&self.sent_ns.to_be_bytes());
     }
 
-    /// Reads the header, `None` if the datagram is too short.
+    /// Reads the header; `None` if the datagram is too short.
     #[inline]
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let (first, rest) = datagram.split_first_chunk::<8>()?;
@@ -62,23 +62,23 @@ impl DatagramHeader {
     }
 }
 
-/// Which step of the challenge.
+/// A step of the challenge, with its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeStep {
-    /// Client: I want this flow.
-    Ask,
-    /// Endpoint: prove that you can read at this address.
+    /// The client asks for a flow.
+    Ask = 1,
+    /// The endpoint sends a cookie, to see whether the client receives at its address.
     Challenge,
-    /// Client: here is your cookie.
+    /// The client returns the cookie.
     Answer,
-    /// Endpoint: the flow is yours.
+    /// The endpoint gives the client the flow.
     Welcome,
 }
 
 /// The four datagrams by which a client proves its address before any datagram goes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// Which step.
+    /// The step.
     pub kind: HandshakeStep,
     /// The session.
     pub token: Token,
@@ -93,19 +93,14 @@ impl Handshake {
     pub fn encode(&self) -> [u8; HANDSHAKE_BYTES] {
         let mut bytes = [0; HANDSHAKE_BYTES];
         bytes[..8].copy_from_slice(&HANDSHAKE_MAGIC);
-        bytes[8] = match self.kind {
-            HandshakeStep::Ask => 1,
-            HandshakeStep::Challenge => 2,
-            HandshakeStep::Answer => 3,
-            HandshakeStep::Welcome => 4,
-        };
+        bytes[8] = self.kind as u8;
         bytes[12..16].copy_from_slice(&self.flow.to_be_bytes());
         bytes[16..32].copy_from_slice(&self.token.0);
         bytes[32..40].copy_from_slice(&self.cookie.to_be_bytes());
         bytes
     }
 
-    /// Reads a handshake, `None` if it is none. Only the exact length counts.
+    /// Reads a handshake; `None` for any other datagram, also one of another length.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HANDSHAKE_BYTES] = bytes.try_into().ok()?;
         if bytes[..8] != HANDSHAKE_MAGIC {

@@ -1,15 +1,15 @@
-//! Type, length, body.
+//! Frames: type, length, body.
 
 use thiserror::Error;
 
-/// Bytes before the body: type, then a 24-bit big-endian length.
+/// Bytes before the body: type, and a 24-bit big-endian length.
 pub const FRAME_HEADER: usize = 4;
 
-/// What a frame's body is.
+/// The content of a frame's body, with its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// A message in clear.
-    Clear,
+    Clear = 1,
     /// A message of the Noise handshake.
     Handshake,
     /// A message, encrypted.
@@ -19,47 +19,41 @@ pub enum FrameKind {
 /// A whole frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What the body is.
+    /// The content of the body.
     pub kind: FrameKind,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// The bytes are no frame, or one too long.
+/// Why bytes cannot be read as a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// The type is none of linerate's.
+    /// The type is unknown.
     #[error("a frame begins with byte {0:#04x}, which is none of linerate's")]
     Kind(u8),
-    /// The body is longer than the receiver takes here.
+    /// The body is longer than the receiver accepts now.
     #[error("a frame of {length} bytes was announced where at most {limit} are taken")]
     TooLong {
-        /// Announced.
+        /// The announced length.
         length: usize,
-        /// Taken.
+        /// The limit.
         limit: usize,
     },
 }
 
 impl Frame {
-    /// The bytes to send, or `None` if the body does not fit 24 bits of length.
+    /// The bytes to send; `None` if the length of the body does not fit 24 bits.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let length = u32::try_from(self.body.len())
-            .ok()
-            .filter(|length| *length < 1 << 24)?;
-        let kind: u32 = match self.kind {
-            FrameKind::Clear => 1,
-            FrameKind::Handshake => 2,
-            FrameKind::Sealed => 3,
-        };
+        let length = u32::try_from(self.body.len()).ok()?;
+        let length = Some(length).filter(|length| *length < 1 << 24)?;
         let mut bytes = Vec::with_capacity(FRAME_HEADER + self.body.len());
-        bytes.extend_from_slice(&(kind << 24 | length).to_be_bytes());
+        bytes.extend_from_slice(&((self.kind as u32) << 24 | length).to_be_bytes());
         bytes.extend_from_slice(&self.body);
         Some(bytes)
     }
 }
 
-/// Puts frames together from pieces of any size. Holds at most one frame and what came with it.
+/// Assembles frames from pieces of any size. It holds at most one frame and what came with it.
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: Vec<u8>,
@@ -71,7 +65,7 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Takes bodies of at most `limit` bytes.
+    /// A reader that accepts bodies of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             buffer: Vec::new(),
@@ -80,22 +74,22 @@ impl FrameReader {
         }
     }
 
-    /// Changes the limit for the frames to come.
+    /// Changes the limit for the next frames.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes bytes as they come.
+    /// Takes bytes from the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, `None` if more bytes are needed.
+    /// The next whole frame; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The stream is of no use after one: its frames can no longer be told apart.
+    /// After one the stream is useless: the next frame cannot be found.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let waiting = &self.buffer[self.taken..];
         let Some(&first) = waiting.first() else {

@@ -13,11 +13,11 @@ const FIRST: u8 = 0xd1;
 const MAGIC: [u8; 9] = [FIRST, b'l', b'i', b'n', b'e', b'r', b'a', b't', b'e'];
 const FLAG_SEALED: u8 = 1;
 
-/// Names a session to the data connections and UDP flows that belong to it. Random, 128 bits.
+/// The name of a session, by which its data connections and UDP flows find it: 128 random bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token(pub [u8; 16]);
 
-/// What the connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelloKind {
     /// A control connection; `sealed` if a Noise handshake follows.
@@ -40,20 +40,20 @@ pub enum HelloKind {
 pub struct Hello {
     /// [`WIRE_VERSION`] of the client.
     pub version: u16,
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub kind: HelloKind,
 }
 
-/// Not a hello that this version understands.
+/// Why bytes are not a hello of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum HelloError {
     /// Another protocol.
     #[error("the peer does not speak linerate's protocol")]
     NotLinerate,
-    /// linerate, of another version.
+    /// linerate's protocol of another version.
     #[error("the peer speaks version {0} of linerate's protocol, this is version {WIRE_VERSION}")]
     Version(u16),
-    /// linerate, with a kind of connection that this version does not have.
+    /// A kind of connection that this version does not have.
     #[error("the peer asked for a connection of kind {0}, which this version does not have")]
     Kind(u8),
 }
@@ -94,7 +94,7 @@ impl Hello {
     /// Reads a hello.
     ///
     /// # Errors
-    /// Says what the bytes are instead.
+    /// What the bytes are instead.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, HelloError> {
         if bytes[..9] != MAGIC {
             return Err(HelloError::NotLinerate);
@@ -107,14 +107,10 @@ impl Hello {
             1 => HelloKind::Control {
                 sealed: bytes[12] & FLAG_SEALED != 0,
             },
-            2 => {
-                let mut token = [0; 16];
-                token.copy_from_slice(&bytes[16..32]);
-                HelloKind::Data {
-                    token: Token(token),
-                    flow: u32::from_be_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]),
-                }
-            }
+            2 => HelloKind::Data {
+                token: Token(std::array::from_fn(|at| bytes[16 + at])),
+                flow: u32::from_be_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]),
+            },
             kind => return Err(HelloError::Kind(kind)),
         };
         Ok(Self { version, kind })

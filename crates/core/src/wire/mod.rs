@@ -24,6 +24,7 @@ pub use datagram::{
 pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
 pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;
+pub(crate) use seal::bytes_of_hex;
 pub use seal::{Key, KeyError, Seal, SealError};
 pub use stamp::{
     STAMP_ANSWERED_AT, STAMP_BYTES, STAMP_PORT, StampAnswer, StampArrival, StampRequest, reflect,

@@ -22,7 +22,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A key file that holds no key.
+/// A key file without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 \
@@ -38,35 +38,34 @@ impl Key {
     /// # Errors
     /// The text is anything else; it is not repeated in the message, since it may be secret.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
-        let digits: Vec<u8> = text
-            .chars()
-            .filter(|c| !c.is_whitespace())
-            .map_while(|c| c.to_digit(16).map(|digit| digit as u8))
-            .collect();
-        let clean = text.chars().filter(|c| !c.is_whitespace()).count() == digits.len();
-        let mut key = [0; 32];
-        if !clean || digits.len() != 2 * key.len() {
-            return Err(KeyError {
-                digits: digits.len(),
-            });
-        }
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
-        Ok(Self(key))
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let digits = text.chars().take_while(char::is_ascii_hexdigit).count();
+        bytes_of_hex(&text).map(Self).ok_or(KeyError { digits })
     }
 }
 
-/// The handshake or a message could not be read.
+/// The 32 bytes of 64 hexadecimal digits; `None` for any other text.
+pub(crate) fn bytes_of_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Why a handshake or a message failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SealError {
-    /// Another key, or no key, or altered on the way.
+    /// The peer has another key or none, or the bytes were altered.
     #[error("the peer's key is another one (or the bytes were altered on the way)")]
     WrongKey,
     /// The cipher could not be set up.
     #[error("the cipher could not be set up")]
     Setup,
-    /// A message before the handshake is done, or after it failed.
+    /// A message came before the handshake was done, or after it failed.
     #[error("an encrypted message came before the handshake was done")]
     NotReady,
 }
@@ -89,7 +88,7 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// The client's end: it speaks first.
+    /// The client's end, which sends first.
     ///
     /// # Errors
     /// [`SealError::Setup`] if the operating system has no randomness.
@@ -107,16 +106,17 @@ impl Seal {
 
     fn new(key: &Key, client: bool) -> Result<Self, SealError> {
         let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
-        let builder = snow::Builder::new(parameters)
-            .psk(0, &key.0)
-            .map_err(|_| SealError::Setup)?;
-        let handshake = if client {
-            builder.build_initiator()
-        } else {
-            builder.build_responder()
-        };
+        let builder = snow::Builder::new(parameters).psk(0, &key.0);
+        let handshake = builder.and_then(|builder| {
+            if client {
+                builder.build_initiator()
+            } else {
+                builder.build_responder()
+            }
+        });
+        let handshake = handshake.map_err(|_| SealError::Setup)?;
         Ok(Self {
-            state: State::Handshake(Box::new(handshake.map_err(|_| SealError::Setup)?)),
+            state: State::Handshake(Box::new(handshake)),
         })
     }
 
@@ -173,7 +173,7 @@ impl Seal {
         }
     }
 
-    /// Encrypts a message: Noise messages one after another, all but the last of full length.
+    /// Encrypts a message as a sequence of Noise messages, all but the last of full length.
     ///
     /// # Errors
     /// [`SealError::NotReady`].

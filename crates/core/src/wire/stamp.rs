@@ -4,55 +4,55 @@
 
 /// UDP port of a session-reflector.
 pub const STAMP_PORT: u16 = 862;
-/// Bytes of a test packet without more: the same both ways.
+/// Length of a test packet without padding, bytes: the same in both directions.
 pub const STAMP_BYTES: usize = 44;
-/// Where an answer repeats the sequence number that it answers.
+/// Offset at which an answer repeats the sequence number of the request.
 pub const STAMP_ANSWERED_AT: usize = 24;
-/// Bytes of an answer that have a meaning; of TWAMP's there are no more.
+/// Length of the meaningful part of an answer, bytes; TWAMP's has no more.
 const ANSWER_BYTES: usize = 41;
 /// Bytes of a request of TWAMP's light mode without padding.
 const REQUEST_BYTES: usize = 14;
 
-/// What a session-sender sends, as far as it means something.
+/// The meaningful fields of a session-sender's packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StampRequest {
     /// Its number, from 0.
     pub sequence: u32,
-    /// When it was sent by the sender's clock, ns since 1970.
+    /// Time of sending by the sender's clock, ns since 1970.
     pub sent_ns: u64,
-    /// Which session of this sender's (RFC 8972).
+    /// Identifier of the session (RFC 8972).
     pub session: u16,
 }
 
-/// What a session-reflector makes of it.
+/// The answer of a session-reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StampAnswer {
-    /// The reflector's own count, or the request's number where it keeps none (stateless).
+    /// The reflector's own count, or the request's number if it keeps none (stateless).
     pub sequence: u32,
-    /// When it was sent by the reflector's clock, ns since 1970, or since whatever that clock has.
+    /// Time of sending by the reflector's clock, ns since 1970 or since that clock's own epoch.
     pub sent_ns: u64,
-    /// When the request came, by the same clock.
+    /// Time of the request's arrival, by the same clock.
     pub received_ns: u64,
     /// The number of the request.
     pub request_sequence: u32,
-    /// When that was sent, by the sender's clock.
+    /// Time of the request's sending, by the sender's clock.
     pub request_sent_ns: u64,
-    /// Hop limit that the request arrived with.
+    /// Hop limit of the arriving request.
     pub request_ttl: u8,
 }
 
-/// How a request arrived at a reflector.
+/// The arrival of a request at a reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StampArrival {
-    /// When, ns since 1970.
+    /// Its time, ns since 1970.
     pub received_ns: u64,
-    /// Its hop limit; 255 where the kernel does not say.
+    /// Its hop limit; 255 if the kernel does not report it.
     pub ttl: u8,
 }
 
 impl StampRequest {
-    /// Writes the packet to the front of `packet`, which must hold [`STAMP_BYTES`]; what follows
-    /// stays as it is.
+    /// Writes the packet to the front of `packet`, which must hold [`STAMP_BYTES`]; the rest
+    /// stays unchanged.
     pub fn write(&self, packet: &mut [u8]) {
         packet[..STAMP_BYTES].fill(0);
         packet[..4].copy_from_slice(&self.sequence.to_be_bytes());
@@ -61,7 +61,7 @@ impl StampRequest {
         packet[14..16].copy_from_slice(&self.session.to_be_bytes());
     }
 
-    /// Reads what came; `None` if it is too short even for TWAMP's light mode.
+    /// Reads a request; `None` if it is too short even for TWAMP's light mode.
     pub fn read(packet: &[u8]) -> Option<Self> {
         (packet.len() >= REQUEST_BYTES).then_some(())?;
         Some(Self {
@@ -87,10 +87,10 @@ impl StampAnswer {
     }
 }
 
-/// Makes an answer of a request in place, with the request's length and whatever stands behind
-/// the fields (RFC 8762, 4.6). Without a `count` of its own the reflector is stateless and repeats
-/// the request's number. False, and nothing changed, for a request that is shorter than an answer:
-/// an answer is never longer than what it answers.
+/// Turns a request into its answer in place, with the same length and padding (RFC 8762, 4.6).
+/// Without a `count` the reflector is stateless and repeats the request's number. Returns false and
+/// changes nothing if the request is shorter than an answer: an answer is never longer than its
+/// request.
 pub fn reflect(packet: &mut [u8], arrival: StampArrival, count: Option<u32>, sent_ns: u64) -> bool {
     if packet.len() < ANSWER_BYTES {
         return false;
@@ -111,7 +111,7 @@ pub fn reflect(packet: &mut [u8], arrival: StampArrival, count: Option<u32>, sen
 }
 
 /// No external source is known (S = 0), NTP's format (Z = 0), and an error of 2⁻³² · 2³² · 1 s: a
-/// multiplier of 0 would say that the packet is corrupt (RFC 4656, 4.1.2).
+/// multiplier of 0 would mean that the packet is corrupt (RFC 4656, 4.1.2).
 const ERROR_ESTIMATE: [u8; 2] = [32, 1];
 /// Z of an error estimate: times are in PTP's truncated format.
 const PTP: u16 = 1 << 14;
@@ -119,10 +119,10 @@ const PTP: u16 = 1 << 14;
 const ERA: u64 = 2_208_988_800;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Seconds since 1900, of which the top bits are lost in 2036, and a fraction (RFC 5905, 6).
+/// Seconds since 1900, which overflow in 2036, and a fraction (RFC 5905, 6).
 fn ntp(unix_ns: u64) -> [u8; 8] {
     let seconds = (unix_ns / SECOND_NS).wrapping_add(ERA) as u32;
-    // Rounded up, so that it is read back to the same nanosecond.
+    // Rounded up, so that reading it gives the same nanosecond.
     let fraction = ((unix_ns % SECOND_NS) << 32).div_ceil(SECOND_NS) as u32;
     (u64::from(seconds) << 32 | u64::from(fraction)).to_be_bytes()
 }

@@ -1,30 +1,28 @@
-//! The endpoint's connections: taken from the client's address alone, kept if they name the session
-//! in time, answered.
+//! The endpoint's connections. They are accepted from the client's address alone, and kept if they
+//! name the session in time.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
 
 use linerate_core::capacity::FailureCause;
-use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 
 use super::held::{Fed, Held, Sizes};
 use super::message::{Listen, Report};
 use super::pool::NS_PER_S;
-use super::serve::Service;
 use super::tally::cause_of;
+use super::worker::Service;
 use crate::clock::now_ns;
-use crate::words;
 
 struct Listener {
     socket: TcpListener,
-    /// Not watched until then: the process has no descriptors left, or all the connections that it
-    /// is to have.
+    /// Until when the listener is not watched, because the process is out of descriptors or has all
+    /// its connections.
     paused_until: Option<u64>,
 }
 
-/// All of a worker's connections.
+/// All connections of a worker.
 pub(super) struct Acceptor {
     poller: Poller,
     client: IpAddr,
@@ -33,9 +31,9 @@ pub(super) struct Acceptor {
     held: Vec<Option<Held>>,
     free: Vec<u32>,
     buffer: Box<[u8]>,
-    /// Most at once.
+    /// Most connections at once.
     room: u64,
-    /// Of those that are open, have not named the session yet.
+    /// Number of open connections that have not named the session yet.
     unnamed: u64,
     report: Report,
     began: u64,
@@ -43,9 +41,8 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens, and answers the ports.
+    /// Listens; the result has the ports.
     pub(super) fn new(order: &Listen) -> Result<(Self, Vec<u16>), String> {
-        let token = words::token(&order.terms.token).ok_or("a bad token")?;
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let mut listeners = Vec::new();
         let mut ports = Vec::new();
@@ -63,7 +60,7 @@ impl Acceptor {
             poller,
             client: order.client,
             sizes: Sizes {
-                token: Token(token),
+                token: order.terms.token,
                 request_bytes: order.terms.request_bytes,
                 response_bytes: order.terms.response_bytes,
             },
@@ -80,10 +77,10 @@ impl Acceptor {
         Ok((acceptor, ports))
     }
 
-    /// Takes connections that wait at a listener.
+    /// Accepts connections that wait at a listener.
     fn take(&mut self, index: usize) {
         for _ in 0..BATCH {
-            // Those that churn has closed are counted when their resets are read: the queue can
+            // Connections that churn has closed count until their resets are read; the queue can
             // wait for that.
             if self.report.status.open >= self.room {
                 return self.pause(index);
@@ -107,7 +104,8 @@ impl Acceptor {
         }
     }
 
-    /// It stays readable: looking again at once would help nobody.
+    /// Does not watch a listener for a while: it stays readable, and an immediate look would not
+    /// help.
     fn pause(&mut self, index: usize) {
         let listener = &mut self.listeners[index];
         if self.poller.remove(&listener.socket).is_ok() {
@@ -124,7 +122,7 @@ impl Acceptor {
                 self.held.len() - 1
             }
         };
-        // What it has said by now is told, too.
+        // The poller also reports bytes that have arrived already.
         let watched = self
             .poller
             .add_edge(&stream, slot as u64, Interest::Readable);
@@ -172,8 +170,9 @@ impl Acceptor {
         }
     }
 
-    /// One that is gone, or turns out to be somebody else's. The client closes by reset alone, so
-    /// that what is reset may be one of its own that had nothing to say yet.
+    /// Ends a connection that is lost, or that belongs to somebody else. The client closes only by
+    /// reset, so that a reset connection counts as the client's even if it has not named the
+    /// session.
     fn end(&mut self, slot: usize, cause: FailureCause) {
         let Some(held) = self.held[slot].take() else {
             return;
@@ -214,7 +213,8 @@ impl Service for Acceptor {
         }
     }
 
-    /// Listeners that pause, and who does not say who it is.
+    /// Watches paused listeners again, and ends connections that have not named the session in
+    /// time.
     fn look(&mut self, now: u64) -> io::Result<()> {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             if listener.paused_until.is_some_and(|until| now >= until) {
@@ -223,7 +223,7 @@ impl Service for Acceptor {
                     .add(&listener.socket, LISTENERS + index as u64)?;
             }
         }
-        // To look at all of them takes a while.
+        // To look at all connections takes a while.
         if self.unnamed > 0 && now >= self.next_patience {
             self.next_patience = now + LOOK_FOR_STRANGERS;
             let now_s = ((now - self.began) / NS_PER_S) as u32;
@@ -237,12 +237,12 @@ impl Service for Acceptor {
         Ok(())
     }
 
-    fn report(&self) -> Report {
-        self.report.clone()
+    fn report(&self) -> &Report {
+        &self.report
     }
 }
 
-/// Sends what there is to send; what the kernel does not take goes out when there is room.
+/// Sends as much of the answer as the kernel takes; the rest goes out when there is room.
 fn push(held: &mut Held, poller: &Poller, slot: usize) -> io::Result<()> {
     held.out.push(&held.stream)?;
     if !held.out.is_sent() {
@@ -258,10 +258,9 @@ fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpLi
         mptcp: Mptcp::Off,
     };
     let socket = listen(order.address, options)?;
-    // What is taken here inherits it: whatever ends this process, nothing of it stays.
+    // Accepted connections inherit this: whatever ends this process, none of them stays.
     reset_on_close(&socket).map_err(io::Error::other)?;
-    // So is this, and no choice of the client's: one that does not read has no more than that lie
-    // here for each.
+    // They inherit this, too: it bounds the memory that a client which does not read can take.
     if let Some(bytes) = order.send_buffer {
         set_send_buffer(&socket, bytes).map_err(io::Error::other)?;
     }
@@ -271,7 +270,7 @@ fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpLi
     Ok((socket, port))
 }
 
-/// Of a connection that ended while it waited (accept(2)).
+/// Whether the error is that of a connection which ended while it waited (accept(2)).
 fn is_passing(error: &io::Error) -> bool {
     let kind = error.kind();
     kind == ErrorKind::Interrupted
@@ -279,16 +278,16 @@ fn is_passing(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(linerate_sys::errno::EPROTO)
 }
 
-/// Numbers of listeners begin here, beyond all slots.
+/// The numbers of listeners begin here, beyond all slots.
 const LISTENERS: u64 = 1 << 40;
-/// Connections taken at a listener before the others have their turn.
+/// Most connections accepted at a listener before others have their turn.
 const BATCH: usize = 64;
 const BUFFER: usize = 16 << 10;
-/// Beyond the count: churn's reset may come after the connection in its place; a probe.
+/// Connections in addition to those requested: a probe, and replacements that arrive before the
+/// reset of the connection that they replace.
 const SPARE: u64 = 64;
 const PAUSE: u64 = 20_000_000;
-/// How long a connection may take to say whose it is, s: the client has many, and other things to
-/// do.
+/// How long a connection may take to name the session, s: the client has many of them.
 pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 
@@ -297,6 +296,7 @@ mod tests {
     use super::*;
     use crate::capacity::message::Terms;
     use linerate_core::capacity::wire::{Header, Kind, opening};
+    use linerate_core::wire::Token;
     use linerate_sys::poll::wait_readable;
     use linerate_sys::socket::{begin_connect, send_buffer};
     use std::io::Write;
@@ -309,7 +309,7 @@ mod tests {
     fn order(send_buffer: Option<u32>) -> Listen {
         Listen {
             terms: Terms {
-                token: words::hexadecimal(&TOKEN.0),
+                token: TOKEN,
                 request_bytes: 8,
                 response_bytes: 8,
                 descriptors: None,
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// With one connection taken; the other end of it.
+    /// An acceptor with one connection, and the other end of that.
     fn acceptor_of_one() -> (Acceptor, TcpStream) {
         let (mut acceptor, ports) = Acceptor::new(&order(None)).expect("loopback is there");
         let peer = SocketAddr::from(([127, 0, 0, 1], ports[0]));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_counted_from_its_address_and_proven_by_its_name() {
+    fn a_connection_from_the_clients_address_counts_and_stays_if_it_names_the_session() {
         let (mut acceptor, mut stream) = acceptor_of_one();
         assert_eq!(counts(&acceptor), (1, 1, 1, 0, 0));
         let header = Header {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_says_who_it_is_was_none() {
+    fn a_connection_that_never_names_the_session_is_a_strangers() {
         let (mut acceptor, _stream) = acceptor_of_one();
         let patience = u64::from(PATIENCE_S) * SECOND;
         acceptor.look(acceptor.began + patience).unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_something_else_was_none_and_one_that_is_reset_is_lost() {
+    fn a_connection_that_sends_something_else_is_a_strangers_and_a_reset_one_is_lost() {
         let (mut acceptor, mut stream) = acceptor_of_one();
         stream.write_all(&[b'x'; 24]).unwrap();
         wait_and_read(&mut acceptor);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_does_not_read_is_kept_within_the_small_buffer() {
+    fn accepted_connections_inherit_the_small_send_buffer() {
         let poller = Poller::new().unwrap();
         let (listener, port) = listen_at(&order(Some(4096)), &poller, 0).unwrap();
         let _stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -1,8 +1,8 @@
-//! The endpoint's side of UDP: few sockets that answer many, and nothing kept of anybody but that
-//! it was there.
+//! The endpoint's side of UDP: a few sockets that answer many sockets of the client, of each of
+//! which they only keep that it was there.
 //!
-//! It is no reflector: only the client's own address is answered, each port of it first with a
-//! cookie that it has to bring back, and no answer is longer than what it answers.
+//! They are no reflectors: only the client's own address is answered, each of its ports first with
+//! a cookie that it has to send back, and no answer is longer than its request.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -14,10 +14,9 @@ use linerate_sys::poll::{Poller, Ready};
 use linerate_sys::socket::{set_receive_buffer, udp_socket};
 
 use super::message::{Listen, Report};
-use super::serve::Service;
-use crate::words;
+use super::worker::Service;
 
-/// All of a worker's sockets.
+/// All sockets of a worker.
 pub(super) struct Answerer {
     poller: Poller,
     client: IpAddr,
@@ -25,15 +24,14 @@ pub(super) struct Answerer {
     sockets: Vec<UdpSocket>,
     /// SipHash with random keys: a cookie can be checked without having been stored.
     secret: RandomState,
-    /// Which sockets of the client have brought their cookie, one bit for each.
+    /// Which sockets of the client have sent their cookie back, one bit for each.
     seen: Vec<u64>,
     report: Report,
 }
 
 impl Answerer {
-    /// Binds, and answers the ports.
+    /// Binds the sockets; the result has their ports.
     pub(super) fn new(order: &Listen) -> Result<(Self, Vec<u16>), String> {
-        let token = words::token(&order.terms.token).ok_or("a bad token")?;
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let mut sockets = Vec::new();
         let mut ports = Vec::new();
@@ -47,7 +45,7 @@ impl Answerer {
             };
             let (socket, port) =
                 bind().map_err(|error: io::Error| format!("cannot bind: {error}"))?;
-            // Where the host allows less, questions are lost and asked again.
+            // If the host allows less, requests are lost and sent again.
             let _ = set_receive_buffer(&socket, RECEIVE_BUFFER);
             sockets.push(socket);
             ports.push(port);
@@ -56,7 +54,7 @@ impl Answerer {
         let answerer = Self {
             poller,
             client: order.client,
-            token: Token(token),
+            token: order.terms.token,
             sockets,
             secret: RandomState::new(),
             seen: vec![0; clients.div_ceil(64) as usize],
@@ -68,13 +66,13 @@ impl Answerer {
     fn answer(&mut self, index: usize) {
         // One byte more than a datagram has, so that a longer one is not taken for one.
         let mut bytes = [0; DATAGRAM_BYTES + 1];
-        // A flood is not answered without end before the others have their turn.
+        // Even in a flood of datagrams the other sockets have their turn.
         for _ in 0..BATCH {
             let socket = &self.sockets[index];
             let (n, peer) = match socket.recv_from(&mut bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP message that came for an earlier answer: it says nothing about the next.
+                // An ICMP error for an earlier answer.
                 Err(_) => continue,
             };
             let asked = Datagram::decode(&bytes[..n]).filter(|asked| asked.token == self.token);
@@ -86,7 +84,7 @@ impl Answerer {
                 self.see(asked.header.number >> NUMBER_SHIFT);
             }
             let answer = Datagram { cookie, ..asked };
-            // Lost like any datagram: the client asks again.
+            // If this fails, the client asks again.
             let _ = self.sockets[index].send_to(&answer.encode(), peer);
         }
     }
@@ -114,17 +112,13 @@ impl Service for Answerer {
         self.answer(ready.number as usize);
     }
 
-    fn look(&mut self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn report(&self) -> Report {
-        self.report.clone()
+    fn report(&self) -> &Report {
+        &self.report
     }
 }
 
 const BATCH: usize = 64;
-/// For the questions of several workers at once, bytes.
+/// Receive buffer for the requests of several workers at once, bytes.
 const RECEIVE_BUFFER: u32 = 4 << 20;
-/// The number of the socket stands above that of its message.
+/// The high bits of a message's number are the socket's number, the lower 24 count its messages.
 const NUMBER_SHIFT: u32 = 24;

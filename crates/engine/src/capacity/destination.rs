@@ -1,22 +1,23 @@
-//! One port of the endpoint, from one address of this host: which local port is next, and how many
-//! connections may be in progress.
+//! One port of the endpoint, reached from one address of this host: which local port is next, and
+//! how many connections may be begun.
 
 use std::net::SocketAddr;
 
-/// A listener as one source address reaches it. Two connections to it never have the same local
+/// A listener, reached from one source address. Two connections to it never have the same local
 /// port.
 #[derive(Debug)]
 pub(super) struct Destination {
     pub(super) peer: SocketAddr,
     source: SocketAddr,
-    /// How many more it may hold.
+    /// How many more connections it may have.
     room: u64,
     ports: Ports,
-    /// Connections begun, and of these how many the endpoint is known to have taken: it takes them
-    /// in their order.
+    /// Number of connections that were begun, and of those that the endpoint is known to have
+    /// accepted, which it does in order.
     begun: u64,
     taken: u64,
-    /// Most that may be begun and not taken; `None`: it does not say what it takes.
+    /// Most connections that may be begun and not be accepted; `None`: no limit, because the
+    /// endpoint does not tell.
     window: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ impl Destination {
             .is_none_or(|window| self.begun - self.taken < window)
     }
 
-    /// The next local address, if there is one.
+    /// The next local address, if one is free.
     pub(super) fn next_source(&mut self) -> Option<SocketAddr> {
         let port = self.ports.take()?;
         let mut source = self.source;
@@ -56,12 +57,13 @@ impl Destination {
         Some(source)
     }
 
-    /// The port was not used after all.
+    /// Gives back a port that was not used after all.
     pub(super) fn leave(&mut self, port: u16) {
         self.ports.give(port);
     }
 
-    /// One more is in progress: its number if it is to be answered when it is taken, else 0.
+    /// Counts a connection that is begun. The result is its number if the endpoint is to answer
+    /// when it has accepted it, else 0.
     pub(super) fn begin(&mut self, last: bool) -> u64 {
         self.begun += 1;
         self.room -= 1;
@@ -72,19 +74,19 @@ impl Destination {
         if asks { self.begun } else { 0 }
     }
 
-    /// It, and all before it, have been taken, or have failed for good.
+    /// Records that the connection of this number and all before it were accepted, or have failed.
     pub(super) fn take(&mut self, number: u64) {
         self.taken = self.taken.max(number.min(self.begun));
     }
 
-    /// One that was begun is closed: its port and its place are free.
+    /// Frees the port and the place of a connection that is closed.
     pub(super) fn give_back(&mut self, port: u16) {
         self.ports.give(port);
         self.room += 1;
     }
 }
 
-/// Which local ports are in use: 8 KiB for all of them.
+/// The local ports that are in use; this takes 8 KiB.
 #[derive(Debug)]
 pub(super) struct Ports {
     used: Box<[u64; 1024]>,
@@ -94,7 +96,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Of this range, first and last, beginning at a place of it that `start` gives.
+    /// The ports of a range (first and last), beginning at the place `start`, modulo its length.
     pub(super) fn new((first, last): (u16, u16), start: u64) -> Self {
         let (first, last) = (u32::from(first.max(1)), u32::from(last));
         let count = (last + 1).saturating_sub(first);
@@ -106,7 +108,7 @@ impl Ports {
         }
     }
 
-    /// The next that is free.
+    /// The next port that is free.
     pub(super) fn take(&mut self) -> Option<u16> {
         for _ in 0..self.count {
             let port = self.first + self.next;
@@ -125,7 +127,8 @@ impl Ports {
     }
 }
 
-/// An answer costs both ends as much as half a connection.
+/// One connection in so many asks for an answer, which costs both ends as much as half a
+/// connection.
 const ASK_EVERY: u64 = 64;
 
 #[cfg(test)]
@@ -134,7 +137,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_port_is_taken_once_and_comes_back() {
+    fn every_port_is_given_once_and_again_when_it_is_free() {
         let mut ports = Ports::new((1024, 1123), 1_000_003);
         let all: HashSet<u16> = std::iter::from_fn(|| ports.take()).collect();
         assert_eq!(all, (1024..=1123).collect());
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_stops_at_its_window_and_has_asked_by_then() {
+    fn a_destination_that_stops_at_its_window_has_asked_by_then() {
         let ends = (
             "198.18.0.1:0".parse().unwrap(),
             "198.18.0.2:7".parse().unwrap(),

@@ -1,8 +1,8 @@
-//! The loop of a client's worker: when the next connection is begun, the next heartbeat due, the
-//! next one replaced.
+//! The loop of a client's worker, which decides when the next connection is begun, the next
+//! heartbeat sent and the next connection replaced.
 //!
-//! One thread, one epoll set. What is due is worked out from the time, so that a loop that comes
-//! late catches up; nothing is allocated for an event.
+//! It has one thread and one epoll set. What is due follows from the time, so that a loop that is
+//! late catches up. Nothing is allocated for an event.
 
 use std::io;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::tally::is_lasting;
 use super::worker::{CHANNEL, Parent};
 use crate::clock::now_ns;
 
-/// Connections, all begun or to be begun.
+/// The order to begin connections, up to `to` in all.
 struct Ramp {
     to: u64,
-    /// Between two, ns; 0 is none.
+    /// Time between two connections, ns; 0 is none.
     gap_ns: f64,
     began: u64,
     begun_before: u64,
@@ -30,7 +30,7 @@ struct Hold {
     began: u64,
     period_ns: f64,
     beats: u64,
-    /// Between two replaced connections, ns.
+    /// Time between two replaced connections, ns.
     churn_gap_ns: Option<f64>,
     replaced: u64,
 }
@@ -42,11 +42,11 @@ pub(super) struct Driver<T> {
     random: SplitMix64,
     ramp: Option<Ramp>,
     hold: Option<Hold>,
-    /// The next slot of it.
+    /// The next slot of a sweep.
     sweep: Option<usize>,
-    /// Begun on a ramp.
+    /// Number of connections begun on ramps.
     begun: u64,
-    /// What can wait is not said before.
+    /// Nothing that can wait is sent before this time.
     hushed_until: u64,
     stopped: Option<FailureCause>,
     next_expiry: u64,
@@ -69,7 +69,7 @@ impl<T: Transport> Driver<T> {
         })
     }
 
-    /// Runs until the other end of the channel is gone, which is the order to close everything.
+    /// Runs until the other end of the channel is closed, which is the order to close everything.
     ///
     /// # Errors
     /// The channel or epoll fails.
@@ -160,7 +160,7 @@ impl<T: Transport> Driver<T> {
         Ok(())
     }
 
-    /// Does what is due; answers when something is due next.
+    /// Does what is due; the result is when something is due next.
     fn advance(&mut self, now: u64) -> u64 {
         let mut wake = now + LONGEST_WAIT;
         for next in [
@@ -206,7 +206,7 @@ impl<T: Transport> Driver<T> {
         Some(now)
     }
 
-    /// The heartbeats are spread over their period: slot by slot, round and round.
+    /// Sends the heartbeats that are due. They are spread over their period, slot by slot.
     fn advance_hold(&mut self, now: u64) -> Option<u64> {
         let hold = self.hold.as_mut()?;
         let slots = self.pool.slots() as u64;
@@ -238,7 +238,7 @@ impl<T: Transport> Driver<T> {
                 return None;
             }
             hold.replaced += 1;
-            // What fails is counted; the next may find a port again.
+            // A failure is counted; the next connection may find a port again.
             let _ = self.pool.replace(self.random.below(slots) as usize);
         }
         Some(now)
@@ -280,11 +280,11 @@ impl<T: Transport> Driver<T> {
     }
 }
 
-/// Things begun before events have their turn.
+/// Most actions of a kind before events have their turn.
 const BATCH: usize = 64;
-/// Epoll counts ms.
+/// The unit of epoll's timeouts.
 const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 /// Longest wait, ns.
 const LONGEST_WAIT: u64 = 100_000_000;
-/// Passing failures, before so many in four are too many.
+/// A ramp stops if more than this number plus a quarter of its connections fail.
 const MAX_FAILURES: u64 = 64;

@@ -1,4 +1,4 @@
-//! One connection that the endpoint holds: what it has read of the message that is coming.
+//! One connection that the endpoint holds, and what has arrived of the next message on it.
 
 use std::net::TcpStream;
 
@@ -7,31 +7,31 @@ use linerate_core::wire::Token;
 
 use super::outgoing::Outgoing;
 
-/// A connection, some seventy bytes.
+/// A connection; it takes some seventy bytes.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) stream: TcpStream,
     pub(super) out: Outgoing,
-    /// It has named the session: by then it is only an address's.
+    /// It has named the session. Before that only its address is known.
     pub(super) is_ours: bool,
-    /// When it was taken, s of the worker's time.
+    /// When it was accepted, s since the worker began.
     pub(super) since_s: u32,
     have: u8,
     part: [u8; OPENING_BYTES],
-    /// Bytes of a request to come.
+    /// Bytes of a request that have not arrived yet.
     left: u32,
 }
 
-/// What came of some bytes.
+/// The result of parsing some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// All of them are taken.
+    /// All of them were expected.
     Taken,
-    /// It named another session, or said something that has no place there.
+    /// They name another session, or are not part of the protocol.
     Stranger,
 }
 
-/// Of the session.
+/// What the connections of a session have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) token: Token,
@@ -52,8 +52,8 @@ impl Held {
         }
     }
 
-    /// Takes what has come; an answer to it is then in `out`. A peer asks again only when it has
-    /// been answered: more than that is a stranger's, so that nothing piles up.
+    /// Parses what has arrived; the answer is then in `out`. A client sends its next message only
+    /// after the answer: more than that is a stranger's, so that nothing piles up.
     pub(super) fn feed(&mut self, mut bytes: &[u8], sizes: &Sizes) -> Fed {
         while !bytes.is_empty() {
             if self.left > 0 {
@@ -98,7 +98,7 @@ impl Held {
         Fed::Taken
     }
 
-    /// A header has come: whether it has a place here.
+    /// Handles a header; false if it has no place here.
     fn begin(&mut self, sizes: &Sizes) -> bool {
         let Some(header) = self.header() else {
             return false;
@@ -151,7 +151,7 @@ mod tests {
         Header { kind, number: 3 }
     }
 
-    /// All of it, in pieces of `piece` bytes; what came of the last that was not merely taken.
+    /// Feeds all bytes in pieces of `piece` bytes; `Stranger` if any piece was a stranger's.
     fn feed(held: &mut Held, bytes: &[u8], piece: usize) -> Fed {
         let mut last = Fed::Taken;
         for part in bytes.chunks(piece) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_understood_in_whatever_pieces_they_come() {
+    fn messages_are_parsed_whatever_pieces_they_arrive_in() {
         for piece in 1..40 {
             let mut held = held();
             let bytes = opening(SIZES.token, header(Kind::Open));

@@ -1,5 +1,5 @@
-//! What an endpoint does for a client of `capacity`: workers that hold, their figures while they
-//! do, and its account.
+//! The endpoint's part of `capacity` for one client: the workers that hold its connections, their
+//! figures meanwhile, and the report at the end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -16,31 +16,32 @@ use linerate_sys::proc::limits::descriptor_limit;
 
 use super::accept::PATIENCE_S;
 use super::message::{Listen, Order, Role, Terms};
-use super::workers::Workers;
+use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
+use crate::host;
 use crate::shares::Share;
-use crate::{host, words};
 
-/// What there is to tell the client.
+/// News for the client.
 #[derive(Debug)]
 pub(crate) enum HoldingNews {
-    /// The workers listen.
+    /// The workers listen at these ports.
     Ready(HoldPorts),
-    /// They cannot; nothing is held.
+    /// The workers cannot listen; nothing is held.
     Refused(String),
-    /// They could not be ended in order.
+    /// The connections could not be closed properly.
     Failed(&'static str),
-    /// How it stands.
+    /// What is held at present.
     Progress(HoldProgress),
-    /// All is closed.
+    /// Everything is closed.
     Released(Box<CapacityHalf>),
 }
 
-/// Connections held for a client. Dropping it closes them.
+/// Connections held for a client; they are closed when it is dropped.
 pub(crate) struct Holding {
     stage: Stage,
-    /// Of what all clients may hold, until all is closed: after the stage, whose end closes it.
+    /// The client's share of all connections, until they are closed: dropped after the stage, which
+    /// closes them.
     share: Option<Share>,
     client: IpAddr,
     shares: Vec<u64>,
@@ -56,18 +57,18 @@ pub(crate) struct Holding {
 enum Stage {
     Starting(Workers),
     Holding(Workers),
-    /// Asked for their reports, until then.
+    /// The workers were asked for their reports; longest wait for them.
     Reporting(Workers, Duration),
     Closing(Receiver<Box<CapacityHalf>>),
     Over,
 }
 
 impl Holding {
-    /// Starts the workers at the address that the client has connected to, for that client alone,
-    /// which has a share of what the owner allows.
+    /// Starts the workers at the address to which the client has connected. They take connections
+    /// of that client alone. `share` is its part of the connections that the owner allows.
     ///
     /// # Errors
-    /// What this host lacks, in words.
+    /// The message says what this host lacks.
     pub(crate) fn start(
         request: &CapacityRequest,
         (local, client): (SocketAddr, IpAddr),
@@ -77,15 +78,15 @@ impl Holding {
         let each = descriptor_limit().hard;
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let shares = share::workers(request.connections, each, MAX_WORKERS);
-        // They need no socket for each: one process answers all.
+        // UDP needs no socket for each peer: one process answers all.
         let udp_shares = share::workers(request.udp_sockets, u64::MAX, 1);
         let backlog = readings::somaxconn().min(BACKLOG);
         let mut address = local;
         address.set_port(0);
         let listen = |share: u64| Listen {
             terms: Terms {
-                token: words::hexadecimal(&token.0),
-                // Both are bounded by the request's own check.
+                token,
+                // The check of the request bounds both.
                 request_bytes: request.request_bytes as u32,
                 response_bytes: request.response_bytes as u32,
                 descriptors: None,
@@ -119,72 +120,50 @@ impl Holding {
         })
     }
 
-    /// What there is to tell by now.
+    /// The next news for the client, if there are any.
     pub(crate) fn look(&mut self) -> Option<HoldingNews> {
         if let Stage::Starting(workers) | Stage::Holding(workers) | Stage::Reporting(workers, _) =
             &mut self.stage
         {
-            // A failed wait is made up for by the next.
+            // If a wait fails, the next one makes up for it.
             let _ = workers.listen(Duration::ZERO);
         }
         let now = now();
-        match &self.stage {
-            Stage::Starting(workers) => {
-                let ports = workers.ports();
-                self.look_at_ports(ports)
-            }
-            Stage::Holding(_) if now >= self.next_progress => {
-                self.next_progress = now + PROGRESS_EVERY;
-                Some(HoldingNews::Progress(self.progress(now)))
-            }
-            Stage::Reporting(workers, until) if workers.has_reported() || now >= *until => {
-                self.close();
-                None
-            }
-            Stage::Closing(half) => {
-                let half = half.try_recv();
-                self.look_at_half(half)
-            }
-            Stage::Holding(_) | Stage::Reporting(..) | Stage::Over => None,
-        }
-    }
-
-    fn look_at_ports(
-        &mut self,
-        ports: Result<Option<Vec<Vec<u16>>>, String>,
-    ) -> Option<HoldingNews> {
-        match ports {
-            Ok(None) => None,
-            Ok(Some(ports)) => {
-                if let Stage::Starting(workers) = self.take_stage() {
+        match self.take_stage() {
+            Stage::Starting(workers) => match workers.ports() {
+                Ok(None) => self.stage = Stage::Starting(workers),
+                Ok(Some(ports)) => {
                     self.stage = Stage::Holding(workers);
+                    return Some(HoldingNews::Ready(self.hold_ports(&ports)));
                 }
-                Some(HoldingNews::Ready(self.hold_ports(&ports)))
+                Err(message) => {
+                    let message = format!("the endpoint cannot hold connections: {message}");
+                    return Some(HoldingNews::Refused(message));
+                }
+            },
+            Stage::Holding(workers) if now >= self.next_progress => {
+                self.next_progress = now + PROGRESS_EVERY;
+                let progress = self.progress(&workers, now);
+                self.stage = Stage::Holding(workers);
+                return Some(HoldingNews::Progress(progress));
             }
-            Err(message) => {
-                self.stage = Stage::Over;
-                let words = format!("the endpoint cannot hold connections: {message}");
-                Some(HoldingNews::Refused(words))
+            Stage::Reporting(workers, until) if workers.has_reported() || now >= until => {
+                self.close(workers);
             }
+            Stage::Closing(half) => match half.try_recv() {
+                Ok(half) => return Some(HoldingNews::Released(half)),
+                Err(TryRecvError::Empty) => self.stage = Stage::Closing(half),
+                Err(TryRecvError::Disconnected) => {
+                    let failure = "the endpoint could not close its connections in order";
+                    return Some(HoldingNews::Failed(failure));
+                }
+            },
+            other => self.stage = other,
         }
+        None
     }
 
-    fn look_at_half(
-        &mut self,
-        half: Result<Box<CapacityHalf>, TryRecvError>,
-    ) -> Option<HoldingNews> {
-        let news = match half {
-            Ok(half) => HoldingNews::Released(half),
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => {
-                HoldingNews::Failed("the endpoint could not close its connections in order")
-            }
-        };
-        self.stage = Stage::Over;
-        Some(news)
-    }
-
-    /// The client has had enough: the account comes next.
+    /// Begins to release the connections, as the client has asked: the reports come first.
     pub(crate) fn release(&mut self) {
         if let Stage::Starting(mut workers) | Stage::Holding(mut workers) = self.take_stage() {
             workers.tell_all(&Order::Report);
@@ -214,24 +193,18 @@ impl Holding {
         }
     }
 
-    fn progress(&self, now: Duration) -> HoldProgress {
-        let Stage::Holding(workers) = &self.stage else {
-            return HoldProgress::default();
-        };
+    fn progress(&self, workers: &Workers, now: Duration) -> HoldProgress {
         HoldProgress {
             at_s: (now - self.began).as_secs_f64(),
-            tcp: workers.status(workers.tcp()).open,
-            udp: workers.status(workers.udp()).open,
+            tcp: workers.status(workers.pool(TCP)).open,
+            udp: workers.status(workers.pool(UDP)).open,
             failures: workers.status(workers.all()).failures.list(),
         }
     }
 
-    /// Ends the workers in a thread of its own, so that the session stays awake: a million takes
-    /// some seconds.
-    fn close(&mut self) {
-        let Stage::Reporting(workers, _) = self.take_stage() else {
-            return;
-        };
+    /// Ends the workers in a thread of its own, so that the session is not blocked: to close a
+    /// million connections takes some seconds.
+    fn close(&mut self, workers: Workers) {
         let mut half = workers.account();
         half.memory = MemoryCourse {
             before: self.before.clone(),
@@ -247,33 +220,33 @@ impl Holding {
             .name("closing".into())
             .spawn(move || {
                 workers.end(CLOSING);
-                // Not with the session, which may be gone before.
+                // Here and not with the session, which may end before.
                 drop(share);
                 half.memory.after = readings::memory_when_closed(&half.memory.before, false);
                 half.counters = readings::counters_since(counters.as_ref());
                 half.facts = Some(Box::new(host::facts(Some(client))));
-                // Whoever is gone needs no account.
+                // The session may have gone.
                 let _ = sender.send(Box::new(half));
             });
-        // Without a thread the workers are gone, and so is the receiver's other end: that is
-        // noticed.
+        // If no thread can be started, the workers end with the closure, and the receiver notices
+        // that its sender is gone.
         drop(closing);
         self.stage = Stage::Closing(receiver);
     }
 }
 
-/// With many connections as little as an answer takes: a client that does not read makes this host
-/// keep what it is sent.
+/// The send buffer of each connection, if it is to be small: with many connections a client that
+/// does not read could fill this host's memory with answers.
 fn send_buffer(request: &CapacityRequest) -> Option<u32> {
     let is_small = request.response_bytes <= u64::from(SEND_BUFFER);
     (request.connections > FEW && is_small).then_some(SEND_BUFFER)
 }
 
-/// Connections with as much room to send as the kernel gives them.
+/// Up to this many connections have the kernel's usual send buffer.
 const FEW: u64 = 1_000;
-/// Bytes; the kernel doubles it for what it needs itself.
+/// The small send buffer, bytes; the kernel doubles it.
 const SEND_BUFFER: u32 = 4096;
-/// Asked for; `net.core.somaxconn` may be less.
+/// Accept queue that is asked for; `net.core.somaxconn` may be less.
 const BACKLOG: u32 = 4096;
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait for the workers' reports.
@@ -284,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_that_do_not_read_make_the_endpoint_keep_little() {
+    fn many_connections_with_small_answers_have_small_send_buffers() {
         let request = |connections, response_bytes| CapacityRequest {
             connections,
             udp_sockets: 0,
@@ -295,7 +268,7 @@ mod tests {
         assert_eq!(send_buffer(&request(1_000, 8)), None);
         assert_eq!(send_buffer(&request(1_001, 8)), Some(4096));
         assert_eq!(send_buffer(&request(1_001, 4096)), Some(4096));
-        // What does not fit would go out in pieces, and slower than it can.
+        // Larger answers would go out in pieces, and slower than possible.
         assert_eq!(send_buffer(&request(1_001, 4097)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests and responses over a part of the connections: whose turn it is, and when.
+//! Requests and responses over some of the connections: which connection is next, and when.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,29 @@ pub(super) struct Load {
     idle: VecDeque<u32>,
     began: u64,
     until: u64,
-    /// Between two requests, ns; `None`: whenever a connection is idle.
+    /// Time between two requests, ns; `None`: a request whenever a connection is idle.
     gap_ns: Option<f64>,
     sent: u64,
     under_way: u64,
-    /// When a request was last due and no connection was idle.
+    /// When a request was last due while no connection was idle.
     blocked: Option<u64>,
+    /// Requests that were sent late, because no connection was idle.
     pub(super) late: u64,
 }
 
-/// What is to be done now.
+/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// A request on this connection, which was due then.
+    /// Send a request on this connection; it was due at `due`.
     Send { slot: u32, due: u64 },
-    /// Nothing before then, unless an answer comes.
+    /// Do nothing before this time, unless an answer arrives.
     Wait(u64),
-    /// It has taken so long, ns.
+    /// The load is over; this is how long it took, ns.
     Over(u64),
 }
 
 impl Load {
-    /// On `connections` of these slots, drawn at random.
+    /// A load on `connections` of these slots, drawn at random.
     pub(super) fn new(
         mut slots: Vec<u32>,
         connections: u64,
@@ -84,13 +85,13 @@ impl Load {
         Turn::Send { slot, due }
     }
 
-    /// The request of that connection is answered.
+    /// Handles the answer on a connection.
     pub(super) fn answered(&mut self, slot: u32) {
         self.under_way -= 1;
         self.idle.push_back(slot);
     }
 
-    /// It never will be: the connection is gone.
+    /// Handles the loss of a connection with a request in flight.
     pub(super) fn lost(&mut self) {
         self.under_way -= 1;
     }
@@ -108,7 +109,7 @@ fn draw<T>(entries: &mut [T], count: usize, random: &mut SplitMix64) {
     }
 }
 
-/// Answers come by events; this is for the last ones, ns.
+/// Time between two looks for the last answers, ns; others are events.
 const LOOK_AGAIN: u64 = 10_000_000;
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_sends_when_it_is_answered() {
+    fn a_closed_loop_sends_after_each_answer() {
         let mut load = load(None);
         let Turn::Send { slot, .. } = load.next(5) else {
             panic!("two are idle");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_keeps_its_schedule_and_counts_who_waits() {
+    fn an_open_loop_keeps_its_schedule_and_counts_late_requests() {
         let mut load = load(Some(10.0));
         let tenth = SECOND / 10;
         assert!(matches!(load.next(0), Turn::Send { due: 0, .. }));
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_draws_the_same_and_nothing_twice() {
+    fn a_seed_always_draws_the_same_entries_and_none_twice() {
         let drawn = |seed| {
             let mut entries: Vec<u32> = (0..100).collect();
             draw(&mut entries, 30, &mut SplitMix64::new(seed));

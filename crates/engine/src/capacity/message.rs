@@ -1,4 +1,4 @@
-//! What a worker process is told and tells: short messages over a pair of sockets.
+//! The orders to a worker process and its reports: short messages over a pair of sockets.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -9,74 +9,74 @@ use std::time::Duration;
 use linerate_core::capacity::{FailureCause, HeldCounts, HoldPort};
 use linerate_core::record::CpuSeconds;
 use linerate_core::stats::{LatencyBuckets, LatencyHistogram};
+use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, wait_ready};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::tally::Tally;
 
-/// What both kinds of worker have to know first.
+/// What every worker needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Terms {
-    /// The session's, 32 hexadecimal digits.
-    pub(super) token: String,
+    /// The session's token.
+    pub(super) token: Token,
     /// Length of the load's requests, bytes.
     pub(super) request_bytes: u32,
     /// Length of its responses, bytes.
     pub(super) response_bytes: u32,
-    /// Fewer descriptors than the host allows.
+    /// Most descriptors, if fewer than the host allows.
     pub(super) descriptors: Option<u64>,
 }
 
-/// To a worker of the endpoint.
+/// The role of an endpoint's worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Listen {
     pub(super) terms: Terms,
-    /// Where to listen, on a port of the kernel's choice.
+    /// Address to listen at; the kernel chooses the ports.
     pub(super) address: SocketAddr,
-    /// From where alone connections and datagrams are taken.
+    /// Connections and datagrams are taken from this address alone.
     pub(super) client: IpAddr,
-    /// How many each port takes at once: a listener for each.
+    /// Most connections of each listener.
     pub(super) counts: Vec<u64>,
-    /// Of each listener.
+    /// Accept queue of each listener.
     pub(super) backlog: u32,
-    /// Send buffer of each connection, bytes; else the kernel's own.
+    /// Send buffer of each connection, bytes, if not the kernel's usual one.
     pub(super) send_buffer: Option<u32>,
 }
 
-/// To a worker of the client.
+/// The role of a client's worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connect {
     pub(super) terms: Terms,
     /// The endpoint; its port is that of the control connection.
     pub(super) peer: SocketAddr,
-    /// Where to connect to, and how many to each.
+    /// The endpoint's ports to connect to, and how many connections to each.
     pub(super) ports: Vec<HoldPort>,
-    /// From where, in turn.
+    /// Addresses of this host to connect from, in turn.
     pub(super) sources: Vec<SocketAddr>,
     /// Local ports to use, first and last.
     pub(super) port_range: (u16, u16),
-    /// Of the endpoint's listeners.
+    /// Accept queue of the endpoint's listeners.
     pub(super) backlog: u32,
-    /// How long the endpoint waits until a connection has named the session, s; 0: each is to do so
-    /// at once.
+    /// Time in which a connection must name the session, s; 0: at once.
     pub(super) patience_s: u32,
-    /// Number of its first connection, or UDP socket, in the session.
+    /// Number of the worker's first connection, or UDP socket, in the session.
     pub(super) first_number: u64,
     pub(super) seed: u64,
 }
 
-/// What a worker is: the first that it is told.
+/// The role of a worker, which is its first message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Role {
-    /// Of the endpoint: takes TCP connections.
+    /// At the endpoint: accepts TCP connections.
     AcceptTcp(Listen),
-    /// Of the endpoint: answers datagrams.
+    /// At the endpoint: answers datagrams.
     AnswerUdp(Listen),
-    /// Of the client: opens connections.
+    /// At the client: opens TCP connections.
     OpenTcp(Connect),
-    /// Of the client: opens UDP sockets.
+    /// At the client: opens UDP sockets.
     OpenUdp(Connect),
 }
 
@@ -89,66 +89,67 @@ impl Role {
     }
 }
 
-/// What a worker is to do.
+/// An order to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// Begin so many in all.
+    /// Open connections until `to` have been begun in all.
     Ramp { to: u64, rate_per_s: Option<f64> },
-    /// Each proves itself alive once in so many seconds; so many are replaced each second.
+    /// Send a heartbeat on each connection once in `heartbeat_s`, and replace `churn_per_s` of them
+    /// each second.
     Hold { heartbeat_s: f64, churn_per_s: f64 },
-    /// Each proves itself alive now.
+    /// Send a heartbeat on each connection now.
     Sweep,
-    /// Requests on so many, for so many seconds; each when the one before is answered, or so many a
-    /// second.
+    /// Send requests on this many connections for `seconds`: `per_s` in all, or each when the one
+    /// before is answered.
     Load {
         connections: u64,
         seconds: f64,
         per_s: Option<f64>,
     },
-    /// For so many seconds nothing is said that can wait: something else is measured.
+    /// Send nothing for `seconds` that can wait, because something else is measured.
     Hush { seconds: f64 },
-    /// Nothing more of all that.
+    /// End all of these.
     Stop,
-    /// Say what has become of it.
+    /// Send a report.
     Report,
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
-    /// It is what it is to be: of the endpoint with its ports.
+pub(super) enum WorkerMessage {
+    /// The worker has taken its role; at the endpoint it listens at these ports.
     Ready { ports: Vec<u16> },
-    /// It cannot be that.
+    /// The worker cannot take its role.
     Failed { message: String },
-    /// How it stands, several times a second.
+    /// The present state, several times a second.
     Status(Status),
-    /// To [`Order::Report`].
+    /// The answer to [`Order::Report`].
     Report(Box<Report>),
 }
 
-/// How a worker stands.
+/// The present state of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Status {
-    /// Open at present.
+    /// Connections, or UDP sockets, that are open.
     pub(super) open: u64,
-    /// Opened since the beginning, churn not counted.
+    /// Connections that were opened since the beginning, without replacements.
     pub(super) opened: u64,
     /// When the last one was opened, ns of the monotonic clock that all processes of a host share.
     pub(super) last_open_ns: u64,
-    /// Something with an end is in progress: opening, a sweep, a load.
+    /// Opening, a sweep or a load is in progress.
     pub(super) busy: bool,
-    /// Orders that it has taken, its role included.
+    /// Number of orders that the worker has taken, its role included.
     pub(super) orders: u64,
-    /// Why it can open no more.
+    /// Why the worker can open no more.
     pub(super) stopped: Option<FailureCause>,
     pub(super) failures: Tally,
     pub(super) lost: Tally,
 }
 
 impl Status {
-    /// Counts another worker's in.
+    /// Adds the state of another worker.
     pub(super) fn add(&mut self, other: &Self) {
         self.last_open_ns = self.last_open_ns.max(other.last_open_ns);
         self.open += other.open;
@@ -159,15 +160,16 @@ impl Status {
     }
 }
 
-/// What has become of all that a worker did.
+/// The counts and latencies of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Report {
     pub(super) status: Status,
+    /// Most connections that were open at once.
     pub(super) most: u64,
     pub(super) churn_closed: u64,
     pub(super) churn_opened: u64,
-    /// SYN segments, or questions over UDP, that were retransmitted.
+    /// SYN segments, or requests over UDP, that were retransmitted.
     pub(super) asked_again: u64,
     pub(super) beats_sent: u64,
     pub(super) beats_answered: u64,
@@ -187,7 +189,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// All of them in one, the status of those that have ended included.
+    /// The sum of several reports.
     pub(super) fn sum<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let mut sum = Self {
             memory_before: Some(0),
@@ -215,7 +217,7 @@ impl Report {
             *sum += one;
         }
         self.status.add(&other.status);
-        // They run beside each other: the longest counts.
+        // The workers' loads run at the same time, so that the longest counts.
         self.load_ns = self.load_ns.max(other.load_ns);
         for (sum, one) in [
             (&mut self.connect_first, &other.connect_first),
@@ -245,22 +247,22 @@ impl Report {
         }
     }
 
-    /// What the processes have grown by, bytes.
+    /// Growth of the processes' memory, bytes.
     pub(super) fn grown(&self) -> Option<u64> {
         let (before, after) = self.memory_before.zip(self.memory)?;
         Some(after.saturating_sub(before))
     }
 }
 
-/// The latencies of both. Our own workers' are within a histogram's range.
+/// The latencies of both. Those of linerate's own workers are within a histogram's range.
 pub(super) fn merged(a: &LatencyBuckets, b: &LatencyBuckets) -> LatencyHistogram {
     let mut sum = LatencyHistogram::try_from(a).unwrap_or_default();
-    // What is out of its range is left out.
+    // Buckets that are out of range would be left out.
     let _ = sum.merge_buckets(b);
     sum
 }
 
-/// One end of the pair: whole messages, none longer than [`LONGEST`].
+/// One end of the pair of sockets. It carries whole messages, none longer than [`LONGEST`].
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
@@ -276,10 +278,10 @@ impl Channel {
         })
     }
 
-    /// Sends a message whole.
+    /// Sends a whole message.
     ///
     /// # Errors
-    /// The other end is gone, or has taken nothing for [`STUCK`].
+    /// The other end is closed, or has taken nothing for [`STUCK`].
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let body = serde_json::to_vec(message)?;
         let length = u32::try_from(body.len()).map_err(io::Error::other)?;
@@ -301,10 +303,10 @@ impl Channel {
         Ok(())
     }
 
-    /// The next whole message that is there.
+    /// The next whole message, if it has arrived.
     ///
     /// # Errors
-    /// The other end is gone (`UnexpectedEof`); bytes that are no message.
+    /// The other end is closed (`UnexpectedEof`); the bytes are no message.
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             if let Some((length, rest)) = self.incoming.split_first_chunk::<4>() {
@@ -336,9 +338,9 @@ impl AsFd for Channel {
     }
 }
 
-/// A report has four histograms of 512 buckets: some 50 kB.
+/// Longest message, bytes. A report has four histograms of 512 buckets: some 50 kB.
 const LONGEST: usize = 1 << 20;
-/// The other end reads at least ten times a second.
+/// Longest wait for the other end, which reads at least ten times a second.
 const STUCK: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -346,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_whole_and_the_end_is_told() {
+    fn messages_arrive_whole_and_the_end_is_an_error() {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut a, mut b) = (Channel::new(a).unwrap(), Channel::new(b).unwrap());
         assert_eq!(b.receive::<Order>().unwrap(), None);
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_all_bounds_is_refused() {
+    fn a_message_beyond_the_longest_is_refused() {
         let (mut a, b) = UnixStream::pair().unwrap();
         let mut b = Channel::new(b).unwrap();
         a.write_all(&[0xff; 8]).unwrap();

@@ -1,25 +1,25 @@
-//! Holding as many connections as two ends can: worker processes, what they do, and what it costs.
+//! Holding as many connections as two ends can: the worker processes that hold them, and what they
+//! cost.
 //!
-//! A process has few descriptors, so that others hold the connections: this program, started again
-//! (`worker`), as few as the descriptor limit allows, each with one thread, one epoll set, and some
-//! eighty bytes for a connection. They are told what to do over a pair of sockets (`message`) and
-//! end when that is closed, whatever becomes of the process that started them; everything that they
-//! hold is then reset, so that neither TIME_WAIT nor an orphan is left.
+//! A process may have few descriptors, so that worker processes hold the connections: this program,
+//! started again (`worker`), as few times as the descriptor limit allows. Each has one thread, one
+//! epoll set, and some eighty bytes for each connection. The workers get their orders over a pair
+//! of sockets (`message`) and end when it is closed, whatever happens to the process that started
+//! them. Their connections are then reset, so that neither TIME_WAIT nor orphans stay.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `run`, `round`, `opening` | the client's phases, in their order, and the search for the limit |
-//! | `outcome` | the document of them |
-//! | `holding` | the endpoint's part of it, for its session |
-//! | `workers`, `share`, `roles` | the workers: started and ended, how much each has, what it is |
-//! | `worker`, `message` | what one of them does; what it is told and tells |
-//! | `driver`, `pool` | of the client: what is due when; its connections and UDP sockets |
-//! | `tcp`, `udp` | what differs between them |
-//! | `destination`, `load` | their local ports; requests on them |
-//! | `serve`, `accept`, `held` | of the endpoint: its loop; the connections that it holds |
-//! | `answer` | its side of UDP |
-//! | `probe` | the latency of one active connection |
-//! | `readings`, `tally` | what the kernel says of sockets, memory and limits; failures by cause |
+//! | `run`, `round`, `opening` | client: the phases of a run, the search for the limit |
+//! | `outcome` | client: the document of a run |
+//! | `holding` | endpoint: the connections of one client, for its session |
+//! | `workers`, `share` | starting and ending workers, and dividing the connections between them |
+//! | `worker`, `message` | a worker's process; its orders and reports |
+//! | `driver`, `pool` | a client's worker: its schedule; its connections or UDP sockets |
+//! | `tcp`, `udp` | what differs between connections and UDP sockets |
+//! | `destination`, `load` | local ports; requests over the connections |
+//! | `accept`, `held` | an endpoint's worker: its connections |
+//! | `answer` | an endpoint's worker for UDP |
+//! | `readings`, `tally` | the kernel's figures of sockets, memory and limits; failures by cause |
 
 mod accept;
 mod answer;
@@ -33,12 +33,9 @@ mod opening;
 mod outcome;
 mod outgoing;
 mod pool;
-mod probe;
 mod readings;
-mod roles;
 mod round;
 mod run;
-mod serve;
 mod share;
 mod tally;
 mod tcp;
@@ -54,5 +51,5 @@ pub use worker::{CAPACITY_WORKER, run_capacity_worker};
 
 /// Most worker processes of each kind. With 20,000 descriptors each they hold five million.
 const MAX_WORKERS: u64 = 256;
-/// Longest wait for the workers to close what they hold, before they are killed.
+/// Longest wait for the workers to close their connections, before they are killed.
 const CLOSING: Duration = Duration::from_secs(90);

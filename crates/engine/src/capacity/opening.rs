@@ -1,47 +1,48 @@
-//! Opening, and what an active connection feels of it.
+//! The phases that open connections, and the latency of an active connection beside them.
 
-use std::io;
-use std::ops::Range;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, opening};
 use linerate_core::capacity::{FailureCause, LatencyAt, RampStep};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::keep_every_second;
 use linerate_core::stats::LatencyHistogram;
+use linerate_core::wire::Token;
+use linerate_sys::socket::{Mptcp, connect, reset_on_close, tcp_socket};
 
 use super::message::Order;
-use super::probe::Probe;
 use super::round::Round;
 use super::run::CapacityPhase;
 use super::tally::is_lasting;
+use super::workers::{TCP, UDP};
 use crate::clock::{now, now_ns};
 use crate::error::MeasureError;
 
-/// What is opened of TCP, or of UDP.
+/// The progress of opening TCP connections, or UDP sockets.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     pub(super) asked: u64,
-    /// So many by each of these workers.
+    /// The number that each worker opens.
     pub(super) shares: Vec<u64>,
-    pub(super) workers: Range<usize>,
-    /// Pauses not counted.
+    /// Time that it took, without pauses.
     pub(super) seconds: f64,
     pub(super) steps: Vec<RampStep>,
-    /// What the kernel's own objects have grown by meanwhile.
+    /// Growth of the kernel's slab memory meanwhile.
     pub(super) slab_bytes: Option<u64>,
 }
 
 impl Opening {
-    pub(super) fn new(asked: u64, shares: Vec<u64>, first_worker: usize) -> Self {
+    pub(super) fn new(asked: u64, shares: Vec<u64>) -> Self {
         Self {
             asked,
-            workers: first_worker..first_worker + shares.len(),
             shares,
             ..Self::default()
         }
     }
 
-    /// A step of the course; beyond so many every second one goes.
+    /// Adds a step to the course. If there are too many, every second one is dropped.
     fn step(&mut self, step: RampStep) {
         if self.steps.len() >= MAX_STEPS {
             keep_every_second(&mut self.steps);
@@ -49,7 +50,7 @@ impl Opening {
         self.steps.push(step);
     }
 
-    /// For the worker with this share of it, so that `to` are opened in all.
+    /// The order to the worker of this index, for `to` connections of all workers.
     fn order(&self, index: usize, to: u64, rate_per_s: Option<u64>) -> Order {
         let part = self.shares[index] as f64 / self.asked as f64;
         Order::Ramp {
@@ -64,7 +65,8 @@ impl Opening {
 }
 
 impl Round<'_> {
-    /// All connections, with pauses on the way to measure beside those that are open.
+    /// Opens all connections. With pauses on the way, it measures the latency beside those that are
+    /// open.
     pub(super) fn open_tcp(&mut self) -> Result<(), MeasureError> {
         let total = self.openings[TCP].asked;
         let steps: &[u64] = if self.document.test.latency && total >= MIN_STEPPED {
@@ -75,7 +77,7 @@ impl Round<'_> {
         for part in steps {
             self.phase = CapacityPhase::Opening;
             let goes_on = self.ramp(TCP, total / part)?;
-            let open = self.workers.status(self.workers.tcp()).open;
+            let open = self.workers.status(self.workers.pool(TCP)).open;
             if total > 0 {
                 self.measure_latency(open)?;
             }
@@ -86,13 +88,13 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// All UDP sockets.
+    /// Opens all UDP sockets.
     pub(super) fn open_udp(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::OpeningUdp;
         self.ramp(UDP, self.openings[UDP].asked).map(drop)
     }
 
-    /// Opens until there are `to` in the pool; false if something keeps it from having more.
+    /// Opens connections until there are `to`; false if something prevents more.
     fn ramp(&mut self, which: usize, to: u64) -> Result<bool, MeasureError> {
         if to == 0 {
             return Ok(true);
@@ -100,11 +102,11 @@ impl Round<'_> {
         let (before, began) = (self.openings[which].seconds, now_ns());
         let rate = self.document.test.rate_per_s;
         let opening = &self.openings[which];
-        self.workers.tell_each(opening.workers.clone(), |index| {
+        self.workers.tell_each(self.workers.pool(which), |index| {
             opening.order(index, to, rate)
         });
         let goes_on = self.watch_ramp(which, (before, began))?;
-        let totals = self.workers.status(self.openings[which].workers.clone());
+        let totals = self.workers.status(self.workers.pool(which));
         let opening = &mut self.openings[which];
         opening.seconds = before + since(began, totals.last_open_ns);
         opening.step(RampStep {
@@ -114,7 +116,7 @@ impl Round<'_> {
         Ok(goes_on && totals.stopped.is_none())
     }
 
-    /// Until all workers have begun all that they were to, or nothing more comes of it.
+    /// Waits until all workers have carried out their order; false if there is no more progress.
     fn watch_ramp(
         &mut self,
         which: usize,
@@ -124,7 +126,7 @@ impl Round<'_> {
         let mut moved = (0, now());
         while !self.workers.is_idle() {
             self.turn()?;
-            let totals = self.workers.status(self.openings[which].workers.clone());
+            let totals = self.workers.status(self.workers.pool(which));
             if now_ns() >= next_step {
                 next_step = now_ns() + STEP_EVERY;
                 self.openings[which].step(RampStep {
@@ -145,28 +147,28 @@ impl Round<'_> {
         Ok(true)
     }
 
-    /// The endpoint has said that it can take no more.
+    /// Whether the endpoint has reported that it can take no more.
     fn remote_is_full(&self) -> bool {
         let mut failures = self.remote.failures.iter();
         failures.any(|f| is_lasting(f.cause) || f.cause == FailureCause::WorkerLost)
     }
 
-    /// An active connection beside so many idle ones.
+    /// Measures the latency of an active connection beside `population` idle ones.
     pub(super) fn measure_latency(&mut self, population: u64) -> Result<(), MeasureError> {
         if !self.document.test.latency || self.ports.tcp.is_empty() {
             return Ok(());
         }
         self.phase = CapacityPhase::Measuring;
-        // Connections that say at last whose they are would not be idle.
+        // Connections that name the session would not be idle.
         self.workers.tell_all(&Order::Hush {
             seconds: (QUIET + MEASURING).as_secs_f64(),
         });
-        // What was opened last is still being taken off the queues.
+        // The last connections are still being accepted.
         self.turns(QUIET)?;
         let mut histogram = LatencyHistogram::new();
         if let Err(error) = self.exchange(&mut histogram)? {
-            let words = format!("an active connection's latency is not known: {error}");
-            let caveat = Caveat::new(CaveatKind::NotReadable, words, "");
+            let message = format!("an active connection's latency is not known: {error}");
+            let caveat = Caveat::new(CaveatKind::NotReadable, message, "");
             self.document.caveats.push(caveat);
             self.probe = None;
         }
@@ -218,19 +220,70 @@ fn since(earlier_ns: u64, later_ns: u64) -> f64 {
     later_ns.saturating_sub(earlier_ns) as f64 / 1e9
 }
 
-/// Places in [`Round::openings`].
-pub(super) const TCP: usize = 0;
-pub(super) const UDP: usize = 1;
 const MAX_STEPS: usize = 1_000;
 const STEP_EVERY: u64 = 100_000_000;
-/// Without a limit on the rate, and longer than any handshake: nothing more comes of it.
+/// Without a rate limit, no progress for this long, which is longer than any handshake, is the end
+/// of the progress.
 const STUCK: Duration = Duration::from_secs(15);
-/// Fewer connections are opened in one step.
+/// Fewer connections than this are opened without pauses.
 const MIN_STEPPED: u64 = 1_000;
-/// Before an active connection is measured.
+/// Pause before an active connection is measured.
 const QUIET: Duration = Duration::from_millis(50);
 /// Longest measurement of an active connection.
 const MEASURING: Duration = Duration::from_secs(2);
-/// Of so many exchanges each, and one before them that is not counted.
+/// The measurement has this many slices of exchanges, and one before them that does not count.
 const SLICES: u64 = 8;
 const EXCHANGES: u64 = 250;
+
+/// A connection of this process to one of the endpoint's workers.
+pub(super) struct Probe {
+    stream: TcpStream,
+    number: u64,
+}
+
+impl Probe {
+    pub(super) fn connect(peer: SocketAddr, source: SocketAddr, token: Token) -> io::Result<Self> {
+        let socket = tcp_socket(peer, Some(source.ip()), Mptcp::Off)?;
+        let mut stream = connect(socket, peer, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        reset_on_close(&stream).map_err(io::Error::other)?;
+        let header = Header {
+            kind: Kind::OpenAnswered,
+            number: 0,
+        };
+        stream.write_all(&opening(token, header))?;
+        let mut probe = Self { stream, number: 0 };
+        probe.expect(header)?;
+        Ok(probe)
+    }
+
+    /// Makes this many exchanges, one after another.
+    pub(super) fn run(&mut self, count: u64, histogram: &mut LatencyHistogram) -> io::Result<()> {
+        for _ in 0..count {
+            self.number += 1;
+            let header = Header {
+                kind: Kind::Heartbeat,
+                number: self.number,
+            };
+            let began = now_ns();
+            self.stream.write_all(&header.encode())?;
+            self.expect(header)?;
+            histogram.record_ns(now_ns() - began);
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, header: Header) -> io::Result<()> {
+        let mut answer = [0; HEADER_BYTES];
+        self.stream.read_exact(&mut answer)?;
+        if answer == header.encode() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
+        }
+    }
+}
+
+/// Longest wait for the connection and for each answer.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The document of a round: begun with it, and completed from the accounts of both ends.
+//! The document of a round: begun with the round, and completed from the reports of both ends.
 
 use linerate_core::capacity::{
     CAPACITY_SCHEMA, CapacityDocument, CapacityHalf, CapacityTest, ChurnResult, ConnectLatency,
@@ -12,7 +12,7 @@ use super::message::{Report, merged};
 use super::opening::Opening;
 use crate::client::Client;
 
-/// A document in which only stands what was asked for, and of whom.
+/// A document with the test and the endpoint, and no results.
 pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) -> CapacityDocument {
     CapacityDocument {
         schema: CAPACITY_SCHEMA.to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) ->
     }
 }
 
-/// What became of the connections, or of the UDP sockets.
+/// The results of the TCP connections, or of the UDP sockets.
 pub(super) fn pool(opening: &Opening, report: &Report, counts: &HeldCounts) -> Option<PoolResult> {
     let opened = report.status.opened;
     let each = |bytes: u64| (opened > 0).then(|| bytes as f64 / opened as f64);
@@ -94,7 +94,7 @@ pub(super) fn load(report: &Report) -> LoadResult {
     }
 }
 
-/// Puts the endpoint's account to it, and both hosts.
+/// Adds the endpoint's half, and the facts of both hosts.
 pub(super) fn add_server(
     document: &mut CapacityDocument,
     client: &Client,
@@ -103,11 +103,11 @@ pub(super) fn add_server(
     document.server = server;
     let mut there = None;
     if let Some(half) = &mut document.server {
-        let told = half.caveats.drain(..);
-        let told = told.map(|caveat| caveat.told_by(End::Server));
-        document.caveats.extend(told);
+        let caveats = half.caveats.drain(..);
+        let caveats = caveats.map(|caveat| caveat.told_by(End::Server));
+        document.caveats.extend(caveats);
         there = half.facts.take().map(|facts| *facts);
-        // The growth of its processes, whatever pool it was for.
+        // The growth of its processes counts for the pool that was tested first.
         let grown = half.user_bytes.zip(half.user_bytes_before);
         if let Some(pool) = document.tcp.as_mut().or(document.udp.as_mut()) {
             pool.server_user_bytes_each = grown

@@ -1,4 +1,4 @@
-//! A message on its way out: a header and filler, as much at a time as the kernel takes.
+//! A message that is being sent: a header and filler, as much at a time as the kernel takes.
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use linerate_core::capacity::wire::{HEADER_BYTES, Header};
 
-/// What is still to be sent.
+use crate::retry::is_transient;
+
+/// The rest of a message that is to be sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outgoing {
     header: [u8; HEADER_BYTES],
@@ -25,7 +27,7 @@ impl Outgoing {
         }
     }
 
-    /// A header that went out in another way.
+    /// A header that was sent in another way.
     pub(super) fn sent(header: Header) -> Self {
         Self {
             left: 0,
@@ -42,8 +44,8 @@ impl Outgoing {
         self.left == 0
     }
 
-    /// Sends these bytes and what the kernel takes of the message behind them; false if it takes
-    /// nothing now. They are the first on their connection: whatever takes any takes all of them.
+    /// Sends `first` and as much of the message behind it as the kernel takes; false if it takes
+    /// nothing now. `first` begins a connection: a kernel that takes a part takes all of it.
     ///
     /// # Errors
     /// The connection has failed.
@@ -60,12 +62,12 @@ impl Outgoing {
                 self.left -= (n - first.len()) as u32;
                 Ok(true)
             }
-            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) if is_transient(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// What is left of the header, and of the filler as much as goes out at once.
+    /// The rest of the header, and as much filler as one call sends.
     fn remaining(&self) -> (&[u8], &'static [u8]) {
         if self.is_sent() {
             return (&[], &[]);
@@ -76,7 +78,7 @@ impl Outgoing {
         (header, &FILLER[..filler])
     }
 
-    /// Sends what the kernel takes now.
+    /// Sends as much as the kernel takes now.
     ///
     /// # Errors
     /// The connection has failed.
@@ -88,7 +90,7 @@ impl Outgoing {
                 _ => stream.write_vectored(&[IoSlice::new(header), IoSlice::new(filler)]),
             };
             match result {
-                // No more than was left.
+                // The kernel takes no more than was left.
                 Ok(n) => self.left -= n as u32,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -99,14 +101,7 @@ impl Outgoing {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
-}
-
-// Made when it is needed, and so no part of the program's file.
+// Made at run time, so that it is no part of the program's file.
 static FILLER: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 64 << 10]);
 
 #[cfg(test)]
@@ -117,7 +112,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_long_message_goes_out_in_pieces_and_whole() {
+    fn a_long_message_is_sent_completely_in_pieces() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();

@@ -1,5 +1,6 @@
-//! The connections, or the UDP sockets, of one of the client's workers: opened, kept alive, loaded,
-//! replaced. What differs between TCP and UDP is their [`Transport`].
+//! The connections, or the UDP sockets, of one of the client's workers: it opens them, keeps them
+//! alive, sends requests over them and replaces them. [`Transport`] is what differs between TCP and
+//! UDP.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,64 +17,66 @@ use super::load::{Load, Turn};
 use super::message::{Connect, Report};
 use super::tally::cause_of;
 use crate::clock::now_ns;
-use crate::words;
 
-/// A socket of the client and what is kept for it: TCP's or UDP's.
+/// A TCP connection or a UDP socket of the client, and its state.
 pub(super) trait Transport: AsFd + Sized {
-    /// Between two looks for what has waited too long, ns. To look at all of them takes a while.
+    /// Time between two searches for overdue answers, ns. A search over all sockets takes a while.
     const EXPIRE_EVERY: u64;
-    /// Most that are being opened at once.
+    /// Most sockets that are being opened at once.
     const MAX_OPENING: u64;
-    /// Most heartbeats that are in progress at once: more would be a storm.
+    /// Most heartbeats in flight at once.
     const MAX_BEATS: u64;
 
-    /// How many may be begun to a listener before it has taken the first of them, of whose backlog
-    /// so much is theirs; `None`: any number, and it is never asked.
+    /// Most connections that may be begun to a listener and not be accepted yet, if this is their
+    /// part of its backlog. `None`: any number, and the endpoint is never asked what it has
+    /// accepted.
     fn window(backlog: u64) -> Option<u64>;
-    /// A socket on its way from an address; `None` if another program has the port.
+    /// Begins to open a socket; `None` if another program has the local port.
     fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause>;
-    /// Goes on with opening it: whether it is open by now.
+    /// Continues to open the socket; true once it is open.
     fn establish(&mut self, opening: &Opening) -> Result<bool, FailureCause>;
-    /// How often the peer was asked again by one that took so long to open.
+    /// Retransmissions while the socket was opened, which took `latency_ns`.
     fn retransmissions(&self, latency_ns: u64) -> u64;
     /// Sends a message, or as much of it as the kernel takes now.
     fn send(&mut self, message: &Message) -> Result<(), FailureCause>;
-    /// Reads what has come, and if it has `ended` all of it: whether the last message is answered.
+    /// Reads what has arrived, all of it if the connection has `ended`; true if the last message is
+    /// answered.
     fn receive(
         &mut self,
         buffer: &mut [u8],
         token: Token,
         ended: bool,
     ) -> Result<bool, FailureCause>;
-    /// Has waited for an answer since then: asks again, or gives up.
+    /// Handles an answer that has been awaited since `since`: sends the message again, or gives up.
     fn wait(&mut self, token: Token, since: u64, now: u64) -> Result<(), FailureCause>;
 
-    /// Whether it goes on only when the kernel has room: the rest of a message, a handshake.
+    /// Whether the socket waits until it is writable: for a handshake, or to send the rest of a
+    /// message.
     fn wants_room(&self) -> bool {
         false
     }
-    /// Sends on what [`Transport::send`] has left.
+    /// Sends the rest of what [`Transport::send`] has begun.
     fn flush(&mut self, _token: Token) -> Result<(), FailureCause> {
         Ok(())
     }
-    /// Whether the peer knows whose it is.
+    /// Whether the socket has named its session to the endpoint.
     fn is_named(&self) -> bool {
         true
     }
-    /// Long requests follow.
+    /// Prepares the socket for long requests.
     fn expect_load(&self) {}
 }
 
-/// How a socket begins.
+/// How a socket is opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening {
     pub(super) token: Token,
     pub(super) peer: SocketAddr,
-    /// Of its first message.
+    /// Number of its first message.
     pub(super) number: u64,
-    /// Says at once whose it is.
+    /// It names the session at once.
     pub(super) names: bool,
-    /// Wants to know when it is taken: its number at its destination; else 0.
+    /// Its number at its destination, if the endpoint is to answer when it has accepted it; else 0.
     pub(super) asks: u64,
 }
 
@@ -82,49 +85,50 @@ pub(super) struct Opening {
 pub(super) struct Message {
     pub(super) token: Token,
     pub(super) header: Header,
-    /// Bytes of it and of its answer, the header included.
+    /// Bytes of the message, and of its answer, headers included.
     pub(super) length: u32,
     pub(super) answer: u32,
 }
 
-/// Where a socket stands.
+/// The state of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Closed.
     Empty,
     Connecting,
-    /// Open, and to be answered when the endpoint has taken it.
+    /// Open; the endpoint answers when it has accepted the connection.
     Opening,
     Idle,
     Beat,
     Request,
 }
 
-/// With its socket some sixty bytes.
+/// A socket and its state: some sixty bytes.
 struct Slot<T> {
     socket: Option<T>,
     stage: Stage,
-    /// One that churn has closed.
+    /// It replaces a connection that churn has closed.
     replaces: bool,
     destination: u16,
     port: u16,
-    /// Of its last message, below 2²⁴.
+    /// Number of its last message, below 2²⁴.
     message: u32,
-    /// When it was begun, or its message was sent or due.
+    /// When the socket was begun, or its message was sent or due.
     since: u64,
-    /// At its destination, until it is known to be taken, if it asks; else 0.
+    /// Its number at its destination, until the endpoint has answered that it has accepted it; 0 if
+    /// it does not ask.
     asks: u64,
 }
 
-/// All of a worker's sockets; each has a slot.
+/// All sockets of a worker; each has a slot.
 pub(super) struct Pool<T> {
     pub(super) poller: Poller,
     token: Token,
-    /// Number of the first in the session.
+    /// Number of the first socket in the session.
     first_number: u64,
-    /// A connection has to say whose it is after so long, ns; 0: at once.
+    /// A connection names the session after this time, ns; 0: at once.
     name_after: u64,
-    /// The first slot that may not have said so.
+    /// The first slot that may not have named the session.
     next_name: usize,
     request_bytes: u32,
     response_bytes: u32,
@@ -132,7 +136,7 @@ pub(super) struct Pool<T> {
     next_destination: usize,
     all: Vec<Slot<T>>,
     buffer: Box<[u8]>,
-    /// Begun, and neither open nor failed.
+    /// Sockets that are begun, and neither open nor failed.
     pub(super) opening: u64,
     /// Messages that wait for their answer.
     pub(super) unanswered: u64,
@@ -141,18 +145,17 @@ pub(super) struct Pool<T> {
     connect_again: LatencyHistogram,
     beat: LatencyHistogram,
     load_latency: LatencyHistogram,
-    /// What is counted, apart from these.
+    /// The counts, without these histograms.
     pub(super) report: Report,
 }
 
 impl<T: Transport> Pool<T> {
     pub(super) fn new(order: &Connect) -> Result<Self, String> {
-        let token = words::token(&order.terms.token).ok_or("a bad token")?;
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let room = order.ports.iter().map(|port| port.count).sum::<u64>();
         Ok(Self {
             poller,
-            token: Token(token),
+            token: order.terms.token,
             first_number: order.first_number,
             name_after: u64::from(order.patience_s) * NS_PER_S / PATIENCES,
             next_name: 0,
@@ -173,13 +176,13 @@ impl<T: Transport> Pool<T> {
         })
     }
 
-    /// Slots that are or were in use.
+    /// Number of slots that are or were in use.
     pub(super) fn slots(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether the peer can be expected to take one more at present. Full destinations count as
-    /// room: what is begun then fails for want of it, and that is said.
+    /// Whether one more connection can be begun now. Full destinations count as room: a connection
+    /// that is begun then fails, and is counted.
     pub(super) fn has_room(&self) -> bool {
         let mut free = self.destinations.iter().filter(|one| one.has_room());
         let first = free.next();
@@ -187,15 +190,15 @@ impl<T: Transport> Pool<T> {
             && first.is_none_or(|first| first.is_open() || free.any(Destination::is_open))
     }
 
-    /// Begins one more; `last` if none is to follow soon.
+    /// Begins one more connection; `last` if none is to follow soon.
     ///
     /// # Errors
-    /// Why it could not even be begun; it is counted already.
+    /// Why it could not be begun; the failure is counted already.
     pub(super) fn begin(&mut self, last: bool) -> Result<(), FailureCause> {
         self.begin_in(None, last)
     }
 
-    /// Closes the one in the slot, if it is open and idle, and begins another.
+    /// Closes the connection in the slot, if it is open and idle, and begins another.
     ///
     /// # Errors
     /// As for [`Pool::begin`].
@@ -208,7 +211,7 @@ impl<T: Transport> Pool<T> {
         self.begin_in(Some(slot), false)
     }
 
-    /// Begins one in the slot, or in a new one.
+    /// Begins a connection in the slot, or in a new one.
     fn begin_in(&mut self, slot: Option<usize>, last: bool) -> Result<(), FailureCause> {
         let begun = self.open_slot(slot.is_some(), last);
         let begun = begun.inspect_err(|cause| self.report.status.failures.count(*cause))?;
@@ -244,7 +247,7 @@ impl<T: Transport> Pool<T> {
         Ok(())
     }
 
-    /// A socket on its way from a port that nobody else has.
+    /// A slot with a socket that is being opened from a free local port.
     fn open_slot(&mut self, replaces: bool, last: bool) -> Result<Slot<T>, FailureCause> {
         let count = self.destinations.len();
         let index = (0..count)
@@ -260,7 +263,7 @@ impl<T: Transport> Pool<T> {
             let since = now_ns();
             match T::open(source, destination.peer) {
                 Ok(Some(socket)) => break (socket, source.port(), since),
-                // It stays marked as used.
+                // Another program has the port, which stays marked as used.
                 Ok(None) => {}
                 Err(cause) => {
                     destination.leave(source.port());
@@ -272,7 +275,7 @@ impl<T: Transport> Pool<T> {
             socket: Some(socket),
             stage: Stage::Connecting,
             replaces,
-            // There are as many as ports of the endpoint and sources: both are bounded.
+            // It fits: the numbers of the endpoint's ports and of the sources are bounded.
             destination: index as u16,
             port,
             message: 0,
@@ -281,13 +284,10 @@ impl<T: Transport> Pool<T> {
         })
     }
 
-    /// If what is in the slot goes on only with room to send, it is told of that, too.
+    /// Watches the socket in the slot for room to send, if it waits for that.
     fn watch_for_room(&mut self, slot: usize) {
-        let Some(socket) = self.all[slot]
-            .socket
-            .as_ref()
-            .filter(|socket| socket.wants_room())
-        else {
+        let socket = self.all[slot].socket.as_ref();
+        let Some(socket) = socket.filter(|socket| socket.wants_room()) else {
             return;
         };
         let watched = self
@@ -299,7 +299,7 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// Goes on with opening.
+    /// Continues to open the socket in the slot.
     fn establish(&mut self, slot: usize) {
         let now = now_ns();
         let number = self.number(slot);
@@ -308,7 +308,7 @@ impl<T: Transport> Pool<T> {
             token: self.token,
             peer: self.destinations[usize::from(one.destination)].peer,
             number,
-            // One that replaces another is told from it at once.
+            // A replacement names the session at once, so that it is told from what it replaces.
             names: one.replaces || self.name_after == 0,
             asks: one.asks,
         };
@@ -350,13 +350,13 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// Of the socket's present message: it says which socket in the session it is, too.
+    /// Number of the socket's present message. Its high bits are the socket's number in the
+    /// session.
     fn number(&self, slot: usize) -> u64 {
         ((self.first_number + slot as u64) << 24) | u64::from(self.all[slot].message)
     }
 
-    /// Asks whether the one in the slot is alive, if it is open and nothing else is in progress
-    /// there.
+    /// Sends a heartbeat on the connection in the slot, if it is open and idle.
     pub(super) fn beat(&mut self, slot: usize) {
         if self.all[slot].stage == Stage::Idle {
             self.report.beats_sent += 1;
@@ -390,7 +390,7 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// Something has come, or there is room again.
+    /// Handles a socket that is readable or writable.
     pub(super) fn on_ready(&mut self, ready: &Ready) {
         let slot = ready.number as usize;
         let Some(one) = self.all.get_mut(slot) else {
@@ -419,7 +419,7 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// Its message is answered.
+    /// Handles the answer to a socket's message.
     fn complete(&mut self, slot: usize) {
         let one = &mut self.all[slot];
         let latency = now_ns().saturating_sub(one.since);
@@ -446,7 +446,7 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// One that failed, or that was open and is gone.
+    /// Counts and closes a connection that has failed or is lost.
     fn end(&mut self, slot: usize, cause: FailureCause) {
         match self.all[slot].stage {
             Stage::Empty => return,
@@ -472,10 +472,10 @@ impl<T: Transport> Pool<T> {
         destination.take(one.asks);
     }
 
-    /// Names the session on some of those that have not said anything for long; answers when the
-    /// next are due. They are in the order in which they were begun, so that the first that has not
-    /// said anything is due first. One that is still connecting holds the others up, but for less
-    /// long than the endpoint waits.
+    /// Names the session on connections that have sent nothing for long; the result is when the
+    /// next one is due. Slots are in the order in which connections were begun, so that the first
+    /// one that has sent nothing is due first. One that is still connecting delays the others, but
+    /// not for as long as the endpoint waits.
     pub(super) fn name(&mut self, now: u64) -> Option<u64> {
         for _ in 0..BATCH {
             let slot = self.next_name;
@@ -500,7 +500,7 @@ impl<T: Transport> Pool<T> {
         Some(now)
     }
 
-    /// Asks again, or gives up, where an answer has not come for too long.
+    /// Sends messages again, or gives up, where an answer is overdue.
     pub(super) fn expire(&mut self, now: u64) {
         for slot in 0..self.all.len() {
             let one = &mut self.all[slot];
@@ -512,7 +512,7 @@ impl<T: Transport> Pool<T> {
         }
     }
 
-    /// Begins a load on so many of those that are open.
+    /// Begins a load on this many of the open connections.
     pub(super) fn start_load(
         &mut self,
         connections: u64,
@@ -533,14 +533,14 @@ impl<T: Transport> Pool<T> {
         self.load = Some(load);
     }
 
-    /// Does what is due of it; answers when the next is.
+    /// Sends the requests of the load that are due; the result is when the next one is.
     pub(super) fn drive_load(&mut self, now: u64) -> Option<u64> {
         for _ in 0..BATCH {
             let load = self.load.as_mut()?;
             match load.next(now) {
                 Turn::Send { slot, due } => match self.all[slot as usize].stage {
                     Stage::Idle => self.send(slot as usize, Stage::Request, due),
-                    // Gone since, or about to be replaced.
+                    // The connection is lost, or is being replaced.
                     _ => load.lost(),
                 },
                 Turn::Wait(until) => return Some(until),
@@ -554,19 +554,19 @@ impl<T: Transport> Pool<T> {
         Some(now)
     }
 
-    /// Ends it; what is in flight is still answered.
+    /// Ends the load; requests in flight are still answered.
     pub(super) fn stop_load(&mut self) {
         if let Some(load) = &mut self.load {
             load.stop(now_ns());
         }
     }
 
-    /// Whether something of it is still to come.
+    /// Whether a load is in progress.
     pub(super) fn is_loading(&self) -> bool {
         self.load.is_some()
     }
 
-    /// Everything that is counted.
+    /// All counts and histograms.
     pub(super) fn report(&self) -> Report {
         Report {
             connect_first: self.connect_first.buckets(),
@@ -578,9 +578,9 @@ impl<T: Transport> Pool<T> {
     }
 }
 
-/// Each port of the endpoint from each address of this host. Two workers may share a port of the
-/// endpoint, and UDP lets both have the same local port for it, though only one is answered: so
-/// each begins where the one before it in the session's count has ended.
+/// Each port of the endpoint, reached from each address of this host. Two workers may have the same
+/// port of the endpoint, and UDP lets both use the same local port for it, although only one gets
+/// the answers. So each begins with the local port after the last one of the worker before it.
 fn destinations<T: Transport>(order: &Connect) -> Vec<Destination> {
     let shares = order.sources.len().max(1) as u64;
     let window = T::window(u64::from(order.backlog) / shares);
@@ -600,9 +600,9 @@ fn destinations<T: Transport>(order: &Connect) -> Vec<Destination> {
     all
 }
 
-/// Where in the range of local ports the sockets from this number on begin. A port of the endpoint
-/// takes 20,000 of them: where the range is larger, the rest is spread between workers, for ports
-/// that other programs have.
+/// The place in the range of local ports at which the sockets from number `first` on begin. A port
+/// of the endpoint takes 20,000 of them. If the range is much larger, workers begin further apart,
+/// to make up for ports that other programs have.
 fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
     let size = u64::from(high.saturating_sub(low)) + 1;
     if size * 5 >= MAX_AT_PORT * 7 {
@@ -613,13 +613,13 @@ fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
 }
 
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
-/// A connection has said who it is by this part of the time that it has.
+/// A connection names the session after this part of the time that it has.
 const PATIENCES: u64 = 3;
-/// When the kernel took nothing, ns.
+/// Time until the next try if the kernel took nothing, ns.
 const NAME_AGAIN: u64 = 10_000_000;
-/// Bytes that are read at once.
+/// Bytes of one read.
 const BUFFER: usize = 16 << 10;
-/// Requests begun before events have their turn.
+/// Most requests or names that are sent before events have their turn.
 const BATCH: usize = 64;
 
 #[cfg(test)]
@@ -638,7 +638,7 @@ mod tests {
 
     const TOKEN: Token = Token([7; 16]);
 
-    /// To a listener, with room for four.
+    /// A pool with room for four connections to a listener.
     fn pool(patience_s: u32) -> (Pool<Tcp>, TcpListener) {
         let options = ListenOptions {
             backlog: 64,
@@ -654,7 +654,7 @@ mod tests {
     fn order(peer: SocketAddr, patience_s: u32) -> Connect {
         Connect {
             terms: Terms {
-                token: words::hexadecimal(&TOKEN.0),
+                token: TOKEN,
                 request_bytes: 8,
                 response_bytes: 8,
                 descriptors: None,
@@ -673,7 +673,7 @@ mod tests {
         }
     }
 
-    /// One more, established, and its other end.
+    /// Opens one more connection; the result is its other end.
     fn open_one(pool: &mut Pool<Tcp>, listener: &TcpListener, last: bool) -> TcpStream {
         let open = pool.report.status.open + 1;
         pool.begin(last).expect("there is room");
@@ -695,7 +695,7 @@ mod tests {
         found.iter().for_each(|ready| pool.on_ready(ready));
     }
 
-    /// All that has been sent so far: what is sent later comes later.
+    /// The bytes that were sent so far, of which there must be `length`.
     fn sent(mut stream: &TcpStream, length: usize) -> Vec<u8> {
         let patience = Some(Duration::from_secs(60));
         stream.set_read_timeout(patience).expect("a socket");
@@ -709,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_who_it_is_when_its_time_has_come_and_once() {
+    fn a_connection_names_the_session_once_and_when_its_time_has_come() {
         let (mut pool, listener) = pool(90);
         let first = open_one(&mut pool, &listener, false);
         let second = open_one(&mut pool, &listener, false);
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn its_first_message_comes_with_its_name() {
+    fn the_first_message_of_a_connection_names_the_session() {
         let (mut pool, listener) = pool(90);
         let stream = open_one(&mut pool, &listener, false);
         pool.beat(0);
@@ -737,7 +737,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_one_that_replaces_and_all_of_an_endpoint_in_a_hurry_say_it_at_once() {
+    fn some_connections_name_the_session_at_once() {
+        // All, if the endpoint gives them no time; else those that ask, and replacements.
         let (mut hurried, listener) = pool(0);
         let stream = open_one(&mut hurried, &listener, false);
         assert_eq!(sent(&stream, 24), opening(TOKEN, PLAIN));
@@ -752,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_over_udp_is_asked_again_and_was_not_the_first_try() {
+    fn a_lost_datagram_is_sent_again_and_counts_as_retransmitted() {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();

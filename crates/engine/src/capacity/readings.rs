@@ -1,4 +1,4 @@
-//! What this host holds, and what it would let a process hold. What cannot be read is left out.
+//! Sockets and memory of this host, and its limits. Values that cannot be read are left out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use linerate_sys::proc::{sockstat, sysctl};
 
 use crate::clock::now;
 
-/// Sockets and memory at present.
+/// The sockets and memory in use at present.
 pub(super) fn memory() -> MemoryReading {
     let sockets = sockstat::read().ok();
     let info = MemoryInfo::read().ok();
@@ -33,7 +33,7 @@ pub(super) fn memory() -> MemoryReading {
     }
 }
 
-/// What sockets consist of; a kernel may merge similar caches under one of their names.
+/// The slab caches of sockets; a kernel may merge similar caches under one name.
 fn caches() -> Vec<SlabUse> {
     let Ok(all) = read_slab_caches() else {
         return Vec::new();
@@ -49,9 +49,9 @@ fn caches() -> Vec<SlabUse> {
         .collect()
 }
 
-/// The memory once the connections that were closed are gone, and with `udp` the UDP sockets, too:
-/// the kernel closes what an ended process had a little later. An endpoint has none of them; its
-/// client, which may be on the same host, has.
+/// The memory after the closed connections are gone, and with `udp` the closed UDP sockets, too:
+/// the kernel closes the sockets of an ended process a little later. Only a client has as many UDP
+/// sockets; an endpoint on the same host must not wait for those.
 pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryReading {
     let until = now() + SETTLE;
     loop {
@@ -68,7 +68,7 @@ pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryRea
     }
 }
 
-/// The limits of this host for one that starts at most so many workers.
+/// The limits of this host, for an end that starts this many workers at most.
 pub(super) fn limits(workers: u64) -> LimitReadings {
     let page = page_bytes();
     LimitReadings {
@@ -95,7 +95,7 @@ pub(super) fn limits(workers: u64) -> LimitReadings {
     }
 }
 
-/// First and last port that the kernel gives to who asks for none.
+/// First and last local port that the kernel chooses from.
 pub(super) fn port_range() -> Option<(u16, u16)> {
     match numbers("net.ipv4.ip_local_port_range")[..] {
         [first, last] => Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?)),
@@ -103,10 +103,10 @@ pub(super) fn port_range() -> Option<(u16, u16)> {
     }
 }
 
-/// The longest queue of a listener.
+/// The longest accept queue of a listener.
 pub(super) fn somaxconn() -> u32 {
     let longest = number("net.core.somaxconn").and_then(|n| u32::try_from(n).ok());
-    // Since Linux 5.4.
+    // Linux's default since 5.4.
     longest.unwrap_or(4096)
 }
 
@@ -139,7 +139,7 @@ fn numbers(key: &str) -> Vec<u64> {
     words.map_while(|word| word.parse().ok()).collect()
 }
 
-/// Caches that grow with sockets (slabinfo).
+/// Caches of /proc/slabinfo that grow with the number of sockets.
 const CACHES: [&str; 12] = [
     "TCP",
     "TCPv6",
@@ -155,7 +155,7 @@ const CACHES: [&str; 12] = [
     "request_sock_TCP",
 ];
 
-/// Counters that say what stopped a connection, or cost one.
+/// Counters that show why connections fail or are lost.
 const COUNTERS: [&str; 22] = [
     "TcpActiveOpens",
     "TcpPassiveOpens",
@@ -181,8 +181,8 @@ const COUNTERS: [&str; 22] = [
     "UdpNoPorts",
 ];
 
-/// Sockets of others that come and go.
+/// Number of sockets that other programs may open meanwhile.
 const STRAY: u64 = 8;
-/// Longest wait for the kernel to close what an ended process had.
+/// Longest wait for the kernel to close the sockets of an ended process.
 const SETTLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,10 +1,10 @@
-//! One time of opening, holding, loading, proving and closing.
+//! One round: opening, holding, loading, checking and closing connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::capacity::{
-    self, CapacityDocument, CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPorts,
+    self, CapacityDocument, CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts,
     HoldProgress, LimitReadings, LoadPace,
 };
 use linerate_core::record::Status;
@@ -14,23 +14,21 @@ use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
-use super::message::Order;
-use super::opening::{Opening, TCP, UDP};
-use super::probe::Probe;
-use super::roles::roles;
+use super::message::{Connect, Order, Role, Terms};
+use super::opening::{Opening, Probe};
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
-use super::workers::Workers;
+use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, outcome, readings, share};
 use crate::client::{Client, both};
 use crate::clock::now;
 use crate::error::MeasureError;
 
-/// One time of opening, holding and closing.
+/// A round and its state.
 pub(super) struct Round<'a> {
     pub(super) client: &'a mut Client,
     observe: Observe<'a>,
     pub(super) workers: Workers,
-    /// Of TCP, and of UDP.
+    /// The TCP connections, and the UDP sockets.
     pub(super) openings: [Opening; 2],
     pub(super) ports: HoldPorts,
     pub(super) source: SocketAddr,
@@ -38,16 +36,16 @@ pub(super) struct Round<'a> {
     pub(super) phase: CapacityPhase,
     began: Duration,
     hold_seconds: f64,
-    /// The kernel's own objects when TCP was open and UDP was not.
+    /// The kernel's slab memory when TCP was open and UDP was not.
     slab_between: Option<u64>,
     pub(super) remote: HoldProgress,
     counters: Option<ProtocolCounters>,
-    /// In the making.
+    /// The document so far.
     pub(super) document: CapacityDocument,
 }
 
 impl<'a> Round<'a> {
-    /// Gets both ends ready.
+    /// Prepares both ends.
     pub(super) fn prepare(
         client: &'a mut Client,
         test: &CapacityTest,
@@ -71,14 +69,13 @@ impl<'a> Round<'a> {
         let workers = Workers::start(roles).map_err(MeasureError::host(
             "cannot start the processes that hold connections",
         ))?;
-        let first_udp = tcp.len();
         let mut round = Self {
             client,
             observe,
             workers,
             openings: [
-                Opening::new(test.connections, tcp, 0),
-                Opening::new(test.udp_sockets, udp, first_udp),
+                Opening::new(test.connections, tcp),
+                Opening::new(test.udp_sockets, udp),
             ],
             ports,
             source,
@@ -108,7 +105,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// All phases, and the document of what there is at the end.
+    /// Goes through all phases; the outcome has the document, even if a phase fails.
     pub(super) fn go(mut self) -> CapacityOutcome {
         let outcome = self.hold_all();
         let (server, closing_began) = self.conclude(outcome.is_ok());
@@ -128,7 +125,10 @@ impl<'a> Round<'a> {
         self.prove()
     }
 
-    /// A moment of waiting: for the workers, for the endpoint, for the user's patience to end.
+    /// Waits a moment for messages of the workers and of the endpoint, and reports the progress.
+    ///
+    /// # Errors
+    /// The session failed; the user has stopped the run.
     pub(super) fn turn(&mut self) -> Result<(), MeasureError> {
         self.workers
             .listen(TURN)
@@ -164,7 +164,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Until all workers have done what they were told; those that have not by then are told to
+    /// Waits until all workers have carried out their orders. After `patience` they are told to
     /// stop.
     pub(super) fn finish_orders(&mut self, patience: Duration) -> Result<(), MeasureError> {
         let until = now() + patience;
@@ -206,13 +206,14 @@ impl<'a> Round<'a> {
         self.phase = CapacityPhase::Loading;
         let seconds = load.time.as_secs_f64();
         let tcp = &self.openings[TCP];
-        // Each worker has its part of them; of a few, the first ones have one each.
+        // Each worker has its part of the load; of a few connections the first workers have one
+        // each.
         let shares = if load.connections >= tcp.asked {
             tcp.shares.clone()
         } else {
             share::even(load.connections, tcp.shares.len() as u64)
         };
-        self.workers.tell_each(self.workers.tcp(), |index| {
+        self.workers.tell_each(self.workers.pool(TCP), |index| {
             let share = shares[index];
             let per_s = match load.pace {
                 LoadPace::Closed => None,
@@ -232,7 +233,7 @@ impl<'a> Round<'a> {
         self.finish_orders(load.time.0 + PROVING)
     }
 
-    /// Each of them answers once more; who does not is lost.
+    /// Checks every connection by a last heartbeat; those without an answer are lost.
     fn prove(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::Proving;
         self.workers.tell_all(&Order::Sweep);
@@ -244,8 +245,8 @@ impl<'a> Round<'a> {
         self.openings.iter().map(|opening| opening.asked).sum()
     }
 
-    /// Takes the accounts of both ends, has the endpoint close its end, and then closes this one;
-    /// with when that began.
+    /// Takes the reports of the workers, and has the endpoint close its end; the result has the
+    /// endpoint's half, and when closing began.
     fn conclude(&mut self, complete: bool) -> (Result<CapacityHalf, MeasureError>, Duration) {
         self.phase = CapacityPhase::Closing;
         self.probe = None;
@@ -253,7 +254,7 @@ impl<'a> Round<'a> {
         let patience = if complete { REPORTING } else { LAST_REPORTS };
         let until = now() + patience;
         while !self.workers.has_reported() && now() < until {
-            // The accounts are taken also of an interrupted run.
+            // The reports are taken even if the run is interrupted.
             let _ = self.turn();
         }
         let height = readings::memory();
@@ -264,14 +265,14 @@ impl<'a> Round<'a> {
         (half.map(|half| *half), closing_began)
     }
 
-    /// Closes this end and puts the accounts together.
+    /// Closes this end and completes the document.
     fn finish(
         self,
         (server, error): (Option<CapacityHalf>, Option<MeasureError>),
         closing_began: Duration,
     ) -> CapacityOutcome {
         let (workers, mut document) = (self.workers, self.document);
-        let reports = [workers.tcp(), workers.udp()].map(|which| workers.report(which));
+        let reports = [TCP, UDP].map(|which| workers.report(workers.pool(which)));
         let account = workers.account();
         workers.end(CLOSING);
         let CapacityHalf {
@@ -300,12 +301,68 @@ impl<'a> Round<'a> {
     }
 }
 
+/// The roles of workers with these numbers of TCP connections, and of UDP sockets. `source` is this
+/// host's address on the control connection.
+fn roles(
+    client: &Client,
+    test: &CapacityTest,
+    options: &CapacityOptions,
+    ports: &HoldPorts,
+    source: SocketAddr,
+    [tcp, udp]: [&[u64]; 2],
+) -> [Vec<Role>; 2] {
+    let request = test.request();
+    let sources = if test.sources.is_empty() {
+        vec![source]
+    } else {
+        let all = test.sources.iter();
+        all.map(|ip| SocketAddr::new(*ip, 0)).collect()
+    };
+    let plain = Connect {
+        terms: Terms {
+            token: client.session_token(),
+            // The check of the request bounds both.
+            request_bytes: request.request_bytes as u32,
+            response_bytes: request.response_bytes as u32,
+            descriptors: options.descriptors,
+        },
+        peer: client.peer(),
+        ports: Vec::new(),
+        sources,
+        port_range: readings::port_range().unwrap_or(USUAL_PORTS),
+        backlog: ports.backlog,
+        patience_s: ports.patience_s,
+        first_number: 0,
+        seed: test.seed,
+    };
+    let of = |ports: &[HoldPort], shares: &[u64], role: fn(Connect) -> Role| {
+        let mut first_number = 0;
+        let dealt = share::deal(ports, shares).into_iter().zip(shares);
+        dealt
+            .map(|(ports, share)| {
+                let connect = Connect {
+                    ports,
+                    first_number,
+                    seed: test.seed.wrapping_add(first_number),
+                    ..plain.clone()
+                };
+                first_number += share;
+                role(connect)
+            })
+            .collect()
+    };
+    [
+        of(&ports.tcp, tcp, Role::OpenTcp),
+        of(&ports.udp, udp, Role::OpenUdp),
+    ]
+}
+
 fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     let (before, after) = before.zip(after)?;
     Some(after.saturating_sub(before))
 }
 
-/// Of this end, and of what it was told to do with less.
+/// The limits of this end: those of the host, or the lower ones of the options.
 fn limits(options: &CapacityOptions) -> LimitReadings {
     let each = descriptor_limit().hard;
     LimitReadings {
@@ -314,13 +371,15 @@ fn limits(options: &CapacityOptions) -> LimitReadings {
     }
 }
 
+/// Linux's own default range.
+const USUAL_PORTS: (u16, u16) = (32_768, 60_999);
 /// Longest wait without a look at the control connection and the stop flag.
 const TURN: Duration = Duration::from_millis(10);
-/// For the answers to the last heartbeats.
+/// Longest wait for the answers to the last heartbeats.
 const PROVING: Duration = Duration::from_secs(30);
-/// Heartbeats a second that every path carries.
+/// Heartbeats per second that every path carries.
 const SLOWEST_PROOF: u64 = 10_000;
 const REPORTING: Duration = Duration::from_secs(30);
-/// For the endpoint's account of an interrupted run.
+/// Longest wait for the endpoint's half of an interrupted run.
 const LAST_ACCOUNT: Duration = Duration::from_secs(10);
 const LAST_REPORTS: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! A run of `capacity` on a session with an endpoint: once, or as often as the search for the limit
-//! takes.
+//! A run of `capacity` on a session with an endpoint: one round, or as many as the search for the
+//! limit takes.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -13,17 +13,16 @@ use super::round::Round;
 use crate::client::Client;
 use crate::error::MeasureError;
 
-/// How this end holds connections.
+/// Limits of this end, lower than the host's own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CapacityOptions {
-    /// Descriptors of each worker, fewer than the host allows.
+    /// Most descriptors of each worker.
     pub descriptors: Option<u64>,
-    /// Worker processes of each kind, fewer than usual. More connections than they can hold find
-    /// the limit.
+    /// Most worker processes for TCP, and for UDP.
     pub workers: Option<u64>,
 }
 
-/// What a run is doing.
+/// The present phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapacityPhase {
     /// Both ends start their workers.
@@ -32,46 +31,46 @@ pub enum CapacityPhase {
     Opening,
     /// UDP sockets are opened.
     OpeningUdp,
-    /// An active connection's latency is measured.
+    /// The latency of an active connection is measured.
     Measuring,
-    /// All are held, and prove themselves alive in turn.
+    /// All connections are held; heartbeats check them in turn.
     Holding,
-    /// Requests go over a part of them.
+    /// Requests go over some of the connections.
     Loading,
-    /// Each proves itself alive once more.
+    /// A last heartbeat checks every connection.
     Proving,
-    /// All is closed.
+    /// All connections are closed.
     Closing,
 }
 
-/// How a run goes, for a progress line.
+/// The progress of a run, for a progress line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CapacityLive {
-    /// Since it began, s.
+    /// Time since the round began, s.
     pub at_s: f64,
-    /// What it is doing.
+    /// The present phase.
     pub phase: CapacityPhase,
     /// Connections and UDP sockets that are to be opened in this round.
     pub asked: u64,
-    /// Open at present.
+    /// Connections and UDP sockets that are open.
     pub open: u64,
-    /// Gone.
+    /// Connections and UDP sockets that were open and are lost.
     pub lost: u64,
 }
 
-/// One run's outcome: what there is to record, and what ended it early.
+/// The outcome of a run: its document, and what ended it early.
 #[derive(Debug)]
 pub struct CapacityOutcome {
     /// The document; partial if `error` is set.
     pub document: CapacityDocument,
-    /// Why it ended before its time.
+    /// Why the run ended early.
     pub error: Option<MeasureError>,
 }
 
-/// Answers false to end the run.
+/// Gets the progress; the run ends if it returns false.
 pub(super) type Observe<'a> = &'a mut dyn FnMut(&CapacityLive) -> bool;
 
-/// Refuses addresses to connect from that this host has not got.
+/// Refuses source addresses that this host does not have.
 fn are_local(sources: &[IpAddr]) -> Result<(), MeasureError> {
     let is_elsewhere = |address: &&IpAddr| {
         let bound = socket::udp_socket(SocketAddr::new(**address, 0), None, false);
@@ -84,32 +83,23 @@ fn are_local(sources: &[IpAddr]) -> Result<(), MeasureError> {
 }
 
 impl Client {
-    /// Whether the endpoint holds connections.
+    /// Checks that the endpoint can hold connections.
     ///
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_holds(&self) -> Result<(), MeasureError> {
-        let welcome = self.welcome();
-        if welcome.has(CAPACITY) {
-            return Ok(());
-        }
-        Err(MeasureError::Lacks {
-            peer: self.peer(),
-            what: format!(
-                "its linerate {} holds no connections: its owner allows none (--max-connections \
-                 0), or it is too old",
-                welcome.software
-            ),
-        })
+        let lack = "holds no connections: its owner allows none (--max-connections 0), or it is \
+                    too old";
+        self.check_has(CAPACITY, lack)
     }
 
-    /// Opens and holds connections, or searches for the number at which that stops. `observe` is
-    /// called about a hundred times a second; if it answers false, the run is stopped as by
+    /// Opens and holds connections, or searches for the largest number that can be held. `observe`
+    /// is called about a hundred times a second; if it returns false, the run is stopped as by
     /// [`crate::Stop::request`].
     ///
     /// # Errors
-    /// It could not be begun: the endpoint does not have the operation or refuses, this host cannot
-    /// start the workers. One that began always has an outcome.
+    /// The run could not begin: the endpoint does not have the operation, or refuses it; this host
+    /// cannot start the workers. A run that began always has an outcome.
     pub fn capacity(
         &mut self,
         test: &CapacityTest,
@@ -131,9 +121,9 @@ impl Client {
         }
     }
 
-    /// Rounds until the limit is known, or all that the owner allows is held. The document is that
-    /// of the smallest round that was not held, since it says why; where all were held, of the
-    /// largest.
+    /// Makes rounds until the limit is known, or until all that the owner allows is held. The
+    /// document is that of the smallest round that failed, because it shows why; if none failed,
+    /// that of the largest.
     fn search_limit(
         &mut self,
         test: &CapacityTest,
@@ -148,7 +138,7 @@ impl Client {
             let outcome = match Round::prepare(self, &round_of(test, asked), options, observe) {
                 Ok(round) => round.go(),
                 Err(error) => match &mut kept {
-                    // What the rounds before have found is worth more than nothing.
+                    // The result of the earlier rounds is kept.
                     Some(found) => {
                         found.error = Some(error);
                         break;
@@ -174,7 +164,7 @@ impl Client {
     }
 }
 
-/// A round of a search: so many, held for a moment, and nothing else.
+/// A round of a search: it opens this many, holds them for a moment, and does nothing else.
 fn round_of(test: &CapacityTest, asked: u64) -> CapacityTest {
     let (connections, udp_sockets) = match test.connections {
         0 => (0, asked),
@@ -191,7 +181,7 @@ fn round_of(test: &CapacityTest, asked: u64) -> CapacityTest {
     }
 }
 
-/// How many were there to the end.
+/// How many connections, or UDP sockets, were alive at the end.
 fn held(document: &CapacityDocument) -> u64 {
     let pool = document.tcp.as_ref().or(document.udp.as_ref());
     pool.map_or(0, |pool| pool.alive)
@@ -203,7 +193,7 @@ mod tests {
     use crate::category::{Categorized, Category};
 
     #[test]
-    fn an_address_of_another_host_is_refused_before_anything_is_opened() {
+    fn a_source_address_of_another_host_is_refused() {
         let [own, other] = ["127.0.0.2", "198.18.255.254"].map(|text| text.parse().unwrap());
         are_local(&[own]).unwrap();
         let error = are_local(&[own, other]).unwrap_err();

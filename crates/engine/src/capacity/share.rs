@@ -1,18 +1,19 @@
-//! How much of the whole each worker has.
+//! How the connections are divided between the workers.
 
 use linerate_core::capacity::{HoldPort, MAX_AT_PORT};
 
-/// How many connections each of as few workers as possible holds, at most so many each and so many
-/// workers: if that is not enough, each has more than it can hold, and finds that out.
-pub(super) fn workers(total: u64, each: u64, most: u64) -> Vec<u64> {
-    let needed = total.div_ceil(each.max(1)).clamp(1, most.max(1));
+/// The connections of each worker, with as few workers as possible: at most `each` per worker, and
+/// at most `max` workers. If these do not suffice, each gets more than it can hold, and finds the
+/// limit.
+pub(super) fn workers(total: u64, each: u64, max: u64) -> Vec<u64> {
+    let needed = total.div_ceil(each.max(1)).clamp(1, max.max(1));
     match total {
         0 => Vec::new(),
         total => even(total, needed),
     }
 }
 
-/// `total` in `parts` parts that differ by 1 at most; the first ones are the larger.
+/// Divides `total` into parts that differ by 1 at most; the larger ones come first.
 pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
     let (share, more) = (total / parts.max(1), total % parts.max(1));
     (0..parts)
@@ -20,14 +21,14 @@ pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
         .collect()
 }
 
-/// How many connections each port of a worker with so many takes: fewer than there are local ports
+/// The connections that each port of an endpoint's worker takes: fewer than there are local ports
 /// for one destination.
 pub(super) fn ports(connections: u64) -> Vec<u64> {
     even(connections, connections.div_ceil(MAX_AT_PORT).max(1))
 }
 
-/// For each of these workers its part of the endpoint's ports, in their order, so that two share
-/// one only where they have to.
+/// Divides the endpoint's ports between workers with these shares, in order, so that two workers
+/// have the same port only where they must.
 pub(super) fn deal(ports: &[HoldPort], shares: &[u64]) -> Vec<Vec<HoldPort>> {
     let mut left = ports.iter().copied();
     let mut current = left.next();
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_few_workers_as_hold_it_share_evenly() {
+    fn the_fewest_workers_that_suffice_have_even_shares() {
         assert_eq!(workers(0, 19_000, 8), Vec::<u64>::new());
         assert_eq!(workers(19_000, 19_000, 8), [19_000]);
         assert_eq!(workers(20_001, 19_000, 8), [10_001, 10_000]);
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_dealt_to_the_last_one() {
+    fn ports_are_divided_completely() {
         let port = |port, count| HoldPort { port, count };
         let ports = [port(1, 30), port(2, 30), port(3, 30)];
         let dealt = deal(&ports, &[45, 40]);

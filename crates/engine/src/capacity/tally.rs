@@ -1,4 +1,4 @@
-//! Counting failures by their cause.
+//! Failures, counted by cause.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use linerate_core::capacity::{Failure, FailureCause};
 use linerate_sys::errno;
 use serde::{Deserialize, Serialize};
 
-/// How often each cause was met.
+/// The number of failures of each cause.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tally(BTreeMap<FailureCause, u64>);
 
@@ -33,7 +33,7 @@ impl Tally {
         self.0.values().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Those that happened.
+    /// The causes that have occurred, with their counts.
     pub(super) fn list(&self) -> Vec<Failure> {
         let all = self.0.iter();
         all.map(|(&cause, &count)| Failure { cause, count })
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// What the kernel's answer means.
+/// The cause that an error of the kernel stands for.
 pub(super) fn cause_of(error: io::Error) -> FailureCause {
     use io::ErrorKind as Kind;
     match error.raw_os_error() {
@@ -64,7 +64,7 @@ pub(super) fn cause_of(error: io::Error) -> FailureCause {
     }
 }
 
-/// Whether the next attempt is bound to fail like this one.
+/// Whether the next attempt would fail for the same cause.
 pub(super) fn is_lasting(cause: FailureCause) -> bool {
     use FailureCause as Cause;
     matches!(
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_listed() {
+    fn all_causes_that_were_counted_are_listed() {
         let mut tally = Tally::default();
         tally.count(FailureCause::Ports);
         tally.count(FailureCause::Reset);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_have_their_causes() {
+    fn errors_of_the_kernel_have_their_causes() {
         let cases = [
             (errno::EMFILE, FailureCause::Descriptors, true),
             (errno::ENOMEM, FailureCause::Memory, true),

@@ -1,5 +1,5 @@
-//! One TCP connection of the client: its handshake, what it says first, and the answer that it
-//! waits for. Closing it resets it, so that no TIME_WAIT is left.
+//! One TCP connection of the client: its handshake, its first message, and the answer that it waits
+//! for. It is closed by a reset, so that no TIME_WAIT stays.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,33 +21,33 @@ pub(super) struct Tcp {
     is_connected: bool,
     /// It has named the session.
     is_named: bool,
-    /// Of the answer's header, so many bytes are there.
+    /// Bytes of the answer's header that have arrived.
     have: u8,
     echo: [u8; HEADER_BYTES],
-    /// Bytes of the answer to come.
+    /// Bytes of the answer that have not arrived.
     waits_for: u32,
     out: Outgoing,
 }
 
-/// What came of some bytes.
+/// The result of parsing a part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// There is more to come.
+    /// More bytes are to arrive.
     Partial,
-    /// It is there.
+    /// The answer is complete.
     Whole,
-    /// It is none, or nobody has asked.
+    /// The bytes are no answer, or no message waits for one.
     None,
 }
 
 impl Tcp {
-    /// A message goes out, and is to be answered by so many bytes, its header first.
+    /// Sets the message that goes out, and the length of its answer, whose header comes first.
     fn expect(&mut self, out: Outgoing, answer: u32) {
         self.out = out;
         (self.have, self.waits_for) = (0, answer.max(HEADER_BYTES as u32));
     }
 
-    /// Takes what has come as a part of the answer that is waited for.
+    /// Parses bytes as a part of the answer.
     fn take(&mut self, bytes: &[u8]) -> Answer {
         if bytes.len() > self.waits_for as usize {
             return Answer::None;
@@ -78,7 +78,7 @@ impl Transport for Tcp {
         let begun = match begin_connect(peer, Some(source)) {
             Ok(begun) => begun,
             Err(error) if is_port_taken(&error) => return Ok(None),
-            // The address, not the port.
+            // This host does not have the source address.
             Err(error) if error.call == "bind" && error.source.kind() == NO_ADDRESS => {
                 return Err(FailureCause::Other);
             }
@@ -95,8 +95,8 @@ impl Transport for Tcp {
         }))
     }
 
-    /// When the handshake is over, says what is to be said at once. Where there is no room even for
-    /// that, it is left as it is.
+    /// When the handshake is over, sends the first message if one is to be sent at once. If there
+    /// is no room for it, the connection counts as not established yet.
     fn establish(&mut self, first: &Opening) -> Result<bool, FailureCause> {
         if !self.is_connected {
             self.is_connected = is_established(&self.stream, first.peer).map_err(cause_of)?;
@@ -135,7 +135,7 @@ impl Transport for Tcp {
         self.flush(message.token)
     }
 
-    /// After the session's name if that is still to be said.
+    /// Names the session first, if that has not been done.
     fn flush(&mut self, token: Token) -> Result<(), FailureCause> {
         if !self.is_named {
             let name = opening(token, PLAIN);
@@ -180,7 +180,7 @@ impl Transport for Tcp {
     }
 
     fn expect_load(&self) {
-        // Without it long requests may wait for an acknowledgement, which the latency shows.
+        // With Nagle's algorithm long requests could wait for an acknowledgement.
         let _ = set_nodelay(&self.stream, true);
     }
 }
@@ -191,7 +191,7 @@ impl AsFd for Tcp {
     }
 }
 
-/// By another program.
+/// Whether another program has the local port.
 fn is_port_taken(error: &BeginError) -> bool {
     match error.call {
         "bind" => error.source.kind() == ErrorKind::AddrInUse,
@@ -201,16 +201,17 @@ fn is_port_taken(error: &BeginError) -> bool {
 }
 
 const NO_ADDRESS: ErrorKind = ErrorKind::AddrNotAvailable;
-/// What names the session and asks for nothing.
+/// The first message that names the session and asks for no answer.
 pub(super) const PLAIN: Header = Header {
     kind: Kind::Open,
     number: 0,
 };
-/// Most connections begun and not taken at a listener, if its backlog is twice as long.
+/// Most connections that are begun and not accepted at a listener whose backlog is twice as long.
 const WINDOW: u64 = 1024;
-/// A SYN is retransmitted after 1 s (RFC 6298, 2.1): what took less than half of it was the first.
+/// A SYN is retransmitted after 1 s (RFC 6298, 2.1): a handshake that took less than half of that
+/// had no retransmission, ns.
 const SYN_AGAIN: u64 = 500_000_000;
-/// For a handshake (three SYNs: 1 s, 3 s, 7 s) and for an answer, ns.
+/// Longest wait for a handshake (retransmissions at 1 s, 3 s and 7 s) and for an answer, ns.
 const PATIENCE: u64 = 10 * NS_PER_S;
 
 #[cfg(test)]
@@ -219,7 +220,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn an_answer_is_whole_in_whatever_pieces_and_nothing_else_is_one() {
+    fn an_answer_is_recognized_whatever_pieces_it_arrives_in() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = listener.local_addr().unwrap();
         let opened = (40_000..60_000).find_map(|port| {
@@ -227,7 +228,7 @@ mod tests {
             Tcp::open(source, peer).unwrap()
         });
         let mut connection = opened.unwrap();
-        assert_eq!(connection.take(b"x"), Answer::None, "nobody has asked");
+        assert_eq!(connection.take(b"x"), Answer::None, "no message waits");
         let header = Header {
             kind: Kind::Request,
             number: 9,

@@ -1,5 +1,5 @@
-//! One UDP socket of the client, connected to a socket of the endpoint: open when it has answered
-//! its challenge. What is lost is asked again.
+//! One UDP socket of the client, connected to a socket of the endpoint. It is open when it has
+//! answered the endpoint's challenge. Lost datagrams are sent again.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -13,18 +13,19 @@ use linerate_sys::socket::udp_socket;
 use super::pool::{Message, Opening, Transport};
 use super::tally::cause_of;
 use crate::clock::now_ns;
+use crate::retry::is_transient;
 
 #[derive(Debug)]
 pub(super) struct Udp {
     socket: UdpSocket,
-    /// Proves its address; 0 until the endpoint has said it.
+    /// Proves the socket's address; 0 until the endpoint has sent it.
     cookie: u64,
-    /// Of its present message.
+    /// Number of the present message.
     number: u64,
     tries: u8,
-    /// Tries of the message before, which asked for the cookie.
+    /// Retransmissions of the first message, which asks for the cookie.
     challenge_tries: u8,
-    /// When its present message was sent last; 0: it has none.
+    /// When the present message was last sent; 0 if there is none.
     sent: u64,
 }
 
@@ -38,8 +39,8 @@ impl Udp {
         };
         self.sent = now_ns();
         match self.socket.send(&datagram.encode()) {
-            // What is refused now is retransmitted in a while.
-            Err(error) if !is_passing(&error) => Err(cause_of(error)),
+            // What the kernel does not take now is sent again later.
+            Err(error) if !is_full(&error) => Err(cause_of(error)),
             _ => Ok(()),
         }
     }
@@ -56,10 +57,10 @@ impl Udp {
         }
     }
 
-    /// The answer to the present message. What answers an earlier one comes late; what answers none
-    /// is somebody else's.
+    /// The answer to the present message. Late answers to earlier messages, and datagrams of
+    /// others, are ignored.
     fn answer(&mut self, token: Token) -> Result<Option<Datagram>, FailureCause> {
-        // One more than a datagram has: a longer one is none.
+        // One byte more than a datagram has, so that a longer one is not taken for one.
         let mut bytes = [0; DATAGRAM_BYTES + 1];
         loop {
             let found = match self.socket.recv(&mut bytes) {
@@ -86,11 +87,11 @@ impl Transport for Udp {
     }
 
     fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause> {
-        // Shared: sockets to other ports of the endpoint may have the same one here.
+        // Shared: sockets to different ports of the endpoint may have the same local port.
         let socket = match udp_socket(source, Some(peer), true) {
             Ok(socket) => socket,
             Err(error) if error.kind() == ErrorKind::AddrInUse => return Ok(None),
-            // The address, not the port.
+            // This host does not have the source address.
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
                 return Err(FailureCause::Other);
             }
@@ -107,7 +108,7 @@ impl Transport for Udp {
         }))
     }
 
-    /// Asks for the cookie, and then with it.
+    /// Asks for the cookie, and then sends it back.
     fn establish(&mut self, first: &Opening) -> Result<bool, FailureCause> {
         if self.sent == 0 {
             self.begin(first.token, first.number)?;
@@ -118,7 +119,7 @@ impl Transport for Udp {
                 return Ok(true);
             }
             (self.cookie, self.challenge_tries) = (answer.cookie, self.tries);
-            // Above all that follow: another number than the first question's.
+            // The highest number: no later message has it, nor has the first one.
             self.begin(first.token, first.number | PROOF)?;
         }
         Ok(false)
@@ -136,7 +137,7 @@ impl Transport for Udp {
         Ok(self.answer(token)?.is_some())
     }
 
-    /// A datagram may be lost: it is retransmitted, several times.
+    /// Sends the message again, several times, because a datagram may be lost.
     fn wait(&mut self, token: Token, _: u64, now: u64) -> Result<(), FailureCause> {
         if now.saturating_sub(self.sent) < AGAIN {
             return Ok(());
@@ -155,16 +156,15 @@ impl AsFd for Udp {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    let kind = error.kind();
-    let full = error.raw_os_error() == Some(linerate_sys::errno::ENOBUFS);
-    full || kind == ErrorKind::WouldBlock || kind == ErrorKind::Interrupted
+/// Whether the kernel only has no room for the datagram now.
+fn is_full(error: &io::Error) -> bool {
+    is_transient(error) || error.raw_os_error() == Some(linerate_sys::errno::ENOBUFS)
 }
 
-/// Of the message that brings the cookie back: the last of the 2²⁴ numbers of a socket.
+/// Number of the message that sends the cookie back: the last of a socket's 2²⁴ numbers.
 const PROOF: u64 = (1 << 24) - 1;
-/// In flight at once: a socket's usual buffer takes some 250 datagrams of this size.
+/// Most messages in flight: a socket's usual buffer takes some 250 datagrams of this size.
 const WINDOW: u64 = 128;
-/// After so long without an answer, ns, it is retransmitted, so often.
+/// A message without an answer is sent again after this time, ns, and this often.
 const AGAIN: u64 = 500_000_000;
 const MAX_TRIES: u8 = 8;

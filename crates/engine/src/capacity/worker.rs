@@ -1,4 +1,4 @@
-//! A worker process: what it does from the first word on its channel to the channel's end.
+//! A worker process: its work from the first message on its channel to the channel's end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use linerate_core::record::CpuSeconds;
-use linerate_sys::poll::wait_readable;
+use linerate_sys::poll::{Poller, Ready, wait_readable};
 use linerate_sys::proc::limits::{raise_descriptor_limit, set_descriptor_limit};
 use linerate_sys::proc::memory::ProcessMemory;
 use linerate_sys::process::die_first_without_memory;
@@ -15,14 +15,14 @@ use linerate_sys::thread::CpuUsage;
 use super::accept::Acceptor;
 use super::answer::Answerer;
 use super::driver::Driver;
-use super::message::{Channel, Connect, Order, Report, Role, Status, Terms, Word};
+use super::message::{Channel, Connect, Order, Report, Role, Status, Terms, WorkerMessage};
 use super::pool::{Pool, Transport};
-use super::serve::serve;
 use super::tcp::Tcp;
 use super::udp::Udp;
+use crate::clock::now_ns;
 
-/// Name of the hidden command that [`run_capacity_worker`] is to be called by: workers are this
-/// program, started again.
+/// Name of the hidden command that calls [`run_capacity_worker`]: workers are this program, started
+/// again.
 pub const CAPACITY_WORKER: &str = "capacity-worker";
 
 /// Holds connections for the process at the other end of standard input, which must be a socket,
@@ -31,8 +31,8 @@ pub const CAPACITY_WORKER: &str = "capacity-worker";
 /// # Errors
 /// Standard input is no such socket; epoll fails.
 pub fn run_capacity_worker() -> io::Result<()> {
-    // What holds the connections goes first where they take all memory: who started it can then say
-    // what it held. Without that the run is the same.
+    // If the connections take all memory, the kernel kills this process before the one that has
+    // started it, which can then still report. If this fails, the run is the same.
     let _ = die_first_without_memory();
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut channel = Channel::new(stream)?;
@@ -44,7 +44,7 @@ pub fn run_capacity_worker() -> io::Result<()> {
     }
 }
 
-/// The other end is closed, with or without having read all that was said to it.
+/// Whether the error means that the other end is closed.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
@@ -62,17 +62,17 @@ fn role(channel: &mut Channel) -> io::Result<Role> {
 fn work(role: Role, mut channel: Channel) -> io::Result<()> {
     match limit(role.terms()).and_then(|()| prepare(role)) {
         Ok((work, ports)) => {
-            channel.send(&Word::Ready { ports })?;
+            channel.send(&WorkerMessage::Ready { ports })?;
             work(Parent::new(channel))
         }
-        Err(message) => channel.send(&Word::Failed { message }),
+        Err(message) => channel.send(&WorkerMessage::Failed { message }),
     }
 }
 
-/// What a worker does until its channel ends.
+/// The work of a worker until its channel ends.
 type Work = Box<dyn FnOnce(Parent) -> io::Result<()>>;
 
-/// The work of that role, and the ports at which it is done.
+/// The work of a role, and the ports at which the worker listens.
 fn prepare(role: Role) -> Result<(Work, Vec<u16>), String> {
     Ok(match role {
         Role::AcceptTcp(order) => {
@@ -95,7 +95,7 @@ fn drive<T: Transport + 'static>(order: &Connect) -> Result<Work, String> {
     }))
 }
 
-/// As many descriptors as the host allows, or as few as it was told.
+/// Sets the limit on descriptors: as many as the host allows, or as few as the role says.
 fn limit(terms: &Terms) -> Result<(), String> {
     let limit = match terms.descriptors {
         Some(descriptors) => set_descriptor_limit(descriptors),
@@ -105,17 +105,67 @@ fn limit(terms: &Terms) -> Result<(), String> {
     limit.map(drop).map_err(failed)
 }
 
-/// The process that has started this one: its orders, and what it is told.
+/// The work of such a worker: accepting connections, or answering datagrams.
+pub(super) trait Service {
+    /// The poller that watches all sockets.
+    fn poller(&mut self) -> &mut Poller;
+    /// Handles a socket that is ready.
+    fn on_ready(&mut self, ready: &Ready);
+    /// Does what is to be done from time to time.
+    ///
+    /// # Errors
+    /// Epoll fails.
+    fn look(&mut self, _now: u64) -> io::Result<()> {
+        Ok(())
+    }
+    /// The counts so far, without the CPU time and memory of the process.
+    fn report(&self) -> &Report;
+}
+
+/// Serves until the other end of the channel is closed, which is the order to close everything.
+///
+/// # Errors
+/// The channel or epoll fails.
+fn serve(mut service: impl Service, mut parent: Parent) -> io::Result<()> {
+    service.poller().add(&parent, CHANNEL)?;
+    let mut found = Vec::new();
+    let mut next_look = 0;
+    loop {
+        service.poller().wait_into(TICK, &mut found)?;
+        for ready in &found {
+            if ready.number == CHANNEL {
+                while let Some(order) = parent.receive()? {
+                    if order == Order::Report {
+                        parent.report(service.report().clone())?;
+                    }
+                }
+            } else {
+                service.on_ready(ready);
+            }
+        }
+        let now = now_ns();
+        if now >= next_look {
+            next_look = now + TICK.as_nanos() as u64;
+            service.look(now)?;
+            if parent.is_due(now, false) {
+                parent.tell(now, service.report().status.clone())?;
+            }
+        }
+    }
+}
+
+/// The process that has started this one: its orders, and the reports to it.
 pub(super) struct Parent {
     channel: Channel,
-    /// Of this process, before anything was opened, bytes.
+    /// Memory of this process before anything was opened, bytes.
     memory_before: Option<u64>,
     orders: u64,
-    told: Status,
+    /// The last status that was sent.
+    sent: Status,
     next_status: u64,
 }
 
-/// Under which it is watched.
+/// The number under which the channel is watched.
 pub(super) const CHANNEL: u64 = u64::MAX;
 
 impl Parent {
@@ -124,15 +174,15 @@ impl Parent {
             channel,
             memory_before: own_memory(),
             orders: 1,
-            told: Status::default(),
+            sent: Status::default(),
             next_status: 0,
         }
     }
 
-    /// The next order that is there.
+    /// The next order, if it has arrived.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other end is closed.
     pub(super) fn receive(&mut self) -> io::Result<Option<Order>> {
         let order = self.channel.receive()?;
         if order.is_some() {
@@ -142,33 +192,33 @@ impl Parent {
         Ok(order)
     }
 
-    /// Whether it is to be told how things stand: several times a second, and at once when what had
-    /// an end is over.
+    /// Whether a status is due: several times a second, and at once when the worker is no longer
+    /// busy.
     pub(super) fn is_due(&self, now: u64, busy: bool) -> bool {
-        now >= self.next_status || (self.told.busy && !busy)
+        now >= self.next_status || (self.sent.busy && !busy)
     }
 
-    /// Tells how things stand, unless nothing has changed.
+    /// Sends a status, unless nothing has changed.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other end is closed.
     pub(super) fn tell(&mut self, now: u64, status: Status) -> io::Result<()> {
         self.next_status = now + STATUS_EVERY;
         let status = Status {
             orders: self.orders,
             ..status
         };
-        if status != self.told {
-            self.channel.send(&Word::Status(status.clone()))?;
-            self.told = status;
+        if status != self.sent {
+            self.channel.send(&WorkerMessage::Status(status.clone()))?;
+            self.sent = status;
         }
         Ok(())
     }
 
-    /// Tells all, with what this process has spent and the memory that it has.
+    /// Sends a report, to which it adds the CPU time and the memory of this process.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other end is closed.
     pub(super) fn report(&mut self, mut report: Report) -> io::Result<()> {
         let usage = CpuUsage::of_process();
         report.cpu = CpuSeconds {
@@ -177,7 +227,7 @@ impl Parent {
         };
         (report.memory_before, report.memory) = (self.memory_before, own_memory());
         report.status.orders = self.orders;
-        self.channel.send(&Word::Report(Box::new(report)))
+        self.channel.send(&WorkerMessage::Report(Box::new(report)))
     }
 }
 
@@ -188,9 +238,11 @@ impl AsFd for Parent {
 }
 
 fn own_memory() -> Option<u64> {
-    // A share of what is shared would change with the number of workers.
+    // Only anonymous memory: a share of shared pages would depend on the number of workers.
     ProcessMemory::read().ok().map(|memory| memory.anonymous)
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STATUS_EVERY: u64 = 100_000_000;
+/// Time between two looks of an endpoint's worker.
+const TICK: Duration = Duration::from_millis(50);

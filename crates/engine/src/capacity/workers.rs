@@ -1,4 +1,5 @@
-//! The worker processes of one end: started, told, listened to, and ended whatever happens.
+//! The worker processes of one end: starting them, giving them orders, taking their reports, and
+//! ending them whatever happens.
 
 use std::io;
 use std::ops::Range;
@@ -11,33 +12,37 @@ use std::time::Duration;
 use linerate_core::capacity::{CapacityHalf, FailureCause};
 use linerate_sys::poll::Poller;
 
-use super::message::{Channel, Order, Report, Role, Status, Word};
+use super::message::{Channel, Order, Report, Role, Status, WorkerMessage};
 use super::worker::CAPACITY_WORKER;
 use crate::clock::now;
+
+/// Index of everything that is for TCP connections, where UDP sockets have their own.
+pub(super) const TCP: usize = 0;
+pub(super) const UDP: usize = 1;
 
 struct Worker {
     child: Child,
     /// Closing it is the order to end.
     channel: Option<Channel>,
     ports: Option<Vec<u16>>,
-    /// Its status is the last that was told.
+    /// The last report; its status is the last one that was received.
     report: Report,
     has_reported: bool,
     orders: u64,
 }
 
-/// Processes that hold connections. Dropping it ends them, and with them all that they hold.
+/// Processes that hold connections. Dropping this ends them, and with them their connections.
 pub(super) struct Workers {
     all: Vec<Worker>,
-    /// So many of them are for TCP, the others for UDP.
+    /// Number of workers for TCP; the others are for UDP.
     tcp: usize,
     poller: Poller,
-    /// What a worker could not do.
+    /// Why a worker could not take its role.
     failure: Option<String>,
 }
 
 impl Workers {
-    /// Starts a process for each role, first those for TCP.
+    /// Starts a process for each role; those for TCP come first.
     ///
     /// # Errors
     /// A process cannot be started.
@@ -50,19 +55,19 @@ impl Workers {
         };
         for role in tcp.into_iter().chain(udp) {
             let (ours, theirs) = UnixStream::pair()?;
-            // What can fail comes before the process, which somebody must wait for.
+            // Everything that can fail comes before the process, which must be waited for.
             let mut channel = Channel::new(ours)?;
             workers.poller.add(&channel, workers.all.len() as u64)?;
             let child = Command::new("/proc/self/exe")
                 .arg(CAPACITY_WORKER)
                 .stdin(OwnedFd::from(theirs))
                 .stdout(Stdio::null())
-                // A worker says nothing there, unless it panics.
+                // A worker writes nothing there, unless it panics.
                 .stderr(Stdio::inherit())
-                // What is typed at the terminal is for this process to pass on.
+                // Ctrl-C at the terminal is to reach only this process.
                 .process_group(0)
                 .spawn()?;
-            // One that has ended at once is noticed when it is listened to.
+            // If the process has ended at once, the next wait notices that.
             let _ = channel.send(&role);
             workers.all.push(Worker {
                 child,
@@ -80,15 +85,12 @@ impl Workers {
         0..self.all.len()
     }
 
-    pub(super) fn tcp(&self) -> Range<usize> {
-        0..self.tcp
+    /// The workers for [`TCP`], or those for [`UDP`].
+    pub(super) fn pool(&self, which: usize) -> Range<usize> {
+        [0..self.tcp, self.tcp..self.all.len()][which].clone()
     }
 
-    pub(super) fn udp(&self) -> Range<usize> {
-        self.tcp..self.all.len()
-    }
-
-    /// Tells one of them; those that have ended are told nothing.
+    /// Gives an order to a worker, unless that has ended.
     pub(super) fn tell(&mut self, index: usize, order: &Order) {
         let Some(worker) = self.all.get_mut(index) else {
             return;
@@ -108,17 +110,17 @@ impl Workers {
         }
     }
 
-    /// Tells each of some of them something of its own.
+    /// Gives each of some workers its own order.
     pub(super) fn tell_each(&mut self, which: Range<usize>, order: impl Fn(usize) -> Order) {
         for (share, index) in which.enumerate() {
             self.tell(index, &order(share));
         }
     }
 
-    /// Listens for at most so long.
+    /// Takes the messages that arrive within `timeout`.
     ///
     /// # Errors
-    /// None that a caller can mend.
+    /// Epoll fails.
     pub(super) fn listen(&mut self, timeout: Duration) -> io::Result<()> {
         let heard: Vec<u64> = self.poller.wait(timeout)?.collect();
         for index in heard {
@@ -133,23 +135,26 @@ impl Workers {
             let Some(channel) = &mut worker.channel else {
                 return;
             };
-            match channel.receive::<Word>() {
+            let message = match channel.receive() {
+                Ok(Some(message)) => message,
                 Ok(None) => return,
-                Ok(Some(Word::Ready { ports })) => worker.ports = Some(ports),
-                Ok(Some(Word::Status(status))) => worker.report.status = status,
-                Ok(Some(Word::Report(report))) => {
+                Err(_) => return self.lose(index),
+            };
+            match message {
+                WorkerMessage::Ready { ports } => worker.ports = Some(ports),
+                WorkerMessage::Status(status) => worker.report.status = status,
+                WorkerMessage::Report(report) => {
                     (worker.report, worker.has_reported) = (*report, true);
                 }
-                Ok(Some(Word::Failed { message })) => {
+                WorkerMessage::Failed { message } => {
                     self.failure.get_or_insert(message);
                     return self.lose(index);
                 }
-                Err(_) => return self.lose(index),
             }
         }
     }
 
-    /// It has ended; all that it held is gone.
+    /// Records that a worker has ended, and with it its connections.
     fn lose(&mut self, index: usize) {
         let worker = &mut self.all[index];
         worker.channel = None;
@@ -163,10 +168,10 @@ impl Workers {
         }
     }
 
-    /// The ports of each, once all are ready.
+    /// The ports of each worker, once all are ready.
     ///
     /// # Errors
-    /// What one of them could not do.
+    /// The message says why a worker could not take its role.
     pub(super) fn ports(&self) -> Result<Option<Vec<Vec<u16>>>, String> {
         match &self.failure {
             Some(message) => Err(message.clone()),
@@ -174,7 +179,7 @@ impl Workers {
         }
     }
 
-    /// Whether all that are left have done what they were told last.
+    /// Whether all workers that are left have carried out their last order.
     pub(super) fn is_idle(&self) -> bool {
         self.all.iter().all(|worker| {
             let status = &worker.report.status;
@@ -182,18 +187,18 @@ impl Workers {
         })
     }
 
-    /// Whether the reports of those that are left are there.
+    /// Whether all workers that are left have sent their reports.
     pub(super) fn has_reported(&self) -> bool {
         let mut left = self.all.iter().filter(|worker| worker.channel.is_some());
         left.all(|worker| worker.has_reported)
     }
 
-    /// The reports of some of them in one.
+    /// The sum of the reports of some workers.
     pub(super) fn report(&self, which: Range<usize>) -> Report {
         Report::sum(self.all[which].iter().map(|worker| &worker.report))
     }
 
-    /// What some of them hold.
+    /// The sum of the states of some workers.
     pub(super) fn status(&self, which: Range<usize>) -> Status {
         let mut sum = Status::default();
         for worker in &self.all[which] {
@@ -202,12 +207,12 @@ impl Workers {
         sum
     }
 
-    /// One end's account of what they have counted.
+    /// One end's half of the document, from the reports of all workers.
     pub(super) fn account(&self) -> CapacityHalf {
         let all = self.report(self.all());
         CapacityHalf {
-            tcp: self.report(self.tcp()).counts(),
-            udp: self.report(self.udp()).counts(),
+            tcp: self.report(self.pool(TCP)).counts(),
+            udp: self.report(self.pool(UDP)).counts(),
             workers: self.all.len() as u32,
             cpu_seconds: all.cpu,
             user_bytes: all.memory,
@@ -216,8 +221,8 @@ impl Workers {
         }
     }
 
-    /// Ends them: each closes all that it holds. Waits for their end, and kills those that take
-    /// longer than `patience`.
+    /// Ends the workers, each of which closes its connections. Waits for them, and kills those that
+    /// take longer than `patience`.
     pub(super) fn end(mut self, patience: Duration) {
         for worker in &mut self.all {
             worker.channel = None;
@@ -234,8 +239,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.all {
-            // One that has ended already, and was waited for, is not hit: its number is kept with
-            // it.
+            // This cannot hit another process: `Child` knows whether its own was waited for.
             let _ = worker.child.kill();
         }
         for worker in &mut self.all {

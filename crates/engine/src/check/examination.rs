@@ -17,6 +17,7 @@ use super::transfer::{RUN, bulk, over_udp, probe};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::join::joined;
 use crate::partner::Partner;
 use crate::responsiveness;
 use crate::stop::Stop;
@@ -109,11 +110,11 @@ impl<'a> Examination<'a> {
                 Some(probe) => {
                     let idle = scope.spawn(move || probe.run_once(&request, &mut ()));
                     client.find_link_rate(Direction::Both, seed);
-                    joined(idle.join())
+                    joined(idle)
                 }
                 None => client.run_once(&request, &mut ()),
             };
-            (joined(route.join()), idle)
+            (joined(route), idle)
         });
         self.check.route = route;
         let (idle, error) = idle?;
@@ -246,7 +247,7 @@ impl<'a> Examination<'a> {
             let probing =
                 probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
             let bulk = self.client.run_once(&test, &mut ());
-            (bulk, probing.map(|thread| joined(thread.join())))
+            (bulk, probing.map(joined))
         });
         // A probe that fails costs the latency under load and nothing else.
         if let Some(Ok((record, None))) = loaded
@@ -320,9 +321,4 @@ fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySumma
         .values()
         .max_by(|a, b| a.p50.total_cmp(&b.p50))
         .copied()
-}
-
-/// A thread's result; its panic goes on here.
-fn joined<T>(ended: thread::Result<T>) -> T {
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

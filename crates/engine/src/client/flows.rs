@@ -1,14 +1,15 @@
 //! The connections of a session: the control connection, and the data connections of a test.
 
 use std::io::{ErrorKind, IoSlice, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::plan::{Protocol, SocketOptions, Test, Traffic};
 use linerate_core::session::{ClientEvent, SessionError};
-use linerate_core::wire::{Hello, HelloKind};
-use linerate_sys::poll::{Interest, wait_ready};
+use linerate_core::units::End;
+use linerate_core::wire::{HANDSHAKE_BYTES, Handshake, HandshakeStep, Hello, HelloKind, Token};
+use linerate_sys::poll::{Interest, wait_readable, wait_ready};
 use linerate_sys::socket::{self, Connecting, Mptcp};
 
 use super::{Client, TICK, Target};
@@ -16,13 +17,12 @@ use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::crr::leaves_at_once;
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
-use crate::measure::options::apply_tcp;
+use crate::measure::options::{apply_tcp, apply_udp};
 use crate::measure::source::{Connect, FlowSource};
 use crate::stop::Stop;
-use linerate_core::units::End;
 
 impl Client {
-    /// Connects the flows of a test and waits until the endpoint has them all.
+    /// Connects the flows of a test, and waits until the endpoint has all of them.
     pub(super) fn connect_flows(
         &mut self,
         test: &Test,
@@ -52,6 +52,34 @@ impl Client {
         Ok((flows, FlowSource::Bound))
     }
 
+    /// Makes the flows, and repeats their handshakes until the endpoint has bound all of them. The
+    /// endpoint confirms that on the control connection, because a datagram may be lost.
+    pub(super) fn bind_udp_flows(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
+        let unbound = (0..test.flows()).map(|flow| {
+            let (target, options) = (&self.target, &test.options);
+            let socket = udp_flow_socket(target, self.peer, test, options, flow)?;
+            Ok(UnboundFlow::new(socket, self.token, flow))
+        });
+        let mut unbound = unbound.collect::<Result<Vec<_>, MeasureError>>()?;
+        let mut send_again_at = now();
+        loop {
+            if now() >= send_again_at {
+                send_again_at = now() + AGAIN;
+                unbound.iter().for_each(UnboundFlow::send);
+            }
+            unbound.iter_mut().for_each(UnboundFlow::receive);
+            self.pump(LOOK);
+            match self.session.poll_event() {
+                Some(ClientEvent::Ready) => {
+                    return Ok(unbound.into_iter().map(UnboundFlow::into_flow).collect());
+                }
+                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
+                _ => {}
+            }
+        }
+    }
+
     fn await_ready(&mut self) -> Result<(), MeasureError> {
         match self.next_event()? {
             ClientEvent::Ready => Ok(()),
@@ -59,30 +87,23 @@ impl Client {
         }
     }
 
-    /// Makes a data connection: options set before the SYN, the hello sent after it.
+    /// Makes data connections: the options are set before the SYN, the hello is sent after it.
     fn connector(&self, test: &Test) -> Box<Connect> {
         let (peer, token, test) = (self.peer, self.token, test.clone());
-        let target = self.target.clone();
+        let mut target = self.target.clone();
+        target.source = test.options.source.or(target.source);
         let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
         let mut options = test.options.clone();
         if let Traffic::Crr(exchange) = &test.traffic {
             options.nodelay &= !leaves_at_once(exchange, End::Client);
         }
         Box::new(move |flow, first| {
-            let mptcp = match test.protocol {
-                Protocol::Mptcp => Mptcp::On,
-                Protocol::Tcp | Protocol::Udp => Mptcp::Off,
-            };
-            let sends = sends(End::Client, flow_direction(&test, flow));
-            let source = test.options.source.or(target.source);
-            let socket =
-                socket::tcp_socket_from(peer, source, options.source_port_of(flow), mptcp)?;
-            prepare(&socket, &target)?;
-            apply_tcp(&socket, &options, End::Client, sends).map_err(std::io::Error::other)?;
+            let socket = tcp_flow_socket(&target, peer, &test, &options, flow)?;
             let given_up = || stop.is_requested() || run_over.is_requested();
             let stream = if test.connects_within_run() {
-                // One flow's endpoint wakes up by the acknowledgement, while the request is being
-                // sent; of several, others have work meanwhile, and a packet less counts.
+                // With one flow the acknowledgement of the handshake wakes the endpoint while the
+                // request is still being sent. With several flows the endpoint has other work, and
+                // one packet less is worth more.
                 if test.options.quickack.is_none() && test.streams > 1 {
                     socket::join_first_data_to_handshake(&socket);
                 }
@@ -101,7 +122,58 @@ impl Client {
     }
 }
 
-/// Connects to the first address that answers, and says how long that took.
+/// The socket of TCP flow `id`, with its options set, which is to be connected to `peer`.
+pub(crate) fn tcp_flow_socket(
+    target: &Target,
+    peer: SocketAddr,
+    test: &Test,
+    options: &SocketOptions,
+    id: u32,
+) -> std::io::Result<Connecting> {
+    let mptcp = match test.protocol {
+        Protocol::Mptcp => Mptcp::On,
+        Protocol::Tcp | Protocol::Udp => Mptcp::Off,
+    };
+    let port = options.source_port_of(id);
+    let socket = socket::tcp_socket_from(peer, target.source, port, mptcp)?;
+    prepare(&socket, target)?;
+    let sends = sends(End::Client, flow_direction(test, id));
+    apply_tcp(&socket, options, End::Client, sends).map_err(std::io::Error::other)?;
+    Ok(socket)
+}
+
+/// The socket of UDP flow `id`, with its options set, connected to `peer`.
+pub(crate) fn udp_flow_socket(
+    target: &Target,
+    peer: SocketAddr,
+    test: &Test,
+    options: &SocketOptions,
+    id: u32,
+) -> Result<UdpSocket, MeasureError> {
+    let port = options.source_port_of(id);
+    let socket = udp_socket(target, peer, port).map_err(MeasureError::connect(peer))?;
+    apply_udp(
+        &socket,
+        options,
+        sends(End::Client, flow_direction(test, id)),
+    )?;
+    Ok(socket)
+}
+
+/// A UDP socket from this host's `port` (0: one that the kernel chooses), connected to `peer`.
+pub(crate) fn udp_socket(
+    target: &Target,
+    peer: SocketAddr,
+    port: u16,
+) -> std::io::Result<UdpSocket> {
+    let source = target.source.unwrap_or_else(|| socket::any(&peer));
+    let socket = socket::udp_socket(SocketAddr::new(source, port), None, false)?;
+    prepare(&socket, target)?;
+    socket.connect(peer)?;
+    Ok(socket)
+}
+
+/// Connects to the first address that answers; the result has the time that this took.
 pub(crate) fn connect_first(
     target: &Target,
     stop: &Stop,
@@ -126,22 +198,22 @@ pub(crate) fn connect_first(
     }))
 }
 
-/// Sends both in one call, so that they leave in one segment if they fit it.
+/// Sends both in one call, so that they leave in one segment if they fit.
 fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
     let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
     stream.write_all(&hello[sent.min(hello.len())..])?;
     stream.write_all(&first[sent.saturating_sub(hello.len())..])
 }
 
-/// What is set on every socket of a target before it is connected.
-pub(crate) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+/// Binds a socket to the device of the target, before it is connected.
+fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
     match &target.device {
         Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
         None => Ok(()),
     }
 }
 
-/// Connects, and looks on the way whether it was given up.
+/// Connects, unless `given_up` becomes true first. Calls on the connection block.
 pub(crate) fn connect_unless(
     socket: Connecting,
     peer: SocketAddr,
@@ -153,7 +225,8 @@ pub(crate) fn connect_unless(
     Ok(stream)
 }
 
-/// The same; the connection's own calls do not wait longer than a tick either.
+/// Connects, unless `given_up` becomes true first. Calls on the connection wait for one tick at
+/// most.
 pub(crate) fn connect_bounded(
     socket: Connecting,
     peer: SocketAddr,
@@ -178,4 +251,64 @@ pub(crate) fn connect_bounded(
         }
     }
     Err(ErrorKind::TimedOut.into())
+}
+
+/// Time after which a step of the handshake is repeated.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Time between two looks at the sockets.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A flow that the endpoint has not bound yet.
+struct UnboundFlow {
+    socket: UdpSocket,
+    /// The message that this end sends next.
+    handshake: Handshake,
+}
+
+impl UnboundFlow {
+    fn new(socket: UdpSocket, token: Token, flow: u32) -> Self {
+        let handshake = Handshake {
+            kind: HandshakeStep::Ask,
+            token,
+            flow,
+            cookie: 0,
+        };
+        Self { socket, handshake }
+    }
+
+    /// The datagram may be lost or refused: it is sent again until the session's deadline.
+    fn send(&self) {
+        if self.handshake.kind != HandshakeStep::Welcome {
+            let _ = self.socket.send(&self.handshake.encode());
+        }
+    }
+
+    /// Takes a datagram that has arrived; a challenge is answered at once.
+    fn receive(&mut self) {
+        let mut bytes = [0; HANDSHAKE_BYTES + 1];
+        if !wait_readable(&self.socket, Duration::ZERO).unwrap_or(false) {
+            return;
+        }
+        let Ok(n) = self.socket.recv(&mut bytes) else {
+            return;
+        };
+        match Handshake::decode(&bytes[..n]) {
+            Some(challenge) if challenge.kind == HandshakeStep::Challenge => {
+                self.handshake.kind = HandshakeStep::Answer;
+                self.handshake.cookie = challenge.cookie;
+                self.send();
+            }
+            Some(welcome) if welcome.kind == HandshakeStep::Welcome => {
+                self.handshake.kind = HandshakeStep::Welcome;
+            }
+            _ => {}
+        }
+    }
+
+    fn into_flow(self) -> Flow {
+        Flow {
+            id: self.handshake.flow,
+            socket: FlowSocket::Udp(self.socket),
+        }
+    }
 }

@@ -1,12 +1,9 @@
 //! A client of an endpoint: one control session, any number of tests on it.
 
 mod flows;
-mod holding;
 mod slot;
 mod tracing;
 mod train;
-mod treatment;
-mod udp_flows;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -20,81 +17,88 @@ use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
-use linerate_core::session::operation::{self, CLOCK, Open, Operation, PROFILE};
+use linerate_core::session::operation::{
+    self, CLOCK, Open, Operation, PROFILE, TREATMENTS, Treat, Untreat,
+};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
-use linerate_core::units::{BitRate, format_rfc3339};
+use linerate_core::treatment::HostChange;
+use linerate_core::units::{BitRate, End, format_rfc3339};
 use linerate_core::wire::Token;
 use linerate_sys::proc::machine;
 
-pub(crate) use self::flows::{connect_bounded, connect_first, connect_unless, prepare};
+pub(crate) use self::flows::{
+    connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket, udp_socket,
+};
 pub use self::slot::Slot;
-pub(crate) use self::udp_flows::udp_socket;
 use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::half::{Beside, Half, HalfEnd};
+use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::Answer;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::{host, words};
-use linerate_core::units::End;
 
-/// How a run goes, for a progress line or a stream of intervals.
+/// The progress of a run, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     /// Since the run began, warm-up included, seconds.
     pub at_s: f64,
-    /// How long its warm-up is: another tool's server rounds what was asked for, seconds.
+    /// Length of the warm-up, seconds; another tool's server may have rounded the one asked for.
     pub warm_up_s: f64,
     /// Payload received at the endpoint until `up_at_s`, bytes.
     pub up_bytes: u64,
-    /// Until when the endpoint has told what it received; seconds as `at_s`.
+    /// The time of the endpoint's last report, seconds as `at_s`.
     pub up_at_s: f64,
     /// Payload received here so far, bytes.
     pub down_bytes: u64,
     /// Requests answered so far.
     pub transactions: u64,
-    /// Each flow, where the other end is another tool's server.
+    /// Each flow, if the other end is another tool's server.
     pub flows: Vec<LiveFlow>,
 }
 
-/// One run's outcome: whatever there is to record, and what ended it early.
+/// Gets the progress of a run about ten times a second; the run is stopped if it returns false.
+pub(crate) type Observe<'a> = &'a mut dyn FnMut(&Live) -> bool;
+
+/// The outcome of a run: its record, and what ended it early.
 #[derive(Debug)]
 pub struct Outcome {
     /// The record, with ceilings and verdict; partial if `error` is set.
     pub record: Record,
     /// Why it ended before its time.
     pub error: Option<MeasureError>,
-    /// What both hosts' CPUs did; empty unless [`Client::profile`] asked for it.
+    /// The profiles of both hosts; empty unless [`Client::profile`] asked for them.
     pub profiles: Profiles,
-    /// What STAMP's answers said, for who puts several runs together.
+    /// Delays from STAMP's answers, for figures over several runs.
     pub(crate) probes: Vec<Probe>,
 }
 
-/// When a run begins at either end; without, at once.
+/// When a run begins at each end; at once if `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Start {
     /// By this host's clock, ns.
     pub(crate) here_ns: Option<u64>,
-    /// By the endpoint's, µs.
+    /// By the endpoint's clock, µs.
     pub(crate) there_us: Option<u64>,
 }
 
-/// An endpoint's clock, as it answers; the shortest round trip is the first of them.
+/// A reading of an endpoint's clock. The least of several is that with the shortest round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FarClock {
     pub(crate) round_trip_ns: u64,
-    /// Of this host's, µs; wrong by half of the round trip at most.
+    /// How far the endpoint's clock is ahead of this host's, µs, with an error of half the round
+    /// trip at most.
     pub(crate) ahead_us: i64,
 }
 
 /// The profiles of a run's two ends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profiles {
-    /// This host's.
+    /// Profile of this host.
     pub client: Option<Box<EndProfile>>,
-    /// The endpoint's.
+    /// Profile of the endpoint's host.
     pub server: Option<Box<EndProfile>>,
 }
 
@@ -107,17 +111,17 @@ pub struct Client {
     welcome: Welcome,
     token: Token,
     stop: Stop,
-    /// Requested when the run is over: connections that it is still making are given up.
+    /// Requested at the end of a run: it gives up connections that are still being made.
     run_over: Stop,
     connect_time: Duration,
     trains: Trains,
     profile: Option<ProfileRequest>,
     answers: Option<Sender<Answer>>,
-    /// The endpoint's host may be changed by this session.
+    /// This session may have changed the endpoint's host.
     treated: bool,
 }
 
-/// What trains found of the path, by direction.
+/// The link rates that packet trains have found, by direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trains {
     up: Option<PathTrain>,
@@ -130,19 +134,19 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// How often the endpoint is asked for its time at most, and for how long.
+/// Most readings of the endpoint's clock, and the longest time for all of them.
 const CLOCK_QUESTIONS: u32 = 16;
 const CLOCK_TIME: Duration = Duration::from_millis(300);
-/// Longest wait without looking at the stop flag and at the workers.
+/// Longest wait without a look at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
-/// After the last datagram was sent, for those still in flight.
+/// Wait for datagrams still in flight after the last one was sent.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the answers to the last requests of a run.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// Longest wait for the endpoint's account once the user has asked to stop.
+/// Longest wait for the endpoint's report once the user has asked to stop.
 const LAST_REPORT: Duration = Duration::from_secs(1);
-/// Longest reading of what the endpoint said before it hung up.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Longest wait for the messages that the endpoint sent before it hung up.
+const LAST_MESSAGES: Duration = Duration::from_millis(500);
 
 impl Client {
     /// Connects to the first address that answers and greets the endpoint.
@@ -181,7 +185,7 @@ impl Client {
         }
     }
 
-    /// The endpoint as the user named it.
+    /// The endpoint's name as the user gave it.
     pub fn host(&self) -> &str {
         &self.target.name
     }
@@ -191,23 +195,57 @@ impl Client {
         self.peer
     }
 
-    /// This host, with the interface by which the endpoint is reached.
+    /// Facts of this host, and of the interface by which the endpoint is reached.
     pub(crate) fn host_facts(&self) -> HostFacts {
         host::facts_by(Some(self.peer.ip()), self.target.device.as_deref())
     }
 
-    /// What the endpoint is and allows.
+    /// The endpoint's welcome: what it is and what it allows.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// How long the control connection took to be made: one round trip and the endpoint's answer.
+    /// Checks that the endpoint has an operation; `lack` completes "its linerate VERSION …".
+    pub(crate) fn check_has(&self, operation: &str, lack: &str) -> Result<(), MeasureError> {
+        if self.welcome.has(operation) {
+            return Ok(());
+        }
+        let what = format!("its linerate {} {lack}", self.welcome.software);
+        let peer = self.peer;
+        Err(MeasureError::Lacks { peer, what })
+    }
+
+    /// How long it took to make the control connection: one round trip.
     pub fn connect_time(&self) -> Duration {
         self.connect_time
     }
 
-    /// The endpoint's clock, by the question that it answered soonest; `None` of one that does not
-    /// tell.
+    /// The events that have arrived on the control connection; never waits.
+    pub(crate) fn control_events(&mut self) -> Vec<ClientEvent> {
+        self.pump(Duration::ZERO);
+        std::iter::from_fn(|| self.session.poll_event()).collect()
+    }
+
+    /// This host's address on the control connection, with port 0.
+    pub(crate) fn local_address(&self) -> Result<SocketAddr, MeasureError> {
+        let mut local = self
+            .socket
+            .local_addr()
+            .map_err(MeasureError::connect(self.peer))?;
+        local.set_port(0);
+        Ok(local)
+    }
+
+    pub(crate) fn session_token(&self) -> Token {
+        self.token
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// Reads the endpoint's clock; of several readings, that with the shortest round trip. `None`
+    /// if the endpoint is too old to tell.
     ///
     /// # Errors
     /// The session is over.
@@ -242,18 +280,18 @@ impl Client {
         self.later()()
     }
 
-    /// Makes a further session with the same endpoint when and where it is called.
+    /// A function that makes a further session with the same endpoint, in any thread.
     pub(crate) fn later(&self) -> impl FnOnce() -> Result<Self, MeasureError> + Send + 'static {
         let (target, stop) = (self.target.clone(), self.stop.clone());
         move || Self::connect(target, stop)
     }
 
-    /// [`Client::run`] of a test of `crr`; `answers` gets each transaction when it has ended.
+    /// [`Client::run`] for a test of `crr`; `answers` gets each transaction when it has ended.
     pub(crate) fn run_told(
         &mut self,
         test: &Test,
         answers: Sender<Answer>,
-        observe: &mut dyn FnMut(&Live) -> bool,
+        observe: Observe<'_>,
     ) -> Result<Outcome, MeasureError> {
         self.answers = Some(answers);
         let outcome = self.run(test, observe);
@@ -261,11 +299,12 @@ impl Client {
         outcome
     }
 
-    /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs
-    /// from now on: without it the ceiling of the path shows only where it is reached. Takes some
-    /// round trips, 4 s at most; where UDP does not get through nothing is found.
+    /// Finds the rate of the path's narrowest link by packet trains, for the records of all later
+    /// runs: without it they know the path's ceiling only if they reach it. This takes some round
+    /// trips, 4 s at most. Where UDP does not get through, nothing is found.
     pub fn find_link_rate(&mut self, direction: Direction, seed: u64) {
-        // Each direction's trains have a session of their own, both at once where there is room.
+        // The trains of each direction have their own session; both run at once if the endpoint
+        // allows as many clients.
         let room = (self.welcome.limits.clients as usize).clamp(2, 3) - 1;
         for directions in direction.parts().chunks(room) {
             let (target, stop) = (&self.target, &self.stop);
@@ -285,8 +324,9 @@ impl Client {
         }
     }
 
-    /// Profiles both hosts in all runs from now on, if something is asked for; the endpoint's only
-    /// if it can. Says whether it can. On one kernel both share the samples that are asked for.
+    /// Profiles both hosts in all later runs if `request` is set; the endpoint's host only if the
+    /// endpoint can do that, which is the result. If both ends run on one kernel, each gets half of
+    /// the samples.
     pub fn profile(&mut self, request: Option<ProfileRequest>) -> bool {
         let shares = self.endpoint_profiles() && self.shares_the_kernel();
         self.profile = request.map(|request| request.of_each_end(shares));
@@ -302,28 +342,24 @@ impl Client {
         self.welcome.has(PROFILE)
     }
 
-    /// Runs a test. `observe` is called about ten times a second while it runs; if it answers
+    /// Runs a test. `observe` is called about ten times a second while it runs; if it returns
     /// false, the run is stopped as by [`Stop::request`].
     ///
     /// # Errors
-    /// The test could not be begun. One that began always has an [`Outcome`].
-    pub fn run(
-        &mut self,
-        test: &Test,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<Outcome, MeasureError> {
+    /// The test could not begin. A test that began always has an [`Outcome`].
+    pub fn run(&mut self, test: &Test, observe: Observe<'_>) -> Result<Outcome, MeasureError> {
         self.run_from(test, &mut || Some(Start::default()), observe)
     }
 
-    /// The same; `wait` is called when both ends are ready, and says when to begin, if at all.
+    /// Like [`Client::run`]; `wait` is called when both ends are ready, and says when to begin.
     ///
     /// # Errors
-    /// As [`Client::run`]; it was not to begin.
+    /// As [`Client::run`]; `wait` said that the test is not to begin.
     pub(crate) fn run_from(
         &mut self,
         test: &Test,
         wait: &mut dyn FnMut() -> Option<Start>,
-        observe: &mut dyn FnMut(&Live) -> bool,
+        observe: Observe<'_>,
     ) -> Result<Outcome, MeasureError> {
         test.check().map_err(|error| {
             self.refused(Refusal {
@@ -331,7 +367,7 @@ impl Client {
                 message: error.to_string(),
             })
         })?;
-        // What the endpoint limits, this end keeps to by itself.
+        // This end keeps to the endpoint's rate limit by itself.
         let test = &match self.welcome.limits.rate_bps {
             Some(limit) => test.clone().slowed_to(BitRate(limit)),
             None => test.clone(),
@@ -347,38 +383,71 @@ impl Client {
         self.session.begin(now(), start.there_us);
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
-        let beside = Beside {
+        let options = HalfOptions {
             profile: self.profile,
             answers: self.answers.clone(),
             at_ns: start.here_ns,
+            ..HalfOptions::default()
         };
-        let half = Half::start(End::Client, test, flows, source, beside)
+        let half = Half::start(End::Client, test, flows, source, options)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
     }
 
-    /// Sends and receives on the control connection, for at most `timeout`.
-    fn pump(&mut self, timeout: Duration) {
-        while let Some(bytes) = self.session.poll_transmit() {
-            if self.socket.send(&bytes).is_err() {
-                self.read_last_words();
-                return;
-            }
+    /// Changes the endpoint's host, and first undoes what this session has changed there before.
+    /// The result is what the endpoint read back, one line for each change. [`Client::untreat`]
+    /// undoes the changes, and the end of the session does at the latest. Without changes this is
+    /// [`Client::untreat`].
+    ///
+    /// # Errors
+    /// The endpoint allows no treatments, refuses one, or its host cannot do one:
+    /// [`MeasureError::Refused`], and nothing is in force. Another client measures or treats there:
+    /// the same error, and the earlier changes stay in force. The session failed or was
+    /// interrupted: the endpoint undoes everything.
+    pub fn treat(&mut self, changes: &[HostChange]) -> Result<Vec<String>, MeasureError> {
+        if changes.is_empty() {
+            return self.untreat().map(|()| Vec::new());
         }
-        let until = self.session.poll_timeout();
-        let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
-        match self.socket.receive(timeout) {
-            Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
-            Received::Nothing => {}
-            Received::Closed => self.session.handle_close(),
+        if !self.welcome.has(TREATMENTS) {
+            return Err(self.refused(Refusal {
+                reason: RefusalReason::Treatment,
+                message: "it was not started with --allow-treatments and --key-file".into(),
+            }));
         }
-        self.session.handle_timeout(now());
+        // From here on the host may be changed, whatever the answer is.
+        self.treated = true;
+        self.ask(Treat {
+            changes: changes.to_vec(),
+        })
     }
 
-    /// A peer that hangs up may have said why.
-    fn read_last_words(&mut self) {
-        let until = now() + LAST_WORDS;
+    /// Makes the endpoint undo what this session has changed on its host, if it has changed
+    /// anything.
+    ///
+    /// # Errors
+    /// The endpoint could not undo it, or the session failed or was interrupted.
+    pub fn untreat(&mut self) -> Result<(), MeasureError> {
+        if !self.treated {
+            return Ok(());
+        }
+        self.ask(Untreat)?;
+        self.treated = false;
+        Ok(())
+    }
+
+    /// Sends and receives on the control connection, for at most `timeout`.
+    fn pump(&mut self, timeout: Duration) {
+        if self.socket.transmit(&mut self.session) {
+            self.socket.listen(&mut self.session, timeout);
+        } else {
+            self.read_last_messages();
+        }
+    }
+
+    /// Reads what the endpoint sent before it hung up: it may have given the reason.
+    fn read_last_messages(&mut self) {
+        let until = now() + LAST_MESSAGES;
         while !self.session.is_closed() && now() < until {
             match self.socket.receive(TICK) {
                 Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
@@ -388,7 +457,7 @@ impl Client {
         self.session.handle_close();
     }
 
-    /// The next event, failures as errors.
+    /// The next event; failures are errors.
     fn next_event(&mut self) -> Result<ClientEvent, MeasureError> {
         loop {
             match self.session.poll_event() {
@@ -411,8 +480,9 @@ impl Client {
         answer.ok_or_else(|| self.session_error(SessionError::OutOfTurn("instead of an answer")))
     }
 
-    /// As [`Client::ask`], of what ends a run: whatever else the endpoint says meanwhile is passed
-    /// over. Who has been told to stop, or is in a hurry, waits for `patience` at most.
+    /// Like [`Client::ask`], for an operation that ends a run: other messages of the endpoint are
+    /// ignored meanwhile. If the stop is requested, or with `hurried`, the wait lasts for
+    /// `patience` at most.
     pub(crate) fn ask_at_the_end<O: Operation>(
         &mut self,
         operation: O,
@@ -456,12 +526,12 @@ impl Client {
         }
     }
 
-    /// Stays with a running test until it is over at both ends.
+    /// Watches a running test until it is over at both ends.
     fn watch(
         &mut self,
         test: &Test,
         half: &Half,
-        observe: &mut dyn FnMut(&Live) -> bool,
+        observe: Observe<'_>,
     ) -> Result<(), MeasureError> {
         let began = now();
         let deadline = test
@@ -474,7 +544,7 @@ impl Client {
             self.session.moved(now(), half.heard_bytes());
             while let Some(event) = self.session.poll_event() {
                 match event {
-                    // A count that goes down is none: what was received stays received.
+                    // Bytes received never become fewer: such a report is ignored.
                     ClientEvent::Progress(progress)
                         if progress.received_bytes >= remote.progress.received_bytes =>
                     {
@@ -500,7 +570,7 @@ impl Client {
         }
     }
 
-    /// Stops both halves and puts their accounts together.
+    /// Stops both halves and makes one record of their reports.
     fn conclude(
         &mut self,
         test: &Test,
@@ -510,9 +580,8 @@ impl Client {
     ) -> Outcome {
         half.request_stop();
         self.run_over.request();
-        // Also after an interruption: there is something to report.
         let (peer, device) = (self.peer.ip(), self.target.device.clone());
-        // Both hosts look at themselves at once.
+        // Both hosts gather their facts at the same time, also after an interruption.
         let (server, facts) = thread::scope(|scope| {
             let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
             let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
@@ -547,7 +616,7 @@ impl Client {
         record.path_train = match test.direction {
             Direction::Up => self.trains.up,
             Direction::Down => self.trains.down,
-            // Each direction has its own.
+            // The two directions have different rates.
             Direction::Both => None,
         };
         ceilings::annotate(&mut record);
@@ -564,13 +633,14 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.session.close();
         while let Some(bytes) = self.session.poll_transmit() {
-            // A goodbye that does not arrive is made up for by the closed connection.
+            // If the goodbye does not arrive, the closed connection says the same.
             let _ = self.socket.send(&bytes);
         }
     }
 }
 
-/// The endpoint's account, if it came, and what ended the run early: the run's own reason first.
+/// The endpoint's report, if there is one, and what ended the run early. The run's own error comes
+/// before that of the report.
 pub(crate) fn both<T>(
     server: Result<T, MeasureError>,
     run: Result<(), MeasureError>,
@@ -581,7 +651,7 @@ pub(crate) fn both<T>(
     }
 }
 
-/// What the endpoint has told of the run.
+/// What the endpoint has reported during the run.
 #[derive(Default)]
 struct Remote {
     progress: Progress,
@@ -601,10 +671,10 @@ fn live(half: &Half, remote: &Remote) -> Live {
     }
 }
 
-/// How long what is still in flight is waited for.
+/// How long to wait for what is still in flight.
 fn settle(test: &Test, half: &Half, remote: &Remote) -> Duration {
     match (&test.traffic, test.protocol) {
-        // An answer that comes late is the one that counts most.
+        // Late answers matter most to the latency figures.
         (Traffic::Rr(_) | Traffic::Crr(_), _) if half.all_done() => Duration::ZERO,
         (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
         (Traffic::Stream(stream), Protocol::Udp) => {
@@ -613,7 +683,7 @@ fn settle(test: &Test, half: &Half, remote: &Remote) -> Duration {
                 _ => return SETTLE,
             };
             let arrived = remote.progress.received_bytes + half.progress().received_bytes;
-            // A whole train is waited for no longer: `check` sends eight.
+            // Once a whole train has arrived there is nothing to wait for: `check` sends eight.
             if arrived >= sent {
                 Duration::ZERO
             } else {
@@ -625,12 +695,12 @@ fn settle(test: &Test, half: &Half, remote: &Remote) -> Duration {
     }
 }
 
-/// Whether there is nothing more to measure. Who only answers never finishes by itself.
+/// Whether nothing more is to be measured. An end that only answers never finishes by itself.
 fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
     let waits_for_remote = match (&test.traffic, test.protocol, test.extent) {
         (Traffic::Rr(_) | Traffic::Crr(_), ..) => false,
         (Traffic::Stream(stream), ..) if stream.whole => false,
-        // A UDP receiver does not know how many datagrams there are to come; its sender does.
+        // A UDP receiver does not know how many datagrams are to arrive; its sender does.
         (Traffic::Stream(_), Protocol::Udp, Extent::Bytes(_) | Extent::Count(_)) => {
             return half.all_sent() && (remote.finished || test.direction == Direction::Up);
         }
@@ -639,7 +709,7 @@ fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
     half.is_finished() && (remote.finished || !waits_for_remote)
 }
 
-/// Until the endpoint has said what it is.
+/// Stands for the welcome until the endpoint has sent it.
 fn placeholder() -> Welcome {
     Welcome {
         software: String::new(),

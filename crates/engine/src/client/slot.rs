@@ -1,33 +1,33 @@
-//! The endpoint's slot, for who measures again and again: never two at once of those who ask for it.
+//! The endpoint's slot, for clients that measure repeatedly: of those that ask for it, only one has
+//! it at a time.
 
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::session::operation::{self, MAX_LEASE_S, SLOT, SlotState};
 use linerate_core::units::format_rfc3339;
 
-use super::{Client, TICK};
-use crate::clock::now;
+use super::Client;
+use crate::clock::{nanos, now, now_ns};
 use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::target::Target;
 
-/// Between two questions whether the slot is free.
+/// Time between two requests for the slot.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The slot, until this is dropped; none of an endpoint that is too old to lease one.
+/// A lease of the endpoint's slot, until it is dropped. An endpoint that is too old leases none.
 #[derive(Debug)]
 pub struct Slot {
     _session: Option<Client>,
 }
 
 impl Slot {
-    /// Takes the slot for a test that `lasts` so long at most. Where another client has it, waits up to
-    /// `patience`; `told` hears how long that may take.
+    /// Takes the slot for a test that `lasts` this long at most. If another client has it, this
+    /// waits up to `patience`, and `told` gets the time for which the slot may still be taken.
     ///
     /// # Errors
-    /// It is another one's for longer ([`MeasureError::is_busy`]); as [`Client::connect`].
+    /// Another client has it for longer ([`MeasureError::is_busy`]); as [`Client::connect`].
     pub fn take(
         target: Target,
         lasts: Duration,
@@ -54,14 +54,11 @@ impl Slot {
                 return Err(session.refused(busy(left)));
             }
             told(left);
-            // Who waits takes no client's place.
+            // A client that waits must not take the place of another.
             drop(session);
-            let again = now() + left.min(PAUSE);
-            while now() < again {
-                if stop.is_requested() {
-                    return Err(MeasureError::Interrupted);
-                }
-                thread::sleep(TICK);
+            let again_ns = now_ns() + nanos(left.min(PAUSE));
+            if !stop.sleep_until(again_ns, Duration::ZERO, |_| ()) {
+                return Err(MeasureError::Interrupted);
             }
         }
     }

@@ -1,44 +1,34 @@
-//! The way back: what the endpoint traces to here, and what is lost in each direction.
+//! The reverse path: a trace from the endpoint to this host, and the losses in each direction.
 
-use std::time::Duration;
-
-use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
+use linerate_core::plan::{Direction, Extent, Protocol, StreamTest, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::operation::TRACE;
 use linerate_core::trace::{OneWayLoss, ReverseDocument, TraceConfig, TraceDocument, TraceRequest};
-use linerate_core::units::{BitRate, Dscp, Span};
+use linerate_core::units::{BitRate, Dscp};
 
 use super::Client;
 use crate::error::MeasureError;
+use crate::measure::flow::one_flow;
 
-/// Numbered packets in each direction: none lost of so many are at most 1.9 % (the score interval
-/// at 95 %).
+/// Numbered packets in each direction. If none of them is lost, the loss is at most 1.9 % (score
+/// interval at 95 %).
 const PACKETS: u64 = 200;
-/// So many a second: a burst would lose packets by itself.
+/// Packets per second: a burst would itself cause losses.
 const PACKETS_PER_S: u64 = 200;
-/// What makes them as long as a trace's own probes over IPv4.
+/// Payload of a packet, bytes, that makes it as long as a trace's own probes over IPv4.
 const PAYLOAD: u64 = 32;
 
 impl Client {
-    /// Whether the endpoint traces the way back.
+    /// Checks that the endpoint can trace the reverse path.
     ///
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_traces(&self) -> Result<(), MeasureError> {
-        if self.welcome.has(TRACE) {
-            return Ok(());
-        }
-        Err(MeasureError::Lacks {
-            peer: self.peer,
-            what: format!(
-                "its linerate {} traces no way back: a newer one does",
-                self.welcome.software
-            ),
-        })
+        self.check_has(TRACE, "traces no way back: a newer one does")
     }
 
-    /// The way back of what `config` traces, and what is lost in each direction. What the
-    /// endpoint's owner does not allow of that becomes a caveat.
+    /// The reverse path of what `config` traces, and the losses in each direction. What the
+    /// endpoint's owner does not allow of it becomes a caveat.
     ///
     /// # Errors
     /// The endpoint does not have the operation; the session failed or was interrupted.
@@ -100,7 +90,7 @@ impl Client {
             (Some(error), _) => Err(error),
             (None, None) => Ok(None),
             (None, Some(udp)) => {
-                // What a socket's buffer drops is no loss of the path.
+                // Drops at the socket's buffer are no losses of the path.
                 let arrived = udp.received + udp.socket_drops.unwrap_or(0);
                 Ok(OneWayLoss::new(
                     udp.sent,
@@ -122,21 +112,13 @@ fn doubt(what: &str, why: &str) -> Caveat {
 }
 
 fn numbered(direction: Direction, rate: BitRate, dscp: Dscp, seed: u64) -> Test {
-    Test {
-        traffic: Traffic::Stream(StreamTest {
-            rate_bps: Some(rate),
-            ..StreamTest::new(PAYLOAD)
-        }),
-        protocol: Protocol::Udp,
-        direction,
-        streams: 1,
-        extent: Extent::Count(PACKETS),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions {
-            dscp: Some(dscp),
-            ..SocketOptions::default()
-        },
-        seed,
-    }
+    let traffic = Traffic::Stream(StreamTest {
+        rate_bps: Some(rate),
+        ..StreamTest::new(PAYLOAD)
+    });
+    let extent = Extent::Count(PACKETS);
+    let mut test = one_flow(traffic, Protocol::Udp, direction, extent);
+    test.options.dscp = Some(dscp);
+    test.seed = seed;
+    test
 }

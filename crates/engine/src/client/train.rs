@@ -1,45 +1,44 @@
 //! The rate of a path's narrowest link, by packet trains.
 //!
-//! A first, short train says roughly how fast the path is; the others are as long as that rate
-//! needs to be known well, so that a slow path is not kept busy. They have a session of their own,
-//! with an end: where UDP does not get through, nothing else suffers.
+//! A first, short train shows roughly how fast the path is. The others are only as long as a good
+//! estimate needs at that rate, so that a slow path is not kept busy. The trains have their own
+//! session and a time limit: where UDP does not get through, nothing else suffers.
 
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_core::plan::{
-    Direction, Extent, MAX_TRAIN, Protocol, SocketOptions, StreamTest, Test, Traffic,
-};
+use linerate_core::plan::{Direction, Extent, MAX_TRAIN, Protocol, StreamTest, Test, Traffic};
 use linerate_core::record::{PathTrain, Record};
-use linerate_core::units::Span;
 
 use super::Client;
+use crate::measure::flow::one_flow;
 use crate::path;
 use crate::stop::Stop;
 use crate::target::Target;
 
 /// Datagrams of the first train: 18 ms at 10 Mbit/s.
 const FIRST: u64 = 16;
-/// What the second is to take: clocks and interrupts that come together cost some tens of µs.
+/// Time that a later train is to take: clocks and interrupt coalescing cause an error of some tens
+/// of µs.
 const DISPERSION: Duration = Duration::from_millis(10);
-/// So many of these, of which the middle one counts: a host that is busy with something else holds
-/// a train up, or hands over many of its datagrams at once.
+/// Number of later trains, of which the median counts: a busy host delays a train, or delivers many
+/// of its datagrams at once.
 const TRAINS: usize = 3;
-/// So many where those do not agree.
+/// Number of later trains if those do not agree.
 const MAX_TRAINS: usize = 5;
-/// No further one begins after this time: each takes some round trips.
+/// After this time no further train begins: each takes some round trips.
 const REPEATED: Duration = Duration::from_secs(1);
-/// Longest time for all, session and all.
+/// Longest time for everything, including the session.
 const LONGEST: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(20);
 /// Ethernet's header, which emulated links and qdiscs count.
 const ETHERNET_BYTES: f64 = 14.0;
-/// Where the path's MTU is not known, bytes: what IPv6 asks of every link.
+/// The MTU, bytes, if the path's is not known: the least that IPv6 requires of every link.
 const SMALLEST_MTU: u32 = 1280;
 
-/// Sends trains to `target` or has them sent from there. `None` if none arrived (UDP does not get
-/// through, the endpoint allows no more clients, `stop` was requested), and if they do not agree.
+/// Sends trains to `target`, or has `target` send them. `None` if none arrived (UDP does not get
+/// through, the endpoint allows no more clients, `stop` was requested), or if they do not agree.
 pub(crate) fn measure(
     target: &Target,
     direction: Direction,
@@ -84,21 +83,22 @@ fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Opti
         };
         trains.push(found);
     }
-    // On a long path there is time for one alone, which the short one has to confirm.
+    // On a path with a long round trip there is time for one train only; the first, short train has
+    // to confirm it.
     if wanted > FIRST && trains.len() == 1 {
         trains.push(first);
     }
     PathTrain::agreed(&trains)
 }
 
-/// Datagrams that fill a packet.
+/// Payload of a datagram that fills a packet of the path's MTU, bytes.
 fn payload_bytes(target: &Target, peer: IpAddr) -> u64 {
     let facts = path::facts(target);
     let mtu = facts.pmtu_bytes.or(facts.device_mtu_bytes);
     u64::from(mtu.unwrap_or(SMALLEST_MTU).clamp(SMALLEST_MTU, 9000)) - header_bytes(peer)
 }
 
-/// Of IP and UDP.
+/// Length of the IP and UDP headers, bytes.
 fn header_bytes(peer: IpAddr) -> u64 {
     match peer {
         IpAddr::V4(_) => 28,
@@ -107,21 +107,16 @@ fn header_bytes(peer: IpAddr) -> u64 {
 }
 
 fn test(direction: Direction, datagrams: u64, message_bytes: u64, seed: u64) -> Test {
+    let traffic = Traffic::Stream(StreamTest {
+        // One call sends the whole train.
+        offload: true,
+        train: true,
+        ..StreamTest::new(message_bytes)
+    });
+    let extent = Extent::Count(datagrams);
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            // One call hands over all of it.
-            offload: true,
-            train: true,
-            ..StreamTest::new(message_bytes)
-        }),
-        protocol: Protocol::Udp,
-        direction,
-        streams: 1,
-        extent: Extent::Count(datagrams),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions::default(),
         seed,
+        ..one_flow(traffic, Protocol::Udp, direction, extent)
     }
 }
 

@@ -12,7 +12,7 @@ use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::owner::Owner;
 
 use super::listen::hidden_caveat;
-use super::watch::Seen;
+use super::watch::{Reading, Seen};
 use super::{ConnectionsError, Watch, evidence};
 
 impl Watch {
@@ -25,8 +25,8 @@ impl Watch {
         document
     }
 
-    /// Makes the document of the period before that of this one: of many connections most are as
-    /// idle as they were, and stay as they are.
+    /// Turns the document of the last period into that of this one. Connections that were and are
+    /// idle stay in it as they are, which saves most of the work where there are many.
     pub fn update(&self, document: &mut ConnectionsDocument) {
         let seconds = self.seconds();
         let mut anew: HashSet<u64> = self.changed.clone();
@@ -46,14 +46,16 @@ impl Watch {
     fn fill(&self, document: &mut ConnectionsDocument, mut seen: Vec<&Seen>) {
         document.started_at = format_rfc3339(SystemTime::now());
         document.seconds = self.seconds();
-        document.caveats = self.caveats();
+        let lost = || {
+            let message = "more connections closed at once than could be noted";
+            Caveat::new(CaveatKind::NotReadable, message, "a shorter --interval")
+        };
+        document.caveats = self.has_lost.then(lost).into_iter().collect();
         seen.sort_unstable_by_key(|one| (one.local, one.remote));
-        let made = seen.into_iter().map(|one| {
-            let mut connection = self.connection(one);
-            explain(&mut connection, &document.environment);
-            connection
-        });
-        let mut made: Vec<Connection> = made.collect();
+        let mut made: Vec<Connection> = seen.into_iter().map(|one| self.connection(one)).collect();
+        for connection in &mut made {
+            explain(connection, &document.environment);
+        }
         // They are large: each is moved once. Rates are ordered as their bits are.
         made.sort_by_cached_key(|one| Reverse(one.throughput_bps.max(0.0).to_bits()));
         if document.connections.is_empty() {
@@ -99,14 +101,13 @@ impl Watch {
     fn connection(&self, seen: &Seen) -> Connection {
         let seconds = self.seconds();
         let (sent, received) = seen.bytes();
-        let sends = sent >= received;
-        let vantage = if sends {
+        let vantage = if sent >= received {
             Vantage::Sender
         } else {
             Vantage::Receiver
         };
-        let mut connection =
-            Connection::new(seen.local.to_string(), seen.remote.to_string(), vantage);
+        let (local, remote) = (seen.local.to_string(), seen.remote.to_string());
+        let mut connection = Connection::new(local, remote, vantage);
         connection.state = State::from_number(seen.state);
         connection.process = self.owner(seen.inode).map(process);
         connection.cookie = seen.cookie;
@@ -122,29 +123,15 @@ impl Watch {
         }
         connection
     }
-
-    fn caveats(&self) -> Vec<Caveat> {
-        let mut caveats = Vec::new();
-        if self.has_lost {
-            let message = "more connections closed at once than could be noted";
-            let remedy = "a shorter --interval";
-            caveats.push(Caveat::new(CaveatKind::NotReadable, message, remedy));
-        }
-        caveats
-    }
 }
 
 impl Seen {
     /// Payload acknowledged and payload received since the first reading.
     fn bytes(&self) -> (u64, u64) {
-        let ends = self.readings.first().zip(self.readings.last());
-        ends.map_or((0, 0), |(first, last)| {
-            let grown = |now: u64, before: u64| now.saturating_sub(before);
-            (
-                grown(last.info.bytes_acked, first.info.bytes_acked),
-                grown(last.info.bytes_received, first.info.bytes_received),
-            )
-        })
+        let payload = |reading: Option<&Reading>, sends| reading.map_or(0, |it| it.payload(sends));
+        let (first, last) = (self.readings.first(), self.readings.last());
+        let grown = |sends| payload(last, sends).saturating_sub(payload(first, sends));
+        (grown(true), grown(false))
     }
 }
 

@@ -1,4 +1,4 @@
-//! From one socket's readings to the evidence that linerate's own flows leave.
+//! Turns the readings of a socket into the same evidence that linerate's own flows leave.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +59,8 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
     connection.intervals = moved.intervals(INTERVAL_S);
 }
 
-/// The handshake is left out: the first reading, which is of nothing, is where the sender's kernel
-/// begins to count.
+/// Leaves out the handshake: the empty first reading is moved to the time at which the kernel began
+/// to count the sender as busy.
 fn begin_with_data(readings: &mut Vec<Reading>) {
     let busy_us = |reading: &Reading| reading.info.busy_time.unwrap_or(0);
     let Some(begun) = readings.iter().position(|reading| busy_us(reading) > 0) else {
@@ -72,18 +72,12 @@ fn begin_with_data(readings: &mut Vec<Reading>) {
     readings[0].at_ns = readings[0].at_ns.max(next_ns.saturating_sub(busy_ns));
 }
 
-/// Up to the first reading that has all of its payload, at the time when the last of it was
-/// acknowledged, as the sender's kernel counts: closing takes time, too.
+/// The readings up to the first one that has all of the payload. Its time is moved back to when the
+/// last byte was acknowledged, by the kernel's count of busy time, because closing takes time too.
 fn while_it_carried(readings: &[Reading], sends: bool) -> Vec<Reading> {
-    let payload = |reading: &Reading| {
-        if sends {
-            reading.info.bytes_acked
-        } else {
-            reading.info.bytes_received
-        }
-    };
-    let all = readings.last().map_or(0, payload);
-    let end = readings.iter().position(|reading| payload(reading) >= all);
+    let all = readings.last().map_or(0, |last| last.payload(sends));
+    let has_all = |reading: &Reading| reading.payload(sends) >= all;
+    let end = readings.iter().position(has_all);
     let mut carried: Vec<Reading> = readings.to_vec();
     carried.truncate(end.map_or(0, |end| end.max(1) + 1));
     if let [.., before, last] = &mut carried[..]
@@ -97,8 +91,8 @@ fn while_it_carried(readings: &[Reading], sends: bool) -> Vec<Reading> {
     carried
 }
 
-/// Share of the looks at which the socket itself kept the program waiting: a sender's took no more,
-/// a receiver's had nothing to be read.
+/// Share of the looks at which the program had to wait for its socket: to send, because the buffer
+/// was full; to receive, because there was nothing to read.
 pub(super) fn waiting_share(seen: &Seen, sends: bool) -> Option<f64> {
     let looks = seen.readings.get(1..).filter(|looks| !looks.is_empty())?;
     let waits = |reading: &&Reading| {
@@ -111,8 +105,9 @@ pub(super) fn waiting_share(seen: &Seen, sends: bool) -> Option<f64> {
     Some(looks.iter().filter(waits).count() as f64 / looks.len() as f64)
 }
 
-/// A writer is woken when a third of the buffer is free (`sk_stream_is_writeable`,
-/// include/net/sock.h). Where it may only fill a part (`TCP_NOTSENT_LOWAT`), segments wait unsent.
+/// The kernel wakes a writer when a third of the buffer is free (`sk_stream_is_writeable`,
+/// include/net/sock.h). A program that limits itself by `TCP_NOTSENT_LOWAT` does not fill the
+/// buffer, but then segments wait unsent.
 fn is_full(reading: &Reading) -> bool {
     let (queue, buffer) = (reading.memory.send_queue, reading.memory.send_buffer);
     let unsent = reading.info.notsent_bytes.unwrap_or(0);
@@ -130,9 +125,10 @@ fn sender_facts(seen: &Seen, last: &Reading, settings: &Settings) -> SenderFacts
     }
 }
 
-/// Whether a send buffer is of the size that the kernel's tuning makes it: memory for twice (BBR:
-/// three times) so many segments, ten at least (`tcp_sndbuf_expand`, net/ipv4/tcp_input.c). Nobody
-/// tells another process whether `SO_SNDBUF` was set.
+/// Guesses from the size of a send buffer whether the kernel tunes it, as no other process can see
+/// whether `SO_SNDBUF` was set. The kernel's tuning gives memory for a whole number of segments:
+/// twice the window (three times with BBR), at least ten (`tcp_sndbuf_expand`,
+/// net/ipv4/tcp_input.c).
 fn is_tuned(buffer: u32, info: &TcpInfo, settings: &Settings) -> bool {
     let [_, default, most] = triple(settings, "net.ipv4.tcp_wmem");
     let segment = info.advmss.max(info.snd_mss) + OPTIONS;
@@ -143,8 +139,8 @@ fn is_tuned(buffer: u32, info: &TcpInfo, settings: &Settings) -> bool {
     is_multiple || [default, most].contains(&buffer.into())
 }
 
-/// A buffer that stays as it is while the window is used up is not the kernel's to tune: such a one
-/// would have grown. Below what it begins with, and above the most, somebody has set it.
+/// Takes a receive buffer for set by the program if it stayed the same in all readings and has
+/// neither the default nor the largest size: the kernel would have grown one that it tunes.
 fn receiver_facts(seen: &Seen, last: &Reading, settings: &Settings) -> ReceiverFacts {
     let [_, default, most] = triple(settings, "net.ipv4.tcp_rmem");
     let buffer = last.memory.receive_buffer;
@@ -157,7 +153,7 @@ fn receiver_facts(seen: &Seen, last: &Reading, settings: &Settings) -> ReceiverF
     }
 }
 
-/// The three figures of such a setting; as the kernel's defaults where they are not known.
+/// The three figures of such a setting, or the kernel's defaults where it could not be read.
 fn triple(settings: &Settings, key: &str) -> [u64; 3] {
     let words = settings.get(key).map(|text| text.split_whitespace());
     let figures: Vec<u64> = words.into_iter().flatten().flat_map(str::parse).collect();
@@ -169,7 +165,7 @@ fn triple(settings: &Settings, key: &str) -> [u64; 3] {
     figures.try_into().unwrap_or(usual)
 }
 
-/// Payload that went by, by time.
+/// How much payload had passed at each time.
 struct Moved {
     /// Seconds since the first reading, bytes since then, and the reading.
     totals: Vec<(f64, u64, Reading)>,
@@ -177,21 +173,11 @@ struct Moved {
 
 impl Moved {
     fn new(readings: &[Reading], sends: bool) -> Self {
-        let of = |info: &TcpInfo| {
-            if sends {
-                info.bytes_acked
-            } else {
-                info.bytes_received
-            }
-        };
         let first = readings[0];
         let total = |reading: &Reading| {
             let at_s = reading.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
-            (
-                at_s,
-                of(&reading.info).saturating_sub(of(&first.info)),
-                *reading,
-            )
+            let bytes = reading.payload(sends).saturating_sub(first.payload(sends));
+            (at_s, bytes, *reading)
         };
         Self {
             totals: readings.iter().map(total).collect(),
@@ -202,13 +188,11 @@ impl Moved {
         self.totals.last().map_or(0.0, |(at_s, ..)| *at_s)
     }
 
-    /// Bytes up to a time, evenly between two readings.
+    /// Bytes up to a time; between two readings they are taken to pass evenly.
     fn at(&self, at_s: f64) -> f64 {
         let next = self.totals.partition_point(|(known, ..)| *known < at_s);
-        match (
-            next.checked_sub(1).map(|i| &self.totals[i]),
-            self.totals.get(next),
-        ) {
+        let before = next.checked_sub(1).map(|i| &self.totals[i]);
+        match (before, self.totals.get(next)) {
             (Some((from_s, from, _)), Some((to_s, to, _))) => {
                 let share = (at_s - from_s) / (to_s - from_s).max(1e-9);
                 *from as f64 + share * to.saturating_sub(*from) as f64
@@ -236,10 +220,8 @@ impl Moved {
         let interval = |number: usize| {
             let (start, end) = (number as f64 * width, (number + 1) as f64 * width);
             let bytes = (self.at(end) - self.at(start)).max(0.0);
-            let inside = self
-                .totals
-                .iter()
-                .filter(|(at, ..)| *at > start && *at <= end + 1e-9);
+            let is_inside = |(at, ..): &&(f64, _, _)| *at > start && *at <= end + 1e-9;
+            let inside = self.totals.iter().filter(is_inside);
             let infos: Vec<&TcpInfo> = inside.map(|(_, _, reading)| &reading.info).collect();
             let before = self.totals.iter().rev().find(|(at, ..)| *at <= start);
             let again = |last: &&TcpInfo| {

@@ -1,4 +1,4 @@
-//! A few connections, watched for a while to be explained.
+//! Watches a few connections for a while, to explain what limits each.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -106,8 +106,7 @@ fn caveats(document: &ConnectionsDocument, stop: &Stop) -> Vec<Caveat> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Whose {
     Process(u32),
-    /// The process is not to be seen: no thread of its user can have done more than the busiest of
-    /// them.
+    /// The process is hidden. Its threads did at most what the busiest thread of its user did.
     User(u32),
 }
 
@@ -135,9 +134,8 @@ impl Owners {
     fn begin(&mut self, watch: &Watch) {
         for seen in watch.seen().filter(|seen| !seen.has_ended) {
             let whose = Whose::of(watch, seen);
-            self.0
-                .entry(whose)
-                .or_insert_with(|| (Instant::now(), whose.times()));
+            let entry = self.0.entry(whose);
+            entry.or_insert_with(|| (Instant::now(), whose.times()));
         }
     }
 
@@ -159,18 +157,15 @@ impl Owners {
             return end;
         };
         let wall = since.elapsed().as_secs_f64();
-        let passed: Vec<SchedTimes> = whose
-            .times()
-            .into_iter()
+        let times = whose.times().into_iter();
+        let passed: Vec<SchedTimes> = times
             .map(|(tid, now)| now.since(&before.get(&tid).copied().unwrap_or_default()))
             .collect();
         let share = |time: Duration| (time.as_secs_f64() / wall).min(1.0);
         match whose {
             Whose::Process(_) => {
-                let Some(busiest) = passed
-                    .iter()
-                    .max_by_key(|times| times.on_cpu + times.run_delay)
-                else {
+                let wants = |times: &&SchedTimes| times.on_cpu + times.run_delay;
+                let Some(busiest) = passed.iter().max_by_key(wants) else {
                     return end;
                 };
                 let total: Duration = passed.iter().map(|times| times.on_cpu).sum();
@@ -197,14 +192,15 @@ impl Owners {
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether a thread may lack CPU: it wants one most of the time, or has work and waits.
+/// Whether a thread may lack CPU time: it runs or waits for a CPU most of the time, or it has some
+/// work and waits for a good part of the time.
 fn is_short(times: &SchedTimes, wall: f64) -> bool {
     let running = times.on_cpu.as_secs_f64() / wall;
     let delayed = times.run_delay.as_secs_f64() / wall;
     running + delayed >= BUSY || (running >= WORKS && delayed >= WAITS)
 }
 
-/// Shares of the time, with room for errors below what the rules take for a lack.
+/// Shares of the time. They are lower than the limits of the rules, to leave room for errors.
 const BUSY: f64 = 0.7;
 const WORKS: f64 = 0.02;
 const WAITS: f64 = 0.15;

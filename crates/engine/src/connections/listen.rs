@@ -32,20 +32,16 @@ pub fn listeners(selection: &Selection) -> Result<ConnectionsDocument, Connectio
         namespace: selection.place.name(),
     });
     document.started_at = format_rfc3339(SystemTime::now());
-    document.listeners = listeners
-        .into_iter()
-        .map(|(inode, mut listener)| {
-            listener.process = owners.by_inode.get(&inode).map(process);
-            listener.limit_by = host.limit_by(listener.limit);
-            listener
-        })
-        .collect();
+    for (inode, mut listener) in listeners {
+        listener.process = owners.by_inode.get(&inode).map(process);
+        listener.limit_by = host.limit_by(listener.limit);
+        document.listeners.push(listener);
+    }
     document.listen_totals = host.totals;
     let hidden = wanted.len() - owners.by_inode.len();
     if hidden > 0 && owners.hidden > 0 {
-        document
-            .caveats
-            .push(hidden_caveat(hidden, "listening sockets"));
+        let caveat = hidden_caveat(hidden, "listening sockets");
+        document.caveats.push(caveat);
     }
     document.listeners.sort_by(|a, b| {
         let load = |one: &Listener| (one.waiting, one.dropped, one.half_open);
@@ -91,10 +87,8 @@ fn found(
         let counts = half_open.iter().filter(|(to, _)| is_of(to));
         listener.half_open = counts.map(|(_, count)| count).sum();
     }
-    Ok(found
-        .into_iter()
-        .map(|(inode, _, listener)| (inode, listener))
-        .collect())
+    let found = found.into_iter();
+    Ok(found.map(|(inode, _, one)| (inode, one)).collect())
 }
 
 /// What holds for all of them.

@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{InvalidInput, NotFound, PermissionDenied},
+};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use linerate_sys::netlink::Prefix;
 use linerate_sys::netlink::sock_diag::Filter;
-use linerate_sys::netns::Namespace;
+use linerate_sys::netns::{Namespace, NamespaceError};
 use linerate_sys::proc::owner;
 
 use super::ConnectionsError;
@@ -79,7 +82,7 @@ pub(super) fn sockets_of(pids: &[u32]) -> Result<HashSet<u32>, ConnectionsError>
     for pid in pids {
         match owner::sockets_of(*pid) {
             Ok(found) => inodes.extend(found),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = Some(*pid),
+            Err(error) if error.kind() == PermissionDenied => refused = Some(*pid),
             // It has ended.
             Err(_) => {}
         }
@@ -109,31 +112,21 @@ impl Place {
             Self::Named(name) => Path::new(NAMED).join(name),
             Self::OfProcess(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
         };
-        Namespace::open(path).map(Some).map_err(|error| {
-            let source = error.errno().map(io::Error::from_raw_os_error);
-            match (source.map(|source| source.kind()), self) {
-                (Some(io::ErrorKind::NotFound), Self::OfProcess(pid)) => {
-                    ConnectionsError::NoProcess { pid: *pid }
-                }
-                (Some(io::ErrorKind::NotFound), Self::Named(name)) => {
-                    ConnectionsError::NoNamespace {
-                        name: name.clone(),
-                        known: names(),
-                    }
-                }
-                (Some(io::ErrorKind::PermissionDenied), _) => self.not_permitted(),
+        Namespace::open(path)
+            .map(Some)
+            .map_err(|error| match (kind(&error), self) {
+                (Some(NotFound), Self::OfProcess(pid)) => ConnectionsError::NoProcess { pid: *pid },
+                (Some(NotFound), Self::Named(name)) => ConnectionsError::NoNamespace {
+                    name: name.clone(),
+                    known: names(),
+                },
+                (Some(PermissionDenied), _) => self.not_permitted(),
                 _ => ConnectionsError::Namespace(error),
-            }
-        })
+            })
     }
 
     fn not_permitted(&self) -> ConnectionsError {
-        let what = match self {
-            Self::OfProcess(pid) => format!("the network namespace of process {pid}"),
-            Self::Here | Self::Named(_) => {
-                format!("network namespace {}", self.name().unwrap_or_default())
-            }
-        };
+        let what = format!("network namespace {}", self.name().unwrap_or_default());
         ConnectionsError::NotPermitted { what }
     }
 
@@ -144,18 +137,19 @@ impl Place {
     ) -> Result<T, ConnectionsError> {
         match self.namespace()? {
             None => Ok(work()),
-            Some(namespace) => namespace.run(work).map_err(|error| {
-                let source = error.errno().map(io::Error::from_raw_os_error);
-                match source.map(|source| source.kind()) {
-                    Some(io::ErrorKind::PermissionDenied) => self.not_permitted(),
-                    Some(io::ErrorKind::InvalidInput) => ConnectionsError::NotANamespace {
-                        name: self.name().unwrap_or_default(),
-                    },
-                    _ => ConnectionsError::Namespace(error),
-                }
+            Some(namespace) => namespace.run(work).map_err(|error| match kind(&error) {
+                Some(PermissionDenied) => self.not_permitted(),
+                Some(InvalidInput) => ConnectionsError::NotANamespace {
+                    name: self.name().unwrap_or_default(),
+                },
+                _ => ConnectionsError::Namespace(error),
             }),
         }
     }
+}
+
+fn kind(error: &NamespaceError) -> Option<io::ErrorKind> {
+    Some(io::Error::from_raw_os_error(error.errno()?).kind())
 }
 
 /// Namespaces with a name, as `ip netns list` finds them.

@@ -30,10 +30,21 @@ pub(crate) struct Reading {
     pub(crate) unread: u32,
 }
 
+impl Reading {
+    /// Payload bytes of its life: those acknowledged if this host sends, else those received.
+    pub(super) fn payload(&self, sends: bool) -> u64 {
+        if sends {
+            self.info.bytes_acked
+        } else {
+            self.info.bytes_received
+        }
+    }
+}
+
 /// One socket, as far as it was seen.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// By which the kernel tells sockets apart.
+    /// The kernel's number for the socket.
     pub(crate) cookie: u64,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
@@ -42,13 +53,13 @@ pub(crate) struct Seen {
     pub(crate) uid: u32,
     pub(crate) is_mptcp: bool,
     pub(crate) congestion: Option<String>,
-    /// The first, and all from that on at which something had moved since.
+    /// The first reading, and each later one at which something had moved.
     pub(crate) readings: Vec<Reading>,
     pub(crate) has_ended: bool,
     look: u64,
-    /// Of the last reading, so that one that is idle is known by them alone.
+    /// Those of the last reading; if they are the same again the socket is idle.
     counts: Counts,
-    /// It was made while others were watched already: its first reading is of nothing.
+    /// It was opened during the watch, so its first reading is empty.
     pub(crate) is_new: bool,
 }
 
@@ -62,7 +73,7 @@ pub struct Watch {
     of_pids: HashSet<u32>,
     /// As the kernel lists them, so that a look goes through memory in its order.
     seen: IndexMap<u64, Seen>,
-    /// Those that came, moved or ended since it began, or began again.
+    /// Sockets that came, moved or ended since the watch began, or began again.
     pub(super) changed: HashSet<u64>,
     looks: u64,
     pub(super) began_ns: u64,
@@ -72,9 +83,9 @@ pub struct Watch {
     owners: HashMap<u32, Owner>,
     /// Time that went into the search for owners.
     searched: Duration,
-    /// Of the last search: inodes that nobody was found for, and processes that could not be looked
-    /// at.
+    /// Inodes whose owners were not found.
     pub(super) unowned: HashSet<u32>,
+    /// How many processes the last search could not look at.
     pub(super) hidden: usize,
     /// More sockets closed than could be noted.
     pub(super) has_lost: bool,
@@ -177,12 +188,10 @@ impl Watch {
         self.find_owners_of_new()
     }
 
-    /// While they are there: what has ended has no owner any more.
+    /// Looks for the owners of new sockets at once: a socket that has ended has none any more.
     fn find_owners_of_new(&mut self) -> Result<(), ConnectionsError> {
-        let changed = self
-            .changed
-            .iter()
-            .filter_map(|cookie| self.seen.get(cookie));
+        let changed = self.changed.iter();
+        let changed = changed.filter_map(|cookie| self.seen.get(cookie));
         let new = changed.filter(|one| one.is_new && !one.has_ended);
         let new: HashSet<u32> = new.map(|one| one.inode).collect();
         let may_take = (now_ns().saturating_sub(self.began_ns) / SEARCHED_PART).max(SEARCH_NS);
@@ -233,10 +242,8 @@ impl Watch {
     /// Finds the processes of these sockets, as far as they are not known already.
     pub(super) fn find_owners(&mut self, inodes: HashSet<u32>) -> Result<(), ConnectionsError> {
         let known = |inode: &u32| self.owners.contains_key(inode) || self.unowned.contains(inode);
-        let wanted: HashSet<u32> = inodes
-            .into_iter()
-            .filter(|inode| *inode != 0 && !known(inode))
-            .collect();
+        let mut wanted = inodes;
+        wanted.retain(|inode| *inode != 0 && !known(inode));
         if wanted.is_empty() {
             return Ok(());
         }
@@ -276,7 +283,7 @@ impl Seen {
         }
     }
 
-    /// Since the look before: all that it carried, it carried since then.
+    /// A socket that was opened since the look before, so that all it carried was carried since.
     fn opened(socket: &Socket<'_>, before_ns: u64) -> Self {
         let first = Reading {
             at_ns: before_ns,
@@ -291,7 +298,8 @@ impl Seen {
         }
     }
 
-    /// Takes in what is shown of it; whether anything moved since the watch began, or began again.
+    /// Takes in what the kernel says of it. True if anything has moved since the watch began, or
+    /// began again.
     fn note(&mut self, socket: &Socket<'_>, at_ns: u64, began_ns: u64) -> bool {
         // One that closes has neither any more.
         if socket.inode != 0 {
@@ -338,7 +346,7 @@ impl Seen {
     }
 }
 
-/// Segments sent, received and sent again: one of them grows with whatever goes either way.
+/// Segments sent, received and sent again: at least one grows whenever anything moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts([u32; 3]);
 
@@ -348,11 +356,11 @@ impl Counts {
     }
 }
 
-/// Sockets looked at in a second, at the most: about 1 % of a core.
+/// The most sockets to read in a second; it takes about 1 % of a core.
 const LOOKED_AT_PER_S: u64 = 10_000;
-/// Sockets of one period: of those that come and go no more are kept.
+/// The most sockets to remember in one period.
 const MAX_SEEN: usize = 1 << 20;
-/// The search for owners may take this part of the time, or so long once.
+/// The search for owners may take one such part of the time (2 %), but always at least `SEARCH_NS`.
 const SEARCHED_PART: u64 = 50;
 const SEARCH_NS: u64 = 20_000_000;
 /// Looks in a second.

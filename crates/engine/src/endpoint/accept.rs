@@ -1,4 +1,4 @@
-//! Takes every connection and reads its hello; never waits for one of them.
+//! Accepts every connection and reads its hello; never waits for one of them.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,9 +18,9 @@ use super::budget::{Budget, Cost};
 use super::clients::Clients;
 use super::door::Listeners;
 use super::foreign::iperf3::{self, Caller, Calls};
-use super::foreign::{Guest, Ports};
-use super::log::Repeats;
+use super::foreign::{ForeignClient, Ports};
 use super::occupancy::{Occupancy, PATIENCE};
+use super::rate_limit::RefusalLimit;
 use super::registry::Registry;
 use super::session::{self, Context};
 use super::udp_challenge::UdpChallenges;
@@ -30,12 +30,12 @@ use crate::measure::flow::{Flow, FlowSocket};
 use crate::shares::Shares;
 use crate::stop::Stop;
 
-/// How long a refused client gets to read why.
+/// How long a refused client has to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
-/// How often the one client of an endpoint that serves no other is looked after.
+/// How often an endpoint that serves one client looks whether that client has gone.
 const ONE_OFF_TICK: Duration = Duration::from_millis(50);
 
-/// A connection of which the hello is not complete, or which was refused and may still read.
+/// A connection whose hello is not complete, or which was refused and may still read the reason.
 struct Pending {
     stream: TcpStream,
     peer: SocketAddr,
@@ -43,20 +43,19 @@ struct Pending {
     refused: bool,
 }
 
-/// What a pending connection turns out to be.
+/// What a pending connection has turned out to be.
 enum Look {
     Gone,
     Hello(Result<Hello, HelloError>),
-    /// Of a client of iperf3's.
+    /// The connection of an iperf3 client.
     Cookie(Cookie),
 }
 
 pub(super) struct Acceptor {
     waiting: Waiting<Pending>,
-    /// By the numbers that the others of `waiting` have not.
     challenges: UdpChallenges,
     context: Arc<Context>,
-    repeats: Repeats,
+    refusals: RefusalLimit,
     ports: Ports,
     stop: Stop,
 }
@@ -68,7 +67,7 @@ impl Acceptor {
         stop: Stop,
     ) -> io::Result<Self> {
         let (registry, calls) = (Registry::default(), Calls::default());
-        let repeats = Repeats::default();
+        let refusals = RefusalLimit::default();
         let listeners = Arc::new(Listeners::new(endpoint.listeners)?);
         let mut waiting = Waiting::new(Arc::clone(&listeners), &stop)?;
         let mut challenges = UdpChallenges::new(registry.clone(), calls.clone());
@@ -84,37 +83,31 @@ impl Acceptor {
                 registry,
                 calls,
                 occupancy: Occupancy::new(PATIENCE),
-                limits: endpoint.options.limits,
-                allow_treatments: endpoint.options.allow_treatments,
-                allow_profiles: endpoint.options.allow_profiles,
-                live: endpoint.options.live,
-                key: endpoint.options.key,
-                iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits),
-                one_off: endpoint.options.one_off,
+                options: endpoint.options,
                 parting: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log: {
-                    let repeats = repeats.clone();
+                    let refusals = refusals.clone();
                     Box::new(move |event| {
-                        if repeats.is_told(&event) {
+                        if refusals.admits(&event) {
                             log(event);
                         }
                     })
                 },
                 stop: stop.clone(),
             }),
-            repeats,
+            refusals,
             ports: endpoint.ports,
             stop,
         })
     }
 
     pub(super) fn run(mut self) -> io::Result<()> {
-        // They end with the stop flag, and hold nothing that waits for them.
-        let _others = std::mem::take(&mut self.ports).start(&self.context)?;
+        // Their threads end with the stop flag; nothing waits for them.
+        std::mem::take(&mut self.ports).start(&self.context)?;
         while !self.stop.is_requested() && !self.is_over() {
             for number in self.waiting.wait(self.patience())? {
                 self.look_at(number);
@@ -124,28 +117,28 @@ impl Acceptor {
                     self.admit(stream, peer);
                 }
             }
-            (self.repeats.sum_up(Instant::now())).for_each(|event| (self.context.log)(event));
+            (self.refusals.sum_up(Instant::now())).for_each(|event| (self.context.log)(event));
         }
         self.finish();
         Ok(())
     }
 
-    /// Whoever idles does not wake up for nothing.
+    /// An idle endpoint does not wake up at all.
     fn patience(&self) -> Duration {
-        if self.context.one_off {
+        if self.context.options.one_off {
             ONE_OFF_TICK
         } else {
-            self.repeats.patience()
+            self.refusals.patience()
         }
     }
 
     fn is_over(&self) -> bool {
-        self.context.one_off
+        self.context.options.one_off
             && self.context.served.load(Ordering::Acquire) > 0
             && self.context.is_deserted()
     }
 
-    /// Sessions see the stop flag themselves; this only gives them the time.
+    /// Gives the sessions, which see the stop flag themselves, time to end.
     fn finish(self) {
         self.stop.request();
         let deadline = Instant::now() + STOPPING;
@@ -174,7 +167,7 @@ impl Acceptor {
             hello: Vec::with_capacity(HELLO_BYTES),
             refused: false,
         };
-        // The hello is mostly there already: the listener defers.
+        // Mostly the hello has arrived already, because the listener defers.
         match pending.look() {
             Some(look) => self.hand_on(pending, look),
             None => self.waiting.keep(pending, GREETING_TIMEOUT),
@@ -212,31 +205,30 @@ impl Acceptor {
         }
     }
 
-    /// A connection of a client of iperf3's: one of a test that is open, or a new one's first.
+    /// Handles the connection of an iperf3 client: a data connection of an open test, or the
+    /// control connection of a new one.
     fn call(&mut self, pending: Pending, cookie: Cookie) {
         let Pending { stream, peer, .. } = pending;
         let stream = match self.context.calls.deliver(cookie, peer.ip(), stream) {
             Caller::Delivered => return,
             Caller::Unwanted(stream) => {
-                (self.context.log)(ServeEvent::Refused {
-                    peer,
-                    reason: "an iperf3 test has no place for this connection".to_owned(),
-                });
+                let reason = "an iperf3 test has no place for this connection";
+                self.context.log_refusal(peer, reason.to_owned());
                 return self.say_last(stream, peer, &[ACCESS_DENIED]);
             }
             Caller::New(stream) => stream,
         };
-        let proves = self.context.iperf3.is_some() || self.context.key.is_some();
+        let proves = self.context.options.iperf3.is_some() || self.context.options.key.is_some();
         let newcomer = proves.then_some(&stream);
-        let Ok(guest) = Guest::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
+        let Some(client) = ForeignClient::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
             return self.say_last(stream, peer, &[ACCESS_DENIED]);
         };
-        (self.context).spawn("iperf3", peer, move || iperf3::run(guest, stream, cookie));
+        (self.context).spawn("iperf3", peer, move || iperf3::run(client, stream, cookie));
     }
 
     fn start_session(&mut self, pending: Pending, sealed: bool) {
         let peer = pending.peer;
-        let newcomer = self.context.key.as_ref().map(|_| &pending.stream);
+        let newcomer = self.context.options.key.as_ref().map(|_| &pending.stream);
         let admitted = self.context.clients.admit(peer.ip(), None, newcomer);
         let presence = match admitted {
             Ok(presence) => presence,
@@ -248,22 +240,19 @@ impl Acceptor {
         });
     }
 
-    /// Says no, and leaves the client a moment to read it.
+    /// Refuses a connection, logs that, and leaves the client a moment to read the reason.
     fn refuse(&mut self, pending: Pending, reason: RefusalReason, message: String) {
         let bytes = refusal_frame(Refusal {
             reason,
             message: message.clone(),
         });
-        (self.context.log)(ServeEvent::Refused {
-            peer: pending.peer,
-            reason: message,
-        });
+        self.context.log_refusal(pending.peer, message);
         self.say_last(pending.stream, pending.peer, &bytes);
     }
 
     /// Sends a peer its last bytes, and leaves it a moment to read them.
     fn say_last(&mut self, mut stream: TcpStream, peer: SocketAddr, bytes: &[u8]) {
-        // A few hundred bytes fit any fresh socket's buffer; if not, the peer is none to wait for.
+        // A few hundred bytes fit the buffer of any new socket; if not, the peer is not worth it.
         if stream.write_all(bytes).is_err() || stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
@@ -284,19 +273,19 @@ impl AsFd for Pending {
 }
 
 impl Pending {
-    /// `None` where there is more to come.
+    /// `None` if more bytes are needed.
     fn look(&mut self) -> Option<Look> {
         if self.refused {
             return self.drain();
         }
         loop {
-            // What follows a cookie is the test's own.
-            let most = match self.hello.len() {
+            // Bytes that follow a cookie belong to the test: they are not read here.
+            let max = match self.hello.len() {
                 0..COOKIE_BYTES => COOKIE_BYTES,
                 _ => HELLO_BYTES,
             };
             let mut bytes = [0; HELLO_BYTES];
-            match self.stream.read(&mut bytes[..most - self.hello.len()]) {
+            match self.stream.read(&mut bytes[..max - self.hello.len()]) {
                 Ok(0) => return Some(Look::Gone),
                 Ok(n) => self.hello.extend_from_slice(&bytes[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
@@ -315,10 +304,11 @@ impl Pending {
         }
     }
 
-    /// Reads on to the end, so that closing does not reset the connection under the refusal.
+    /// Reads to the end: closing with unread bytes would reset the connection, and the refusal
+    /// would be lost.
     fn drain(&mut self) -> Option<Look> {
         let mut bytes = [0; 4096];
-        // Not without end: whoever sends on is cut off.
+        // Within bounds: a peer that goes on sending is cut off.
         for _ in 0..16 {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Some(Look::Gone),

@@ -1,31 +1,31 @@
-//! What all tests together may take of this host: memory, threads, and CPUs that wait without
-//! sleeping. Of that, one address leaves a part to others.
+//! The resources of this host that all tests together may take: memory, threads, and threads that
+//! wait without sleeping. One address cannot take all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use linerate_core::plan::{Protocol, SendMethod, StreamTest, Test, Traffic};
 use linerate_core::session::message::{Refusal, RefusalReason};
-use linerate_core::units::ByteCount;
+use linerate_core::units::{ByteCount, End};
 use linerate_sys::proc::cgroup::CgroupLimits;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
 use crate::measure::exchange::crowd;
 use crate::measure::flow::sends;
-use linerate_core::units::End;
+use crate::shares::lock;
 
-/// A flow's thread, its socket, and what the kernel keeps for a peer that reads nothing: 1 to 3 MiB
-/// over loopback, less where segments are smaller.
+/// Memory of a flow: its thread, its socket, and what the kernel keeps for a peer that reads
+/// nothing (1 to 3 MiB over loopback, less with smaller segments).
 const FLOW_BYTES: u64 = 1 << 20;
-/// Datagrams that a flow has at once in memory (`measure/udp.rs`).
+/// Datagrams that a flow has in memory at once (`measure/udp.rs`).
 const DATAGRAMS: u64 = 128;
-/// Threads of all tests, where the host's control groups allow as many.
+/// Most threads of all tests; the host's control groups may allow fewer.
 const THREADS: u64 = 4096;
 
-/// What a test takes, or what there is.
+/// The resources that a test takes, or that the host has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     /// Bytes.
@@ -35,7 +35,7 @@ pub(super) struct Cost {
     spinners: u64,
 }
 
-/// What there is for all, and who has what of it.
+/// The resources of the host, and which address has taken how much of them.
 #[derive(Clone)]
 pub(super) struct Budget(Arc<Mutex<Accounts>>);
 
@@ -44,7 +44,7 @@ struct Accounts {
     taken: HashMap<IpAddr, Cost>,
 }
 
-/// What one test has of it, until it is dropped.
+/// The resources of one test, given back when it is dropped.
 pub(super) struct Claim {
     budget: Budget,
     address: IpAddr,
@@ -52,7 +52,8 @@ pub(super) struct Claim {
 }
 
 impl Cost {
-    /// What this host can give: `memory` bytes or a quarter of what it has, and half of its CPUs.
+    /// The resources that this host gives: `memory` bytes or a quarter of what it has, and half of
+    /// its CPUs.
     pub(super) fn of_host(memory: Option<u64>) -> Self {
         let groups = CgroupLimits::read().ok();
         let within = |limit: Option<&Option<u64>>, all: u64| match limit {
@@ -60,7 +61,7 @@ impl Cost {
             _ => all,
         };
         let quarter = || {
-            // A host that does not tell has little.
+            // A host that does not tell is taken to have 1 GiB.
             let all = MemoryInfo::read().map_or(1 << 30, |memory| memory.total);
             let limit = groups.as_ref().and_then(|g| g.memory_bytes.value());
             within(limit, all) / 4
@@ -74,7 +75,7 @@ impl Cost {
         }
     }
 
-    /// What the endpoint's half of a test takes. The payload that all senders share is no test's.
+    /// The resources of the endpoint's half of a test, without the payload that all senders share.
     pub(super) fn of_test(test: &Test) -> Self {
         let flows = u64::from(test.flows());
         let workers = crowd::shares(End::Server, test).map_or(flows, |shares| shares.len() as u64);
@@ -85,7 +86,7 @@ impl Cost {
         let spins = spins || test.options.busy_poll_us.is_some_and(|time| time > 0);
         Self {
             memory: flows.saturating_mul(FLOW_BYTES + own_buffer(test)),
-            // And one that looks on.
+            // The workers and the sampler.
             threads: workers + 1,
             spinners: if spins { workers } else { 0 },
         }
@@ -100,7 +101,7 @@ impl Cost {
     }
 }
 
-/// What each flow holds for itself beyond the usual, bytes.
+/// Memory that each flow needs in addition to [`FLOW_BYTES`], bytes.
 fn own_buffer(test: &Test) -> u64 {
     let Traffic::Stream(stream) = &test.traffic else {
         return 0;
@@ -111,7 +112,7 @@ fn own_buffer(test: &Test) -> u64 {
         StreamTest { message_bytes, .. } if test.protocol == Protocol::Udp => {
             DATAGRAMS * message_bytes
         }
-        // The pattern depends on the position; of a message without a copy the kernel holds pages.
+        // A pattern differs in each flow; of a message sent without a copy the kernel holds pages.
         StreamTest {
             message_bytes,
             verify,
@@ -128,23 +129,19 @@ impl Budget {
         Self(Arc::new(Mutex::new(Accounts { all, taken })))
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // Claims come and go whole: a panic elsewhere cannot leave one half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What a test of this client takes, if that is there. Only whoever `has_key` may have all.
+    /// Takes the resources of a test. Only a client that `has_key` may have all that there is.
     ///
     /// # Errors
-    /// It is not.
+    /// They are not available.
     pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
         self.take_cost(peer, Cost::of_test(test), has_key)
     }
 
-    /// The thread of a control connection of another tool's client, which has one for each flow.
+    /// Takes a thread for a control connection of another tool's client, which has one for each
+    /// flow.
     ///
     /// # Errors
-    /// There is none left.
+    /// None is available.
     pub(super) fn take_thread(&self, peer: IpAddr) -> Result<Claim, Refusal> {
         let cost = Cost {
             threads: 1,
@@ -155,7 +152,7 @@ impl Budget {
 
     fn take_cost(&self, peer: IpAddr, cost: Cost, has_key: bool) -> Result<Claim, Refusal> {
         let address = one_address(peer);
-        self.accounts().take(address, cost, has_key)?;
+        lock(&self.0).take(address, cost, has_key)?;
         Ok(Claim {
             budget: self.clone(),
             address,
@@ -226,8 +223,7 @@ fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refus
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut accounts = self.budget.accounts();
-        accounts.give_back(self.address, self.cost);
+        lock(&self.budget.0).give_back(self.address, self.cost);
     }
 }
 
@@ -255,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn all_have_no_more_than_there_is_and_a_stranger_leaves_a_quarter() {
+    fn all_tests_stay_within_the_budget_and_one_address_within_three_quarters() {
         let [a, b]: [IpAddr; 2] = [[198, 18, 0, 1].into(), [198, 18, 0, 2].into()];
         for (quarter, more) in [
             (cost(25, 0, 0), cost(1, 0, 0)),

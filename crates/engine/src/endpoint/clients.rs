@@ -1,39 +1,41 @@
-//! Who is at the endpoint: clients, each in a place, and newcomers that have yet to prove
-//! something.
+//! The clients of the endpoint, whose number is limited, and the newcomers that have yet to prove
+//! that they have a key.
 //!
-//! Newcomers take no client's place: whoever has no key keeps nobody out who has it. Each address
-//! has few of them, and for one too many the oldest is cut off. Of clients that prove nothing, one
-//! address leaves some places to others.
+//! Newcomers take no client's place, so that a host without the key cannot keep out one that has
+//! it. Each address may have a few newcomers; one too many cuts off the oldest. Where clients need
+//! no key, one address cannot take all places.
 //!
-//! Other tools have a control connection for each flow: all of one tool and address are one client,
-//! with as many flows as a test may have.
+//! Other tools use a control connection for each flow: all connections of one tool from one address
+//! are one client, with as many flows as a test may have.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use linerate_core::foreign::Tool;
 use linerate_core::session::message::Limits;
 
-/// Newcomers at once, of all addresses and of one.
+use crate::shares::lock;
+
+/// Most newcomers at once, of all addresses and of one.
 const NEWCOMERS: usize = 64;
 const NEWCOMERS_OF_ONE: usize = 16;
 
-/// All that are there.
+/// All clients and newcomers.
 #[derive(Clone)]
 pub(super) struct Clients(Arc<Mutex<Present>>);
 
 struct Present {
     limits: Limits,
     next: u64,
-    /// Each with its control connections.
+    /// Number of control connections of each client.
     clients: HashMap<Client, u32>,
     /// The oldest first.
     newcomers: VecDeque<Newcomer>,
 }
 
-/// Who takes a place.
+/// One of the clients whose number is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Client {
     address: IpAddr,
@@ -42,29 +44,30 @@ struct Client {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Who {
-    /// linerate's own, each for itself.
+    /// A client of linerate's; each one counts.
     Own(u64),
-    /// All of this tool's.
+    /// All connections of this tool from one address.
     Other(Tool),
 }
 
 struct Newcomer {
     number: u64,
     address: IpAddr,
-    /// To cut it off by.
+    /// The control connection, to cut the newcomer off.
     stream: TcpStream,
 }
 
-/// One client's control connection or a newcomer's, until it is dropped.
+/// The control connection of a client or of a newcomer; it counts until it is dropped.
 pub(super) struct Presence {
     clients: Clients,
     number: u64,
     client: Client,
-    /// Whether it counts as its client's.
+    /// Whether it counts as a client's connection.
     has_entered: Cell<bool>,
 }
 
-/// What counts as one address: a host has a whole /64 of IPv6 (RFC 4291, 2.5.4).
+/// The part of an address that identifies a host: of IPv6 the /64, all of which a host may use
+/// (RFC 4291, 2.5.4).
 pub(super) fn one_address(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -72,13 +75,14 @@ pub(super) fn one_address(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Most that one address has of what all strangers share: a quarter is left for others.
+/// The most that one address may have of `all` that is shared by clients without a key: a quarter
+/// stays for others.
 pub(crate) fn share_of_one(all: u64) -> u64 {
     all - all / 4
 }
 
 impl Clients {
-    /// So many at once as the owner allows.
+    /// Admits as many clients at once as the owner allows.
     pub(super) fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Present {
             limits,
@@ -89,21 +93,20 @@ impl Clients {
     }
 
     fn present(&self) -> MutexGuard<'_, Present> {
-        // Everybody comes and goes whole: a panic elsewhere cannot leave one half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
-    /// Whether there is nobody.
+    /// Whether there are neither clients nor newcomers.
     pub(super) fn is_empty(&self) -> bool {
         let present = self.present();
         present.clients.is_empty() && present.newcomers.is_empty()
     }
 
-    /// A client of another `tool` or of linerate's own; a `newcomer` with its control connection if
-    /// it has yet to prove something.
+    /// Admits a client of another `tool`, or of linerate's own; with `newcomer`, its control
+    /// connection, as one that has yet to prove something.
     ///
     /// # Errors
-    /// All places are taken, or those of its address; no descriptors: in words.
+    /// All places are taken, or all those of its address; no descriptors. The message says which.
     pub(super) fn admit(
         &self,
         peer: IpAddr,
@@ -198,7 +201,8 @@ impl Present {
         }
     }
 
-    /// Cuts the oldest newcomer off: of `address` if that has too many.
+    /// Cuts off the oldest newcomer if there are too many: that of `address` if `address` has too
+    /// many.
     fn make_room(&mut self, address: IpAddr) {
         let of_one = self.newcomers.iter().filter(|n| n.address == address);
         let oldest = if of_one.count() > NEWCOMERS_OF_ONE {
@@ -207,17 +211,17 @@ impl Present {
             (self.newcomers.len() > NEWCOMERS).then_some(0)
         };
         if let Some(oldest) = oldest.and_then(|index| self.newcomers.remove(index)) {
-            // Its thread sees the end of the connection. One that is gone need not be cut off.
+            // Its thread sees the end of the connection. This fails if it has gone already.
             let _ = oldest.stream.shutdown(Shutdown::Both);
         }
     }
 }
 
 impl Presence {
-    /// It has proved what it must: from now on it is a client. Of one that is, nothing changes.
+    /// Makes a client of a newcomer that has proved what it must.
     ///
     /// # Errors
-    /// All places are taken, in words.
+    /// All places are taken, as the message says.
     pub(super) fn enter(&self) -> Result<(), String> {
         if self.has_entered.get() {
             return Ok(());
@@ -228,10 +232,8 @@ impl Presence {
         self.has_entered.set(true);
         Ok(())
     }
-}
 
-impl Presence {
-    /// Gives its place up for as long as it does nothing, which is somebody else's to look at.
+    /// Gives up the client's place until [`Presence::enter`] takes one again.
     pub(super) fn step_aside(&self) {
         if self.has_entered.replace(false) {
             self.clients.present().leave(self.client);
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_leaves_a_quarter_of_the_places_to_others() {
+    fn one_address_can_take_three_quarters_of_the_places() {
         let clients = clients(8);
         let mut here: Vec<_> = (0..6)
             .map(|_| clients.admit(address(1), None, None).unwrap())
@@ -289,7 +291,7 @@ mod tests {
         );
         here.clear();
         assert!(clients.is_empty());
-        // A host's addresses within its /64 are one, and so are the two ways to write one of IPv4.
+        // All addresses of a /64 count as one, and so do the two forms of an IPv4 address.
         let same =
             |a: &str, b: &str| one_address(a.parse().unwrap()) == one_address(b.parse().unwrap());
         assert!(same("2001:2::1", "2001:2::ffff:0:0:2") && !same("2001:2::1", "2001:2:0:1::1"));
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_keep_no_client_out_and_the_oldest_of_their_address_goes() {
+    fn newcomers_take_no_places_and_the_oldest_of_an_address_is_cut_off() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || {
             let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -329,7 +331,7 @@ mod tests {
             let (near, far) = connect();
             others.push((clients.meet(address(2), None, &near).unwrap(), near, far));
         }
-        // The oldest of that address, and no other's.
+        // The oldest of that address is cut off, and none of another.
         assert_eq!(others[0].2.read(&mut [0]).unwrap(), 0);
         honest.enter().unwrap();
         honest.enter().unwrap();

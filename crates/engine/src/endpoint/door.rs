@@ -1,18 +1,20 @@
-//! The listening sockets. While a test of short connections runs, its flows take the connections by
-//! themselves, at a second listener for the client's address: handing each one to another thread
-//! costs more than all the rest of it. That listener is plain TCP and defers nothing, so that the
-//! flow's thread wakes up while the request is still on its way.
+//! The listening sockets, and the door: a second listener at which the flows of a test of short
+//! connections (`crr`) accept connections themselves. To hand each connection to another thread
+//! would cost more than all the rest of it. The door takes connections from the client's address
+//! alone. It is plain TCP and does not defer, so that the flow's thread wakes up while the request
+//! is still on its way.
 //!
-//! One test at a time has such a door; the connections of a second go through the acceptor's hands,
-//! or the first one's. A flow keeps what its token, source and flow show to be the test's, all else
-//! goes to the acceptor. That looks in every [`KEPT_TICK`], and takes connections itself while the
-//! flows are all busy with slow ones: no test can shut others out.
+//! One test at a time has the door. The connections of a second such test are accepted by the
+//! acceptor, or at the first test's door. A flow keeps a connection if its token, source and flow
+//! show that it belongs to the test; it passes all others to the acceptor. The acceptor looks at
+//! the door every [`KEPT_TICK`], and accepts connections itself while all flows are busy with slow
+//! ones: no test can shut out others.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
@@ -23,31 +25,33 @@ use super::BACKLOG;
 use super::registry::Registry;
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
+use crate::shares::lock;
 
-/// How often the acceptor looks in while it does not watch.
+/// How often the acceptor looks at the door while a test has it.
 pub(super) const KEPT_TICK: Duration = Duration::from_millis(5);
-/// Strangers' connections between two looks; the others are turned away.
+/// Most connections of others that wait for the acceptor's next look; further ones are closed.
 const MAX_STRANGERS: usize = 1024;
 
 /// The endpoint's listening sockets.
 pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
-    /// A test has a door, or is about to.
+    /// A test has the door, or is about to get it.
     kept: AtomicBool,
     door: Mutex<Option<Arc<TcpListener>>>,
-    /// Rings when a test has got its door.
+    /// A pipe that wakes the acceptor when a test has got the door.
     bell: (PipeReader, PipeWriter),
-    /// Connections that flows have taken.
+    /// Number of connections that flows have accepted.
     taken: AtomicU64,
-    /// Flows that wait for one.
+    /// Number of flows that wait for a connection.
     awaiting: Arc<AtomicU32>,
+    /// Connections that flows have accepted and that belong to others.
     strangers: Mutex<Vec<TcpStream>>,
 }
 
-/// What is a test's own among the connections.
+/// How a test recognizes its own connections.
 pub(super) struct Own {
     pub(super) token: Token,
-    /// Where its connections come from.
+    /// The address that they come from.
     pub(super) source: IpAddr,
     pub(super) flows: u32,
 }
@@ -67,31 +71,26 @@ impl Listeners {
         })
     }
 
-    /// Leaves the ports to who listens there next.
+    /// Stops listening, so that another process can listen on the ports.
     pub(super) fn leave_ports(&self) {
         for listener in &self.sockets {
-            // One that is gone has left it.
+            // A socket that fails no longer listens.
             let _ = socket::stop_listening(listener);
         }
     }
 
-    /// Becomes readable when a test has got its door.
+    /// A pipe that becomes readable when a test has got the door.
     pub(super) fn bell(&self) -> &PipeReader {
         &self.bell.0
     }
 
-    /// That of the test that has one.
+    /// The door, while a test has it.
     pub(super) fn door(&self) -> Option<Arc<TcpListener>> {
-        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-        door.clone()
+        lock(&self.door).clone()
     }
 
-    fn set_door(&self, listener: Option<Arc<TcpListener>>) {
-        *self.door.lock().unwrap_or_else(PoisonError::into_inner) = listener;
-    }
-
-    /// Opens a door for one address; `None` if another test has one, or this host's kernel or user
-    /// does not let it.
+    /// Opens the door for one address; `None` if another test has it, or this host does not allow
+    /// it.
     fn open(&self, source: IpAddr) -> Option<Arc<TcpListener>> {
         if self.kept.swap(true, Ordering::AcqRel) {
             return None;
@@ -103,28 +102,28 @@ impl Listeners {
             self.kept.store(false, Ordering::Release);
             return None;
         };
-        self.set_door(Some(Arc::clone(&listener)));
-        // One byte for each test, which the acceptor takes out: there is room.
+        *lock(&self.door) = Some(Arc::clone(&listener));
+        // One byte for each test, which the acceptor reads: the pipe never fills.
         let _ = (&self.bell.1).write(&[1]);
         Some(listener)
     }
 
-    /// What waits at the door, at most so many.
-    pub(super) fn accept_at_door(&self, most: usize) -> Vec<(TcpStream, SocketAddr)> {
+    /// Accepts the connections that wait at the door, `max` at most.
+    pub(super) fn accept_at_door(&self, max: usize) -> Vec<(TcpStream, SocketAddr)> {
         let Some(door) = self.door() else {
             return Vec::new();
         };
-        // A flow that is faster makes this wait for a slice at most.
+        // If a flow accepts the connection first, this waits for one slice at most.
         let waits = || matches!(wait_readable(&*door, Duration::ZERO), Ok(true));
         let accepted = std::iter::from_fn(|| waits().then(|| door.accept().ok())?);
         accepted
-            .take(most)
+            .take(max)
             .filter(|(stream, _)| socket::bound_waits(stream, None).is_ok())
             .collect()
     }
 
     fn close(&self, listener: Arc<TcpListener>) {
-        // What still waits there would be reset, and so would what comes until it is closed.
+        // Closing would reset the connections that still wait there or arrive until then.
         let mut sockets = self.sockets.iter();
         let is_left = sockets.all(|main| socket::take_no_more(main, &listener).is_ok());
         if is_left && listener.set_nonblocking(true).is_ok() {
@@ -132,46 +131,38 @@ impl Listeners {
                 self.leave(stream);
             }
         }
-        self.set_door(None);
+        *lock(&self.door) = None;
         drop(listener);
         self.kept.store(false, Ordering::Release);
     }
 
-    /// Connections that flows have taken since the beginning.
+    /// Number of connections that flows have accepted since the beginning.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether a flow takes what comes now.
+    /// Whether a flow waits for a connection.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaiting.load(Ordering::Acquire) > 0
     }
 
-    /// Connections that the flows found not to be their test's.
+    /// Connections that flows have accepted and that belong to others.
     pub(super) fn strangers(&self) -> Vec<TcpStream> {
-        let mut strangers = self
-            .strangers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut strangers)
+        std::mem::take(&mut lock(&self.strangers))
     }
 
     fn leave(&self, stream: TcpStream) {
         if socket::bound_waits(&stream, None).is_err() {
             return;
         }
-        let mut strangers = self
-            .strangers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut strangers = lock(&self.strangers);
         if strangers.len() < MAX_STRANGERS {
             strangers.push(stream);
         }
     }
 }
 
-/// The source of a test's connections: a door of its own, if no other test has one, else its
-/// `inbox` alone.
+/// The source of a test's connections: the door if no other test has it, else the `inbox` alone.
 pub(super) fn source(
     listeners: &Arc<Listeners>,
     registry: &Registry,
@@ -208,7 +199,7 @@ impl Keeper {
     fn admit(&self, stream: TcpStream, from: IpAddr) -> Option<Arrival> {
         self.listeners.taken.fetch_add(1, Ordering::Relaxed);
         let mut bytes = [0; HELLO_BYTES];
-        // The hello is there already, or on its way: it is not waited for long.
+        // The hello has arrived or is about to: the wait is short.
         let hello = match stream.peek(&mut bytes) {
             Ok(HELLO_BYTES) => Hello::decode(&bytes).ok(),
             _ => None,
@@ -233,7 +224,7 @@ impl Keeper {
         }
     }
 
-    /// To the session that it names, whose thread waits for it.
+    /// Hands a connection to the session that its hello names.
     fn hand_on(&self, mut stream: TcpStream, from: IpAddr, token: Token, flow: u32) {
         let mut hello = [0; HELLO_BYTES];
         if stream.read_exact(&mut hello).is_ok()

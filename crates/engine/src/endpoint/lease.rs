@@ -1,4 +1,4 @@
-//! What a client has changed on this host, for as long as its session lasts.
+//! The changes that a client has made to this host, for as long as its session lasts.
 
 use std::net::IpAddr;
 
@@ -10,30 +10,30 @@ use super::occupancy::Place;
 use crate::treatment::{Applied, TreatError};
 use crate::words;
 
-/// The changes of one session; dropped, they are undone. The thread that treats must be in the
-/// network namespace that is served, as every thread of the endpoint is.
+/// The changes of one session; they are undone when it is dropped. The thread that makes them must
+/// be in the network namespace that is served, as every thread of the endpoint is.
 pub(super) struct Lease {
-    // First: the host is as it was before anybody else may measure on it.
+    // Dropped first: the changes are undone before anybody else may measure.
     applied: Option<Applied>,
     place: Place,
 }
 
-/// Why nothing is in force now.
+/// Why a treatment was not applied or not undone.
 #[derive(Debug, Error)]
 pub(super) enum LeaseError {
-    /// Somebody else uses the host.
+    /// Another session uses the host.
     #[error("{0}")]
     Busy(String),
-    /// Nothing was changed.
+    /// The host refused, and nothing was changed.
     #[error("the endpoint's host does not take the treatment: {}", words::chain(.0))]
     Apply(TreatError),
-    /// The host is not as it was, and nobody can measure what that means.
+    /// The host stays changed, so that nobody may measure on it.
     #[error("the endpoint cannot undo what it has changed: {}", words::chain(.0))]
     Undo(TreatError),
 }
 
 impl LeaseError {
-    /// What to answer where the session goes on; `None` where it cannot.
+    /// The reason for the client if the session goes on; `None` if it cannot.
     pub(super) fn reason(&self) -> Option<RefusalReason> {
         match self {
             Self::Busy(_) => Some(RefusalReason::Busy),
@@ -52,14 +52,14 @@ impl Lease {
         }
     }
 
-    /// The session's place among the users of the host.
+    /// The session's use of the host.
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Changes the host in place of what was changed before, and says what was read back. Whatever
-    /// fails, nothing of either is in force, unless it cannot be undone; but who may not treat
-    /// keeps what there is.
+    /// Undoes the earlier changes and makes these; the result is what was read back. If the host is
+    /// busy, the earlier changes stay. After any other error none are in force, except those that
+    /// cannot be undone.
     pub(super) fn treat(
         &mut self,
         changes: &[HostChange],
@@ -67,7 +67,7 @@ impl Lease {
     ) -> Result<Vec<String>, LeaseError> {
         self.place.begin_treatment().map_err(LeaseError::Busy)?;
         self.undo()?;
-        // An address that came through a socket of both families is looked up in its own.
+        // The address may be IPv4 in IPv6 form; the kernel needs it in its own family.
         match Applied::apply(changes, peer.to_canonical()) {
             Ok(applied) => Ok(self.applied.insert(applied).read_back()),
             Err(error @ TreatError::Undo { .. }) => Err(self.spoilt(error)),
@@ -78,7 +78,7 @@ impl Lease {
         }
     }
 
-    /// Undoes what there is, and says whether there was anything.
+    /// Undoes the changes; false if there were none.
     pub(super) fn untreat(&mut self) -> Result<bool, LeaseError> {
         let undone = self.undo();
         self.place.end_treatment();

@@ -1,18 +1,18 @@
 //! `linerate serve`: one port, many clients at once, each test independent.
 //!
-//! The acceptor ([`accept`]) takes every connection, reads no more of it than the hello, and hands
-//! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
-//! flow to the session whose token it carries ([`registry`]); the flows of `crr` take theirs
-//! themselves ([`door`]). Nobody waits for anybody without a
-//! deadline. How many may be there, and who of them has proved something, is in [`clients`];
-//! what all their tests may take of the host, in [`budget`].
+//! The acceptor ([`accept`]) accepts every connection, reads its hello and no more, and hands it
+//! on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to
+//! the session whose token it carries ([`registry`]). The flows of `crr` accept their connections
+//! themselves ([`door`]). Every wait has a deadline. The number of clients is limited in
+//! [`clients`], the resources that their tests take of the host in [`budget`].
 //!
-//! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
+//! Clients of other tools are recognized by their first bytes, or have a port of their own
+//! ([`foreign`]).
 //!
-//! A client may also have the way to itself traced ([`tracing`]).
+//! A client may also request a trace of the path to itself ([`tracing`]).
 //!
-//! What a client with the key may change on this host is on loan to its session ([`lease`]), and
-//! while it is, no other client measures or changes anything ([`occupancy`]).
+//! A client with the key may change this host for the time of its session ([`lease`]). Meanwhile no
+//! other client measures or changes anything ([`occupancy`]).
 
 mod accept;
 mod budget;
@@ -20,9 +20,8 @@ mod clients;
 mod door;
 mod foreign;
 mod lease;
-mod log;
-mod minute;
 mod occupancy;
+mod rate_limit;
 mod registry;
 mod session;
 mod terms;
@@ -50,13 +49,12 @@ use crate::measure::live::LiveFlow;
 use crate::partner::Accounts;
 use crate::stop::Stop;
 
-/// Connections that wait to be accepted.
+/// Length of the listeners' accept queues.
 const BACKLOG: u32 = 1024;
-/// A connection with nothing in it is accepted after this and then runs into the greeting's
-/// deadline.
+/// A connection without data is accepted after this time, and then has the greeting's deadline.
 const DEFER_SECONDS: u32 = 1;
 
-/// How to serve.
+/// Options of an endpoint.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// Address to listen on; both families' wildcards if `None`.
@@ -65,56 +63,56 @@ pub struct ServeOptions {
     pub family: Option<Family>,
     /// Port, TCP and UDP; 0 lets the kernel choose.
     pub port: u16,
-    /// What the owner allows.
+    /// The owner's limits.
     pub limits: Limits,
-    /// What all tests together may hold in memory, bytes: by default a quarter of what this host,
+    /// Most memory that all tests together may take, bytes: by default a quarter of what this host,
     /// or its control group, has.
     pub max_memory: Option<u64>,
-    /// Clients must have it.
+    /// The key that clients must have.
     pub key: Option<Key>,
     /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
     pub iperf3: Option<Arc<Iperf3Access>>,
-    /// Clients may change this host by the table of treatments, for as long as they are there.
-    /// Needs a key.
+    /// Clients may apply treatments of the table to this host for the time of their session. Needs
+    /// a key.
     pub allow_treatments: bool,
-    /// Clients may have this host profiled while their tests run: names of the kernel's functions
-    /// and how often each was met.
+    /// Clients may have this host profiled while their tests run: they get the names of kernel
+    /// functions and how often each was sampled.
     pub allow_profiles: bool,
     /// End after one session.
     pub one_off: bool,
-    /// Tell of iperf3's clients while their tests run, this often.
+    /// Log the progress of iperf3 tests this often.
     pub live: Option<Duration>,
-    /// Serve netperf's clients too, on a port of their own.
+    /// Also serve netperf's clients, on a port of their own.
     pub netperf: Option<NetperfOptions>,
     /// Port of a sink for ttcp's streams and datagrams.
     pub ttcp_sink: Option<u16>,
-    /// Port that sends to whoever connects.
+    /// Port that sends a stream to every client that connects.
     pub ttcp_source: Option<u16>,
-    /// Reflect the packets of STAMP's senders too, at a port of their own.
+    /// Also reflect STAMP packets, on a port of their own.
     pub stamp: Option<StampOptions>,
 }
 
-/// How to reflect STAMP's packets.
+/// Options of the STAMP reflector.
 #[derive(Debug, Clone, Default)]
 pub struct StampOptions {
-    /// UDP; 0 lets the kernel choose.
+    /// UDP port; 0 lets the kernel choose.
     pub port: u16,
-    /// Who is answered beside the peers of sessions.
+    /// Networks that are answered, in addition to the peers of sessions.
     pub allowed: Vec<Prefix>,
 }
 
-/// How to serve netperf's clients.
+/// Options for netperf's clients.
 #[derive(Debug, Clone, Default)]
 pub struct NetperfOptions {
-    /// TCP; 0 lets the kernel choose.
+    /// TCP port; 0 lets the kernel choose.
     pub port: u16,
-    /// What they must say first.
+    /// Passphrase that clients must send first.
     pub passphrase: Option<String>,
 }
 
 impl ServeOptions {
-    /// linerate's own clients and iperf3's, whoever they are, on all addresses and a port of the
-    /// kernel's choice; they may have the host profiled and change nothing.
+    /// Serves all clients of linerate's and iperf3's, on all addresses and on a port that the
+    /// kernel chooses. They may have the host profiled and change nothing.
     pub fn within(limits: Limits) -> Self {
         Self {
             bind: None,
@@ -135,8 +133,8 @@ impl ServeOptions {
         }
     }
 
-    /// Treatments are root's work: never for a stranger, whoever has built these options. And
-    /// whoever must have a key comes in no other way without proving something.
+    /// Refuses treatments without a key, because they need root; and with a key, every way in that
+    /// needs no proof.
     fn check(&self) -> Result<(), MeasureError> {
         let refuse = |what: &str| {
             Err(MeasureError::Host {
@@ -163,22 +161,22 @@ impl ServeOptions {
     }
 }
 
-/// The test of an iperf3's client at a moment.
+/// The progress of an iperf3 client's test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Running {
-    /// What is run, seen from the client.
+    /// The test, as the client sees it.
     pub test: Test,
-    /// What the client calls it.
+    /// The client's cookie.
     pub cookie: String,
-    /// Since it began, seconds.
+    /// Time since the test began, seconds.
     pub at_s: f64,
-    /// Each flow.
+    /// The state of each flow.
     pub flows: Vec<LiveFlow>,
-    /// What both ends say of it; it is over.
+    /// The results of both ends, once the test is over.
     pub accounts: Option<Accounts>,
 }
 
-/// What happens at an endpoint, for its log.
+/// An event at an endpoint, for its log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServeEvent {
     /// A client greeted.
@@ -199,10 +197,10 @@ pub enum ServeEvent {
         peer: SocketAddr,
         /// One line.
         summary: String,
-        /// What this end has seen of it, with its verdict.
+        /// This end's record of the test, with its verdict.
         record: Box<Record>,
     },
-    /// How the test of an iperf3's client goes, where [`ServeOptions::live`] asks for it.
+    /// The progress of an iperf3 client's test, if [`ServeOptions::live`] asks for it.
     Running {
         /// The client.
         peer: SocketAddr,
@@ -220,19 +218,19 @@ pub enum ServeEvent {
     Untreated {
         /// The client.
         peer: SocketAddr,
-        /// Why it could not be; the next start of linerate that treats tries again.
+        /// Why it could not be undone; the next start of linerate that treats tries again.
         error: Option<String>,
     },
-    /// A client is gone.
+    /// A client has gone.
     Disconnected {
         /// Its address.
         peer: SocketAddr,
         /// Why, unless it said goodbye.
         reason: Option<String>,
     },
-    /// Something was turned away.
+    /// A connection or a request was refused.
     Refused {
-        /// From where.
+        /// The client.
         peer: SocketAddr,
         /// Why.
         reason: String,
@@ -255,14 +253,7 @@ impl Endpoint {
     /// # Errors
     /// The port is taken, or not allowed; treatments are allowed to clients without a key.
     pub fn bind(options: &ServeOptions) -> Result<Self, MeasureError> {
-        options.check()?;
-        let mut endpoint = Self {
-            listeners: Vec::new(),
-            datagrams: Vec::new(),
-            options: options.clone(),
-            ports: foreign::Ports::default(),
-            notes: Vec::new(),
-        };
+        let mut endpoint = Self::unbound(options)?;
         let wildcards = [
             (Family::Ipv6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
             (Family::Ipv4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -285,26 +276,31 @@ impl Endpoint {
         endpoint.nonempty()
     }
 
-    /// Serves on a listening socket that was inherited (systemd, inetd); UDP on the same port if
-    /// that can still be had.
-    ///
-    /// # Errors
-    /// The socket is none that listens; treatments are allowed to clients without a key.
-    pub fn from_listener(
-        listener: TcpListener,
-        options: &ServeOptions,
-    ) -> Result<Self, MeasureError> {
+    fn unbound(options: &ServeOptions) -> Result<Self, MeasureError> {
         options.check()?;
-        let address = listener
-            .local_addr()
-            .map_err(MeasureError::host("cannot use the inherited socket"))?;
-        let mut endpoint = Self {
-            listeners: vec![listener],
+        Ok(Self {
+            listeners: Vec::new(),
             datagrams: Vec::new(),
             options: options.clone(),
             ports: foreign::Ports::default(),
             notes: Vec::new(),
-        };
+        })
+    }
+
+    /// Serves on a listening socket that was inherited (systemd, inetd), and on the same port for
+    /// UDP if that is free.
+    ///
+    /// # Errors
+    /// The socket does not listen; treatments are allowed to clients without a key.
+    pub fn from_listener(
+        listener: TcpListener,
+        options: &ServeOptions,
+    ) -> Result<Self, MeasureError> {
+        let mut endpoint = Self::unbound(options)?;
+        let address = listener
+            .local_addr()
+            .map_err(MeasureError::host("cannot use the inherited socket"))?;
+        endpoint.listeners.push(listener);
         match socket::udp_socket(address, None, true) {
             Ok(datagrams) => endpoint.datagrams.push(datagrams),
             Err(error) => endpoint.notes.push(format!("no UDP tests: {error}")),
@@ -335,7 +331,7 @@ impl Endpoint {
             }
             other => other.map_err(fail)?,
         };
-        // Without it the acceptor is woken once more for each connection, which is only slower.
+        // If this fails, the acceptor wakes up once more for each connection, which is only slower.
         let _ = socket::set_defer_accept(&listener, DEFER_SECONDS);
         // Whether a connection may begin with its data is this host's setting.
         let _ = socket::accept_with_handshake(&listener, BACKLOG);
@@ -364,13 +360,13 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`,
-    /// `stamp`.
+    /// Addresses for clients of other tools that have their own ports: `netperf`, `ttcp`,
+    /// `ttcp-source`, `stamp`.
     pub fn foreign_addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         self.ports.addresses()
     }
 
-    /// Where it listens.
+    /// Addresses at which the endpoint listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners
             .iter()
@@ -378,7 +374,7 @@ impl Endpoint {
             .collect()
     }
 
-    /// What this host lacks, for the owner to know.
+    /// What this host lacks, for the owner.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -393,7 +389,7 @@ impl Endpoint {
         stop: &Stop,
         log: impl Fn(ServeEvent) + Send + Sync + 'static,
     ) -> Result<(), MeasureError> {
-        // Else it only has more memory than it needs.
+        // If this fails, the endpoint only uses more memory.
         let _ = linerate_sys::program::unmap_code();
         accept::Acceptor::new(self, Box::new(log), stop.clone())
             .and_then(accept::Acceptor::run)
@@ -413,5 +409,5 @@ fn no_mptcp(error: &io::Error) -> bool {
     )
 }
 
-/// How long sessions get to end when the endpoint stops.
+/// Time that sessions have to end when the endpoint stops.
 const STOPPING: Duration = Duration::from_millis(1500);

@@ -1,8 +1,7 @@
-//! Who uses this host: any number of clients measure on it as it is, or one has changed it for
-//! itself. One of those who ask for it has the slot, and measures beside nobody else who asks.
+//! Who uses this host: either any number of clients measure on it, or one client has changed it.
+//! A change of a device, a route or a sysctl affects all clients and would spoil their tests.
 //!
-//! A change of a device, a route or a sysctl is every client's: it would spoil the tests of all
-//! others.
+//! Clients that ask for the slot get it one at a time, so that no two of them measure at once.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use linerate_core::wire::Token;
 
-/// How long a session waits for its turn: whoever has just said goodbye is still undoing what it
-/// changed, and the next client is often the same program. More than this is for the client to
-/// decide.
+use crate::shares::lock;
+
+/// How long a session waits for its turn. A client that has just said goodbye is still undoing its
+/// changes, and the next client is often the same program. Longer waits are the client's decision.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the slot is kept for who was told to wait, and asks again every two seconds.
+/// How long the slot is reserved for a client that was told to wait; it asks again every two
+/// seconds.
 const PRECEDENCE: Duration = Duration::from_secs(4);
 
 /// The sessions that use the host, by token.
@@ -36,15 +37,15 @@ struct Shared {
 struct Users {
     testing: HashSet<Token>,
     treating: Option<Token>,
-    /// The host is not as it was, and nobody is left to put it right.
+    /// A change could not be undone, and its session is gone.
     spoilt: bool,
-    /// Whose the slot is, until when at the latest.
+    /// The session that has the slot, and when its lease ends.
     slot: Option<(Token, Instant)>,
-    /// Who was told to wait for it first, and until when it has precedence.
+    /// The client that was first told to wait for the slot, and until when it has precedence.
     next: Option<(IpAddr, Instant)>,
 }
 
-/// One session's place; dropped, it stands in nobody's way.
+/// One session's use of the host; it ends when this is dropped.
 pub(super) struct Place {
     occupancy: Occupancy,
     token: Token,
@@ -66,12 +67,10 @@ impl Occupancy {
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
-        // Users come and go whole: a panic elsewhere cannot leave one half done.
-        let users = self.shared.users.lock();
-        users.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.users)
     }
 
-    /// The users when nothing is `in_the_way` any more, or when patience is at its end.
+    /// Waits while a user is `in_the_way`, until the patience ends.
     fn users_without(&self, in_the_way: impl Fn(&Users) -> bool) -> MutexGuard<'_, Users> {
         let waited = self
             .shared
@@ -98,7 +97,10 @@ impl Users {
 }
 
 impl Place {
-    /// From now on this session measures, unless another one has changed the host.
+    /// Begins a test of this session.
+    ///
+    /// # Errors
+    /// Another session has changed the host.
     pub(super) fn begin_test(&self) -> Result<(), String> {
         let occupancy = &self.occupancy;
         let mut users = occupancy.users_without(|users| users.treating_besides(self.token));
@@ -109,10 +111,10 @@ impl Place {
         Ok(())
     }
 
-    /// Leases the slot, or goes on with the lease.
+    /// Leases the slot, or extends the lease.
     ///
     /// # Errors
-    /// How long it may still be another one's.
+    /// How long another session may still have it.
     pub(super) fn lease_slot(&self, peer: IpAddr, lasts: Duration) -> Result<(), Duration> {
         let now = Instant::now();
         let mut users = self.occupancy.users();
@@ -121,7 +123,7 @@ impl Place {
         let others = |(of, until): &(Token, Instant)| *of != self.token && *until > now;
         let free_at = match users.slot.filter(others) {
             Some((_, until)) => Some(until),
-            // Whoever asks again and again does not come before who waits.
+            // A client that was told to wait comes before all others.
             None => next.map(|(_, until)| until),
         };
         match free_at {
@@ -150,8 +152,10 @@ impl Place {
         self.occupancy.shared.left.notify_all();
     }
 
-    /// From now on the host is this session's to change, unless another one has changed it or
-    /// measures.
+    /// Begins a treatment: from now on only this session may change the host or measure.
+    ///
+    /// # Errors
+    /// Another session has changed the host, or measures.
     pub(super) fn begin_treatment(&self) -> Result<(), String> {
         let mut users = self.occupancy.users_without(|users| {
             users.treating_besides(self.token) || users.testing_besides(self.token) > 0
@@ -171,7 +175,7 @@ impl Place {
         }
     }
 
-    /// What was changed cannot be undone: the place stays taken when this session is gone.
+    /// Records that a change cannot be undone: no other session may measure, even after this one.
     pub(super) fn spoil(&self) {
         let mut users = self.occupancy.users();
         (users.treating, users.spoilt) = (Some(self.token), true);
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn many_measure_or_one_treats() {
+    fn many_sessions_measure_or_one_treats() {
         let [a, b, c] = places(Duration::ZERO);
         assert!(a.begin_test().is_ok() && b.begin_test().is_ok());
         let refused = c.begin_treatment().expect_err("two measure");
@@ -234,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ends_leaves_no_place_taken() {
+    fn a_session_that_ends_blocks_no_other() {
         let [a, b, c] = places(Duration::ZERO);
         assert!(a.begin_test().is_ok());
         drop(a);
         assert!(b.begin_treatment().is_ok());
-        // Whoever holds nothing gives nothing of another's up.
+        // A session without a treatment cannot end that of another.
         c.end_treatment();
         assert!(c.begin_test().is_err());
         drop(b);
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_cannot_be_put_right_is_nobodys_to_measure_on() {
+    fn after_a_change_that_cannot_be_undone_nobody_measures() {
         let [a, b, c] = places(Duration::ZERO);
         assert!(a.begin_treatment().is_ok());
         a.spoil();
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn one_has_the_slot_until_it_leaves_or_its_time_is_over_and_who_waits_is_next() {
+    fn one_client_has_the_slot_and_the_first_that_waits_is_next() {
         let [a, b, c] = places(Duration::ZERO);
         let [here, there] = [1, 2].map(|n| IpAddr::from([198, 18, 0, n]));
         let long = Duration::from_secs(600);
@@ -267,7 +271,7 @@ mod tests {
         assert_eq!(a.lease_slot(here, long), Ok(()));
         let left = b.lease_slot(there, long).unwrap_err();
         assert!(left > long - Duration::from_secs(60) && left <= long);
-        // A test needs no slot, nor does it take one.
+        // A test neither needs nor takes the slot.
         assert!(b.begin_test().is_ok());
         drop(a);
         let left = c.lease_slot(here, long).unwrap_err();
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_just_before_another_leaves_waits_for_it() {
+    fn a_session_waits_a_moment_for_another_to_leave() {
         let [a, b, c] = places(Duration::from_secs(60));
         assert!(a.begin_treatment().is_ok());
         let began = Instant::now();

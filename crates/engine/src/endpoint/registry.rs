@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use linerate_core::wire::Token;
 
 use crate::measure::flow::{Flow, FlowSocket};
+use crate::shares::lock;
 
-/// Connections that may wait for a session to take them; `crr` opens many a second.
+/// Most connections that wait for their session to take them; `crr` opens many a second.
 const INBOX: usize = 1024;
 
 /// The sessions that are open, by token.
@@ -17,27 +18,27 @@ const INBOX: usize = 1024;
 pub(crate) struct Registry(Arc<Mutex<HashMap<Token, Entry>>>);
 
 struct Entry {
-    /// Data comes from the control connection's own address or the one that the test names, or not
-    /// at all.
+    /// The address of the control connection. Data connections must come from it, or from the one
+    /// that the test names.
     peer: IpAddr,
-    /// The endpoint has let it in.
+    /// The endpoint has admitted the client.
     is_admitted: bool,
-    /// Of the test that is open.
+    /// Set while a test takes flows.
     inbox: Option<Inbox>,
 }
 
 struct Inbox {
     flows: u32,
-    /// Another address of the client's host. The session has named it, and the handshake of a TCP
-    /// connection proves it; a test of datagrams names none.
+    /// Another address of the client's host, from which the data connections come. The handshake
+    /// of TCP proves it; a test of datagrams has none.
     source: Option<IpAddr>,
     sender: SyncSender<Flow>,
-    /// UDP flows that have their socket: a second one for the same peer would take its datagrams
-    /// away.
+    /// UDP flows that have their socket. A second socket for the same peer would take the datagrams
+    /// from the first.
     bound: HashSet<u32>,
 }
 
-/// A session's place in the registry; dropped, the session's token is worth nothing.
+/// A session's entry in the registry. When it is dropped, the session's token is no longer valid.
 pub(crate) struct Registration {
     registry: Registry,
     token: Token,
@@ -45,8 +46,7 @@ pub(crate) struct Registration {
 
 impl Registry {
     fn entries(&self) -> MutexGuard<'_, HashMap<Token, Entry>> {
-        // Entries are inserted and removed whole: a panic elsewhere cannot leave one half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn register(&self, token: Token, peer: IpAddr) -> Registration {
@@ -62,42 +62,38 @@ impl Registry {
         }
     }
 
-    /// Whether a client is there whose control connection comes from that address.
+    /// Whether a client with a control connection from this address is admitted.
     pub(crate) fn has_peer(&self, peer: IpAddr) -> bool {
         let is_it = |entry: &Entry| entry.is_admitted && entry.peer.to_canonical() == peer;
         self.entries().values().any(is_it)
     }
 
-    /// Whether a flow may be bound: the token is known, from that address, and the test still lacks
+    /// Whether a flow may be bound: the token is valid for this address, and the test still lacks
     /// the flow.
     pub(crate) fn expects(&self, token: Token, flow: u32, from: IpAddr) -> bool {
-        self.entries()
-            .get(&token)
-            .is_some_and(|entry| entry.expects(flow, from))
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&token);
+        entry.is_some_and(|entry| entry.inbox_for(flow, from).is_some())
     }
 
-    /// Hands a flow to its session; false if that does not expect it or has too many waiting.
-    pub(crate) fn deliver(&self, token: Token, from: IpAddr, flow: Flow) -> bool {
+    /// Hands a flow to its session, unless the session does not expect it or too many are waiting.
+    pub(crate) fn deliver(&self, token: Token, from: IpAddr, flow: Flow) {
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(&token) else {
-            return false;
-        };
-        if !entry.expects(flow.id, from) {
-            return false;
+        let entry = entries.get_mut(&token);
+        if let Some(inbox) = entry.and_then(|entry| entry.inbox_for(flow.id, from)) {
+            if let FlowSocket::Udp(_) = flow.socket {
+                inbox.bound.insert(flow.id);
+            }
+            // A flow for which there is no room is closed.
+            let _ = inbox.sender.try_send(flow);
         }
-        let Some(inbox) = &mut entry.inbox else {
-            return false;
-        };
-        if let FlowSocket::Udp(_) = flow.socket {
-            inbox.bound.insert(flow.id);
-        }
-        inbox.sender.try_send(flow).is_ok()
     }
 }
 
 impl Entry {
-    fn expects(&self, flow: u32, from: IpAddr) -> bool {
-        self.inbox.as_ref().is_some_and(|inbox| {
+    /// The inbox of the test that expects this flow from this address.
+    fn inbox_for(&mut self, flow: u32, from: IpAddr) -> Option<&mut Inbox> {
+        self.inbox.as_mut().filter(|inbox| {
             inbox.source.unwrap_or(self.peer) == from
                 && flow < inbox.flows
                 && !inbox.bound.contains(&flow)
@@ -106,33 +102,34 @@ impl Entry {
 }
 
 impl Registration {
-    /// Takes flows 0 to `flows` − 1 from now on, from `source` if the test names one; what the last
-    /// test left waiting is dropped.
+    fn change(&self, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
+            change(entry);
+        }
+    }
+
+    /// Takes flows 0 to `flows` − 1 from now on, from `source` if the test names one. Flows of the
+    /// last test that still wait are dropped.
     pub(crate) fn open(&self, flows: u32, source: Option<IpAddr>) -> Receiver<Flow> {
         let (sender, receiver) = sync_channel(INBOX);
-        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
-            entry.inbox = Some(Inbox {
-                flows,
-                source,
-                sender,
-                bound: HashSet::new(),
-            });
-        }
+        let inbox = Inbox {
+            flows,
+            source,
+            sender,
+            bound: HashSet::new(),
+        };
+        self.change(|entry| entry.inbox = Some(inbox));
         receiver
     }
 
-    /// The endpoint lets it in.
+    /// The endpoint has admitted the client.
     pub(crate) fn admit(&self) {
-        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
-            entry.is_admitted = true;
-        }
+        self.change(|entry| entry.is_admitted = true);
     }
 
-    /// Takes no more.
+    /// Takes no more flows.
     pub(crate) fn close(&self) {
-        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
-            entry.inbox = None;
-        }
+        self.change(|entry| entry.inbox = None);
     }
 }
 

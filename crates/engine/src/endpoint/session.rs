@@ -1,6 +1,4 @@
-//! One client: its control connection, and the tests that it asks for one after another.
-
-mod holding;
+//! One client: its control connection, and the operations that it requests one after another.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,17 +7,19 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
-use linerate_core::session::message::{HalfReport, Limits, RefusalReason, Welcome};
+use linerate_core::session::message::{HalfReport, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     CAPACITY, Open, PROFILE, Reply, Request, Slot, SlotState, TREATMENTS,
 };
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::{Key, Token};
+use linerate_core::units::End;
+use linerate_core::wire::Token;
 
 use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence};
@@ -29,91 +29,87 @@ use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
-use super::tracing::{NoTrace, Tracing};
-use super::{Iperf3Access, ServeEvent};
-use crate::capacity::Holding;
+use super::tracing::Tracing;
+use super::{ServeEvent, ServeOptions};
+use crate::capacity::{Holding, HoldingNews};
 use crate::clock::{now, now_ns};
-use crate::control::{ControlSocket, Received};
+use crate::control::ControlSocket;
 use crate::host;
 use crate::measure::flow::Flow;
-use crate::measure::half::{Beside, Half, HalfEnd};
+use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::source::FlowSource;
 use crate::shares::Shares;
 use crate::stop::Stop;
 use crate::treatment::{forget, remembers};
 use crate::words;
-use linerate_core::units::End;
 
-/// What all sessions of an endpoint share.
+/// Why a request is refused: the reason, and a message for the user.
+pub(super) type Denial = (RefusalReason, String);
+
+/// The state that all sessions of an endpoint share.
 pub(super) struct Context {
+    pub(super) options: ServeOptions,
     pub(super) listeners: Arc<Listeners>,
     pub(super) registry: Registry,
     pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
-    pub(super) limits: Limits,
-    pub(super) key: Option<Key>,
-    pub(super) iperf3: Option<Arc<Iperf3Access>>,
-    /// Clients may change this host; only ever set together with a key.
-    pub(super) allow_treatments: bool,
-    /// Connections that clients hold.
+    /// Connections that the clients of `capacity` hold.
     pub(super) shares: Shares,
-    /// What their tests take.
+    /// Resources that the clients' tests take.
     pub(super) budget: Budget,
-    /// Clients may have this host profiled while their tests run.
-    pub(super) allow_profiles: bool,
-    /// How often the log is told of a running test of iperf3's.
-    pub(super) live: Option<Duration>,
     pub(super) clients: Clients,
-    /// It ends with its first client.
-    pub(super) one_off: bool,
-    /// Connections of clients that are gone, to which their last words still go.
+    /// Number of connections that wait until a client, which no longer counts, has read the last
+    /// message.
     pub(super) parting: AtomicU32,
-    /// Clients that were admitted and asked for something.
+    /// Number of clients that were admitted and requested something.
     pub(super) served: AtomicU32,
     pub(super) log: Box<dyn Fn(ServeEvent) + Send + Sync>,
     pub(super) stop: Stop,
 }
 
 impl Context {
-    /// Starts the thread of a client. Where there is none to be had, the log is told.
+    /// Starts the thread of a client. A failure goes to the log.
     pub(super) fn spawn(&self, name: &str, peer: SocketAddr, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = thread::Builder::new().name(name.into()).spawn(work) {
-            let reason = format!("no thread for it: {error}");
-            (self.log)(ServeEvent::Refused { peer, reason });
+            self.log_refusal(peer, format!("no thread for it: {error}"));
         }
     }
 
-    /// A client has asked for something that makes sense: from now on it counts as served, and the
-    /// log has `told` of it.
-    pub(super) fn tell(&self, peer: SocketAddr, told: &mut bool) {
-        if !std::mem::replace(told, true) {
+    pub(super) fn log_refusal(&self, peer: SocketAddr, reason: String) {
+        (self.log)(ServeEvent::Refused { peer, reason });
+    }
+
+    /// Counts a client as served and logs its connection, at its first sensible request:
+    /// `is_logged` is set then.
+    pub(super) fn log_client(&self, peer: SocketAddr, is_logged: &mut bool) {
+        if !std::mem::replace(is_logged, true) {
             self.served.fetch_add(1, Ordering::AcqRel);
             (self.log)(ServeEvent::Connected { peer });
         }
     }
 
-    /// Ends the connection of a client after its last words. Whoever comes at once, as it may when
-    /// it has read them, finds the place of `client` free.
-    pub(super) fn part<T>(&self, client: T, mut socket: ControlSocket, last_words: &[u8]) {
+    /// Sends a client its last message and ends the connection. `client`, its place, is given up
+    /// first, so that the client can come back as soon as it has read the message.
+    pub(super) fn part<T>(&self, client: T, mut socket: ControlSocket, last_message: &[u8]) {
         let parting = self.parting.fetch_add(1, Ordering::AcqRel);
         drop(client);
-        let is_there = socket.send(last_words).is_ok();
-        // They are no clients any more, and their threads count as nobody's.
+        let is_there = socket.send(last_message).is_ok();
+        // Such connections are no clients any more; their number is limited here.
         if is_there && parting < MAX_PARTING {
             socket.close();
         }
         self.parting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether there is no client, and none is being told its last words.
+    /// Whether there is no client, and none that still reads its last message.
     pub(super) fn is_deserted(&self) -> bool {
         self.clients.is_empty() && self.parting.load(Ordering::Acquire) == 0
     }
 
-    /// It is gone: with a goodbye, or for a reason.
-    pub(super) fn tell_end(&self, peer: SocketAddr, told: bool, reason: Option<String>) {
+    /// Logs the end of a client: with a goodbye, or for a reason.
+    pub(super) fn log_end(&self, peer: SocketAddr, is_logged: bool, reason: Option<String>) {
         (self.log)(match reason {
-            Some(reason) if !told => ServeEvent::Refused { peer, reason },
+            Some(reason) if !is_logged => ServeEvent::Refused { peer, reason },
             reason => ServeEvent::Disconnected { peer, reason },
         });
     }
@@ -121,18 +117,18 @@ impl Context {
 
 /// How often a session that waits for flows or runs a test looks at them.
 const TICK: Duration = Duration::from_millis(2);
-/// Longest wait without looking at the stop flag.
+/// Longest wait without a look at the stop flag.
 const IDLE_TICK: Duration = Duration::from_millis(100);
-/// Between two reports of progress.
+/// Time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// Connections that wait at once until their peer has read their last words; others are closed.
+/// Most connections that wait until their client has read the last message; others are closed.
 const MAX_PARTING: u32 = 64;
-/// Longest that a client can have a test wait for its beginning.
+/// Longest time for which a client can delay the beginning of a test.
 const MAX_AHEAD_NS: u64 = 3_000_000_000;
-/// Between two looks at the workers that hold connections.
+/// Time between two looks at the workers that hold connections.
 const HOLDING_TICK: Duration = Duration::from_millis(10);
 
-/// Serves a client to its end.
+/// Serves a client until it leaves.
 pub(super) fn run(
     context: &Arc<Context>,
     presence: Presence,
@@ -140,7 +136,7 @@ pub(super) fn run(
     peer: SocketAddr,
     sealed: bool,
 ) {
-    let Some(token) = random_token() else {
+    let Ok(token) = random_token() else {
         return;
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
@@ -150,13 +146,13 @@ pub(super) fn run(
         token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
-        server: Server::new(now(), context.key.as_ref(), sealed),
+        server: Server::new(now(), context.options.key.as_ref(), sealed),
         stage: Stage::Idle,
         context,
         presence,
         peer,
         local,
-        told: false,
+        is_logged: false,
         tests: 0,
         remembered: None,
         claim: None,
@@ -166,12 +162,12 @@ pub(super) fn run(
 }
 
 fn operations(context: &Context) -> Vec<String> {
-    // What is sent over connections that are held has no rate of its own.
-    let is_slowed = context.limits.rate_bps.is_some();
+    // Requests over held connections have no rate limit, so that an owner's rate excludes them.
+    let is_slowed = context.options.limits.rate_bps.is_some();
     let allowed = |name: &&str| match *name {
-        CAPACITY => context.limits.connections > 0 && !is_slowed,
-        PROFILE => context.allow_profiles,
-        TREATMENTS => context.allow_treatments,
+        CAPACITY => context.options.limits.connections > 0 && !is_slowed,
+        PROFILE => context.options.allow_profiles,
+        TREATMENTS => context.options.allow_treatments,
         _ => true,
     };
     Request::names()
@@ -180,13 +176,13 @@ fn operations(context: &Context) -> Vec<String> {
         .collect()
 }
 
-fn random_token() -> Option<Token> {
+pub(super) fn random_token() -> Result<Token, String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(Token(bytes))
+    getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(Token(bytes))
 }
 
-/// What the session is doing.
+/// What the session does at present.
 enum Stage {
     Idle,
     /// Waiting for the flows of a test.
@@ -195,7 +191,7 @@ enum Stage {
         flows: Vec<Flow>,
         arrivals: Receiver<Flow>,
     },
-    /// All flows are there.
+    /// All flows of the test have arrived.
     Bound {
         test: Box<Test>,
         flows: Vec<Flow>,
@@ -214,23 +210,23 @@ struct Session<'a> {
     context: &'a Context,
     presence: Presence,
     peer: SocketAddr,
-    /// Which address of this host the client has connected to.
+    /// The address of this host to which the client has connected.
     local: SocketAddr,
     token: Token,
     registration: Registration,
     server: Server,
     stage: Stage,
-    /// What the client has changed on this host: undone with the session, however that ends.
+    /// The client's changes of this host: undone with the session, however that ends.
     lease: Lease,
-    /// The log knows of this client.
-    told: bool,
-    /// Tests that the client has opened.
+    /// The log has a line for this client.
+    is_logged: bool,
+    /// Number of tests that the client has opened.
     tests: u64,
-    /// What of the tests before could not be forgotten.
+    /// Set if this host's kernel still has metrics of earlier tests.
     remembered: Option<Caveat>,
-    /// What the test that is open takes.
+    /// Resources of the test that is open.
     claim: Option<Claim>,
-    /// What is asked of the profiler in the next test.
+    /// The profile that the next test asks for.
     profile: Option<ProfileRequest>,
 }
 
@@ -252,19 +248,8 @@ impl Session<'_> {
                 break;
             }
             self.look();
-            // All that this turn has brought: what stayed would wait for the next.
-            while let Some(bytes) = self.server.poll_transmit() {
-                if socket.send(&bytes).is_err() {
-                    self.server.handle_close();
-                    break;
-                }
-            }
-            match socket.receive(self.patience()) {
-                Received::Bytes(bytes) => self.server.handle_input(now(), bytes),
-                Received::Nothing => {}
-                Received::Closed => self.server.handle_close(),
-            }
-            self.server.handle_timeout(now());
+            let patience = self.patience();
+            socket.drive(&mut self.server, patience);
             if self.context.stop.is_requested() {
                 self.server
                     .hang_up(RefusalReason::Stopping, "the endpoint is shutting down");
@@ -273,8 +258,8 @@ impl Session<'_> {
         self.leave(socket, reason);
     }
 
-    /// Lets the client in, if there is a place. Nobody who has proved nothing makes this host look
-    /// at itself.
+    /// Admits the client if there is a place. Only now, after the key is proved, this host gathers
+    /// its facts.
     fn welcome(&mut self) {
         if let Err(message) = self.presence.enter() {
             return self.server.hang_up(RefusalReason::Busy, &message);
@@ -284,24 +269,26 @@ impl Session<'_> {
             software: env!("CARGO_PKG_VERSION").to_owned(),
             token: words::hexadecimal(&self.token.0),
             operations: operations(self.context),
-            limits: self.context.limits,
+            limits: self.context.options.limits,
             facts: Box::new(host::facts(Some(self.peer.ip()))),
         };
         self.server.welcome(now(), welcome);
     }
 
-    /// Does what the client asks for: each operation has its handler here. The log knows of this
-    /// client from the first thing that it asks for.
+    /// Does what the client requests: each operation has its handler here.
     fn serve(&mut self, request: Request) {
-        self.context.tell(self.peer, &mut self.told);
-        // Who has the slot has no place.
+        self.context.log_client(self.peer, &mut self.is_logged);
+        // A session that has the slot has given up its place.
         if !matches!(request, Request::Slot(_))
             && let Err(message) = self.presence.enter()
         {
             return self.server.hang_up(RefusalReason::Busy, &message);
         }
+        let mut begun = Ok(());
         match request {
-            Request::Open(open) => self.open(open),
+            Request::Open(open) => begun = self.open(open),
+            Request::Trace(request) => begun = self.trace(&request),
+            Request::Hold(request) => begun = self.hold(&request),
             Request::End(_) => self.end(),
             Request::Treat(treat) => self.treat(&treat.changes),
             Request::Untreat(_) => self.untreat(),
@@ -310,63 +297,53 @@ impl Session<'_> {
                 self.server.reply(now(), Reply::Clock(now_us));
             }
             Request::Slot(slot) => self.lease_slot(slot),
-            Request::Trace(request) => self.trace(&request),
-            Request::Hold(request) => self.hold(&request),
             Request::Release(_) => self.release(),
+        }
+        if let Err((reason, message)) = begun {
+            self.server.refuse(reason, message);
         }
     }
 
     fn leave(mut self, socket: ControlSocket, reason: Option<String>) {
-        // The host first: an endpoint that is stopped has only a moment for it.
+        // First of all the changes are undone: an endpoint that stops has only a moment for it.
         let undone = self.lease.untreat();
         self.log_undone(undone);
-        // The client's data next: a flow that runs on would keep its threads.
+        // Then the test ends: otherwise its threads would go on.
         if let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) {
             half.stop(host::facts(Some(self.peer.ip())));
         }
         self.lease.place().end_test();
-        self.context.tell_end(self.peer, self.told, reason);
-        let last_words: Vec<_> = std::iter::from_fn(|| self.server.poll_transmit()).collect();
+        self.context.log_end(self.peer, self.is_logged, reason);
+        let last: Vec<_> = std::iter::from_fn(|| self.server.poll_transmit()).collect();
         let context = self.context;
-        context.part(self, socket, &last_words.concat());
+        context.part(self, socket, &last.concat());
     }
 
     fn patience(&self) -> Duration {
-        let tick = match &self.stage {
+        match &self.stage {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
             Stage::Holding(_) => HOLDING_TICK,
-        };
-        match self.server.poll_timeout() {
-            Some(at) => at.saturating_sub(now()).min(tick),
-            None => tick,
         }
     }
 
-    fn open(&mut self, open: Open) {
+    fn begin_test(&self) -> Result<(), Denial> {
+        let begun = self.lease.place().begin_test();
+        begun.map_err(|message| (RefusalReason::Busy, message))
+    }
+
+    fn open(&mut self, open: Open) -> Result<(), Denial> {
         self.profile = open.profile;
-        let test = match within_rate(open.test, self.context.limits.rate_bps) {
-            Ok(test) => test,
-            Err(message) => {
-                self.server.refuse(RefusalReason::Limit, message);
-                return;
-            }
-        };
-        let has_key = self.context.key.is_some();
-        if let Err(message) = can_do(&test, has_key) {
-            self.server.refuse(RefusalReason::Test, message);
-            return;
-        }
-        match self.context.budget.take(self.peer.ip(), &test, has_key) {
-            Ok(claim) => self.claim = Some(claim),
-            Err(refusal) => return self.server.refuse(refusal.reason, refusal.message),
-        }
-        if let Err(message) = self.lease.place().begin_test() {
-            self.claim = None;
-            self.server.refuse(RefusalReason::Busy, message);
-            return;
-        }
+        let context = self.context;
+        let has_key = context.options.key.is_some();
+        let test = within_rate(open.test, context.options.limits.rate_bps)
+            .map_err(|message| (RefusalReason::Limit, message))?;
+        can_do(&test, has_key).map_err(|message| (RefusalReason::Test, message))?;
+        let claim = context.budget.take(self.peer.ip(), &test, has_key);
+        let claim = claim.map_err(|refusal| (refusal.reason, refusal.message))?;
+        self.begin_test()?;
+        self.claim = Some(claim);
         self.forget_earlier(&test);
         let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.reply(now(), Reply::Open(()));
@@ -384,14 +361,16 @@ impl Session<'_> {
                 arrivals,
             };
         }
+        Ok(())
     }
 
     fn lease_slot(&mut self, slot: Slot) {
         let lasts = Duration::from_secs_f64(slot.seconds);
         let state = match self.lease.place().lease_slot(self.peer.ip(), lasts) {
             Ok(()) => {
-                // One alone has it, and its tests have sessions of their own: it is no client beside them.
-                if !self.context.one_off {
+                // Only one session has the slot, and its tests have their own sessions: it need
+                // not take a client's place beside them.
+                if !self.context.options.one_off {
                     self.presence.step_aside();
                 }
                 SlotState::Leased(slot.seconds)
@@ -401,7 +380,7 @@ impl Session<'_> {
         self.server.reply(now(), Reply::Slot(state));
     }
 
-    /// Where the workers of a test get connections that are made within the run.
+    /// The source of connections for a test that makes them within the run.
     fn connections(&self, test: &Test, inbox: Receiver<Flow>) -> FlowSource {
         if !matches!(test.traffic, Traffic::Crr(_)) || test.protocol == Protocol::Mptcp {
             return FlowSource::Accept(inbox.into());
@@ -414,11 +393,11 @@ impl Session<'_> {
         door::source(&self.context.listeners, &self.context.registry, own, inbox)
     }
 
-    /// Who compares wants each run to begin like the first. Where that cannot be, who runs a single
-    /// test need not know.
+    /// Makes the kernel forget the TCP metrics of earlier tests, because in a comparison each run
+    /// must begin like the first. If that fails, it matters from the second test on.
     fn forget_earlier(&mut self, test: &Test) {
         self.tests += 1;
-        if !self.context.allow_treatments || test.protocol == Protocol::Udp {
+        if !self.context.options.allow_treatments || test.protocol == Protocol::Udp {
             return;
         }
         let addresses = [Some(self.peer.ip()), test.options.source];
@@ -427,7 +406,7 @@ impl Session<'_> {
         self.remembered = error.map(|error| remembers("at the endpoint: ", &error));
     }
 
-    /// What was accepted, and what comes from the running half.
+    /// Looks for flows that have arrived, and at what is running.
     fn look(&mut self) {
         match &mut self.stage {
             Stage::Idle | Stage::Bound { .. } => {}
@@ -437,7 +416,7 @@ impl Session<'_> {
                 arrivals,
             } => {
                 for flow in arrivals.try_iter() {
-                    // An option that does not take here was tried when the test was opened.
+                    // The options were tried when the test was opened.
                     if prepare(test, &flow).is_ok() && flows.iter().all(|f| f.id != flow.id) {
                         flows.push(flow);
                     }
@@ -470,7 +449,7 @@ impl Session<'_> {
             }
             Stage::Tracing(tracing) => {
                 if let Some(outcome) = tracing.look() {
-                    self.traced(outcome);
+                    self.end_trace(outcome);
                 }
             }
             Stage::Holding(holding) => {
@@ -481,28 +460,23 @@ impl Session<'_> {
         }
     }
 
-    fn trace(&mut self, request: &TraceRequest) {
-        // A host that another client has changed is not the client's to look at.
-        if let Err(message) = self.lease.place().begin_test() {
-            self.server.refuse(RefusalReason::Busy, message);
-            return;
-        }
-        let way = (self.local.ip(), self.peer.ip());
-        match Tracing::start(request, way, &self.context.limits) {
+    fn trace(&mut self, request: &TraceRequest) -> Result<(), Denial> {
+        // A host that another client has changed would give this client wrong results.
+        self.begin_test()?;
+        let ends = (self.local.ip(), self.peer.ip());
+        match Tracing::start(request, ends, &self.context.options.limits) {
             Ok(tracing) => self.stage = Stage::Tracing(tracing),
-            Err(none) => self.traced(Err(none)),
+            Err(denial) => self.end_trace(Err(denial)),
         }
+        Ok(())
     }
 
-    fn traced(&mut self, outcome: Result<TraceDocument, NoTrace>) {
+    fn end_trace(&mut self, outcome: Result<TraceDocument, Denial>) {
         self.stage = Stage::Idle;
         self.lease.place().end_test();
         match outcome {
             Ok(document) => {
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: format!("the way to it: {}", document.end_words),
-                });
+                self.log_test(format!("the way to it: {}", document.end_words));
                 self.server.reply(now(), Reply::Trace(Box::new(document)));
             }
             Err((reason, message)) => self.server.refuse(reason, message),
@@ -518,13 +492,13 @@ impl Session<'_> {
         else {
             return;
         };
-        let beside = Beside {
+        let options = HalfOptions {
             profile: self.profile.take(),
-            // This session hears nothing meanwhile.
+            // Bounded, because this session is blocked until then.
             at_ns: at_us.map(|us| us.saturating_mul(1_000).min(now_ns() + MAX_AHEAD_NS)),
-            answers: None,
+            ..HalfOptions::default()
         };
-        match Half::start(End::Server, &test, flows, source, beside) {
+        match Half::start(End::Server, &test, flows, source, options) {
             Ok(half) => {
                 self.stage = Stage::Running {
                     half,
@@ -548,12 +522,9 @@ impl Session<'_> {
                 let HalfEnd { mut report, .. } = half.stop(facts);
                 report
                     .caveats
-                    .extend(self.context.limits.rate_bps.map(owners_limit));
+                    .extend(self.context.options.limits.rate_bps.map(owners_limit));
                 report.caveats.extend(self.remembered.take());
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: words::summary(&report),
-                });
+                self.log_test(words::summary(&report));
                 report
             }
             _ => HalfReport {
@@ -561,9 +532,62 @@ impl Session<'_> {
                 ..Default::default()
             },
         };
-        // Whoever has the answer may ask again at once.
+        // Before the answer, after which the client may open the next test at once.
         self.claim = None;
         self.server.reply(now(), Reply::End(Box::new(report)));
+    }
+
+    fn hold(&mut self, request: &CapacityRequest) -> Result<(), Denial> {
+        let owner = self.context.options.limits.connections;
+        let asked = request.connections;
+        let share = self.context.shares.take(asked, owner).map_err(|others| {
+            let message = format!(
+                "other clients hold {others} of the {owner} connections that the endpoint allows, \
+                 {asked} were asked for"
+            );
+            (RefusalReason::Busy, message)
+        })?;
+        self.begin_test()?;
+        let ends = (self.local, self.peer.ip());
+        let started = Holding::start(request, ends, self.token, (share, owner));
+        let holding = started.map_err(|message| {
+            self.lease.place().end_test();
+            (RefusalReason::Test, message)
+        })?;
+        self.stage = Stage::Holding(Box::new(holding));
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        if let Stage::Holding(holding) = &mut self.stage {
+            holding.release();
+        }
+    }
+
+    fn tell_held(&mut self, news: HoldingNews) {
+        match news {
+            HoldingNews::Ready(ports) => self.server.reply(now(), Reply::Hold(ports)),
+            HoldingNews::Progress(progress) => self.server.held(progress),
+            HoldingNews::Released(half) => {
+                self.end_holding();
+                let (tcp, udp) = (half.tcp.most, half.udp.most);
+                self.log_test(format!("held {tcp} connections and {udp} UDP sockets"));
+                self.server.reply(now(), Reply::Release(half));
+            }
+            HoldingNews::Refused(message) => {
+                self.end_holding();
+                self.server.refuse(RefusalReason::Test, message);
+            }
+            HoldingNews::Failed(message) => {
+                self.end_holding();
+                self.server.hang_up(RefusalReason::Failed, message);
+            }
+        }
+    }
+
+    fn end_holding(&mut self) {
+        self.stage = Stage::Idle;
+        self.lease.place().end_test();
     }
 
     fn treat(&mut self, changes: &[HostChange]) {
@@ -600,6 +624,11 @@ impl Session<'_> {
                 .server
                 .hang_up(RefusalReason::Failed, &error.to_string()),
         }
+    }
+
+    fn log_test(&self, summary: String) {
+        let peer = self.peer;
+        (self.context.log)(ServeEvent::Tested { peer, summary });
     }
 
     fn log_undone(&self, undone: Result<bool, LeaseError>) {

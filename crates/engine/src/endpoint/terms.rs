@@ -1,20 +1,19 @@
-//! What a test may do at this endpoint, and whether its host can do it.
+//! What a test may do at this endpoint, and whether this host can do it.
 
 use std::net::SocketAddr;
 
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind};
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, End};
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options;
 use crate::words;
-use linerate_core::units::End;
 
-/// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it,
-/// and what it cannot slow must not ask for more.
+/// Limits a test to the owner's rate, bits per second: what this end sends or reads is slowed down
+/// to it. A test that it cannot slow down must not ask for more.
 pub(super) fn within_rate(test: Box<Test>, limit: Option<u64>) -> Result<Box<Test>, String> {
     let Some(limit) = limit.map(BitRate) else {
         return Ok(test);
@@ -42,7 +41,7 @@ pub(super) fn within_rate(test: Box<Test>, limit: Option<u64>) -> Result<Box<Tes
     }
 }
 
-/// What the client's record says of a rate that the owner has set.
+/// The caveat in the client's record about a rate that the owner has set.
 pub(super) fn owners_limit(rate_bps: u64) -> Caveat {
     Caveat::new(
         CaveatKind::SettingNotTaken,
@@ -54,8 +53,9 @@ pub(super) fn owners_limit(rate_bps: u64) -> Caveat {
     )
 }
 
-/// Tries the test's options on a socket that is thrown away, so that a refusal comes before the
-/// flows. What a stranger names must be there already and allowed to everybody.
+/// Tries the test's options on a temporary socket, so that a refusal comes before the flows. A
+/// client without the key may only name a congestion control that is loaded and allowed to
+/// everybody.
 pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let fail = |what: String| format!("the endpoint's host cannot do this test: {what}");
@@ -83,8 +83,8 @@ pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
         })
 }
 
-/// Whether a congestion control algorithm is loaded and for every user. For root the kernel loads
-/// the module of any name that is asked for (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
+/// Checks that a congestion control algorithm is loaded and allowed to every user. For root the
+/// kernel loads the module of any name (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
 fn is_open_to_strangers(name: &str) -> Result<(), String> {
     let allowed = sysctl::read(ALLOWED_CONGESTION).map_err(|error| words::chain(&error))?;
     if allowed.split_whitespace().any(|word| word == name) {
@@ -95,10 +95,10 @@ fn is_open_to_strangers(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Lists algorithms that are loaded, and of those the ones for every user.
+/// Lists the algorithms that are loaded and allowed to every user.
 const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// Sets the test's options on a flow that has come.
+/// Sets the test's options on a flow that has arrived.
 pub(super) fn prepare(test: &Test, flow: &Flow) -> Result<(), OptionError> {
     let sends = sends(End::Server, flow_direction(test, flow.id));
     match &flow.socket {

@@ -1,5 +1,5 @@
-//! The way to a client, traced for it: to the address that its control connection comes from and to
-//! no other.
+//! A trace of the path to a client, at its request: to the address that its control connection
+//! comes from, and to no other.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -9,33 +9,31 @@ use std::time::Duration;
 use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::trace::{LONGEST_REVERSE, TraceDocument, TraceRequest};
 
+use super::session::Denial;
 use crate::clock::now;
 use crate::stop::Stop;
 use crate::trace::{TraceError, TraceOptions, trace};
 use crate::words;
 
-/// Seeds of an endpoint are below this: counts on the wire are, too.
+/// Seeds are below this, as all counts on the wire are.
 const SEEDS: u64 = 1 << 53;
 
-/// A trace in progress in a thread of its own, so that its session stays awake. Dropping it ends it
-/// soon.
+/// A trace that runs in a thread of its own, so that its session is not blocked. Dropping it ends
+/// the trace soon.
 pub(super) struct Tracing {
     stop: Stop,
     until: Duration,
     outcome: Receiver<Result<TraceDocument, TraceError>>,
 }
 
-/// Why there is none.
-pub(super) type NoTrace = (RefusalReason, String);
-
 impl Tracing {
-    /// Begins to trace from `local`, which the client has connected to, to `client`; within what
-    /// the owner allows.
+    /// Starts a trace to `client` from `local`, the address that the client has connected to,
+    /// within the owner's limits.
     pub(super) fn start(
         request: &TraceRequest,
         (local, client): (IpAddr, IpAddr),
         limits: &Limits,
-    ) -> Result<Self, NoTrace> {
+    ) -> Result<Self, Denial> {
         let config = request
             .config(client, limits.rate_bps)
             .map_err(|error| (RefusalReason::Limit, error.to_string()))?;
@@ -49,7 +47,7 @@ impl Tracing {
         let (sender, outcome) = sync_channel(1);
         let own = stop.clone();
         let started = thread::Builder::new().name("trace".into()).spawn(move || {
-            // Whoever is gone needs no answer.
+            // The session may be gone.
             let _ = sender.send(trace(&options, &own));
         });
         started.map_err(|error| {
@@ -65,8 +63,8 @@ impl Tracing {
         })
     }
 
-    /// What came of it, once it is over. When its time is, it ends with what it has.
-    pub(super) fn look(&self) -> Option<Result<TraceDocument, NoTrace>> {
+    /// The outcome, once the trace is over. At its time limit the trace ends with what it has.
+    pub(super) fn look(&self) -> Option<Result<TraceDocument, Denial>> {
         if now() >= self.until {
             self.stop.request();
         }

@@ -1,4 +1,4 @@
-//! UDP at the endpoint's port: no datagram of a test goes to an address that has not answered a
+//! UDP at the endpoint's port. No datagram of a test is sent to an address that has not answered a
 //! challenge.
 
 use std::hash::{BuildHasher, RandomState};
@@ -12,9 +12,9 @@ use super::foreign::iperf3::Calls;
 use super::registry::Registry;
 use crate::measure::flow::{Flow, FlowSocket};
 
-/// The sockets on the endpoint's port that are connected to nobody.
+/// The unconnected UDP sockets on the endpoint's port.
 pub(super) struct UdpChallenges {
-    /// With the numbers that they are watched by.
+    /// With the numbers under which they are watched.
     sockets: Vec<(u64, UdpSocket)>,
     registry: Registry,
     calls: Calls,
@@ -33,25 +33,25 @@ impl UdpChallenges {
     }
 
     pub(super) fn add(&mut self, number: u64, socket: UdpSocket) {
-        // Without it the route chooses the address of an answer.
+        // If this fails, the route chooses the source address of an answer.
         let _ = socket::note_destinations(&socket);
         self.sockets.push((number, socket));
     }
 
-    /// Answers what waits at the socket of that number, if it is one of these.
+    /// Answers the datagrams that wait at the socket of this number, if it is one of these.
     pub(super) fn answer(&self, number: u64) {
         let Some((_, socket)) = self.sockets.iter().find(|(own, _)| *own == number) else {
             return;
         };
         // One byte more than a handshake has, so that a longer datagram is not taken for one.
         let mut bytes = [0; HANDSHAKE_BYTES + 1];
-        // A flood is not answered without end before the TCP side has its turn.
+        // Even in a flood of datagrams TCP has its turn.
         for _ in 0..64 {
             let Ok(arrival) = socket::receive_from(socket, &mut bytes) else {
                 return;
             };
             let (n, peer) = (arrival.length, arrival.from);
-            // The peer takes answers from the address alone that it has asked.
+            // The peer takes answers only from the address that it has asked.
             let Some(local) = arrival.to.or_else(|| socket.local_addr().ok()) else {
                 return;
             };
@@ -70,7 +70,7 @@ impl UdpChallenges {
         peer: SocketAddr,
         handshake: Handshake,
     ) {
-        // Who does not know the token of a session from this very address gets no answer at all.
+        // Without a token that is valid for this address there is no answer at all.
         if !self
             .registry
             .expects(handshake.token, handshake.flow, peer.ip())
@@ -85,7 +85,7 @@ impl UdpChallenges {
                     cookie,
                     ..handshake
                 };
-                // Lost like any datagram: the client asks again.
+                // If this is lost, the client asks again.
                 let _ = socket::send_from(socket, &challenge.encode(), peer, local);
             }
             HandshakeStep::Answer if handshake.cookie == cookie => {
@@ -95,7 +95,7 @@ impl UdpChallenges {
         }
     }
 
-    /// Of a client of iperf3's, which has a test open from this very address: nobody else gets an
+    /// Answers a greeting of iperf3's, if a test from this address is open; nobody else gets an
     /// answer.
     fn answer_greeting(&self, local: SocketAddr, peer: SocketAddr, greeting: Greeting) {
         if !self.calls.expects(peer) {
@@ -131,8 +131,8 @@ impl UdpChallenges {
     }
 }
 
-/// A socket of a flow's own on the same port, connected to the peer; from then on the kernel sorts
-/// the peer's datagrams.
+/// A socket for one flow on the same port, connected to the peer: from now on the kernel delivers
+/// the peer's datagrams to it.
 fn own_socket(local: SocketAddr, peer: SocketAddr) -> Option<UdpSocket> {
     socket::udp_socket(local, Some(peer), true).ok()
 }

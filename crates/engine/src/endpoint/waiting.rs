@@ -1,5 +1,5 @@
-//! Watches the listening sockets, and the connections to them that have not said yet what they are:
-//! each has a deadline, and all together have few places and no thread.
+//! Watches the listening sockets, and the accepted connections that have not sent their hello yet.
+//! Each of those has a deadline; their number is limited, and they have no threads.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,23 +14,23 @@ use linerate_sys::poll::Poller;
 use super::door::{KEPT_TICK, Listeners};
 use crate::stop::Stop;
 
-/// Connections that wait; beyond that the oldest goes.
+/// Most connections that wait; one more closes the oldest.
 const MAX_WAITING: usize = 1024;
-/// Connections that are taken in one go: the others have their turn too.
+/// Most connections that are accepted at once, before other sockets have their turn.
 const BURST: usize = 64;
-/// Numbers that no socket has: the stop's bell, that of a door, and a door itself.
+/// Numbers that no socket has: the stop's bell, the door's bell, and the door itself.
 const STOP: u64 = u64::MAX;
 const BELL: u64 = STOP - 1;
 const DOOR: u64 = STOP - 2;
 
-/// Listeners have the numbers from 0 on.
+/// The watched sockets, each with a number; listeners have the numbers from 0 on.
 pub(super) struct Waiting<C> {
     listeners: Arc<Listeners>,
-    /// A test has a door, and its flows had taken so many connections there at the last look.
+    /// Set while a test has the door: how many connections its flows had accepted at the last look.
     away: Option<u64>,
     poller: Poller,
     next: u64,
-    /// The oldest first, each with its deadline.
+    /// Connections with their deadlines, the oldest first.
     connections: BTreeMap<u64, (Instant, C)>,
 }
 
@@ -56,7 +56,7 @@ impl<C: AsFd> Waiting<C> {
         Ok(waiting)
     }
 
-    /// Watches one more socket, by the next number.
+    /// Watches one more socket, under the next number.
     ///
     /// # Errors
     /// The kernel's limit is reached.
@@ -66,8 +66,8 @@ impl<C: AsFd> Waiting<C> {
         Ok(self.next - 1)
     }
 
-    /// Those that have something now, or within `longest`; connections that are overdue are
-    /// dropped.
+    /// Waits up to `longest` for sockets that are ready; the result has their numbers. Connections
+    /// that are overdue are closed.
     ///
     /// # Errors
     /// None that a caller can mend.
@@ -92,7 +92,7 @@ impl<C: AsFd> Waiting<C> {
         left.map_or(longest, |left| left.min(longest))
     }
 
-    /// Whether a test's door must be looked at: its flows are all busy, and slow.
+    /// Whether the acceptor must look at the door: all flows are busy, and slow.
     fn looks_in(&mut self) -> bool {
         let taken = self.listeners.taken();
         let kept = self.listeners.door().map(|_| taken);
@@ -101,7 +101,7 @@ impl<C: AsFd> Waiting<C> {
         self.away.is_some() && slow && !self.listeners.is_awaited()
     }
 
-    /// New connections to the listener of that number; none if it is none of a listener.
+    /// Accepts connections at the listener of this number, if it is a listener's.
     pub(super) fn accept(&mut self, number: u64) -> Vec<(TcpStream, SocketAddr)> {
         let mut accepted = Vec::new();
         if number == DOOR {
@@ -115,7 +115,7 @@ impl<C: AsFd> Waiting<C> {
                 Ok(connection) => accepted.push(connection),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
-                    // Out of descriptors: the oldest that has said nothing yet makes room.
+                    // Out of descriptors: the oldest connection without a hello is closed.
                     if self.connections.pop_first().is_none() {
                         thread::sleep(Duration::from_millis(10));
                     }
@@ -126,7 +126,7 @@ impl<C: AsFd> Waiting<C> {
         accepted
     }
 
-    /// Keeps a connection for `time` at most. One that cannot be watched is dropped.
+    /// Keeps a connection for `time` at most. One that cannot be watched is closed.
     pub(super) fn keep(&mut self, connection: C, time: Duration) {
         if let Ok(number) = self.watch(&connection) {
             let until = Instant::now() + time;
@@ -137,7 +137,7 @@ impl<C: AsFd> Waiting<C> {
         }
     }
 
-    /// The connection of that number, once `look` finds something; until then it stays.
+    /// Takes out the connection of this number if `look` finds something; else it stays.
     pub(super) fn take<T>(
         &mut self,
         number: u64,
@@ -145,7 +145,7 @@ impl<C: AsFd> Waiting<C> {
     ) -> Option<(C, T)> {
         let found = look(&mut self.connections.get_mut(&number)?.1)?;
         let (_, connection) = self.connections.remove(&number)?;
-        // Whoever takes it over watches it in his own way.
+        // The next owner watches the connection itself.
         self.poller.remove(&connection).ok()?;
         Some((connection, found))
     }

@@ -7,7 +7,6 @@ use linerate_core::compare::Fault;
 use linerate_core::experiment::{Cell, Experiment, ExperimentPath, Place, Run, Slot, Work};
 use linerate_core::plan::Test;
 use linerate_core::record::{Caveat, Interval, Record};
-use linerate_core::treatment::Treatments;
 use linerate_core::truth::CpuShare;
 
 use super::error::ExperimentError;
@@ -89,7 +88,9 @@ fn measure(
     observer: &mut dyn ExperimentObserver,
 ) -> Result<Record, ExperimentError> {
     let mut act = |target: &Target, path: Option<&LabPath>| {
-        let mut record = exchange(target, test, &cell.treatments, stop, observer)?;
+        let mut client = Client::connect(target.clone(), stop.clone())?;
+        let mut intervals = Intervals(observer);
+        let mut record = run_treated(&mut client, test, &cell.treatments, &mut intervals)?;
         if let Some(path) = path {
             path.describe([(&mut record.environment, &mut record.caveats)]);
             // Once more: the remedies are to name the path, not a host that is gone with it.
@@ -156,35 +157,17 @@ fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath,
     else {
         return Err(ExperimentError::NoTarget);
     };
-    let options = LabOptions {
-        seed,
-        traces: site.traces.to_vec(),
-    };
+    let traces = site.traces.to_vec();
+    let options = LabOptions { seed, traces };
+    let address = *address;
     let ends = Ends {
         client,
         server,
-        address: *address,
+        address,
     };
-    let topology = topology.as_ref().clone();
-    Ok(LabPath::between(
-        topology,
-        name.clone(),
-        ends,
-        place.family,
-        &options,
-    )?)
-}
-
-fn exchange(
-    target: &Target,
-    test: &Test,
-    treatments: &Treatments,
-    stop: &Stop,
-    observer: &mut dyn ExperimentObserver,
-) -> Result<Record, ExperimentError> {
-    let mut client = Client::connect(target.clone(), stop.clone())?;
-    let mut observer = Intervals(observer);
-    Ok(run_treated(&mut client, test, treatments, &mut observer)?)
+    let (topology, name) = (topology.as_ref().clone(), name.clone());
+    let path = LabPath::between(topology, name, ends, place.family, &options)?;
+    Ok(path)
 }
 
 /// Of a run only its intervals are news: what it is was said as it began.

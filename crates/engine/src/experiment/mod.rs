@@ -108,7 +108,7 @@ pub(crate) fn make_runs<'a>(
         runs,
         unavailable: Vec::new(),
         error: None,
-        estimate: Estimate::new(),
+        estimate: Estimate::default(),
         failures: 0,
     };
     while let Some(slot) = course.next() {
@@ -189,13 +189,10 @@ impl Course<'_> {
         if error.category() != Category::Failed {
             self.unavailable.push((slot.cell, chain(&error)));
             // Where none can be run it is not the cell's fault.
-            let runnable =
-                (0..self.experiment.cells.len()).filter(|cell| self.experiment.is_runnable(*cell));
-            return if self.runs.is_empty() && runnable.count() == self.unavailable.len() {
-                Err(error)
-            } else {
-                Ok(None)
-            };
+            let cells = 0..self.experiment.cells.len();
+            let runnable = cells.filter(|cell| self.experiment.is_runnable(*cell));
+            let is_over = self.runs.is_empty() && runnable.count() == self.unavailable.len();
+            return if is_over { Err(error) } else { Ok(None) };
         }
         self.failures += 1;
         if self.failures == MAX_FAILURES {

@@ -61,8 +61,7 @@ impl Categorized for RecordsError {
     fn category(&self) -> Category {
         match self {
             Self::File { what, .. } if *what == WRITE => Category::Failed,
-            Self::File { .. } | Self::InUse { .. } => Category::Usage,
-            Self::Other { .. } | Self::Malformed { .. } => Category::Usage,
+            _ => Category::Usage,
         }
     }
 }
@@ -96,9 +95,8 @@ impl RecordsFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(RecordsError::InUse {
-                    path: path.to_owned(),
-                });
+                let path = path.to_owned();
+                return Err(RecordsError::InUse { path });
             }
             Err(TryLockError::Error(source)) => return Err(file_error("lock", path)(source)),
         }
@@ -164,26 +162,21 @@ impl RecordsFile {
             if length == 0 || !line.ends_with(b"\n") {
                 break;
             }
-            let malformed = |error: serde_json::Error| RecordsError::Malformed {
-                path: self.path.clone(),
-                line: number,
-                why: error.to_string(),
-            };
+            let malformed = |error: serde_json::Error| self.malformed(number, error.to_string());
             match number {
                 1 => {
                     let found: Head = serde_json::from_slice(&line).map_err(malformed)?;
                     if (&found.schema, &found.identity) != (&head.schema, &head.identity) {
-                        return Err(RecordsError::Other {
-                            path: self.path.clone(),
-                        });
+                        let path = self.path.clone();
+                        return Err(RecordsError::Other { path });
                     }
                 }
                 _ => {
                     let mut run = Run::parse(&line).map_err(malformed)?;
                     // Verdicts and commands are made from the evidence, not taken from a file.
-                    run.record
-                        .iter_mut()
-                        .for_each(|record| ceilings::annotate(record));
+                    if let Some(record) = &mut run.record {
+                        ceilings::annotate(record);
+                    }
                     self.runs.push(run);
                 }
             }
@@ -192,13 +185,14 @@ impl RecordsFile {
         // Nothing but half a head: somebody else's file would have a line end somewhere, or be
         // long.
         if end == 0 && line.len() > MAX_HEAD {
-            return Err(RecordsError::Malformed {
-                path: self.path.clone(),
-                line: 1,
-                why: "it has no end".to_owned(),
-            });
+            return Err(self.malformed(1, "it has no end".to_owned()));
         }
         Ok(end)
+    }
+
+    fn malformed(&self, line: usize, why: String) -> RecordsError {
+        let path = self.path.clone();
+        RecordsError::Malformed { path, line, why }
     }
 
     fn cut(&mut self, end: u64) -> Result<(), RecordsError> {

@@ -33,7 +33,7 @@ fn course(experiment: &Experiment) -> Course<'_> {
         runs: Vec::new(),
         unavailable: Vec::new(),
         error: None,
-        estimate: Estimate::new(),
+        estimate: Estimate::default(),
         failures: 0,
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use linerate_core::host::{DeviceView, HostView, Reading};
 use linerate_core::treatment::DeviceSetting;
-use linerate_sys::ethtool::Ethtool;
+use linerate_sys::ethtool::{DriverSetting, Ethtool};
 use linerate_sys::netlink::Link;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 use linerate_sys::proc::{Probe, steering};
@@ -65,14 +65,11 @@ fn of_name(name: &str, device: &str, sys: &Result<(), TreatError>) -> Reading {
 
 fn facts(link: &Link, has_sys: bool) -> DeviceView {
     let driver = Ethtool::open(&link.name).ok();
-    let mode = driver.as_ref().and_then(|driver| driver.link_mode().ok()?);
-    let rings = driver.as_ref().and_then(|driver| driver.rings().ok()?);
-    let coalescing = driver.as_ref().and_then(|driver| driver.coalescing().ok()?);
-    let counts = has_sys
-        .then(|| steering::queue_counts(&link.name).ok())
-        .flatten();
-    let (rx_queues, tx_queues) = counts.unwrap_or((1, 1));
-    let speed = mode.and_then(|mode| mode.speed_mbit);
+    let driver = driver.as_ref();
+    let figure = |setting| driver.and_then(|driver| driver.driver_setting(setting).ok()?);
+    let counts = has_sys.then(|| steering::queue_counts(&link.name).ok());
+    let (rx_queues, tx_queues) = counts.flatten().unwrap_or((1, 1));
+    let speed = driver.and_then(|driver| driver.speed_mbit().ok()?);
     DeviceView {
         name: link.name.clone(),
         speed_bps: speed.map(|mbit| u64::from(mbit) * 1_000_000),
@@ -84,9 +81,9 @@ fn facts(link: &Link, has_sys: bool) -> DeviceView {
         },
         rx_queues,
         tx_queues,
-        rx_ring_max: rings.map(|rings| rings.rx_max),
-        tx_ring_max: rings.map(|rings| rings.tx_max),
-        adapts: coalescing.is_some_and(|coalescing| coalescing.rx_adaptive),
+        rx_ring_max: figure(DriverSetting::RxRingMax),
+        tx_ring_max: figure(DriverSetting::TxRingMax),
+        adapts: figure(DriverSetting::RxAdaptive).is_some_and(|on| on != 0),
     }
 }
 

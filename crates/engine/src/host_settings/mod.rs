@@ -12,7 +12,6 @@
 //! |---|---|
 //! | `read` | what there is, and why it cannot be changed where it cannot |
 //! | `device` | the settings of one network device |
-//! | `change` | a checked assignment as something to set |
 
 mod device;
 mod read;

@@ -106,9 +106,7 @@ fn descriptors() -> Reading {
 /// The device towards the peer, or those that are up; and those that keys name.
 fn links(peer: Option<IpAddr>, keys: &[String]) -> Result<Vec<Link>, TreatError> {
     let mut netlink = open_netlink()?;
-    let all = netlink
-        .links()
-        .map_err(|error| TreatError::kernel("list the devices", error))?;
+    let all = crate::treatment::links(&mut netlink)?;
     let named: BTreeSet<&str> = keys
         .iter()
         .filter_map(|key| Some(device_key(key)?.device))

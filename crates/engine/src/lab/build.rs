@@ -1,4 +1,4 @@
-//! Namespaces, links, addresses, routes and settings, as the topology says.
+//! Makes the namespaces, links, addresses, routes and settings of a topology.
 
 use std::thread;
 
@@ -12,9 +12,10 @@ use linerate_sys::proc::sysctl::{self, SysctlError};
 
 use super::error::LabError;
 use super::pump::{OneWaySetup, Wire};
+use crate::join::joined;
 
-/// Settings that each namespace gets before it has links: no packets but the hosts' own, addresses
-/// usable at once, and no packet refused for the way it came.
+/// Settings of each namespace before it has links: the kernel sends no packets of its own,
+/// addresses are usable at once, and no packet is refused because of the link that it came by.
 const QUIET: [(&str, &str); 8] = [
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
@@ -25,34 +26,33 @@ const QUIET: [(&str, &str); 8] = [
     ("net.ipv6.conf.all.disable_ipv6", "0"),
     ("net.ipv6.conf.default.disable_ipv6", "0"),
 ];
-/// What makes a router of a namespace.
+/// Settings that turn a namespace into a router.
 const FORWARDING: [(&str, &str); 2] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv6.conf.all.forwarding", "1"),
 ];
-/// The kernel's memory that all rings of frames together may take, bytes.
+/// The most kernel memory for all rings of frames together, bytes.
 const RING_MEMORY: usize = 1 << 30;
 
 /// The namespaces of a topology, in the order of its nodes, joined by their links.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) namespaces: Vec<Namespace>,
-    /// The pump's own; the inner ends of the emulated links lie there.
+    /// The pump's namespace, with the inner ends of the emulated links.
     pub(super) inside: Option<Namespace>,
 }
 
-/// Makes all of it. What was made before an error goes with its namespaces.
+/// Makes the whole topology. After an error nothing is left, as everything is in the namespaces.
 pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     let mut namespaces = Vec::with_capacity(topology.nodes.len());
     for node in &topology.nodes {
         namespaces.push(make_node(node)?);
     }
     let is_emulated = topology.links.iter().any(|link| !link.is_plain());
-    let inside = is_emulated
-        .then(|| make_namespace("pump", &QUIET))
-        .transpose()?;
-    let mut handles = open_all(&namespaces)?;
-    let mut inner = inside.as_ref().map(netlink).transpose()?;
+    let inside = is_emulated.then(|| make_namespace("pump")).transpose()?;
+    let handles = namespaces.iter().map(Namespace::netlink);
+    let mut handles: Vec<Netlink> = handles.collect::<Result<_, _>>()?;
+    let mut inner = inside.as_ref().map(Namespace::netlink).transpose()?;
     for (number, link) in topology.links.iter().enumerate() {
         join(
             topology,
@@ -84,11 +84,11 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     Ok(Built { namespaces, inside })
 }
 
-/// The packet sockets of the emulated links, or of the only one that is wanted, with what each
-/// direction is to do.
+/// Opens the packet sockets of all emulated links, or of the one that is asked for, each with the
+/// setup of its directions.
 ///
-/// The kernel waits for all CPUs several times for each (synchronize_rcu), 0.1 s and more on busy
-/// ones: it waits for all links at once.
+/// For each socket the kernel waits for all CPUs several times (synchronize_rcu), which takes 0.1 s
+/// and more on busy hosts. Threads do that for all links at once.
 pub(super) fn open_wires(
     topology: &Topology,
     inside: &Namespace,
@@ -137,29 +137,27 @@ fn open_at_once(
                 what: "start a thread for each link",
                 source,
             })?;
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            joined(thread)
         });
         results.collect()
     })
 }
 
 fn make_node(node: &Node) -> Result<Namespace, LabError> {
-    let namespace = make_namespace(&node.name, &QUIET)?;
+    let namespace = make_namespace(&node.name)?;
     if node.role == Role::Router {
         set(&node.name, &namespace, true, FORWARDING)?;
     }
     Ok(namespace)
 }
 
-fn make_namespace(name: &str, settings: &[(&str, &str)]) -> Result<Namespace, LabError> {
+fn make_namespace(name: &str) -> Result<Namespace, LabError> {
     let namespace = Namespace::create(name)?;
-    set(name, &namespace, true, settings.iter().copied())?;
+    set(name, &namespace, true, QUIET)?;
     Ok(namespace)
 }
 
-/// Settings of a namespace. A kernel without IPv6 has none of IPv6's, and needs none.
+/// Sets kernel settings of a namespace. IPv6 settings are skipped where the kernel has no IPv6.
 fn set<K: AsRef<str>, V: AsRef<str>>(
     node: &str,
     namespace: &Namespace,
@@ -188,14 +186,6 @@ fn set<K: AsRef<str>, V: AsRef<str>>(
         }
         Ok(())
     })?
-}
-
-fn netlink(namespace: &Namespace) -> Result<Netlink, LabError> {
-    Ok(namespace.netlink()?)
-}
-
-fn open_all(namespaces: &[Namespace]) -> Result<Vec<Netlink>, LabError> {
-    namespaces.iter().map(netlink).collect()
 }
 
 /// One veth pair between two nodes, or one from each of them to the pump.
@@ -268,8 +258,8 @@ fn raise_inner(topology: &Topology, netlink: &mut Netlink) -> Result<(), LabErro
     Ok(())
 }
 
-/// Each end knows the other's Ethernet address from the start: a lost ARP packet costs a second,
-/// and is no fault of the path that is examined.
+/// Tells each end the other's Ethernet address in advance: a lost ARP packet would cost a second,
+/// which is no fault of the path.
 fn introduce(topology: &Topology, link: &Join, handles: &mut [Netlink]) -> Result<(), LabError> {
     let failed = failure(format!("the neighbours on link {}", link.name));
     for (own, other) in [(0, 1), (1, 0)] {

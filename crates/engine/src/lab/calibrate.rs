@@ -1,4 +1,4 @@
-//! What a round trip through the pump takes when it emulates no delay.
+//! Measures how long a round trip through the pump takes when it emulates no delay.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::stop::Stop;
 const ROUNDS: usize = 101;
 /// The first ones warm caches and are left out.
 const WARM_UP: usize = 20;
-/// Answers that make a median.
+/// The fewest answers for a median.
 const MIN_SAMPLES: usize = 11;
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 

@@ -1,10 +1,9 @@
-//! What a host's threads get of a CPU: affinity, busy neighbours, a control group's quota. A host
-//! of the lab has no CPUs of its own: its share is that of the threads that serve or measure there.
+//! Limits the CPU time of a host's threads by affinity, busy neighbours or a control group's quota.
+//! A host of the lab has no CPUs of its own: the share is that of the threads that serve or measure
+//! there.
 
 use std::hint::black_box;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use linerate_core::record::{Caveat, CaveatKind};
@@ -13,6 +12,8 @@ use linerate_sys::thread::{affinity, set_affinity};
 use thiserror::Error;
 
 use super::quota::QuotaGroup;
+use crate::join::joined;
+use crate::stop::Stop;
 
 /// A CPU could not be shared out.
 #[derive(Debug, Error)]
@@ -46,11 +47,11 @@ impl Allotment {
         })
     }
 
-    /// Takes a share as it is asked for, and nothing else in its place.
+    /// Takes exactly the share that is asked for; without control groups that is an error.
     pub(crate) fn exact(share: CpuShare) -> Result<Self, CpuError> {
         match share {
-            CpuShare::Any => Ok(Self::held(None, Neighbours::none())),
-            CpuShare::Own { cpu } => Ok(Self::held(Some(number(cpu)?), Neighbours::none())),
+            CpuShare::Any => Ok(Self::held(None, Neighbours::default())),
+            CpuShare::Own { cpu } => Ok(Self::held(Some(number(cpu)?), Neighbours::default())),
             CpuShare::Shared { cpu, neighbours } => shared(cpu, neighbours),
             CpuShare::Quota { percent } => Self::quota(percent).map_err(cannot(QUOTA)),
         }
@@ -59,7 +60,7 @@ impl Allotment {
     fn quota(percent: u32) -> io::Result<Self> {
         Ok(Self {
             quota: Some(QuotaGroup::create(percent)?),
-            ..Self::held(None, Neighbours::none())
+            ..Self::held(None, Neighbours::default())
         })
     }
 
@@ -86,12 +87,11 @@ impl Allotment {
                 }
                 Ok(work())
             });
-            // Its panic goes on here.
-            (helper.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            joined(helper)
         })
     }
 
-    /// What is other than it was asked for.
+    /// How the share differs from what was asked for.
     pub(crate) fn caveat(&self) -> Option<Caveat> {
         self.caveat.clone()
     }
@@ -129,38 +129,32 @@ fn cannot<E: std::error::Error + Send + Sync + 'static>(
     }
 }
 
-/// With what helps: who asks for a share and cannot have it is to know how.
+/// An error with the remedy in its text.
 const QUOTA: &str = "make a control group with a quota of CPU time; run as root, or by \
     `systemd-run --scope -p \
                      Delegate=cpu`, so that the controller cpu is there and groups can be made";
 
-/// Threads that never rest.
+/// Threads that keep a CPU busy until this is dropped.
+#[derive(Default)]
 struct Neighbours {
-    over: Arc<AtomicBool>,
+    over: Stop,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Neighbours {
-    fn none() -> Self {
-        Self {
-            over: Arc::new(AtomicBool::new(false)),
-            threads: Vec::new(),
-        }
-    }
-
     fn start(cpu: u32, count: u32) -> io::Result<Self> {
-        let mut made = Self::none();
+        let mut made = Self::default();
         for _ in 0..count {
-            let over = Arc::clone(&made.over);
+            let over = made.over.clone();
             let spawned = thread::Builder::new()
                 .name("neighbour".into())
                 .spawn(move || {
-                    // On any CPU it would be no neighbour; then the run shows it, and so does the
-                    // verdict.
+                    // If it cannot be bound to that CPU it does not disturb, and the verdict will
+                    // say so.
                     let _ = set_affinity(&[cpu]);
-                    // No pause instruction: a hypervisor may take the CPU away for it.
+                    // Without a pause instruction, for which a hypervisor might take the CPU away.
                     let mut n = 0_u64;
-                    while !over.load(Ordering::Relaxed) {
+                    while !over.is_requested() {
                         for _ in 0..10_000 {
                             n = black_box(n.wrapping_add(1));
                         }
@@ -174,7 +168,7 @@ impl Neighbours {
 
 impl Drop for Neighbours {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.over.request();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

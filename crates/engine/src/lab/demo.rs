@@ -12,24 +12,24 @@ use super::LabOptions;
 use super::error::LabError;
 use super::path::LabPath;
 
-/// What all demonstration paths have.
+/// The link spec that all demonstration paths share.
 const PATH: &str = "rate=100mbit,rtt=40ms";
 
 /// A fault that can be hidden in the path.
 struct Fault {
     /// The verdict that finds it.
     cause: Cause,
-    /// The direction that it spoils.
+    /// The direction in which it limits the throughput.
     direction: Direction,
     /// Keys of the path's spec.
     spec: &'static str,
     /// Settings of the hosts: host, key, value.
     settings: &'static [(&'static str, &'static str, &'static str)],
-    /// What was done.
+    /// The fault in words.
     words: &'static str,
 }
 
-/// Those of the field's stories: a window for a LAN, a buffer for a LAN, a noisy line, a contract's
+/// Classic faults: a window that suits a LAN, a buffer that suits a LAN, a noisy line, a provider's
 /// policer.
 const FAULTS: [Fault; 4] = [
     Fault {
@@ -50,8 +50,7 @@ const FAULTS: [Fault; 4] = [
         cause: Cause::Congestion,
         direction: Direction::Up,
         spec: ",up.loss=0.2%",
-        // BBR does not mind the loss, and namespaces may not choose CUBIC where it is not the
-        // host's own.
+        // BBR ignores such loss, and a namespace may only choose CUBIC where the host uses it.
         settings: &[("client", "net.ipv4.tcp_congestion_control", "reno")],
         words: "the line to the server loses one packet in 500",
     },
@@ -77,7 +76,7 @@ impl Demo {
     /// # Errors
     /// [`LabError`]; nothing is left behind then.
     pub fn build(seed: u64, family: Option<Family>) -> Result<Self, LabError> {
-        // Neighbouring seeds are to give different faults, and any seed one of them.
+        // Neighbouring seeds give different faults, and every seed gives one.
         let chosen = (seed % FAULTS.len() as u64) as usize;
         let fault = &FAULTS[chosen];
         let spec: PathSpec = format!("{PATH}{}", fault.spec)

@@ -16,7 +16,7 @@ use crate::error::MeasureError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// Neither root nor a user namespace is to be had.
+    /// The process is not root and may not have a user namespace.
     #[error("a lab needs network namespaces, which this process may not make: {reason}")]
     NotAllowed {
         /// What stands in the way, and what the administrator can do.
@@ -31,7 +31,7 @@ pub enum LabError {
     /// A link, address or route was refused.
     #[error("cannot set up {what}")]
     Netlink {
-        /// Which, and of whom.
+        /// The object and its host.
         what: String,
         /// From the kernel.
         source: NetlinkError,
@@ -43,14 +43,14 @@ pub enum LabError {
         node: String,
         /// The setting.
         key: String,
-        /// What it was to be.
+        /// The value that it was to get.
         value: String,
         /// From the kernel.
         source: Box<SysctlError>,
-        /// The lab's own setting, and not one of the user's.
+        /// The lab needs the setting; the user did not ask for it.
         is_own: bool,
     },
-    /// A link has a recorded rate that nobody read.
+    /// A link names a recorded rate that was not given.
     #[error("the recorded rate {name} was not given")]
     NoTrace {
         /// As the link's spec names it.

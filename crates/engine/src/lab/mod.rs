@@ -1,8 +1,8 @@
 //! The lab: hosts, routers and links on this machine, in network namespaces.
 //!
-//! [`prepare`] makes the process fit to have one; [`Lab::build`] makes what a
-//! [`Topology`] says, and dropping the [`Lab`] takes it away again. Nothing is mounted and nothing
-//! is written, so that a lab ends with its process, however that ends.
+//! [`prepare`] gives the process the privileges for a lab, [`Lab::build`] makes the lab that a
+//! [`Topology`] describes, and dropping the [`Lab`] takes it away again. Nothing is mounted or
+//! written, so a lab ends with its process, even if that is killed.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -31,9 +31,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use linerate_core::lab::{Join, Prefix, Role, Topology};
-use linerate_core::link::{Counters, LinkSpec, RateTrace};
-use linerate_core::record::LabDirection;
-use linerate_core::stats::LatencySummary;
+use linerate_core::link::{LinkSpec, RateTrace};
+use linerate_core::record::{LabDirection, LabLink};
 use linerate_core::units::{Family, Nanos};
 use linerate_sys::idle::IdleSpinners;
 use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
@@ -53,9 +52,9 @@ pub use truth::{
 };
 
 use build::Built;
-use pump::{OneWaySetup, Pump};
+use pump::{OneWaySetup, Pump, Reading};
 
-/// What is not in the topology.
+/// What a lab needs besides its topology.
 #[derive(Debug, Clone, Default)]
 pub struct LabOptions {
     /// Seed of every random choice of the links.
@@ -75,67 +74,18 @@ pub struct Lab {
     _spinners: Option<IdleSpinners>,
 }
 
-/// What the emulated links did so far.
+/// Figures of the emulated links so far.
 #[derive(Debug, Clone)]
 pub struct LabReport {
-    /// Round trip through the pump without emulated delay, which is taken off the delays; `None`
-    /// where no link has a delay.
+    /// Round-trip time through the pump without emulated delay, which is subtracted from the
+    /// delays. `None` where no link has a delay.
     pub baseline: Option<Duration>,
-    /// Each emulated link, in the order of the topology.
-    pub links: Vec<LinkReport>,
+    /// Each emulated link, in the order of the topology: up is from its first end to its second.
+    pub links: Vec<LabLink>,
 }
 
-/// What an emulated link did so far.
-#[derive(Debug, Clone)]
-pub struct LinkReport {
-    /// Its name.
-    pub name: String,
-    /// From the first end to the second, and back.
-    pub directions: [DirectionReport; 2],
-}
-
-/// What one direction of an emulated link did so far.
-#[derive(Debug, Clone)]
-pub struct DirectionReport {
-    /// Packets by their fate; of a link that only delays, frames of segmentation offload count as
-    /// one.
-    pub counters: Counters,
-    /// How much later than due packets were handed on, µs; `None` before the first.
-    pub lateness_us: Option<LatencySummary>,
-    /// Packets that the emulator lost by its own fault.
-    pub overflowed: u64,
-}
-
-impl DirectionReport {
-    /// As documents have it.
-    pub fn facts(&self) -> LabDirection {
-        let counters = &self.counters;
-        LabDirection {
-            offered: counters.offered,
-            delivered: counters.delivered,
-            delivered_bytes: counters.delivered_bytes,
-            packets_below_128: counters.sizes.below_128,
-            packets_128_to_511: counters.sizes.from_128,
-            packets_512_to_1535: counters.sizes.from_512,
-            packets_from_1536: counters.sizes.from_1536,
-            duplicated: counters.duplicated,
-            corrupted: counters.corrupted,
-            reordered: counters.reordered,
-            marked: counters.marked,
-            dropped_mtu: counters.dropped.mtu,
-            dropped_policer: counters.dropped.policer,
-            dropped_loss: counters.dropped.loss,
-            dropped_queue: counters.dropped.queue,
-            dropped_aqm: counters.dropped.aqm,
-            overflowed: self.overflowed,
-            lateness_p50_us: self.lateness_us.map(|summary| summary.p50),
-            lateness_p99_us: self.lateness_us.map(|summary| summary.p99),
-        }
-    }
-}
-
-/// Makes this process fit to have a lab: where it is not root, it becomes root of a user namespace.
-/// To be called while the process has one thread only.
+/// Gives this process the privileges for a lab: if it is not root, it becomes root of a user
+/// namespace. Call it while the process has only one thread.
 ///
 /// # Errors
 /// [`LabError::NotAllowed`] with what stands in the way.
@@ -210,9 +160,10 @@ impl Lab {
     pub fn report(&self) -> LabReport {
         let emulated = self.topology.links.iter().filter(|link| !link.is_plain());
         let gauges = self.pump.as_ref().map_or(&[][..], Pump::gauges);
-        let links = emulated.zip(gauges).map(|(link, [up, down])| LinkReport {
+        let links = emulated.zip(gauges).map(|(link, [up, down])| LabLink {
             name: link.name.clone(),
-            directions: [up, down].map(|gauge| DirectionReport::new(&gauge.read())),
+            up: direction(&up.read()),
+            down: direction(&down.read()),
         });
         LabReport {
             baseline: self.baseline,
@@ -220,7 +171,8 @@ impl Lab {
         }
     }
 
-    /// With links that do nothing, so that what is left is the pump's own and the hosts'.
+    /// Measures with links that add nothing, so that only the time of the pump and the hosts is
+    /// left.
     fn calibrate(&mut self) -> Result<(), LabError> {
         let delays = |link: &Join| !link.is_plain() && delay(link) > Nanos::ZERO;
         let Some(number) = self.topology.links.iter().position(delays) else {
@@ -254,8 +206,9 @@ impl Lab {
         })
     }
 
-    /// What the emulator adds to the delay of a link, one way. A host that sleeps until a packet
-    /// comes takes most of it, a router next to nothing: each host at its ends counts half.
+    /// One-way delay that the emulator adds to a link. Most of it is the time in which a sleeping
+    /// host wakes up, and a router adds almost nothing: each host at an end of the link counts
+    /// half.
     fn own_delay(&self, link: &Join) -> Nanos {
         let is_host = |(node, _): &&(usize, usize)| self.topology.nodes[*node].role == Role::Host;
         let hosts = link.ends.iter().filter(is_host).count() as u64;
@@ -279,18 +232,36 @@ impl Lab {
     }
 }
 
-impl DirectionReport {
-    fn new(reading: &pump::Reading) -> Self {
-        Self {
-            counters: reading.counters,
-            lateness_us: reading.lateness_us(),
-            overflowed: reading.overflowed,
-        }
+/// The figures of one direction, as documents have them.
+fn direction(reading: &Reading) -> LabDirection {
+    let counters = &reading.counters;
+    let lateness_us = reading.lateness.summary();
+    LabDirection {
+        offered: counters.offered,
+        delivered: counters.delivered,
+        delivered_bytes: counters.delivered_bytes,
+        packets_below_128: counters.sizes.below_128,
+        packets_128_to_511: counters.sizes.from_128,
+        packets_512_to_1535: counters.sizes.from_512,
+        packets_from_1536: counters.sizes.from_1536,
+        duplicated: counters.duplicated,
+        corrupted: counters.corrupted,
+        reordered: counters.reordered,
+        marked: counters.marked,
+        dropped_mtu: counters.dropped.mtu,
+        dropped_policer: counters.dropped.policer,
+        dropped_loss: counters.dropped.loss,
+        dropped_queue: counters.dropped.queue,
+        dropped_aqm: counters.dropped.aqm,
+        overflowed: reading.overflowed,
+        lateness_p50_us: lateness_us.map(|summary| summary.p50),
+        lateness_p99_us: lateness_us.map(|summary| summary.p99),
     }
 }
 
-/// Whose name the answers to packets bear that are too big for a link: the router's that sends into
-/// it, or, where that is the sender itself, who takes no answers from itself, the next node's.
+/// The sender address of answers to packets that are too big for a link: that of the router before
+/// the link. Where no router is before it, the next node's, because a host drops answers from
+/// itself.
 fn answerer<'a>(topology: &'a Topology, link: &Join, end: usize) -> &'a [Prefix] {
     let is_router = topology.nodes[link.ends[end].0].role == Role::Router;
     let (node, interface) = link.ends[if is_router { end } else { 1 - end }];

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use linerate_core::lab::Topology;
 use linerate_core::link::PathSpec;
-use linerate_core::record::{Caveat, CaveatKind, Environment, LabFacts, LabLink};
+use linerate_core::record::{Caveat, CaveatKind, Environment, LabFacts};
 use linerate_core::units::Family;
 
 use super::error::LabError;
-use super::{Lab, LabOptions, LinkReport};
+use super::{Lab, LabOptions};
 use crate::own_endpoint::OwnEndpoint;
 use crate::target::Target;
 
-/// Host of the client.
-const CLIENT: &str = "client";
-/// Host of the endpoint.
-const SERVER: &str = "server";
-/// An emulator that is late by more than this, and by more than a twentieth of the round trip, is
-/// said to be.
+/// The host of the client, as the topologies of paths and of scenarios call it.
+pub(super) const CLIENT: &str = "client";
+/// The host of the endpoint.
+pub(super) const SERVER: &str = "server";
+/// The record has a caveat if the emulator was late by more than this and by more than a twentieth
+/// of the round-trip time.
 const LATE: Duration = Duration::from_millis(1);
 const LATE_SHARE: u32 = 20;
 
@@ -34,7 +34,7 @@ pub struct LabPath {
     server: String,
 }
 
-/// Between whom a path leads.
+/// The two hosts of a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends<'a> {
     /// Host of the client.
@@ -128,12 +128,12 @@ impl LabPath {
         LabFacts {
             spec: self.spec.clone(),
             baseline_rtt_us: report.baseline.map(|rtt| rtt.as_secs_f64() * 1e6),
-            links: report.links.iter().map(link_facts).collect(),
+            links: report.links,
         }
     }
 
-    /// Writes what the path was and did into records, and what its emulator spoiled. It is read
-    /// once, so that all records of a document say the same.
+    /// Writes the path, its figures and caveats about its emulator into records. The figures are
+    /// read once, so that all records of a document agree.
     pub fn describe<'a>(
         &self,
         records: impl IntoIterator<Item = (&'a mut Environment, &'a mut Vec<Caveat>)>,
@@ -145,15 +145,16 @@ impl LabPath {
         }
     }
 
-    /// What the emulator itself spoiled: one that falls behind lies.
+    /// Caveats where the emulator fell behind, so that its figures are not those of the spec.
     pub fn caveats(&self) -> Vec<Caveat> {
         let report = self.lab.report();
         let tolerance = LATE.max(self.rtt / LATE_SHARE).as_secs_f64() * 1e6;
         let mut caveats = Vec::new();
         for link in &report.links {
-            let late = link.directions.iter().filter_map(|d| d.lateness_us);
-            let late = late.map(|summary| summary.p99).fold(0.0, f64::max);
-            let lost: u64 = link.directions.iter().map(|d| d.overflowed).sum();
+            let directions = [&link.up, &link.down];
+            let late = directions.iter().filter_map(|way| way.lateness_p99_us);
+            let late = late.fold(0.0, f64::max);
+            let lost: u64 = directions.iter().map(|way| way.overflowed).sum();
             if late > tolerance {
                 caveats.push(overload(format!(
                     "the emulator of link {} fell behind: one packet in a hundred left {:.1} ms \
@@ -179,13 +180,4 @@ fn overload(message: String) -> Caveat {
         message,
         "emulate a lower rate, or leave this machine's CPUs to the lab",
     )
-}
-
-fn link_facts(link: &LinkReport) -> LabLink {
-    let [up, down] = &link.directions;
-    LabLink {
-        name: link.name.clone(),
-        up: up.facts(),
-        down: down.facts(),
-    }
 }

@@ -1,10 +1,11 @@
 //! A quota of CPU time for some of this process's threads, by a control group of its own.
 //!
-//! Version 1 of the control groups takes threads as they are. In version 2 the group is a threaded
-//! one below the group of this process, which becomes a threaded domain for that time
-//! (Documentation/admin-guide/cgroup-v2.rst, Threads): that needs no other group to be left, and no
-//! privilege but that of writing there. What the making of a group changes is undone when the last
-//! group is taken away; what a killed process has left, by the next one that makes a group there.
+//! Version 1 of the control groups takes single threads. In version 2 the group is a threaded group
+//! below the group of this process, which becomes a threaded domain meanwhile
+//! (Documentation/admin-guide/cgroup-v2.rst, Threads). So the process stays in its own group and
+//! only needs to be allowed to write there. Changes to the parent group are undone when the last
+//! group is removed. What a killed process has left is removed by the next process that makes a
+//! group there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -33,7 +34,7 @@ struct Home {
 type Write = (PathBuf, String);
 
 impl QuotaGroup {
-    /// A group below that of this process, whose threads have so much of one CPU together.
+    /// Makes a group below that of this process, whose threads together get this share of one CPU.
     pub(super) fn create(percent: u32) -> io::Result<Self> {
         let group = CpuGroup::of_this_thread().map_err(io::Error::other)?;
         let group = group.ok_or_else(|| {
@@ -80,10 +81,11 @@ impl Home {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", process::id());
         let directory = self.directory.join(name);
-        // One of that name is of a process that had this number before.
+        // A group of that name was left by an earlier process with this number.
         let _ = fs::remove_dir(&directory);
         fs::create_dir(&directory).map_err(|error| told("make", &directory, error))?;
-        // From here on it is taken away again, whatever happens; but not before the lock.
+        // From here on the group is removed whatever happens; it must not be before the lock is
+        // held.
         let group = QuotaGroup {
             home: self,
             directory,
@@ -106,7 +108,7 @@ impl Home {
         }
         let has_cpu = controllers("cgroup.subtree_control")?;
         if !has_cpu {
-            // Before the controller: what is marked can be undone by whoever finds it.
+            // The mark comes before the controller, so that whoever finds it can undo the change.
             match fs::create_dir(self.mark()) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(told("make", &self.mark(), error));
@@ -118,19 +120,18 @@ impl Home {
         steps.iter().try_for_each(write)
     }
 
-    /// Takes away groups whose process is gone, and what is to go with the last of them.
+    /// Removes groups whose process is gone, and with the last of them the controller.
     fn sweep(&self) {
         for (pid, directory) in self.groups() {
             if !Path::new("/proc").join(pid.to_string()).exists() {
-                // One with threads in it belongs to somebody whose processes cannot be seen from
-                // here, and stays.
+                // A group with threads stays: its processes cannot be seen from here.
                 let _ = fs::remove_dir(directory);
             }
         }
         self.release();
     }
 
-    /// With the last group the controller goes, if it came with the first.
+    /// Switches the controller off with the last group, if it was switched on with the first.
     fn release(&self) {
         if self.groups().is_empty() && self.mark().is_dir() {
             let control = self.directory.join("cgroup.subtree_control");
@@ -159,7 +160,7 @@ impl Home {
         locked.map_err(|error| told("lock", &self.directory, error))
     }
 
-    /// An empty group: says that the controller is on for our groups alone.
+    /// An empty group that marks that the controller is on only for our groups.
     fn mark(&self) -> PathBuf {
         self.directory.join(MARK)
     }
@@ -199,7 +200,7 @@ fn read(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map_err(|error| told("read", file, error))
 }
 
-/// In one call, as the kernel wants it, and never into a file that it does not have.
+/// Writes a file in one call, as the kernel requires, and never creates one.
 fn write((file, text): &Write) -> io::Result<()> {
     let opened = OpenOptions::new().write(true).open(file);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));

@@ -10,6 +10,7 @@ use linerate_core::units::Span;
 
 use crate::client::{Client, Live, Outcome};
 use crate::error::MeasureError;
+use crate::join::joined;
 use crate::stop::Stop;
 
 /// A session that sends while another one measures.
@@ -71,11 +72,7 @@ impl Load {
             // A load that could not be begun hangs up.
             let done = is_warm.recv().ok().map(|()| act());
             over.request();
-            let outcome = load.join();
-            (
-                done,
-                outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            )
+            (done, joined(load))
         });
         let Outcome { record, error, .. } = outcome?;
         match (done, error) {

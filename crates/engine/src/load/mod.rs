@@ -10,7 +10,7 @@
 mod beside;
 
 use std::sync::{Barrier, OnceLock};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use linerate_core::load::{LoadDocument, LoadMember, Member, Mix};
@@ -28,6 +28,7 @@ use crate::client::{Client, FarClock, Outcome, Start};
 use crate::clock::{nanos, now_ns};
 use crate::endpoint::share_of_one;
 use crate::error::MeasureError;
+use crate::join::joined;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::treatment::{Applied, TreatError};
@@ -226,13 +227,6 @@ fn together(
         runs.swap(0, failed);
     }
     runs.into_iter().map(Option::transpose).collect()
-}
-
-/// A thread's result; its panic goes on here, where it is not lost.
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Job {

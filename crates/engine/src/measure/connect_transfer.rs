@@ -1,22 +1,23 @@
-//! A transfer with everything in it, as it was measured in 1981: connection set-up, the bytes, and
-//! the end of the connection, seen by both ends.
+//! A transfer as it was measured in 1981: from before the connection is made, over the bytes, to
+//! the end of the connection as both ends see it.
 
 use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use linerate_core::plan::StreamTest;
+use linerate_core::units::End;
 
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
-use super::stream::{self, Job};
+use super::stream;
 use super::tcp::TcpProbe;
 use super::transfer::Mover;
 use crate::clock::now_ns;
 use crate::measure::options;
-use linerate_core::units::End;
 
-/// Longest blocking call: this socket is the worker's alone, and nobody else can wake it.
+/// Longest blocking call: only the worker has this socket, so that no other thread can shut it
+/// down.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// One connection, from before its SYN to the peer's FIN.
@@ -29,26 +30,14 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
     };
     socket.set_read_timeout(Some(SLICE))?;
     socket.set_write_timeout(Some(SLICE))?;
-    let job = Job {
-        test: &shared.test,
-        stream: test,
-        counters: &flow.counters,
-        stop: &shared.stop,
-        quota: None,
-    };
     let mut probe = TcpProbe::new(&socket, flow.sends);
-    if let Some(probe) = &mut probe {
-        probe.begin(now_ns());
-    }
-    let method = if flow.sends {
-        let method = stream::send(&job, &socket)?;
+    probe.iter_mut().for_each(TcpProbe::begin);
+    let method = stream::run(shared, flow, test, &socket)?;
+    if flow.sends {
         await_end(shared, &socket)?;
-        method
-    } else {
-        stream::receive(&job, &socket)?
-    };
+    }
     let tcp = probe.and_then(|mut probe| {
-        probe.end(0);
+        probe.sample(0);
         probe.evidence(flow.counters.bytes()).0
     });
     drop(socket);
@@ -60,7 +49,7 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
     })
 }
 
-/// The connection and the flow that it is; `None` if the client makes no more.
+/// The next connection, and the flow that it belongs to; `None` if the client makes no more.
 fn connection<'a>(
     shared: &'a Shared,
     flow: &'a FlowState,
@@ -68,7 +57,7 @@ fn connection<'a>(
     if shared.side == End::Client {
         return Ok(Some((flow, shared.source.connect(flow.id, &[])?)));
     }
-    // Which worker takes a connection is chance; which flow it is says its hello.
+    // Any worker may take any connection; the connection's hello names the flow.
     let Some((id, socket)) = shared.source.accept(&shared.stop) else {
         return Ok(None);
     };
@@ -78,7 +67,7 @@ fn connection<'a>(
     Ok(Some((flow, socket)))
 }
 
-/// The receiver closes when it has read all.
+/// Waits until the receiver closes the connection, which it does when it has read all.
 fn await_end(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     let mover = Mover {
         stop: &shared.stop,

@@ -1,43 +1,41 @@
 //! Connect, request, response, close: one connection after the other, one thread for each flow.
 //!
-//! The endpoint closes first unless told otherwise: TIME_WAIT stays there, where it costs no port.
-//! A reset leaves none at either end. One by the endpoint waits for the client's FIN, since it
-//! would drop what of the response is still on its way.
+//! The endpoint closes first unless told otherwise, so that TIME_WAIT stays there, where it costs
+//! no port. A reset leaves no TIME_WAIT at either end. If the endpoint resets, it waits for the
+//! client's FIN first: a reset would drop the part of the response that is still on its way.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::thread;
 use std::time::Duration;
 
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{Closer, ExchangeTest};
+use linerate_core::units::End;
 use linerate_core::wire::HELLO_BYTES;
-use linerate_sys::{clock, socket};
+use linerate_sys::socket;
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
+use super::options::QuickAck;
 use super::outcome::Answer;
-use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::Arrival;
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::measure::options;
-use crate::stop::Stop;
-use linerate_core::units::End;
 
-/// A connection without progress for so long has failed.
+/// A connection without progress for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause after a connection could not be made: whatever is missing is not there again at once.
+/// Pause after a connection could not be made: an immediate retry would fail for the same reason.
 const PAUSE_NS: u64 = 10_000_000;
-/// As much of a request goes with the hello; it fits the send buffer, so that nothing blocks.
+/// Bytes of a request that are sent together with the hello. They fit the send buffer, so that the
+/// call does not block.
 const FIRST_BYTES: u64 = 8 << 10;
-/// Longest sleep without looking at the stop flag.
-const SLICE_NS: u64 = 20_000_000;
 
-/// The client: transactions until the time or the count is over. Failed ones are counted by kind.
+/// The client's worker: transactions until the time or the count is over. Failed ones are counted
+/// by kind.
 ///
 /// # Errors
-/// No connections can be made here at all.
+/// This host cannot make connections at all.
 pub(crate) fn request(
     shared: &Shared,
     flow: &FlowState,
@@ -50,7 +48,7 @@ pub(crate) fn request(
         test,
         mover: mover(shared, test),
         payload: buffer(test.request_bytes),
-        // A byte more has the end come with the last.
+        // One byte more, so that one call can return the last byte and see the end of the stream.
         response: buffer(test.response_bytes + 1),
     };
     let result = match schedule(shared, flow, test) {
@@ -93,46 +91,46 @@ impl Requester<'_> {
         let mut free_ns = 0;
         while tally.to_begin() > 0
             && schedule.due_ns() < window.to_ns
-            && sleep_until(schedule.due_ns(), &self.shared.stop)
+            && self.sleep_until(schedule.due_ns())
         {
             let (due, now) = (schedule.due_ns(), now_ns());
             if now >= window.to_ns.saturating_add(LAST_CALL_NS) {
                 break;
             }
             schedule.advance();
-            // The transaction before is the peer's doing, not the generator's.
+            // The time of the transaction before is the peer's doing, not a lag of this end.
             tally.lagged(due, free_ns, now);
             self.transaction(tally, due)?;
             free_ns = now_ns();
         }
         tally.not_sent(&schedule);
         if tally.to_begin() > 0 {
-            // The run is measured whole, also when nothing more is due in it.
-            sleep_until(window.to_ns, &self.shared.stop);
+            // The whole time of the run is measured, even if no more transactions are due in it.
+            self.sleep_until(window.to_ns);
         }
         Ok(())
     }
 
-    /// One transaction, counted; an error is one that every other would meet too.
+    /// False if the stop was requested before.
+    fn sleep_until(&self, due_ns: u64) -> bool {
+        let spin = Duration::from_nanos(SPIN_NS);
+        self.shared.stop.sleep_until(due_ns, spin, |_| ())
+    }
+
+    /// Makes one transaction and counts it. An error is one that every other transaction would
+    /// meet, too.
     fn transaction(&mut self, tally: &mut Tally<'_>, start_ns: u64) -> io::Result<()> {
         tally.begun();
-        let began_ns = if self.shared.answers.is_some() {
-            now_ns()
-        } else {
-            0
-        };
+        let is_told = self.shared.answers.is_some();
+        let began_ns = if is_told { now_ns() } else { 0 };
         let connected = self.connect(tally);
-        let connected_ns = if self.shared.answers.is_some() {
-            now_ns()
-        } else {
-            0
-        };
+        let connected_ns = if is_told { now_ns() } else { 0 };
         match connected.and_then(|stream| self.exchange(&stream)) {
             Ok(()) => {
                 let answered_ns = now_ns();
                 tally.answered(start_ns, answered_ns);
                 if let Some(answers) = &self.shared.answers {
-                    // Nobody may be listening any more.
+                    // The receiver may be gone.
                     let _ = answers.send(Answer {
                         began_ns,
                         connected_ns,
@@ -145,28 +143,24 @@ impl Requester<'_> {
             Err(error) => {
                 tally.outcome.failures.count(&error);
                 tally.failed(start_ns);
-                sleep_until(now_ns() + PAUSE_NS, &self.shared.stop);
+                self.sleep_until(now_ns() + PAUSE_NS);
             }
         }
         Ok(())
     }
 
-    /// Connects, and sends the request or its beginning. Waits for a local port while there is
-    /// none.
+    /// Connects, and sends the request or its beginning. Waits while no local port is free.
     fn connect(&self, tally: &mut Tally<'_>) -> io::Result<TcpStream> {
         let first = self.test.request_bytes.min(FIRST_BYTES) as usize;
         loop {
-            let result = self
-                .shared
-                .source
-                .connect(self.flow, &self.payload[..first]);
-            match result {
+            let source = &self.shared.source;
+            match source.connect(self.flow, &self.payload[..first]) {
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
                     if now_ns() >= tally.window.to_ns {
                         return Err(error);
                     }
                     tally.outcome.failures.count(&error);
-                    if !sleep_until(now_ns() + PAUSE_NS, &self.shared.stop) {
+                    if !self.sleep_until(now_ns() + PAUSE_NS) {
                         return Err(stopped());
                     }
                 }
@@ -175,8 +169,8 @@ impl Requester<'_> {
         }
     }
 
-    /// The rest of the transaction, to the response's last byte; to the end of the connection if
-    /// that is the endpoint's.
+    /// The rest of the transaction, until the last byte of the response; if the endpoint closes,
+    /// until the end of the connection.
     fn exchange(&mut self, stream: &TcpStream) -> io::Result<()> {
         if self.test.spin {
             stream.set_nonblocking(true)?;
@@ -201,13 +195,13 @@ impl Requester<'_> {
     }
 }
 
-/// Whether the endpoint's last segment ends the connection too.
+/// Whether the endpoint's last segment also ends the connection.
 fn ends_with_response(test: &ExchangeTest) -> bool {
     test.closer == Closer::Server && !test.reset
 }
 
-/// Whether the one message of an end waits for no acknowledgement, Nagle's algorithm or not: it
-/// fits the smallest segment (RFC 9293, 3.7.1), or is ended by a close.
+/// Whether the one message of an end leaves at once even with Nagle's algorithm: it fits the
+/// smallest segment (RFC 9293, 3.7.1), or a close follows it.
 pub(crate) fn leaves_at_once(test: &ExchangeTest, side: End) -> bool {
     const SMALLEST_SEGMENT: u64 = 536;
     match side {
@@ -216,23 +210,8 @@ pub(crate) fn leaves_at_once(test: &ExchangeTest, side: End) -> bool {
     }
 }
 
-/// False if asked to stop before.
-fn sleep_until(due_ns: u64, stop: &Stop) -> bool {
-    loop {
-        if stop.is_requested() {
-            return false;
-        }
-        let left = due_ns.saturating_sub(now_ns());
-        if left <= SLICE_NS {
-            clock::sleep_until(due_ns, Duration::from_nanos(SPIN_NS));
-            return true;
-        }
-        thread::sleep(Duration::from_nanos(SLICE_NS));
-    }
-}
-
-/// The server: takes one connection after the other until the stop flag is set or no more will
-/// come. One that fails or stalls is dropped; the client counts it.
+/// The endpoint's worker: serves one connection after the other until the stop flag is set or no
+/// more can come. A connection that fails or stalls is dropped; the client counts it.
 ///
 /// # Errors
 /// Out of descriptors.
@@ -288,6 +267,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
+    use std::thread;
 
     use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, Test, Traffic};
     use linerate_core::units::Span;
@@ -322,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_are_refused_count_as_failed_and_by_kind() {
+    fn refused_connections_count_as_failed_and_by_kind() {
         let outcome = request_with(
             3,
             Box::new(|_, _| Err(io::ErrorKind::ConnectionRefused.into())),
@@ -337,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_waits_for_a_port_and_its_latency_says_so() {
+    fn the_wait_for_a_free_port_is_part_of_the_latency() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let peer = thread::spawn(move || {
@@ -365,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_closes_too_early_is_a_reset() {
+    fn an_endpoint_that_closes_too_early_counts_as_a_reset() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let peer = thread::spawn(move || drop(listener.accept().unwrap()));
@@ -375,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_or_stalls_holds_up_neither_the_next_nor_the_end() {
+    fn a_client_that_leaves_or_stalls_delays_neither_the_next_nor_the_stop() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let connect = |bytes: &[u8]| {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,8 +1,8 @@
-//! Request and response on open connections and UDP flows. One thread for each flow, but where
-//! there are more connections than CPUs: those share threads, see [`crowd`].
+//! Request and response on open connections and UDP flows. Each flow has its own thread, except
+//! where there are more connections than CPUs: those share threads, see [`crowd`].
 //!
-//! One request at a time in a closed loop is [`ping_pong`]: a send, a receive and one reading of
-//! the clock. More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a
+//! A closed loop with one request at a time is [`ping_pong`]: a send, a receive and one reading of
+//! the clock. Several requests in flight, or an open loop, are [`pipeline`]. Both count in a
 //! [`tally`].
 
 pub(crate) mod crowd;
@@ -14,17 +14,15 @@ mod stamp;
 mod tag;
 mod tally;
 mod tcp;
-mod udp;
-
 #[cfg(test)]
 mod tests;
+mod udp;
 
 use std::io;
 
+pub(crate) use fetch::Pages;
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::ExchangeTest;
-
-pub(crate) use fetch::Pages;
 pub(crate) use respond::respond;
 pub(crate) use stamp::{LostEachWay, answer};
 pub(super) use tally::Tally;
@@ -34,19 +32,20 @@ use self::pipeline::Pipeline;
 use self::tcp::TcpRequests;
 use self::udp::UdpRequests;
 use super::flow::FlowSocket;
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 
-/// A request that is due just before the run ends may go out this long after.
+/// A request that is due just before the run ends may still be sent for this long after it.
 pub(super) const LAST_CALL_NS: u64 = 1_000_000;
-/// A sleep ends so long before the next request is due, and spinning takes over: a CPU wakes up
-/// late.
+/// A CPU wakes up late: a sleep ends this long before the next request is due, and the rest of the
+/// wait is spent spinning.
 pub(super) const SPIN_NS: u64 = 50_000;
 
-/// The client: requests until the time or the count is over, then waits for what is in flight.
+/// The client's worker: sends requests until the time or the count is over, then waits for the
+/// answers in flight.
 ///
 /// # Errors
-/// The socket cannot be used at all. A connection that ends on the way is told in the account.
+/// The socket cannot be used at all. A connection that ends later is reported with the figures.
 pub(crate) fn request(
     shared: &Shared,
     flow: &FlowState,
@@ -55,7 +54,7 @@ pub(crate) fn request(
 ) -> io::Result<WorkerEnd> {
     let mut tally = Tally::new(shared, flow, test);
     let schedule = schedule(shared, flow, test);
-    // Each has its time stamps: that is one way alone.
+    // STAMP's packets have time stamps, which only the pipeline handles.
     let closed_alone = schedule.is_none() && test.depth == 1 && !test.stamp;
     let result = match socket {
         FlowSocket::Tcp(stream) if test.video => {

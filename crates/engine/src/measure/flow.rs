@@ -2,11 +2,12 @@
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use linerate_core::plan::{Direction, Test, Traffic};
-use linerate_core::units::End;
+use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, Test, Traffic};
+use linerate_core::units::{End, Span};
 
-/// A bound data socket.
+/// A data socket.
 #[derive(Debug)]
 pub(crate) enum FlowSocket {
     Tcp(TcpStream),
@@ -30,13 +31,35 @@ pub(crate) struct Flow {
     pub(crate) socket: FlowSocket,
 }
 
-/// Which way flow `id` of `test` carries its payload: up first, then down. Requests go up.
+/// The direction of flow `id`'s payload. Where both are tested, the flows up have the lower
+/// numbers. Requests go up.
 pub(crate) fn flow_direction(test: &Test, id: u32) -> Direction {
     match (&test.traffic, test.direction) {
         (Traffic::Stream(_), Direction::Both) if id >= test.streams => Direction::Down,
         (Traffic::Stream(_), Direction::Both) => Direction::Up,
         (Traffic::Stream(_), direction) => direction,
         (Traffic::Rr(_) | Traffic::Crr(_), _) => Direction::Up,
+    }
+}
+
+/// A test of one flow without a warm-up and with default options, as linerate makes them for its
+/// own purposes.
+pub(crate) fn one_flow(
+    traffic: Traffic,
+    protocol: Protocol,
+    direction: Direction,
+    extent: Extent,
+) -> Test {
+    Test {
+        traffic,
+        protocol,
+        direction,
+        streams: 1,
+        extent,
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions::default(),
+        seed: 0,
     }
 }
 
@@ -48,8 +71,8 @@ pub(crate) fn sends(side: End, direction: Direction) -> bool {
     )
 }
 
-/// Figures of a flow while it runs. One writer (the worker), any reader; a cache line of its own,
-/// so that flows do not slow each other down.
+/// Figures of a flow while it runs: one writer (its worker), any number of readers. They have a
+/// cache line of their own, so that flows do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -66,7 +89,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Sets the totals. Plain stores: there is one writer, and a locked add costs more than a
+    /// Sets the totals. Plain stores are enough for one writer; a locked add would cost more than a
     /// message.
     #[inline]
     pub(crate) fn set(&self, bytes: u64, messages: u64) {
@@ -82,21 +105,18 @@ impl Counters {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// When payload last moved, by [`crate::clock`]; `None` before a worker has said so.
+    /// When payload last moved, by [`crate::clock`]; `None` until the worker has set it.
     pub(crate) fn last_ns(&self) -> Option<u64> {
         Some(self.last_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
     }
 
-    /// Time that the application's own limit kept the worker idle.
+    /// Time for which the application's own rate limit kept the worker idle.
     pub(crate) fn paced_ns(&self) -> u64 {
         self.paced_ns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add_paced_ns(&self, ns: u64) {
-        self.paced_ns.store(
-            self.paced_ns.load(Ordering::Relaxed) + ns,
-            Ordering::Relaxed,
-        );
+        (self.paced_ns).store(self.paced_ns() + ns, Ordering::Relaxed);
     }
 
     pub(crate) fn corrupted(&self) -> u64 {
@@ -107,7 +127,7 @@ impl Counters {
         self.corrupted.store(bytes, Ordering::Relaxed);
     }
 
-    /// Datagrams lost in the measured time so far, and the jitter of those that came, ns.
+    /// Datagrams lost in the measured time so far, and the jitter of those that arrived, ns.
     pub(crate) fn loss(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.lost), load(&self.jitter_ns))
@@ -127,19 +147,19 @@ impl Counters {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// When its first byte was handed over or taken, or its first request sent.
+    /// When the first byte was sent or received, or the first request sent.
     pub(crate) fn begun_ns(&self) -> Option<u64> {
         Some(self.begun_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
     }
 
-    /// The first of them counts.
+    /// Only the first call counts.
     pub(crate) fn set_begun(&self, now_ns: u64) {
         if self.begun_ns().is_none() {
             self.begun_ns.store(now_ns, Ordering::Release);
         }
     }
 
-    /// Payload moved now; for workers that do not know which is their last.
+    /// Records when payload moved, for workers that do not know which of their payload is the last.
     pub(crate) fn touch(&self, now_ns: u64) {
         self.last_ns.store(now_ns, Ordering::Relaxed);
     }

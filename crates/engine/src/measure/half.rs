@@ -1,12 +1,11 @@
-//! One end's half of a run: its workers, its sampler, and the account that they leave.
-
-mod start;
+//! One end's half of a run: its workers, its sampler, and the report that they leave.
 
 use std::io;
 use std::net::Shutdown;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -14,22 +13,21 @@ use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
+use linerate_core::units::End;
+use linerate_sys::clock::sleep_until;
 use linerate_sys::tcp_info::TcpInfo;
-use linerate_sys::thread::{self as sys_thread, CpuUsage};
+use linerate_sys::thread::{self as sys_thread, CpuUsage, set_real_time_policy, wake_sharply};
 
-pub(crate) use self::start::Beside;
-use super::backlog::BacklogMeter;
 use super::flow::{Flow, FlowSocket};
 use super::live::LiveFlow;
-use super::outcome::ExchangeOutcome;
-use super::qos::QosMeter;
+use super::outcome::{Answer, ExchangeOutcome};
+use super::qos::{BacklogMeter, QosMeter};
 use super::sampler::{self, Course};
-use super::shared::{FlowState, Marks, Quota, Shared, WorkerEnd};
+use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{connect_transfer, crr, exchange, stream, udp};
 use crate::clock::now_ns;
 use crate::profiler::{Circumstances, Profiler};
-use linerate_core::units::End;
 
 /// How each flow of a worker ended, and the CPU time of its thread.
 struct Worked {
@@ -44,7 +42,7 @@ pub(crate) struct Half {
     sampler: JoinHandle<Course>,
 }
 
-/// The account of a half, and what only a client's workers know.
+/// The report of a half, and what only a client's workers know.
 pub(crate) struct HalfEnd {
     pub(crate) report: HalfReport,
     pub(crate) exchange: Option<ExchangeOutcome>,
@@ -52,8 +50,8 @@ pub(crate) struct HalfEnd {
 }
 
 impl Half {
-    /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose
-    /// connections come and go have none and take theirs from `source`.
+    /// Starts the workers and the sampler. `flows` are the connected sockets. Workloads that make
+    /// connections within the run have none: their workers take them from `source`.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -62,43 +60,13 @@ impl Half {
         test: &Test,
         flows: Vec<Flow>,
         source: FlowSource,
-        beside: Beside,
+        options: HalfOptions,
     ) -> io::Result<Self> {
-        // Before the first byte: looking for the device takes a moment.
+        // Before the first byte, because looking the device up takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
-        let mut shared = Shared::new(side, test, Marks::Own, None, flows, source);
-        shared.answers = beside.answers;
-        if let Some(at_ns) = beside.at_ns {
-            shared.begin_at(at_ns);
-        }
-        Self::run(shared, qos, beside.profile)
-    }
-
-    /// The same with datagrams of another tool's, and with a `quota` for all TCP senders together.
-    ///
-    /// # Errors
-    /// As [`Half::start`].
-    pub(crate) fn start_marked(
-        side: End,
-        test: &Test,
-        marks: Marks,
-        quota: Option<u64>,
-        flows: Vec<Flow>,
-        source: FlowSource,
-    ) -> io::Result<Self> {
-        let qos = QosMeter::towards_peer_of(&flows);
-        let quota = quota.map(Quota::new);
-        let shared = Shared::new(side, test, marks, quota, flows, source);
-        Self::run(shared, qos, None)
-    }
-
-    fn run(
-        shared: Shared,
-        qos: Option<QosMeter>,
-        profile: Option<ProfileRequest>,
-    ) -> io::Result<Self> {
+        let profile = options.profile;
+        let shared = Arc::new(Shared::new(side, test, flows, source, options));
         let profiler = profile.map(Profiler::start).transpose()?;
-        let shared = Arc::new(shared);
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -129,7 +97,7 @@ impl Half {
         Ok(half)
     }
 
-    /// Ends those threads that are there already.
+    /// Ends the threads that were started.
     fn give_up(self, error: io::Error) -> io::Error {
         self.request_stop();
         wake(&self.shared);
@@ -138,12 +106,43 @@ impl Half {
         error
     }
 
-    /// All workers begin together: those that are there first do not keep the others from a CPU.
+    /// Lets all workers begin together: otherwise the first ones could keep the others from a CPU.
     fn let_go(&self) {
         self.shared.let_go();
         self.workers
             .iter()
             .for_each(|worker| worker.thread().unpark());
+    }
+
+    /// Waits for the set time and then sends the first bytes of all flows from one thread, one flow
+    /// after the other. Only then the workers begin: the first worker with a CPU would keep it for
+    /// as long as the scheduler lets it.
+    pub(super) fn begin_on_time(&self) -> io::Result<()> {
+        thread::scope(|scope| {
+            let starter = thread::Builder::new().name("start".into());
+            let starter = starter.spawn_scoped(scope, || {
+                // Where this is refused, the record shows how late the flows began.
+                let _ = set_real_time_policy();
+                wake_sharply();
+                sleep_until(self.shared.began_ns, Duration::ZERO);
+                self.send_first();
+                self.let_go();
+            })?;
+            let ended = starter.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok(())
+        })
+    }
+
+    fn send_first(&self) {
+        let Traffic::Stream(test) = &self.shared.test.traffic else {
+            return;
+        };
+        for flow in self.shared.flows.iter().filter(|flow| flow.sends) {
+            if let Some(FlowSocket::Tcp(socket)) = &flow.socket {
+                stream::send_first(&self.shared.test, test, &flow.counters, socket);
+            }
+        }
     }
 
     fn spawn_worker(&self, share: Range<usize>) -> io::Result<JoinHandle<Worked>> {
@@ -173,7 +172,7 @@ impl Half {
             })
     }
 
-    /// What has arrived so far.
+    /// Payload received so far.
     pub(crate) fn progress(&self) -> Progress {
         let received = self.shared.flows.iter().filter(|flow| !flow.sends);
         Progress {
@@ -182,36 +181,38 @@ impl Half {
         }
     }
 
-    /// What was handed over so far, bytes.
+    /// Payload sent so far, bytes.
     pub(crate) fn sent_bytes(&self) -> u64 {
-        let senders = self.shared.flows.iter().filter(|flow| flow.sends);
-        senders.map(|flow| flow.counters.bytes()).sum()
+        self.senders().map(|flow| flow.counters.bytes()).sum()
     }
 
-    /// Warm-up of its test, seconds.
+    fn senders(&self) -> impl Iterator<Item = &FlowState> {
+        self.shared.flows.iter().filter(|flow| flow.sends)
+    }
+
+    /// Warm-up of the test, seconds.
     pub(crate) fn warm_up_s(&self) -> f64 {
         self.shared.test.warm_up.as_secs_f64()
     }
 
-    /// Since it began, seconds.
+    /// Time since the half began, seconds.
     pub(crate) fn at_s(&self) -> f64 {
         Duration::from_nanos(self.since_began_ns()).as_secs_f64()
     }
 
-    /// One that begins at a set time is there before it.
+    /// 0 until the set time, for a half that begins at one.
     fn since_began_ns(&self) -> u64 {
         now_ns().saturating_sub(self.shared.began_ns)
     }
 
-    /// Each flow as it stands now.
+    /// The present state of each flow.
     pub(crate) fn flows(&self) -> Vec<LiveFlow> {
         self.shared.flows.iter().map(LiveFlow::from).collect()
     }
 
     /// Whether the peer's kernel has acknowledged all that this end's TCP senders have sent.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
-        senders.all(|flow| match &flow.socket {
+        self.senders().all(|flow| match &flow.socket {
             Some(FlowSocket::Tcp(stream)) => TcpInfo::read(stream).map_or(true, |info| {
                 info.unacked == 0 && info.notsent_bytes.unwrap_or(0) == 0
             }),
@@ -234,13 +235,14 @@ impl Half {
         receivers.all(|flow| flow.counters.is_done())
     }
 
-    /// Payload that this end has moved so far, warm-up and what came after the measured time
-    /// included.
+    /// Payload that this end has sent and received so far: in the warm-up, in the measured time and
+    /// after it.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.shared.flows.iter().map(|f| f.counters.bytes()).sum()
     }
 
-    /// What shows that the other end is there: it has sent it, or over TCP acknowledged most of it.
+    /// Bytes that prove that the other end is alive: over UDP those that it has sent, over TCP also
+    /// those that it must have acknowledged.
     pub(crate) fn heard_bytes(&self) -> u64 {
         match self.shared.test.protocol {
             Protocol::Udp => self.progress().received_bytes,
@@ -253,8 +255,9 @@ impl Half {
         self.shared.is_finished()
     }
 
-    /// How long to look away. The peer's word wakes whoever waits for it; in the middle of a run
-    /// that has a time, every other wake-up only takes a CPU from a worker.
+    /// How long the controller of this half may wait for the peer's next message before it looks at
+    /// the half again. A message wakes it anyway; in the middle of a timed run every other wake-up
+    /// only takes a CPU from a worker.
     pub(crate) fn patience(&self) -> Duration {
         const SHORT: Duration = Duration::from_millis(5);
         const USUAL: Duration = Duration::from_millis(20);
@@ -268,98 +271,83 @@ impl Half {
         }
     }
 
-    /// Whether no worker has anything left to do.
+    /// Whether every worker is done.
     pub(crate) fn all_done(&self) -> bool {
         self.shared.all_done()
     }
 
-    /// Whether every sender of this end has sent all that it was to.
+    /// Whether every sender of this end has sent everything.
     pub(crate) fn all_sent(&self) -> bool {
-        let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
-        senders.all(|flow| flow.counters.is_done())
+        self.senders().all(|flow| flow.counters.is_done())
     }
 
-    /// Whether this end is through: also a half that goes on receiving counted datagrams, of whose
-    /// number only their sender knows, once it has sent its own.
+    /// Whether this end has done its part. In a counted UDP stream that is so once it has sent its
+    /// own datagrams, although it goes on receiving: only the peer knows how many it sends.
     pub(crate) fn is_through(&self) -> bool {
         let test = &self.shared.test;
         let is_counted = test.protocol == Protocol::Udp
             && matches!(test.traffic, Traffic::Stream(_))
             && !matches!(test.extent, Extent::Time(_));
-        let sends = self.shared.flows.iter().any(|flow| flow.sends);
+        let sends = self.senders().next().is_some();
         self.is_finished() || (is_counted && sends && self.all_sent())
     }
 
-    /// Asks the workers to stop, without waking those that are blocked: an error that one meets
-    /// from now on is how it ends.
+    /// Asks the workers to stop, without waking those that are blocked. From now on an error does
+    /// not count as one: it is how a worker ends.
     pub(crate) fn request_stop(&self) {
         self.shared.stop.request();
         self.sampler.thread().unpark();
     }
 
-    /// Stops and hands in the account. `facts` go into the report.
+    /// Stops the half and gives its report, which includes `facts`.
     pub(crate) fn stop(self, facts: HostFacts) -> HalfEnd {
         self.request_stop();
         let course = joined(self.sampler);
         wake(&self.shared);
         let worked = self.workers.into_iter().map(joined).collect();
-        account(&self.shared, course, worked, facts)
+        report(&self.shared, course, worked, facts)
     }
 }
 
-/// Ends the calls that workers are blocked in.
+/// Ends the calls in which workers are blocked.
 fn wake(shared: &Shared) {
     for flow in &shared.flows {
         if let Some(FlowSocket::Tcp(stream)) = &flow.socket {
-            // A socket that the peer has closed cannot be shut down, and need not be.
+            // This fails for a connection that is closed already, which needs no shutdown.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// A thread's result; its panic goes on here, where it is not lost.
+/// A thread's result; a panic of the thread continues in this one.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs the worker of a flow, or of several that share a thread.
+/// Runs the worker of one flow, or of several flows that share a thread.
 fn work(shared: &Shared, flows: &[FlowState]) -> Vec<io::Result<WorkerEnd>> {
     match (&shared.test.traffic, flows) {
         (_, [flow]) => vec![work_alone(shared, flow)],
         (Traffic::Rr(test), _) => exchange::crowd::exchange(shared, flows, test)
             .unwrap_or_else(|error| flows.iter().map(|_| Err(error.kind().into())).collect()),
-        _ => unreachable!("only connections of requests share threads"),
+        _ => unreachable!("only the connections of `rr` share threads"),
     }
 }
 
 /// Runs the worker that the test, the side and the socket ask for.
 fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
     if let Some(FlowSocket::Tcp(socket)) = &flow.socket {
-        // Else each call costs a little more. It is all that these workers use, and whoever has the
-        // half closes it, once this thread has ended.
+        // Without other descriptors each system call costs a little less. The worker uses this one
+        // alone; the owner of the half closes the socket after this thread has ended.
         let _ = sys_thread::keep_one_descriptor(socket.as_fd());
     }
     match (&shared.test.traffic, &flow.socket, shared.side) {
-        (Traffic::Stream(test), Some(FlowSocket::Tcp(socket)), _) => {
-            let job = stream::Job {
-                test: &shared.test,
-                stream: test,
-                counters: &flow.counters,
-                stop: &shared.stop,
-                quota: shared.quota.as_ref(),
-            };
-            let method = if flow.sends {
-                stream::send(&job, socket)?
-            } else {
-                stream::receive(&job, socket)?
-            };
-            Ok(WorkerEnd {
-                method,
-                ..WorkerEnd::default()
-            })
-        }
+        (Traffic::Stream(test), Some(FlowSocket::Tcp(socket)), _) => Ok(WorkerEnd {
+            method: stream::run(shared, flow, test, socket)?,
+            ..WorkerEnd::default()
+        }),
         (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => {
             let run = if flow.sends { udp::send } else { udp::receive };
             run(shared, flow, test, socket)
@@ -377,7 +365,7 @@ fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
     }
 }
 
-fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: HostFacts) -> HalfEnd {
+fn report(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: HostFacts) -> HalfEnd {
     let usage: Vec<CpuUsage> = worked.iter().map(|worked| worked.usage).collect();
     let mut report = HalfReport {
         end: EndReport {
@@ -446,34 +434,30 @@ fn flow_half(
         Some(probe) => probe.evidence(totals.bytes),
         None => (end.tcp, Vec::new()),
     };
-    let (local, remote) = flow
-        .socket
-        .as_ref()
-        .map_or((None, None), FlowSocket::addresses);
+    let socket = flow.socket.as_ref();
+    let (local, remote) = socket.map_or((None, None), FlowSocket::addresses);
     let text = |address: Option<std::net::SocketAddr>| {
         address.map_or_else(String::new, |address| address.to_string())
     };
-    let mut totals = (totals.bytes, totals.messages, totals.steps);
+    let (mut bytes, mut messages) = (totals.bytes, totals.messages);
     if let (Some(received), Traffic::Stream(test)) = (&end.udp_received, &shared.test.traffic) {
-        // Of the measured phase, by the sender's own mark: the receiver's clock says nothing of it.
-        totals.1 = received.received;
-        totals.0 = received.received * test.message_bytes;
+        // The sender marks the datagrams of the measured time; the receiver's clock does not tell
+        // them apart.
+        messages = received.received;
+        bytes = messages * test.message_bytes;
     }
     let verified = matches!(&shared.test.traffic, Traffic::Stream(test) if test.verify);
+    let steps = totals.steps.into_iter();
     FlowHalf {
         id: flow.id,
         direction: flow.direction,
         sends: flow.sends,
         local: text(local),
         remote: text(remote),
-        bytes: totals.0,
-        messages: totals.1,
+        bytes,
+        messages,
         seconds: Duration::from_nanos(course.measured_ns).as_secs_f64(),
-        steps: totals
-            .2
-            .into_iter()
-            .map(|(ns, bytes)| (ns / 1000, bytes))
-            .collect(),
+        steps: steps.map(|(ns, bytes)| (ns / 1000, bytes)).collect(),
         tcp,
         samples,
         udp_sent: end.udp_sent,
@@ -485,5 +469,71 @@ fn flow_half(
             let since = begun.saturating_sub(shared.began_ns);
             since as f64 / 1e3
         }),
+    }
+}
+
+/// What a half is started with, apart from its test and its sockets.
+#[derive(Default)]
+pub(crate) struct HalfOptions {
+    /// Profile this host during the run.
+    pub(crate) profile: Option<ProfileRequest>,
+    /// Gets each transaction of `crr` when it has ended.
+    pub(crate) answers: Option<Sender<Answer>>,
+    /// When to begin, by [`crate::clock::now_ns`]; at once if that has passed.
+    pub(crate) at_ns: Option<u64>,
+    /// Header of the test's datagrams.
+    pub(crate) marks: Marks,
+    /// Bytes that all TCP senders together send at most; the last message is sent whole.
+    pub(crate) quota: Option<u64>,
+}
+
+impl From<Marks> for HalfOptions {
+    fn from(marks: Marks) -> Self {
+        Self {
+            marks,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use linerate_core::plan::Test;
+    use linerate_core::record::HostFacts;
+    use linerate_core::units::End;
+
+    use super::*;
+    use crate::clock::now_ns;
+    use crate::measure::flow::Flow;
+    use crate::measure::source::FlowSource;
+
+    #[test]
+    fn flows_send_their_first_bytes_in_order_and_not_before_the_set_time() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let flow = |id| {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let socket = FlowSocket::Tcp(stream);
+            (Flow { id, socket }, listener.accept().unwrap().0)
+        };
+        let (flows, _peers): (Vec<_>, Vec<_>) = (0..12).map(flow).unzip();
+        let test = Test::stream().streams(12_u32).resolve(7).unwrap();
+        let at_ns = now_ns() + 30_000_000;
+        let options = HalfOptions {
+            at_ns: Some(at_ns),
+            ..HalfOptions::default()
+        };
+        let half = Half::start(End::Client, &test, flows, FlowSource::Bound, options).unwrap();
+        let counters = half.shared.flows.iter().map(|flow| &flow.counters);
+        let begun: Vec<u64> = counters
+            .filter_map(|counters| counters.begun_ns())
+            .collect();
+        assert_eq!(begun.len(), 12);
+        assert!(begun[0] >= at_ns && begun.is_sorted(), "{at_ns} {begun:?}");
+        assert!(half.sent_bytes() >= 12 * stream::FIRST);
+        let report = half.stop(HostFacts::default()).report;
+        let first = |id: usize| report.flows[id].first_us.unwrap();
+        assert!((0..11).all(|id| first(id) <= first(id + 1)));
     }
 }

@@ -1,4 +1,4 @@
-//! The flows of a half while it runs, for whoever shows them as they go.
+//! The flows of a half while it runs, for those who display them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use linerate_sys::tcp_info::TcpInfo;
 use super::flow::FlowSocket;
 use super::shared::FlowState;
 
-/// A flow as it stands: counts are since it began, warm-up included.
+/// The present state of a flow; counts are since it began, warm-up included.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LiveFlow {
     /// Its number.
@@ -19,7 +19,7 @@ pub struct LiveFlow {
     pub sends: bool,
     /// This end's address and port, while there is a socket.
     pub local: Option<SocketAddr>,
-    /// The other end's.
+    /// The other end's address and port.
     pub remote: Option<SocketAddr>,
     /// Payload sent or received, bytes.
     pub bytes: u64,
@@ -31,11 +31,11 @@ pub struct LiveFlow {
     pub jitter_ns: u64,
     /// Buffers in force, bytes: send, receive.
     pub buffers: [u32; 2],
-    /// What the kernel of a TCP sender says.
+    /// The kernel's figures, if this end sends over TCP.
     pub tcp: Option<LiveTcp>,
 }
 
-/// A TCP sender as it stands.
+/// The present state of a TCP sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LiveTcp {
     /// Segments retransmitted since the connection began.
@@ -103,8 +103,8 @@ fn buffers(socket: &impl std::os::fd::AsFd) -> [u32; 2] {
     ]
 }
 
-/// How long it is until the next interval of a test is over, and how many are over by now: those of
-/// the warm-up and those of the measured time are counted each from their own beginning.
+/// The time until the next interval of a test ends, and the number of intervals that have ended.
+/// Warm-up and measured time each begin an interval of their own.
 pub(crate) fn until_interval(test: &Test, at_s: f64) -> (Duration, u64) {
     let (width, warm_up) = (test.interval.as_secs_f64(), test.warm_up.as_secs_f64());
     let next = |at: f64| ((at / width).floor() + 1.0) * width;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_ends_with_its_time_and_with_the_warm_up() {
+    fn an_interval_ends_when_its_time_is_over_or_the_warm_up_is() {
         let mut test = Test::stream().resolve(1).expect("a test");
         test.interval = Span(Duration::from_secs(2));
         test.warm_up = Span(Duration::from_secs(3));

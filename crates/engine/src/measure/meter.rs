@@ -1,5 +1,5 @@
-//! What the host spends while a test runs: read at the beginning and at the end of the measured
-//! time.
+//! CPU time and other costs of a test on this host, read at the beginning and at the end of the
+//! measured time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 use super::flow::Counters;
 use crate::lab_process::mind_lab_process;
 
-/// Counters worth a line in the record; the rest of some four hundred only swell it.
+/// The counters that a record keeps, out of some four hundred.
 const COUNTERS: [&str; 47] = [
     "TcpRetransSegs",
     "TcpInErrs",
@@ -70,11 +70,12 @@ const COUNTERS: [&str; 47] = [
     "Ip6ReasmReqds",
 ];
 
-/// Below this a thread's own account of its whole life is nearer to the truth than two readings of
-/// it.
+/// For shorter measured times a thread's CPU time over its whole life is more accurate than the
+/// difference of two readings.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// A worker thread that is looked at from the sampler's.
+/// Readings of a worker thread, made by the sampler's thread.
+#[derive(Default)]
 struct ThreadMeter {
     reader: Option<SchedTimesReader>,
     begin: SchedTimes,
@@ -86,7 +87,7 @@ struct ThreadMeter {
 /// Reads the host's and the threads' figures twice and takes the difference.
 pub(crate) struct Meter {
     stat: Option<CpuStatReader>,
-    /// Of the sampler's thread: whoever started it started the workers, too.
+    /// The control group of the sampler's thread, which is also that of the workers.
     group: Option<CpuGroup>,
     begin: HostReading,
     end: HostReading,
@@ -101,7 +102,7 @@ struct HostReading {
     receive_softirqs: Option<u64>,
     limit: Option<CpuLimit>,
     counters: Option<ProtocolCounters>,
-    /// By CPU; none where they are not counted.
+    /// By CPU; `None` if a CPU does not count them.
     throttles: Option<Vec<(u32, ThermalThrottles)>>,
 }
 
@@ -113,19 +114,11 @@ impl Meter {
             group: CpuGroup::of_this_thread().ok().flatten(),
             begin: HostReading::default(),
             end: HostReading::default(),
-            threads: (0..workers)
-                .map(|_| ThreadMeter {
-                    reader: None,
-                    begin: SchedTimes::default(),
-                    end: SchedTimes::default(),
-                    paced_begin_ns: 0,
-                    paced_end_ns: 0,
-                })
-                .collect(),
+            threads: (0..workers).map(|_| ThreadMeter::default()).collect(),
         }
     }
 
-    /// The measured time begins. Called again, it begins anew.
+    /// Reads everything at the beginning of the measured time.
     pub(crate) fn begin(&mut self, now_ns: u64, workers: &[&Counters]) {
         self.begin = self.read_host(now_ns);
         for (thread, counters) in self.threads.iter_mut().zip(workers) {
@@ -134,17 +127,17 @@ impl Meter {
         }
     }
 
-    /// The measured time ends.
+    /// Reads everything at the end of the measured time.
     pub(crate) fn end(&mut self, now_ns: u64, workers: &[&Counters]) {
         self.end = self.read_host(now_ns);
         for (thread, counters) in self.threads.iter_mut().zip(workers) {
-            // A thread that has ended can no longer be read: its last figures stand.
+            // A thread that has ended can no longer be read: its last reading stays.
             thread.end = thread.read(counters);
             thread.paced_end_ns = counters.paced_ns();
         }
     }
 
-    /// Reads the threads on the way, so that one that ends leaves its figures.
+    /// Reads the threads during the measured time, for those that end before it does.
     pub(crate) fn touch(&mut self, workers: &[&Counters]) {
         for (thread, counters) in self.threads.iter_mut().zip(workers) {
             thread.end = thread.read(counters);
@@ -156,11 +149,11 @@ impl Meter {
         let wall = self.wall();
         self.threads
             .iter()
-            .map(|thread| percent(thread.end.since(&thread.begin).on_cpu, wall))
+            .map(|thread| percent(thread.passed().on_cpu, wall))
             .collect()
     }
 
-    /// What each worker spent, as [`Meter::report`] has it of all.
+    /// CPU time of each worker; [`Meter::report`] has the sum.
     pub(crate) fn each_thread(&self, whole_life: &[CpuUsage]) -> Vec<CpuSeconds> {
         let wall = self.wall();
         let each = self.threads.iter().zip(whole_life);
@@ -168,15 +161,15 @@ impl Meter {
             let on_cpu = if wall < SHORT {
                 usage.user + usage.system
             } else {
-                thread.end.since(&thread.begin).on_cpu
+                thread.passed().on_cpu
             };
             split(on_cpu, std::slice::from_ref(usage))
         })
         .collect()
     }
 
-    /// Time that the host's CPUs were busy, whoever used it, without what a hypervisor took of it,
-    /// seconds; `None` if the kernel does not tell.
+    /// Time for which the host's CPUs were busy with any program, without stolen time, seconds;
+    /// `None` if the kernel does not tell.
     pub(crate) fn busy_seconds(&self) -> Option<f64> {
         let passed = self.end.cpu.total.since(&self.begin.cpu.total);
         (passed.total() > 0).then(|| ticks_to_duration(passed.busy() - passed.steal).as_secs_f64())
@@ -197,19 +190,14 @@ impl Meter {
         Duration::from_nanos(self.end.at_ns.saturating_sub(self.begin.at_ns))
     }
 
-    /// What was spent from `begin` to `end`. `whole_life` is each worker's CPU time from its own
-    /// mouth: it tells user from system, which the kernel does not tell of another thread to the
-    /// nanosecond.
+    /// The costs from `begin` to `end`. `whole_life` is each worker's CPU time as read by itself:
+    /// it tells user from system time, which the kernel does not tell exactly of another thread.
     pub(crate) fn report(&self, whole_life: &[CpuUsage]) -> EndReport {
         let wall = self.wall();
-        let passed: Vec<SchedTimes> = self
-            .threads
-            .iter()
-            .map(|thread| thread.end.since(&thread.begin))
-            .collect();
+        let passed: Vec<SchedTimes> = self.threads.iter().map(ThreadMeter::passed).collect();
         let sampled: Duration = passed.iter().map(|times| times.on_cpu).sum();
         let on_cpu = if wall < SHORT {
-            // The kernel brings another thread's figures up to date at its tick only.
+            // The kernel updates the figures of another thread only at its tick.
             whole_life
                 .iter()
                 .map(|usage| usage.user + usage.system)
@@ -291,7 +279,7 @@ impl Meter {
         {
             cpu = CpuStat::default();
         }
-        // A lab keeps the CPUs awake; nobody lacks that time.
+        // A lab keeps the CPUs awake with idle spinners, which give way to everything else.
         cpu.count_as_idle(&idle::spun());
         HostReading {
             at_ns: now_ns,
@@ -306,6 +294,10 @@ impl Meter {
 }
 
 impl ThreadMeter {
+    fn passed(&self) -> SchedTimes {
+        self.end.since(&self.begin)
+    }
+
     fn read(&mut self, counters: &Counters) -> SchedTimes {
         if self.reader.is_none()
             && let Ok(tid) = u32::try_from(counters.tid())
@@ -320,7 +312,7 @@ impl ThreadMeter {
     }
 }
 
-/// Of all CPUs; none if one of them has no count.
+/// Thermal throttles by CPU; `None` if a CPU has no count.
 fn throttles(cpu: &CpuStat) -> Option<Vec<(u32, ThermalThrottles)>> {
     let numbers = cpu.cpus.iter().map(|(number, _)| *number);
     let counted: Option<Vec<_>> = numbers
@@ -329,7 +321,7 @@ fn throttles(cpu: &CpuStat) -> Option<Vec<(u32, ThermalThrottles)>> {
     counted.filter(|counted| !counted.is_empty())
 }
 
-/// Each CPU of a package shows the package's own count.
+/// Throttles of all cores, and of the package: each of its CPUs shows the package's count.
 fn throttled(begin: &[(u32, ThermalThrottles)], end: &[(u32, ThermalThrottles)]) -> u64 {
     let grown = |(cpu, end): &(u32, ThermalThrottles)| {
         let (_, begin) = begin.iter().find(|(other, _)| other == cpu)?;
@@ -402,7 +394,7 @@ mod tests {
         let at = |core, package| ThermalThrottles { core, package };
         let begin = [(0, at(5, 9)), (1, at(7, 9))];
         assert_eq!(throttled(&begin, &begin), 0);
-        // A CPU that was not there at the beginning has counts of before.
+        // A CPU that was not online at the beginning has counts from before the run.
         let end = [(0, at(6, 11)), (1, at(9, 11)), (2, at(40, 11))];
         assert_eq!(throttled(&begin, &end), 1 + 2 + 2);
     }

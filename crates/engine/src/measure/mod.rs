@@ -1,6 +1,6 @@
-//! Running a test: workers, sampler, evidence.
+//! One end's half of a test: the workers that move the data, the sampler that decides when the
+//! measured time begins and ends, and the evidence that both leave.
 
-mod backlog;
 mod connect_transfer;
 pub(crate) mod crr;
 pub(crate) mod exchange;
@@ -12,7 +12,6 @@ pub(crate) mod options;
 pub(crate) mod outcome;
 mod pause;
 mod qos;
-mod quickack;
 pub(crate) mod sampler;
 pub(crate) mod shared;
 pub(crate) mod source;

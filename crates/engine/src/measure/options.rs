@@ -1,16 +1,16 @@
 //! A test's socket options, set on a data socket and read back.
 
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-use linerate_core::plan::SocketOptions;
-use linerate_core::units::ByteCount;
+use linerate_core::plan::{SocketOptions, Test};
+use linerate_core::units::{ByteCount, End};
 use linerate_sys::socket::{self, OptionError};
 
 use super::window::first_buffer;
-use linerate_core::units::End;
 
-/// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it
-/// offers in its SYN binds both ends.
+/// Sets the options of this end of a TCP flow. Only the client sets the segment size: the one that
+/// its SYN offers holds for both ends.
 ///
 /// # Errors
 /// The first option that the kernel refuses or does not set as asked.
@@ -48,7 +48,7 @@ pub(crate) fn apply_tcp(
     Ok(())
 }
 
-/// What sockets of all protocols have.
+/// Sets the options that sockets of all protocols have.
 fn apply_any(socket: &impl AsFd, options: &SocketOptions) -> Result<(), OptionError> {
     if let Some(dscp) = options.dscp {
         socket::set_traffic_class(socket, dscp.octet())?;
@@ -59,7 +59,7 @@ fn apply_any(socket: &impl AsFd, options: &SocketOptions) -> Result<(), OptionEr
     Ok(())
 }
 
-/// Sets what concerns a UDP flow: its buffers, its code point, how long it spins.
+/// Sets the options of a UDP flow: its buffers, its code point, how long it spins.
 ///
 /// # Errors
 /// As [`apply_tcp`].
@@ -85,4 +85,26 @@ pub(crate) fn apply_udp(
 
 fn clamp(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// The setting that a test asks for; without one the kernel decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuickAck(Option<bool>);
+
+impl QuickAck {
+    pub(crate) fn new(test: &Test) -> Self {
+        Self(test.options.quickack)
+    }
+
+    /// Leaves the decision to the kernel.
+    pub(crate) const NONE: Self = Self(None);
+
+    #[inline]
+    pub(crate) fn renew(self, socket: &TcpStream) {
+        if let Some(on) = self.0 {
+            // The option was accepted when the socket was made. If the connection has ended since,
+            // the next call reports that.
+            let _ = socket::set_quickack(socket, on);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What became of the requests of a run.
+//! Results of the requests of a run.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use linerate_core::video::Playback;
 
 use super::exchange::LostEachWay;
 
-/// A transaction of `crr` that has its whole response, by [`crate::clock`].
+/// The times of a transaction of `crr` whose response is complete, by [`crate::clock`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) began_ns: u64,
@@ -18,29 +18,28 @@ pub(crate) struct Answer {
     pub(crate) answered_ns: u64,
 }
 
-/// What became of the requests that were meant to start within the measured time.
+/// Results of the requests that were meant to start within the measured time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExchangeOutcome {
-    /// From the (intended) start of a request to its whole response.
+    /// From the (intended) start of a request to the end of its response.
     pub(crate) latency: LatencyHistogram,
-    /// Open loop: how late the generator itself sent. Time for which the peer left no room is not
-    /// in it.
+    /// Open loop: how late this end sent, without the time for which the peer left no room.
     pub(crate) send_lag: Option<LatencyHistogram>,
-    /// Answered.
+    /// Requests that were answered.
     pub(crate) transactions: u64,
-    /// Open loop: due in the measured time and never sent.
+    /// Open loop: requests that were due in the measured time and never sent.
     pub(crate) not_sent: u64,
-    /// Sent, or tried, without an answer.
+    /// Requests that were sent, or tried, and not answered.
     pub(crate) failed: u64,
-    /// Why connections failed (`crr`); one transaction may meet several, and survive.
+    /// Failures of connections (`crr`); a transaction may meet several and still succeed.
     pub(crate) failures: Failures,
-    /// Length of the measured time.
+    /// Length of the measured time, seconds.
     pub(crate) seconds: f64,
-    /// STAMP's answers, or as many of them as are kept.
+    /// Delays from STAMP's answers, of as many answers as are kept.
     pub(crate) probes: Vec<Probe>,
-    /// What they tell of losses.
+    /// Losses that STAMP's answers show.
     pub(crate) lost: LostEachWay,
-    /// From a page's beginning to its last byte.
+    /// From the beginning of a page to its last byte.
     pub(crate) pages: Option<LatencyHistogram>,
     pub(crate) video: Option<Playback>,
 }
@@ -57,14 +56,11 @@ pub(crate) struct Failures {
 }
 
 impl ExchangeOutcome {
-    /// Adds another flow's.
+    /// Adds the results of another flow.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.latency.merge(&other.latency);
-        if let Some(lag) = &other.send_lag {
-            self.send_lag
-                .get_or_insert_with(LatencyHistogram::new)
-                .merge(lag);
-        }
+        merge_known(&mut self.send_lag, other.send_lag.as_ref());
+        merge_known(&mut self.pages, other.pages.as_ref());
         self.transactions += other.transactions;
         self.not_sent += other.not_sent;
         self.failed += other.failed;
@@ -72,12 +68,13 @@ impl ExchangeOutcome {
         self.seconds = self.seconds.max(other.seconds);
         self.probes.extend(&other.probes);
         self.lost.merge(other.lost);
-        if let Some(pages) = &other.pages {
-            self.pages
-                .get_or_insert_with(LatencyHistogram::new)
-                .merge(pages);
-        }
         self.video = self.video.or(other.video);
+    }
+}
+
+fn merge_known(sum: &mut Option<LatencyHistogram>, other: Option<&LatencyHistogram>) {
+    if let Some(other) = other {
+        sum.get_or_insert_default().merge(other);
     }
 }
 
@@ -90,7 +87,7 @@ impl Failures {
         self.other += other.other;
     }
 
-    /// What connections met, for the record.
+    /// A caveat for the record, if connections failed.
     pub(crate) fn caveat(&self) -> Option<Caveat> {
         let kinds = [
             (self.refused, "refused"),
@@ -118,7 +115,7 @@ impl Failures {
         let kind = match error.kind() {
             io::ErrorKind::ConnectionRefused => &mut self.refused,
             io::ErrorKind::TimedOut => &mut self.timed_out,
-            // An end in the middle of a response is what a reset looks like from behind a proxy.
+            // Through a proxy a reset looks like the end of the stream within a response.
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe

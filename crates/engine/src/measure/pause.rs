@@ -1,18 +1,18 @@
-//! When a receiver to whom much comes pauses between two calls.
+//! When the receiver of a fast stream pauses between two calls.
 //!
-//! Whoever sends to a receiver that sleeps in its call has to wake it, which may cost more than
-//! what was sent. A receiver that pauses instead finds what came meanwhile, and nobody was held up
-//! by it.
+//! A sender must wake a receiver that sleeps in its call, which may cost more CPU time than the
+//! data. A receiver that pauses instead takes what has arrived during the pause, and the sender
+//! wakes nobody.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use linerate_sys::socket;
 
-/// What came of late, and whether pauses are worth their while.
+/// Measures what arrives, and decides whether pauses are worth it.
 #[derive(Debug)]
 pub(super) struct Pause {
-    least: u64,
+    min: u64,
     began_ns: u64,
     count: u64,
     bytes: u64,
@@ -20,11 +20,11 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Of a receiver to whom at least so much comes in a pause, counted as [`Pause::add`] is told:
-    /// less does not make up for a sleep of its own.
-    pub(super) fn new(least: u64, now_ns: u64) -> Self {
+    /// Pauses are worth it if at least `min` arrive during one, counted as in [`Pause::add`]: fewer
+    /// do not make up for the receiver's own sleep.
+    pub(super) fn new(min: u64, now_ns: u64) -> Self {
         Self {
-            least,
+            min,
             began_ns: now_ns,
             count: 0,
             bytes: 0,
@@ -32,19 +32,19 @@ impl Pause {
         }
     }
 
-    /// A call has brought so many, and so many bytes.
+    /// Counts what a call has received: `count` datagrams or bytes, of `bytes` bytes in all.
     pub(super) fn add(&mut self, count: u64, bytes: u64) {
         self.count += count;
         self.bytes += bytes;
     }
 
-    /// All is taken that had come: how long to pause before the next call. `buffer` is asked for
-    /// the length of the socket's buffer, bytes, now and then.
+    /// How long to pause before the next call, once everything that has arrived is taken. `buffer`
+    /// gives the size of the socket's receive buffer, bytes; it is called about once a millisecond.
     pub(super) fn due(&mut self, now_ns: u64, buffer: impl FnOnce() -> u64) -> Option<Duration> {
         let elapsed = now_ns.saturating_sub(self.began_ns);
         if elapsed >= SPELL_NS {
             let in_pause = |count: u64| count as f64 * PAUSE.as_nanos() as f64 / elapsed as f64;
-            self.is_worth_it = in_pause(self.count) >= self.least as f64
+            self.is_worth_it = in_pause(self.count) >= self.min as f64
                 && in_pause(self.bytes) * ROOM < buffer() as f64;
             (self.began_ns, self.count, self.bytes) = (now_ns, 0, 0);
         }
@@ -52,25 +52,25 @@ impl Pause {
     }
 }
 
-/// Bytes of the socket's receive buffer; 0 if it cannot be known.
+/// Size of the socket's receive buffer, bytes; 0 if it cannot be read.
 pub(super) fn receive_buffer(socket: &impl AsFd) -> u64 {
     socket::memory(socket).map_or(0, |memory| memory.receive_buffer.into())
 }
 
-/// Short against the jitter and the round trips of a network, long against the time between two
-/// packets of a fast one.
+/// Short compared with the jitter and the round trips of a network, long compared with the time
+/// between two packets of a fast one.
 const PAUSE: Duration = Duration::from_micros(50);
-/// The kernel counts up to twice a packet's length, may end a pause late, and is not to offer a
-/// window that is too small.
+/// The receive buffer must hold this many times what arrives during a pause: the kernel counts up
+/// to twice a packet's length, may end a pause late, and must not advertise too small a window.
 const ROOM: f64 = 8.0;
-/// How long is looked before it is decided again, ns.
+/// Time between two decisions, ns.
 const SPELL_NS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Pauses in a second of so many datagrams of 1 kB, of which four make a pause worth its while.
+    /// Number of pauses in a second with this many datagrams of 1 kB; four make a pause worth it.
     fn pauses(per_s: u64, buffer: u64) -> usize {
         let mut pause = Pause::new(4, 0);
         (1..=per_s)
@@ -82,10 +82,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fast_stream_that_fits_the_buffer_gives_pauses() {
+    fn only_a_fast_stream_that_fits_the_buffer_leads_to_pauses() {
         assert_eq!(pauses(79_000, 4 << 20), 0);
         assert!(pauses(81_000, 4 << 20) > 79_000);
-        // 400 datagrams of 1 kB come in a pause: 8 times that is 3.2 MB.
+        // 400 datagrams of 1 kB arrive during a pause: 8 times that is 3.2 MB.
         assert!(pauses(8_000_000, 4 << 20) > 7_000_000);
         assert_eq!(pauses(8_000_000, 2 << 20), 0);
     }

@@ -1,25 +1,26 @@
-//! What the DiffServ policy of this host does to what leaves by the path's device while a test
-//! runs: its classes and its counters, read at the beginning and at the end of the measured time.
+//! The queueing at the device of the path: the backlog of its root discipline, and the effect of this
+//! host's DiffServ policy, read at the beginning and at the end of the measured time.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use linerate_core::record::{QosClass, QosEvidence, QosPolicy};
 use linerate_qos::interpret::CounterReport;
-use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink, Shaper};
+use linerate_sys::netlink::{HtbClass, HtbStatistics, Link, Netlink, Shaper};
 
 use super::flow::Flow;
+use super::shared::FlowState;
 use crate::qos::{self, Counting};
 
-/// Classes and policies that a record keeps.
+/// Most classes, and most policies, that a record keeps.
 const MAX_LISTED: usize = 16;
 
-/// The device of the path, if it has classes or a policy. What reading takes is done when it is
-/// made: the measured time is not to pay for it.
+/// Reads the classes and the policy of the path's device. It is prepared before the measured time,
+/// so that this costs the measured time nothing.
 pub(crate) struct QosMeter {
     netlink: Netlink,
     index: u32,
     name: String,
-    /// Of the HTB at its root.
+    /// Handle of the HTB at the device's root.
     major: Option<u16>,
     has_shaper: bool,
     counting: Option<Counting>,
@@ -30,24 +31,17 @@ pub(crate) struct QosMeter {
 struct Reading {
     classes: Vec<(HtbClass, HtbStatistics)>,
     shaper: Option<(Shaper, HtbStatistics)>,
-    /// Of each policy.
+    /// The counters of each policy.
     counts: Vec<CounterReport>,
 }
 
 impl QosMeter {
-    /// Of the device by which the peer of these flows is reached; `None` if nothing there is worth
-    /// reading.
+    /// The meter for the device by which the peer of these flows is reached; `None` if the device
+    /// has neither classes nor a policy.
     pub(crate) fn towards_peer_of(flows: &[Flow]) -> Option<Self> {
         let mut peers = flows.iter().filter_map(|flow| flow.socket.addresses().1);
-        let peer: SocketAddr = peers.next()?;
-        Self::towards(peer.ip().to_canonical())
-    }
-
-    fn towards(peer: IpAddr) -> Option<Self> {
-        let mut netlink = Netlink::open().ok()?;
-        let index = netlink.route_to(peer).ok()?.link?;
-        let link = netlink.link_by_index(index).ok()?;
-        // Most hosts have none; they are not to pay for it.
+        let (mut netlink, index, link) = device_towards(peers.next()?)?;
+        // Most hosts have none of these; there nothing more is read.
         let has_htb = link.qdisc.as_deref() == Some("htb");
         let has_shaper = link.qdisc.as_deref().is_some_and(Shaper::is_kind);
         let has_policy = qos::is_known(&link);
@@ -68,12 +62,12 @@ impl QosMeter {
         })
     }
 
-    /// The measured time begins. Called again, it begins anew.
+    /// Reads everything at the beginning of the measured time.
     pub(crate) fn begin(&mut self) {
         self.begin = self.read();
     }
 
-    /// The measured time ends: what was done in it.
+    /// Reads everything at the end of the measured time; the result is the difference.
     pub(crate) fn end(&mut self) -> QosEvidence {
         let end = self.read();
         let mut evidence = evidence(&self.name, &self.begin, &end);
@@ -97,6 +91,14 @@ impl QosMeter {
             counts: self.counting.as_ref().map_or_else(Vec::new, Counting::read),
         }
     }
+}
+
+/// The device by which `peer` is reached, with its index.
+fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
+    let mut netlink = Netlink::open().ok()?;
+    let index = netlink.route_to(peer.ip().to_canonical()).ok()?.link?;
+    let link = netlink.link_by_index(index).ok()?;
+    Some((netlink, index, link))
 }
 
 fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
@@ -169,7 +171,7 @@ fn has_children(reading: &Reading, class: &HtbClass) -> bool {
     others.any(|(other, _)| other.parent == Some(class.id))
 }
 
-/// What a class had done before; one that was made since had done nothing.
+/// A class's statistics at the beginning; zero if the class was made later.
 fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
     let mut earlier = begin.classes.iter();
     let found = earlier.find(|(other, _)| other.id == class.id);
@@ -177,7 +179,7 @@ fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
 }
 
 fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
-    // The kernel's own counts of 32 bits go round.
+    // The kernel's 32-bit counters wrap around.
     let grown = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
     QosClass {
         bytes: now.bytes.saturating_sub(then.bytes),
@@ -191,13 +193,46 @@ fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
     }
 }
 
-/// As tc writes it.
+/// A class's name as `tc` writes it.
 fn name_of(class: u32) -> String {
     format!("{:x}:{:x}", class >> 16, class & 0xffff)
 }
 
 fn bits(bytes_per_s: u64) -> f64 {
     bytes_per_s as f64 * 8.0
+}
+
+/// Reads the device's root queueing discipline.
+pub(crate) struct BacklogMeter {
+    netlink: Netlink,
+    index: u32,
+    readings: Vec<u64>,
+}
+
+impl BacklogMeter {
+    /// The meter for the device by which the peer of these flows is reached, if this end sends and
+    /// the device has a queue.
+    pub(crate) fn towards_peer_of(flows: &[FlowState]) -> Option<Self> {
+        let mut sending = flows.iter().filter(|flow| flow.sends);
+        let peer = sending.find_map(|flow| flow.socket.as_ref()?.addresses().1)?;
+        let (netlink, index, link) = device_towards(peer)?;
+        (link.qdisc? != "noqueue").then(|| Self {
+            netlink,
+            index,
+            readings: Vec::new(),
+        })
+    }
+
+    pub(crate) fn look(&mut self) {
+        let waiting = self.netlink.root_backlog(self.index);
+        self.readings.extend(waiting.ok().flatten().map(u64::from));
+    }
+
+    /// Mean of all readings, bytes; `None` without a reading.
+    pub(crate) fn mean(&self) -> Option<u64> {
+        let sum: u64 = self.readings.iter().sum();
+        sum.checked_div(self.readings.len() as u64)
+    }
 }
 
 #[cfg(test)]
@@ -234,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_what_grew_in_the_classes_that_carry_packets() {
-        // The kernel's packets go round at 2³².
+    fn evidence_is_the_growth_of_the_classes_that_carry_packets() {
+        // The kernel's packet counter wraps around at 2³².
         let (begin, end) = (reading(5_000, u32::MAX - 1), reading(45_000, 38));
         let found = evidence("wa", &begin, &end);
         assert_eq!(found.link_bps, Some(8e6));

@@ -1,8 +1,7 @@
-//! Looks at a running test from the side: totals at each step, the kernel's evidence, the host's
-//! time.
+//! Observes a running test: totals at each step, the kernel's evidence, the host's CPU time.
 //!
-//! The workers know nothing of time. The sampler decides when the measured time begins (the warm-up
-//! after the start) and ends, and takes the counters at those two moments.
+//! The workers know nothing of time. The sampler decides when the measured time begins (after the
+//! warm-up) and when it ends, and reads the counters at those two moments.
 
 use std::thread;
 use std::time::Duration;
@@ -11,26 +10,25 @@ use linerate_core::plan::Extent;
 use linerate_core::record::QosEvidence;
 use linerate_core::session::message::keep_every_second;
 
-use super::backlog::BacklogMeter;
 use super::flow::Counters;
 use super::meter::Meter;
-use super::qos::QosMeter;
+use super::qos::{BacklogMeter, QosMeter};
 use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::{nanos, now_ns};
 use crate::profiler::{Profiler, Taken};
 
-/// Between two looks at TCP and at the counters, unless the interval or the run is shorter.
+/// Time between two readings of TCP and of the counters, unless the interval or the run is shorter.
 const STEP: Duration = Duration::from_millis(100);
-/// Entries of a course before every second one is dropped and the step doubled.
+/// Most entries of a course; then every second one is dropped and the step is doubled.
 pub(crate) const MAX_STEPS: usize = 1000;
-/// Between two looks in the warm-up at what is to be held.
+/// Time between two corrections, in the warm-up, of a receive window that is to be held.
 const SETTLE_NS: u64 = 5_000_000;
-/// Longest sleep. Whoever asks to stop wakes the sampler; each wake-up of its own takes a CPU from
-/// a worker.
+/// Longest sleep. A request to stop wakes the sampler; each other wake-up takes a CPU from a
+/// worker.
 const SLICE_NS: u64 = 500_000_000;
 
-/// Totals of a flow, cumulative, so that dropping entries merges their neighbours.
+/// Totals of a flow. They are cumulative, so that dropping an entry merges two intervals.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FlowCourse {
     /// (ns since the measured time began, bytes since then).
@@ -40,17 +38,17 @@ pub(crate) struct FlowCourse {
     pub(crate) messages: u64,
 }
 
-/// What the sampler leaves.
+/// The sampler's results.
 pub(crate) struct Course {
     pub(crate) flows: Vec<FlowCourse>,
     pub(crate) probes: Vec<Option<TcpProbe>>,
     pub(crate) meter: Meter,
-    /// Of a sender.
+    /// If this end sends.
     pub(crate) backlog: Option<BacklogMeter>,
     qos: Option<QosMeter>,
-    /// What this host's policy did, if it has one.
+    /// The effect of this host's DiffServ policy, if it has one.
     pub(crate) qos_evidence: Option<QosEvidence>,
-    /// The profile, if one was asked for; put there when the measured time is over.
+    /// The profile, if one was asked for; set when the measured time is over.
     pub(crate) taken: Option<Taken>,
     /// Length of the measured time, ns.
     pub(crate) measured_ns: u64,
@@ -58,18 +56,14 @@ pub(crate) struct Course {
     pub(crate) cut_short: bool,
 }
 
-/// Runs until the measured time is over and says so in `shared`; the result is the course of the
-/// run.
+/// Runs until the measured time is over; the result is the course of the run.
 pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Profiler>) -> Course {
     let test = &shared.test;
     let window = test.options.receive_window_bytes.map(|window| window.0);
+    let flows = shared.flows.iter();
     let mut course = Course {
         flows: vec![FlowCourse::default(); shared.flows.len()],
-        probes: shared
-            .flows
-            .iter()
-            .map(|flow| TcpProbe::from_flow(flow, window))
-            .collect(),
+        probes: flows.map(|f| TcpProbe::from_flow(f, window)).collect(),
         meter: Meter::new(shared.shares.len()),
         backlog: BacklogMeter::towards_peer_of(&shared.flows),
         qos,
@@ -79,11 +73,8 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         cut_short: false,
     };
     let warm_up = nanos(test.warm_up.0);
-    let begin_ns = settle(
-        shared,
-        &mut course.probes,
-        shared.began_ns.saturating_add(warm_up),
-    );
+    let warm_ns = shared.began_ns.saturating_add(warm_up);
+    let begin_ns = settle(shared, &mut course.probes, warm_ns);
     course.begin(shared, begin_ns, warm_up == 0);
     if let Some(profiler) = profiler {
         profiler.begin(threads_begun(shared));
@@ -100,7 +91,8 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         if now >= end_ns || shared.all_done() || !whole {
             course.cut_short = now < end_ns && !shared.all_done();
             if !whole && !matches!(test.extent, Extent::Time(_)) {
-                // A peer that has all may say so before the worker has counted its last message.
+                // A peer that has received everything may end the test before the worker has
+                // counted its last message.
                 wait_briefly(|| shared.all_done());
             }
             profiler.iter().for_each(|profiler| profiler.end());
@@ -118,9 +110,8 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
     }
 }
 
-/// Waits for the end of the warm-up; says when the measured time begins. That is at once where
-/// the run was stopped or all has moved before: what there is counts from there, so that it is
-/// consistent at least.
+/// Waits for the end of the warm-up; the result is when the measured time begins. If the run is
+/// stopped or all workers are done before that, it begins at once.
 fn settle(shared: &Shared, probes: &mut [Option<TcpProbe>], warm_ns: u64) -> u64 {
     while now_ns() < warm_ns && !shared.all_done() {
         for probe in probes.iter_mut().flatten() {
@@ -139,7 +130,7 @@ fn threads_begun(shared: &Shared) -> Vec<u32> {
     threads(shared)
 }
 
-/// Waits for what threads do at once, unless the host is very busy.
+/// Waits up to 50 ms for something that threads do at once unless the host is very busy.
 fn wait_briefly(happened: impl Fn() -> bool) {
     const LONGEST: Duration = Duration::from_millis(50);
     let until = now_ns() + nanos(LONGEST);
@@ -160,7 +151,7 @@ fn threads(shared: &Shared) -> Vec<u32> {
 fn first_step(shared: &Shared) -> u64 {
     let interval = nanos(shared.test.interval.0);
     let of_run = match shared.test.extent {
-        // Short runs get twenty looks.
+        // A short run is read twenty times.
         Extent::Time(time) => nanos(time.0) / 20,
         Extent::Bytes(_) | Extent::Count(_) => u64::MAX,
     };
@@ -177,7 +168,7 @@ fn sleep_until(at_ns: u64, shared: &Shared) -> bool {
         if now >= at_ns || shared.all_done() {
             return true;
         }
-        // A worker that ends wakes the sampler, too.
+        // A worker that ends also wakes the sampler.
         thread::park_timeout(Duration::from_nanos((at_ns - now).min(SLICE_NS)));
     }
 }
@@ -185,14 +176,12 @@ fn sleep_until(at_ns: u64, shared: &Shared) -> bool {
 impl Course {
     fn begin(&mut self, shared: &Shared, now: u64, from_zero: bool) {
         for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
-            // Without a warm-up all counts: also what moved before this thread first ran.
+            // Without a warm-up everything counts, even what moved before this thread first ran.
             if !from_zero {
                 course.begin = (flow.counters.bytes(), flow.counters.messages());
             }
         }
-        for probe in self.probes.iter_mut().flatten() {
-            probe.begin(now);
-        }
+        self.probes.iter_mut().flatten().for_each(TcpProbe::begin);
         self.meter.begin(now, &shared.workers());
         self.qos.iter_mut().for_each(QosMeter::begin);
     }
@@ -210,7 +199,7 @@ impl Course {
     }
 
     fn end(&mut self, shared: &Shared, begin_ns: u64, now: u64) {
-        // Totals first: the rest takes its time while the workers go on.
+        // The totals come first: the rest takes a while, and the workers go on meanwhile.
         for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
             course.bytes = flow.counters.bytes() - course.begin.0;
             course.messages = flow.counters.messages() - course.begin.1;
@@ -221,7 +210,7 @@ impl Course {
             .filter_map(|f| f.counters.last_ns())
             .max();
         let end = match (last, shared.test.extent) {
-            // A counted transfer ends with its last byte, not when somebody looks.
+            // A counted transfer ends with its last byte, not when the sampler looks.
             (Some(last), Extent::Bytes(_) | Extent::Count(_)) => last.clamp(begin_ns, now),
             _ => now,
         };
@@ -230,13 +219,13 @@ impl Course {
             course.steps.push((self.measured_ns, course.bytes));
         }
         for probe in self.probes.iter_mut().flatten() {
-            probe.end(self.measured_ns);
+            probe.sample(self.measured_ns);
         }
         self.meter.end(end, &shared.workers());
         self.qos_evidence = self.qos.as_mut().map(QosMeter::end);
     }
 
-    /// Drops every second entry when there are too many; says whether it did.
+    /// Drops every second entry if there are too many; true if it did.
     fn thin_out(&mut self) -> bool {
         if self.flows.first().is_none_or(|f| f.steps.len() < MAX_STEPS) {
             return false;
@@ -260,7 +249,7 @@ mod tests {
     use linerate_core::units::End;
 
     #[test]
-    fn what_is_over_before_the_warm_up_is_has_no_measured_time() {
+    fn a_run_that_ends_within_its_warm_up_has_no_measured_time() {
         for extent in [Extent::Bytes(ByteCount(1)), Extent::Count(1)] {
             let mut test = linerate_core::plan::Test::stream().resolve(7).unwrap();
             test.extent = extent;

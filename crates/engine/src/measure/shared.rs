@@ -1,4 +1,4 @@
-//! What the workers, the sampler and the controller of a half share.
+//! The state that the workers, the sampler and the controller of a half share.
 
 use std::io;
 use std::ops::Range;
@@ -10,14 +10,15 @@ use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::{Direction, Test, Traffic};
 use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{UdpReceived, UdpSent};
+use linerate_core::units::End;
 
 use super::exchange::{Pages, crowd};
 use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
+use super::half::HalfOptions;
 use super::outcome::{Answer, ExchangeOutcome};
 use super::source::FlowSource;
 use crate::clock::now_ns;
 use crate::stop::Stop;
-use linerate_core::units::End;
 
 /// A flow of a running test.
 pub(crate) struct FlowState {
@@ -29,26 +30,23 @@ pub(crate) struct FlowState {
     pub(crate) counters: Counters,
 }
 
-/// What the datagrams of a test say of themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The header of a test's datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Marks {
-    /// linerate's own header, with the phase in it.
+    /// linerate's own, which tells the warm-up from the measured time.
+    #[default]
     Own,
     /// iperf3's.
     Iperf3(Layout),
-    /// Nothing: netperf's and ttcp's.
+    /// None: netperf and ttcp send payload alone.
     None,
 }
 
-/// What the senders of a half may send together, bytes; the last message is sent whole.
+/// Bytes that the senders of a half may still send together.
 pub(crate) struct Quota(AtomicU64);
 
 impl Quota {
-    pub(crate) fn new(bytes: u64) -> Self {
-        Self(AtomicU64::new(bytes))
-    }
-
-    /// Takes a message's bytes; false if nothing is left.
+    /// Takes a message's bytes; false if none are left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let left = |left: u64| (left > 0).then(|| left.saturating_sub(bytes));
         self.0
@@ -57,55 +55,54 @@ impl Quota {
     }
 }
 
-/// What workers, sampler and controller of a half share.
+/// The state that workers, sampler and controller of a half share.
 pub(crate) struct Shared {
     pub(crate) side: End,
     pub(crate) test: Test,
     pub(crate) marks: Marks,
-    /// Of a half that the peer alone ends.
+    /// Set where only the peer ends the test.
     pub(crate) quota: Option<Quota>,
     pub(crate) flows: Vec<FlowState>,
-    /// The flows of each worker: one, or some that share its thread.
+    /// The flows of each worker: one, or several that share its thread.
     pub(crate) shares: Vec<Range<usize>>,
     pub(crate) source: FlowSource,
-    /// Who is told of each transaction of `crr` when it has ended.
+    /// Gets each transaction of `crr` when it has ended.
     pub(crate) answers: Option<Sender<Answer>>,
-    /// Which objects are left, of a test of pages.
+    /// The page that a test of pages fetches at present.
     pub(crate) pages: Option<Pages>,
     pub(crate) stop: Stop,
     pub(crate) began_ns: u64,
-    /// It began, or will, when it was told to.
+    /// The half begins at a set time.
     pub(crate) is_timed: bool,
-    /// Every worker's thread is there.
+    /// The workers may begin.
     let_go: AtomicBool,
     finished: AtomicBool,
     working: AtomicU64,
 }
 
 impl Shared {
-    /// The state of a half that begins now; `flows` are the sockets that are bound already.
+    /// The state of a half that begins now or at its set time; `flows` are the connected sockets.
     pub(crate) fn new(
         side: End,
         test: &Test,
-        marks: Marks,
-        quota: Option<Quota>,
         flows: Vec<Flow>,
         source: FlowSource,
+        options: HalfOptions,
     ) -> Self {
         let flows = flow_states(side, test, flows);
-        let began_ns = now_ns();
+        let began_ns = now_ns().max(options.at_ns.unwrap_or(0));
         let alone = || (0..flows.len()).map(|flow| flow..flow + 1).collect();
         let shares: Vec<Range<usize>> = crowd::shares(side, test).unwrap_or_else(alone);
         Self {
             side,
-            marks,
-            quota,
+            marks: options.marks,
+            quota: options.quota.map(|bytes| Quota(bytes.into())),
             test: test.clone(),
             working: AtomicU64::new(shares.len() as u64),
             flows,
             shares,
             source,
-            answers: None,
+            answers: options.answers,
             pages: match &test.traffic {
                 Traffic::Rr(exchange) => {
                     let pages = |objects| Pages::new(objects, exchange.rate_per_s, began_ns);
@@ -115,19 +112,13 @@ impl Shared {
             },
             stop: Stop::new(),
             began_ns,
-            is_timed: false,
+            is_timed: options.at_ns.is_some(),
             let_go: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
     }
 
-    /// Has it begin then, and not before.
-    pub(crate) fn begin_at(&mut self, at_ns: u64) {
-        self.began_ns = at_ns.max(self.began_ns);
-        self.is_timed = true;
-    }
-
-    /// Waits until the threads of all flows are there; whoever lets them go unparks each.
+    /// Waits until the workers may begin; whoever lets them go also unparks each.
     pub(crate) fn await_the_others(&self) {
         while !self.let_go.load(Ordering::Acquire) {
             thread::park();
@@ -151,18 +142,18 @@ impl Shared {
         self.working.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether no worker has anything left to do.
+    /// Whether every worker is done.
     pub(crate) fn all_done(&self) -> bool {
         self.working.load(Ordering::Acquire) == 0
     }
 
-    /// Those of each worker, or of the first of its flows.
+    /// The counters of each worker: those of its first flow.
     pub(crate) fn workers(&self) -> Vec<&Counters> {
         let first = self.shares.iter().map(|share| &self.flows[share.start]);
         first.map(|flow| &flow.counters).collect()
     }
 
-    /// A figure of each worker's, as a part for each of its flows.
+    /// Splits a figure of each worker evenly between its flows.
     pub(crate) fn of_each_flow(&self, figures: &[f64]) -> Vec<f64> {
         let shares = self.shares.iter().zip(figures);
         shares
@@ -171,17 +162,17 @@ impl Shared {
     }
 }
 
-/// What a worker leaves behind its counters.
+/// What a worker reports at its end, apart from its counters.
 #[derive(Default)]
 pub(crate) struct WorkerEnd {
-    /// How it handed over or took its bytes.
+    /// How it sent or received: the system call.
     pub(crate) method: &'static str,
     pub(crate) udp_sent: Option<UdpSent>,
     pub(crate) udp_received: Option<UdpReceived>,
     pub(crate) exchange: Option<ExchangeOutcome>,
-    /// TCP's evidence, where the worker alone has the socket.
+    /// TCP's evidence, where only the worker has the socket.
     pub(crate) tcp: Option<TcpEvidence>,
-    /// What ended it early, where there is an account all the same.
+    /// What ended it early, where there are figures all the same.
     pub(crate) error: Option<io::Error>,
 }
 
@@ -211,6 +202,6 @@ fn flow_states(side: End, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
 impl Shared {
     /// A half without threads, for a test that calls the worker of its one flow itself.
     pub(crate) fn alone(side: End, test: &Test, source: FlowSource) -> Self {
-        Self::new(side, test, Marks::Own, None, Vec::new(), source)
+        Self::new(side, test, Vec::new(), source, HalfOptions::default())
     }
 }

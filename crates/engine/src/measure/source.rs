@@ -1,4 +1,4 @@
-//! Where a worker gets connections that are made within the run.
+//! Where a worker gets the connections that are made within a run.
 
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -10,47 +10,49 @@ use std::time::Duration;
 use linerate_sys::socket;
 
 use super::flow::{Flow, FlowSocket};
+use crate::retry::is_transient;
 use crate::stop::Stop;
 
-/// Makes a data connection for a flow: options set, hello sent, and with it the bytes of the second
-/// argument. Its calls wait for a short time at most.
+/// Makes a data connection for a flow, sets its options, and sends the hello together with the
+/// bytes of the second argument. Calls on the connection wait for a short time at most.
 pub(crate) type Connect = dyn Fn(u32, &[u8]) -> io::Result<TcpStream> + Send + Sync;
 
-/// Connections for `crr` and for `--whole`.
+/// The source of connections for `crr` and for `--whole`.
 pub(crate) enum FlowSource {
-    /// The workload has its sockets from the beginning.
+    /// None is needed: the workload has its sockets from the beginning.
     Bound,
-    /// The client makes them.
+    /// The client connects.
     Connect(Box<Connect>),
-    /// The endpoint gets them from its acceptor.
+    /// The endpoint's acceptor hands the connections over.
     Accept(Mutex<Receiver<Flow>>),
-    /// The workers take them from a listening socket by themselves.
+    /// The workers accept the connections themselves.
     Door(Door),
 }
 
-/// A listening socket where a test's workers take connections: no thread stands between.
+/// A listening socket at which the workers of a test accept connections themselves, so that none
+/// has to be handed from one thread to another.
 pub(crate) struct Door {
-    /// Its waits are bounded by [`SLICE`], and so are those of its connections.
+    /// Waits on it, and on its connections, end after [`SLICE`].
     pub(crate) listener: Arc<TcpListener>,
-    /// Workers that wait for a connection.
+    /// Number of workers that wait for a connection.
     pub(crate) awaiting: Arc<AtomicU32>,
-    /// The connections of the test; what is another's has been handed on.
+    /// Gives back the connections of the test, and passes others on to where they belong.
     pub(crate) admit: Box<Admit>,
-    /// What others have taken for the test.
+    /// Connections of the test that other threads have accepted.
     pub(crate) inbox: Option<Mutex<Receiver<Flow>>>,
 }
 
-/// Tells whether a connection that was just taken is the test's.
+/// Whether a connection that was just accepted belongs to the test.
 pub(crate) type Admit = dyn Fn(TcpStream, IpAddr) -> Option<Arrival> + Send + Sync;
 
-/// A connection whose calls do not block, or for a short time only.
+/// A connection whose calls do not block, or only for a short time.
 pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
-    /// Bytes before the first request that are known and still to be read.
+    /// Bytes before the first request that were checked and are still to be read.
     pub(crate) known_bytes: u64,
 }
 
-/// One worker's view of where its connections come from.
+/// The connections that one worker takes from a source.
 pub(crate) struct Arrivals<'a> {
     source: &'a FlowSource,
     spin: bool,
@@ -60,8 +62,8 @@ pub(crate) struct Arrivals<'a> {
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
-    /// A new connection to the endpoint, on which the hello and `first` are sent in one segment if
-    /// they fit it.
+    /// A new connection to the endpoint, on which the hello and `first` were sent, in one segment
+    /// if they fit.
     pub(crate) fn connect(&self, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
         match self {
             Self::Connect(connect) => connect(flow, first),
@@ -69,17 +71,17 @@ impl FlowSource {
         }
     }
 
-    /// The next connection from the client and the flow it is for; `None` when asked to stop or
-    /// when no more will come.
+    /// The next connection from the client, and its flow; `None` when the stop is requested or no
+    /// more can come.
     pub(crate) fn accept(&self, stop: &Stop) -> Option<(u32, TcpStream)> {
         let Self::Accept(arrivals) = self else {
             return None;
         };
         while !stop.is_requested() {
-            // Workers wait in turn: the one that holds the lock takes the next connection.
+            // The worker that holds the lock takes the next connection; the others wait.
             let arrivals = arrivals.lock().ok()?;
-            // Of many workers the last has waited for all the others: not for a slice each once it
-            // is over.
+            // The last of many workers has waited for all others. After a stop they must not wait
+            // for a slice each.
             if stop.is_requested() {
                 return None;
             }
@@ -95,13 +97,13 @@ impl FlowSource {
         None
     }
 
-    /// What a worker takes its connections from; with `spin` it waits without sleeping.
+    /// The connections for one worker; with `spin` it waits without sleeping.
     ///
     /// # Errors
-    /// The socket is none that listens.
+    /// The socket does not listen.
     pub(crate) fn arrivals(&self, spin: bool) -> io::Result<Arrivals<'_>> {
         if let Self::Door(door) = self {
-            // Who sleeps is to wake up while the client still sends its request.
+            // A worker that sleeps is to wake up while the client still sends its request.
             socket::set_defer_accept(&door.listener, spin.into()).map_err(io::Error::other)?;
             door.listener.set_nonblocking(spin)?;
         }
@@ -110,7 +112,7 @@ impl FlowSource {
 }
 
 impl Arrivals<'_> {
-    /// The next connection of the test; `None` when asked to stop or when no more will come.
+    /// The next connection of the test; `None` when the stop is requested or no more can come.
     pub(crate) fn next(&self, stop: &Stop) -> Option<Arrival> {
         let FlowSource::Door(door) = self.source else {
             let (_, stream) = self.source.accept(stop)?;
@@ -133,9 +135,10 @@ impl Arrivals<'_> {
                         return Some(arrival);
                     }
                 }
-                // There is none yet, or it has ended meanwhile.
-                Err(error) if is_passing(&error) => {}
-                // Where descriptors are short the next try may find one.
+                // No connection has arrived yet, or it has ended already.
+                Err(error) if is_transient(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Out of descriptors: a later try may succeed.
                 Err(_) => std::thread::sleep(SLICE),
             }
         }
@@ -144,7 +147,7 @@ impl Arrivals<'_> {
 }
 
 impl Arrival {
-    /// A connection that another thread has taken.
+    /// A connection that another thread has accepted.
     fn of_others(stream: TcpStream) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         Some(Self {
@@ -159,11 +162,4 @@ fn handed_over(inbox: &Mutex<Receiver<Flow>>) -> Option<Arrival> {
         FlowSocket::Tcp(stream) => Arrival::of_others(stream),
         FlowSocket::Udp(_) => None,
     }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
-    )
 }

@@ -3,13 +3,12 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
 use linerate_core::pace::Pacer;
 use linerate_core::plan::{Extent, ReceiveMethod, SendMethod, StreamTest, Test};
-use linerate_core::units::BitRate;
 use linerate_core::wire::Pattern;
 use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::socket;
@@ -18,62 +17,69 @@ use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
+use super::options::QuickAck;
 use super::pause::{Pause, receive_buffer};
-use super::quickack::QuickAck;
-use super::shared::Quota;
+use super::shared::{FlowState, Quota, Shared};
 use crate::clock::now_ns;
+use crate::shares::lock;
 use crate::stop::Stop;
 
-/// What a receiver reads, or drops unread, at once, whatever the messages' size. A read of more
-/// than a segment is acknowledged by itself, so that smaller ones cost both ends packets: over veth
-/// 64 KiB took a fifth less CPU time for a byte than 24 KiB did.
+/// Bytes that a receiver reads, or discards, in one call, whatever the size of the messages. The
+/// kernel acknowledges a read of more than a segment at once, so that small reads cost both ends
+/// packets: over veth 64 KiB took a fifth less CPU time per byte than 24 KiB did.
 const READ: usize = 64 << 10;
-/// The same where segments are as large (loopback): what fits the first-level cache (32 to 48 KiB)
-/// stays there from the copy of one read to the next. Linux 6.18 took 45 Gbit/s so, 37 by 32 KiB,
-/// 31 by 64 and 28 by 128.
+/// The same where segments are as large (loopback). What fits the first-level cache (32 to 48 KiB)
+/// stays in it from the copy of one read to the next: Linux 6.18 reached 45 Gbit/s with 24 KiB, 37
+/// with 32, 31 with 64 and 28 with 128.
 const READ_OF_LARGE_SEGMENTS: usize = 24 << 10;
-/// Bytes of a segment that is larger than any of Ethernet's.
+/// A segment of this many bytes is larger than any that Ethernet carries.
 const LARGE_SEGMENT: u32 = 16 << 10;
-/// Most that a reader of a set rate takes between two sleeps.
+/// Most bytes that a receiver with a set read rate takes between two sleeps.
 const PACED_READ: usize = 128 << 10;
-/// How soon a sender that has no more to send sees that it is asked to stop.
+/// A sender that has used up its quota looks at the stop flag this often.
 const QUOTA_TICK_NS: u64 = 2_000_000;
-/// Bytes that come in a pause (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
+/// Fewer bytes during a pause (32 KiB in 50 µs are 5.2 Gbit/s) do not make up for its cost.
 const WORTH_A_PAUSE: u64 = 32 << 10;
 
-/// What [`send_first`] hands over: ten segments of Ethernet's, as many as a new connection may have
-/// in flight (RFC 6928).
+/// Bytes that [`send_first`] sends: ten Ethernet segments, the initial congestion window of a
+/// connection (RFC 6928).
 pub(super) const FIRST: u64 = 14_480;
 
-/// What a worker is told.
-pub(crate) struct Job<'a> {
-    pub(crate) test: &'a Test,
-    pub(crate) stream: &'a StreamTest,
-    pub(crate) counters: &'a Counters,
-    pub(crate) stop: &'a Stop,
-    /// Of the bytes that all flows may send.
-    pub(crate) quota: Option<&'a Quota>,
+/// What the worker of one flow needs.
+struct Job<'a> {
+    test: &'a Test,
+    stream: &'a StreamTest,
+    counters: &'a Counters,
+    stop: &'a Stop,
+    /// Limits the bytes that all flows together send.
+    quota: Option<&'a Quota>,
 }
 
 impl Job<'_> {
     fn may_send(&self, bytes: u64) -> bool {
         self.quota.is_none_or(|quota| quota.take(bytes))
     }
+
+    /// Sleeps until `due_ns` and counts the time as the application's own; false if asked to stop.
+    fn wait_until(&self, due_ns: u64) -> bool {
+        let slept = |ns| self.counters.add_paced_ns(ns);
+        self.stop.sleep_until(due_ns, Duration::ZERO, slept)
+    }
 }
 
 /// How the bytes of a message reach the kernel.
 trait Source {
-    /// Hands over bytes from stream position `position` on, at most `length`.
+    /// Hands over at most `length` bytes, the first of them at stream position `position`.
     fn send(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
 }
 
 /// How the bytes leave the kernel.
 trait Sink {
-    /// Takes bytes from stream position `position` on, at most `length`; 0 at the end of the
-    /// stream.
+    /// Takes at most `length` bytes, the first of them at stream position `position`; 0 at the end
+    /// of the stream.
     fn receive(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
 
-    /// Bytes that were not as sent, where that is looked at.
+    /// Bytes that differed from those sent, where they are compared.
     fn corrupted(&self) -> u64 {
         0
     }
@@ -88,7 +94,7 @@ impl Source for Copy {
     }
 }
 
-/// So many messages of the same bytes, in one call.
+/// Sends several messages of the same bytes in one call.
 struct Batch<'a> {
     messages: &'a [IoSlice<'a>],
 }
@@ -97,7 +103,7 @@ impl Source for Batch<'_> {
     #[inline]
     fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         let message = &self.messages[0];
-        // The rest of a message that the kernel took a part of goes first.
+        // If the kernel took only a part of a message, the rest of that message goes first.
         match (length / message.len(), length % message.len()) {
             (whole, 0) => socket.write_vectored(&self.messages[..whole]),
             (_, rest) => socket.write(&message[..rest]),
@@ -172,7 +178,7 @@ impl Sink for Discard {
     }
 }
 
-/// Bytes to send before the end, `None` without end.
+/// Bytes to send; `None` if the test ends by time.
 fn amount(test: &Test, message: u64) -> Option<u64> {
     match test.extent {
         Extent::Time(_) => None,
@@ -181,9 +187,30 @@ fn amount(test: &Test, message: u64) -> Option<u64> {
     }
 }
 
+/// Sends or receives the stream of a flow to its end; the result is the method used, as the record
+/// names it.
+pub(crate) fn run(
+    shared: &Shared,
+    flow: &FlowState,
+    stream: &StreamTest,
+    socket: &TcpStream,
+) -> io::Result<&'static str> {
+    let job = Job {
+        test: &shared.test,
+        stream,
+        counters: &flow.counters,
+        stop: &shared.stop,
+        quota: shared.quota.as_ref(),
+    };
+    if flow.sends {
+        send(&job, socket)
+    } else {
+        receive(&job, socket)
+    }
+}
+
 /// Sends until the amount is sent, the peer is gone or the stop flag is set; then ends the stream.
-/// Answers the way taken, as the record names it.
-pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
+fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
     let message = job.stream.message_bytes as usize;
     let seed = job.test.seed;
     let (result, method) = match (job.stream.verify, job.stream.send) {
@@ -215,23 +242,23 @@ pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str
         },
     };
     if job.quota.is_some() && result.is_ok() {
-        // Its peer ends the test and not the stream: to iperf3 3.12 an end is many empty blocks.
-        while wait_until(now_ns() + QUOTA_TICK_NS, job) {}
+        // The peer is to end the test before the stream ends: iperf3 3.12 counts the end of a
+        // stream as many empty blocks.
+        while job.wait_until(now_ns() + QUOTA_TICK_NS) {}
     }
-    // The receiver reads to the end of the stream; a socket that is gone has none.
+    // The receiver reads to the end of the stream. If the connection is gone, this fails.
     let _ = socket.shutdown(Shutdown::Write);
     result.map(|()| method)
 }
 
-/// The same bytes for all senders of this process, at least `message` of them: many flows of large
-/// messages hold them once.
+/// At least `message` bytes, which all senders of this process share, so that many flows with large
+/// messages hold them in memory only once.
 fn payload(message: usize) -> Arc<Vec<u8>> {
     static SHARED: Mutex<Weak<Vec<u8>>> = Mutex::new(Weak::new());
-    // It is replaced whole: a panic elsewhere cannot leave it half done.
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = lock(&SHARED);
     let enough = shared.upgrade().filter(|bytes| bytes.len() >= message);
     enough.unwrap_or_else(|| {
-        // However the sizes grow, all that are held at once are twice the largest.
+        // Powers of two: however sizes grow, what is held is less than four times the largest.
         let bytes = Arc::new(vec![0x5a; message.next_power_of_two()]);
         *shared = Arc::downgrade(&bytes);
         bytes
@@ -239,17 +266,23 @@ fn payload(message: usize) -> Arc<Vec<u8>> {
 }
 
 fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
-    let counters = job.counters;
     let result = match job.stream.write_rate_bps {
-        None => send_unpaced(job, socket, source),
-        Some(rate) => send_paced(job, socket, source, rate),
+        None => send_all(job, socket, source, |_| !job.stop.is_requested()),
+        Some(rate) => {
+            let mut pacer = Pacer::new(rate, now_ns());
+            send_all(job, socket, source, move |bytes| {
+                let is_due = job.wait_until(pacer.due_ns());
+                pacer.sent(bytes, now_ns());
+                is_due
+            })
+        }
     };
-    counters.set_done(now_ns());
+    job.counters.set_done(now_ns());
     ended(result, job.stop)
 }
 
-/// Hands over the first bytes of a flow that begins together with others; its worker goes on from
-/// there. What has a rate, an amount or a pattern of its own is left to it.
+/// Sends the first bytes of a flow that begins together with others; its worker continues from
+/// there. A flow with a rate, an amount or a pattern is left to its worker entirely.
 pub(crate) fn send_first(
     test: &Test,
     stream: &StreamTest,
@@ -262,7 +295,7 @@ pub(crate) fn send_first(
     }
     let first = payload(FIRST as usize);
     counters.set_begun(now_ns());
-    // A small send buffer takes what it can; an error comes again where there is somebody to tell.
+    // A small send buffer takes what fits. An error is met again by the worker, which reports it.
     let _ = socket.set_nonblocking(true);
     let length = FIRST.min(stream.message_bytes) as usize;
     let sent = socket.write(&first[..length]).unwrap_or(0);
@@ -270,36 +303,26 @@ pub(crate) fn send_first(
     counters.set(sent as u64, 0);
 }
 
-fn send_unpaced<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
-    let message = job.stream.message_bytes;
-    let amount = amount(job.test, message).unwrap_or(u64::MAX);
-    let call = message * u64::from(job.stream.batch.unwrap_or(1));
-    let (mut bytes, mut messages) = (job.counters.bytes(), 0);
-    while bytes < amount && !job.stop.is_requested() && job.may_send(call) {
-        // The first may have begun already.
-        let begun = if messages == 0 { bytes } else { 0 };
-        let whole = (call - begun).min(amount - bytes);
-        bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
-        messages += whole.div_ceil(message);
-        job.counters.set(bytes, messages);
-    }
-    Ok(())
-}
-
-fn send_paced<S: Source>(
+/// Sends message after message; `before` each call is asked, with the call's bytes, whether to go
+/// on.
+#[inline]
+fn send_all<S: Source>(
     job: &Job<'_>,
     socket: &TcpStream,
     source: &mut S,
-    rate: BitRate,
+    mut before: impl FnMut(u64) -> bool,
 ) -> io::Result<()> {
     let message = job.stream.message_bytes;
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
     let call = message * u64::from(job.stream.batch.unwrap_or(1));
-    let mut pacer = Pacer::new(rate, now_ns());
-    let (mut bytes, mut messages) = (0, 0);
-    while bytes < amount && wait_until(pacer.due_ns(), job) && job.may_send(call) {
-        let whole = call.min(amount - bytes);
-        pacer.sent(whole, now_ns());
+    let (mut bytes, mut messages) = (job.counters.bytes(), 0);
+    while bytes < amount {
+        // Of the first message `send_first` may have sent a part.
+        let begun = if messages == 0 { bytes } else { 0 };
+        let whole = (call - begun).min(amount - bytes);
+        if !before(whole) || !job.may_send(call) {
+            break;
+        }
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
         messages += whole.div_ceil(message);
         job.counters.set(bytes, messages);
@@ -307,8 +330,8 @@ fn send_paced<S: Source>(
     Ok(())
 }
 
-/// Sends one message, in as many calls as the kernel makes of it; less of it where the peer goes in
-/// the middle: what it took is counted, and the next call has the error.
+/// Sends one message, in as many calls as the kernel needs. If the peer goes away in the middle,
+/// the part that was sent is counted, and the next call reports the error.
 #[inline]
 fn send_message<S: Source>(
     stop: &Stop,
@@ -330,25 +353,8 @@ fn send_message<S: Source>(
     Ok(sent as u64)
 }
 
-/// Sleeps until `due_ns`, counting the time as the application's own; false if asked to stop.
-fn wait_until(due_ns: u64, job: &Job<'_>) -> bool {
-    /// Longest sleep without looking at the stop flag.
-    const SLICE: u64 = 50_000_000;
-    loop {
-        if job.stop.is_requested() {
-            return false;
-        }
-        let now = now_ns();
-        if now >= due_ns {
-            return true;
-        }
-        thread::sleep(Duration::from_nanos((due_ns - now).min(SLICE)));
-        job.counters.add_paced_ns(now_ns() - now);
-    }
-}
-
-/// Receives to the end of the stream, or until the stop flag is set. Answers the way taken.
-pub(crate) fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
+/// Receives to the end of the stream, or until the stop flag is set.
+fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
     let size = match job.stream.read_rate_bps {
         None => usual_read(socket),
         Some(_) => PACED_READ,
@@ -379,12 +385,12 @@ fn receive_into<S: Sink>(
 ) -> io::Result<()> {
     let result = match job.stream.read_rate_bps {
         None => {
-            // Else pauses are twice as long.
+            // With the default timer slack pauses would be twice as long.
             wake_sharply();
             let mut pause = Pause::new(WORTH_A_PAUSE, now_ns());
             receive_all(job, socket, sink, size, |n| {
                 pause.add(n as u64, n as u64);
-                // A read that was filled has left something behind.
+                // A read that filled the buffer has left bytes behind.
                 let due = if n < size {
                     pause.due(now_ns(), || receive_buffer(socket))
                 } else {
@@ -396,11 +402,11 @@ fn receive_into<S: Sink>(
         }
         Some(rate) => {
             let mut pacer = Pacer::new(rate, now_ns());
-            // A reader that sleeps between reads of a hundredth of a second's worth.
+            // Each read takes the bytes of a hundredth of a second.
             let piece = (rate.bytes_per_second() / 100).clamp(1, size as u64) as usize;
             receive_all(job, socket, sink, piece, move |n| {
                 pacer.sent(n as u64, now_ns());
-                wait_until(pacer.due_ns(), job)
+                job.wait_until(pacer.due_ns())
             })
         }
     };
@@ -408,7 +414,7 @@ fn receive_into<S: Sink>(
     ended(result, job.stop)
 }
 
-/// What to read at once.
+/// Bytes to read in one call.
 fn usual_read(socket: &TcpStream) -> usize {
     match TcpInfo::read(socket) {
         Ok(info) if info.snd_mss >= LARGE_SEGMENT => READ_OF_LARGE_SEGMENTS,
@@ -447,21 +453,21 @@ fn receive_all<S: Sink>(
     }
 }
 
-/// Waits for the first byte, and notes when it came.
+/// Waits for the first byte, and records when it came.
 fn await_first(job: &Job<'_>, socket: &TcpStream) {
     const TICK: Duration = Duration::from_millis(500);
     while !job.stop.is_requested() {
         match wait_ready(socket, Interest::Readable, TICK) {
             Ok(false) => {}
             Ok(true) => return job.counters.set_begun(now_ns()),
-            // The read has it, too.
+            // The read that follows fails with the same error.
             Err(_) => return,
         }
     }
 }
 
-/// Whether the call is to be made again: after a signal, or after the time limit of a socket that
-/// nobody else can wake.
+/// Whether the call is to be repeated: after a signal, or after the timeout of a socket that no
+/// other thread can shut down.
 fn is_passing(error: &io::Error, stop: &Stop) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
@@ -470,7 +476,7 @@ fn is_passing(error: &io::Error, stop: &Stop) -> bool {
     }
 }
 
-/// An error after the stop flag was set is how a blocked call ends, and none.
+/// An error after the stop flag was set is no failure: it is how a blocked call ends.
 fn ended(result: io::Result<()>, stop: &Stop) -> io::Result<()> {
     match result {
         Err(_) if stop.is_requested() => Ok(()),
@@ -483,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_that_the_socket_does_not_take_whole_loses_nothing() {
+    fn a_batch_of_which_the_socket_takes_a_part_arrives_whole() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();
@@ -493,7 +499,7 @@ mod tests {
             let mut taken = Vec::new();
             other.read_to_end(&mut taken).map(|_| taken)
         });
-        // It takes a part and says so.
+        // A non-blocking socket takes a part of it.
         socket.set_nonblocking(true).unwrap();
         let mut batch = Batch {
             messages: &messages,

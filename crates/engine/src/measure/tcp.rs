@@ -1,4 +1,4 @@
-//! TCP's evidence of one flow: its socket is looked at through the run.
+//! TCP's evidence of one flow, read from its socket throughout the run.
 
 use std::net::TcpStream;
 
@@ -11,19 +11,19 @@ use super::shared::FlowState;
 use super::tcp_readings::{ReceiverFacts, SenderFacts, TcpReadings};
 use super::window::WindowKeeper;
 
-/// Looks at one flow's socket, as its sender or as its receiver.
+/// Reads one flow's socket, as its sender or as its receiver.
 pub(crate) struct TcpProbe {
-    /// A descriptor of its own: the worker may be done with the flow before the last look.
+    /// A separate descriptor: the worker may close its own before the last reading.
     socket: TcpStream,
     sends: bool,
     readings: TcpReadings,
-    /// Of a receiver whose window is to be held at a figure.
+    /// Holds a receiver's window at a set size.
     keeper: Option<WindowKeeper>,
 }
 
 impl TcpProbe {
-    /// Of a flow's socket, whose window is to be held at `window`; `None` for one that is no TCP's,
-    /// or that comes and goes.
+    /// The probe of a flow, which also holds a receiver's window at `window`; `None` if the flow is
+    /// not TCP's or makes its connections within the run.
     pub(crate) fn from_flow(flow: &FlowState, window: Option<u64>) -> Option<Self> {
         let Some(FlowSocket::Tcp(stream)) = &flow.socket else {
             return None;
@@ -44,18 +44,18 @@ impl TcpProbe {
         })
     }
 
-    /// Holds what is to be held, without looking at anything else.
+    /// Corrects the window that is to be held, and reads nothing else.
     pub(crate) fn settle(&mut self) {
         if let Some(keeper) = &mut self.keeper {
             keeper.look(&self.socket);
         }
     }
 
-    pub(crate) fn begin(&mut self, _now_ns: u64) {
+    pub(crate) fn begin(&mut self) {
         self.readings.begin(TcpInfo::read(&self.socket).ok());
     }
 
-    /// Looks once; `at_ns` counts from the beginning of the measured time.
+    /// Takes a reading; `at_ns` counts from the beginning of the measured time.
     pub(crate) fn sample(&mut self, at_ns: u64) {
         self.settle();
         let Ok(info) = TcpInfo::read(&self.socket) else {
@@ -71,15 +71,11 @@ impl TcpProbe {
         }
     }
 
-    pub(crate) fn end(&mut self, at_ns: u64) {
-        self.sample(at_ns);
-    }
-
     pub(crate) fn thin_out(&mut self) {
         self.readings.thin_out();
     }
 
-    /// The evidence and, of a sender, its course. `bytes` is the payload that this end moved.
+    /// The evidence and, for a sender, its course. `bytes` is the payload that this end moved.
     pub(crate) fn evidence(mut self, bytes: u64) -> (Option<TcpEvidence>, Vec<TcpSample>) {
         let evidence: Option<TcpEvidence> = if self.sends {
             let facts = self.sender_facts();
@@ -102,7 +98,7 @@ impl TcpProbe {
 
     fn sender_facts(&self) -> SenderFacts {
         let mptcp = socket::mptcp_info(&self.socket).ok().flatten();
-        // A kernel before 5.14 does not say: then the buffer counts as the kernel's to tune.
+        // Kernels before 5.14 do not tell: then the buffer is taken to be tuned by the kernel.
         let locks = socket::buffer_locks(&self.socket).unwrap_or_default();
         SenderFacts {
             congestion: socket::congestion(&self.socket).ok(),

@@ -1,10 +1,10 @@
-//! Readings of one TCP socket, whoever's, and what they come to as evidence.
+//! Readings of one TCP socket, of linerate or of another program, and the evidence they make.
 
 use linerate_core::record::{TcpReceiver, TcpSample, TcpSender};
 use linerate_core::session::message::keep_every_second;
 use linerate_sys::tcp_info::TcpInfo;
 
-/// A reading of a sender, with what `TCP_INFO` does not have.
+/// A reading of a sender: `TCP_INFO`, and the memory of the send queue, which is not in it.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     at_ns: u64,
@@ -18,13 +18,13 @@ pub(crate) struct TcpReadings {
     begin: Option<TcpInfo>,
     readings: Vec<Reading>,
     unread: Vec<u32>,
-    /// A receiver's estimates of its round-trip time, µs; none while it has none.
+    /// A receiver's estimates of the round-trip time, µs, from the moment that it has one.
     receiver_rtts: Vec<u32>,
     last: Option<TcpInfo>,
     largest_window: u64,
 }
 
-/// What of a sender's socket is read once, at the end.
+/// Facts of a sender's socket that are read once, at the end.
 #[derive(Debug, Default)]
 pub(crate) struct SenderFacts {
     pub(crate) congestion: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct SenderFacts {
     pub(crate) mptcp_fallback: Option<bool>,
 }
 
-/// What of a receiver's socket is read once, at the end.
+/// Facts of a receiver's socket that are read once, at the end.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiverFacts {
     pub(crate) congestion: Option<String>,
@@ -48,7 +48,7 @@ impl TcpReadings {
         self.last = info;
     }
 
-    /// A sender at this time.
+    /// Adds a reading of a sender.
     pub(crate) fn sender(&mut self, at_ns: u64, info: TcpInfo, send_queue: Option<u32>) {
         self.last = Some(info);
         self.largest_window = self.largest_window.max(info.snd_wnd.unwrap_or(0).into());
@@ -59,7 +59,7 @@ impl TcpReadings {
         });
     }
 
-    /// A receiver, with the bytes that wait unread.
+    /// Adds a reading of a receiver, with the bytes that wait unread.
     pub(crate) fn receiver(&mut self, info: TcpInfo, unread: Option<u32>) {
         self.last = Some(info);
         self.largest_window = self.largest_window.max(info.rcv_wnd.unwrap_or(0).into());
@@ -150,7 +150,7 @@ impl TcpReadings {
         evidence.max_pacing_rate_bps =
             (end.max_pacing_rate != u64::MAX).then(|| end.max_pacing_rate.saturating_mul(8));
         evidence.send_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
-        // An interval between two looks in which segments were retransmitted counts as one event.
+        // Retransmissions between two readings count as one loss event.
         let totals = std::iter::once(begin.total_retrans)
             .chain(self.readings.iter().map(|r| r.info.total_retrans));
         evidence.loss_events = totals
@@ -160,20 +160,21 @@ impl TcpReadings {
             .count() as u64;
     }
 
+    fn infos(&self) -> impl Iterator<Item = &TcpInfo> + Clone {
+        self.readings.iter().map(|reading| &reading.info)
+    }
+
     fn medians(&self, evidence: &mut TcpSender, end: &TcpInfo) {
         let of = |pick: fn(&TcpInfo) -> u64| {
-            let mut values: Vec<u64> = self.readings.iter().map(|r| pick(&r.info)).collect();
+            let mut values: Vec<u64> = self.infos().map(pick).collect();
             median(&mut values)
         };
-        evidence.rtt_mean_us = mean(self.readings.iter().map(|r| r.info.rtt)).unwrap_or(0);
+        evidence.rtt_mean_us = mean(self.infos().map(|i| i.rtt)).unwrap_or(0);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
-        let infos = self
-            .begin
-            .into_iter()
-            .chain(self.readings.iter().map(|r| r.info));
+        let infos = self.begin.into_iter().chain(self.infos().copied());
         evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
-        evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
+        evidence.cwnd_bytes = of(congestion_window).unwrap_or(0);
         evidence.cwnd_mean_bytes = self.mean_window();
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
@@ -189,55 +190,36 @@ impl TcpReadings {
 
     /// Mean of the congestion window, bytes.
     fn mean_window(&self) -> Option<u64> {
-        let windows = self
-            .readings
-            .iter()
-            .map(|r| u64::from(r.info.snd_cwnd) * u64::from(r.info.snd_mss));
-        windows.sum::<u64>().checked_div(self.readings.len() as u64)
+        let sum: u64 = self.infos().map(congestion_window).sum();
+        sum.checked_div(self.readings.len() as u64)
     }
 
     /// The observed value that 95 % do not exceed.
     fn rtt_p95(&self) -> Option<u32> {
-        let mut rtts: Vec<u32> = self.readings.iter().map(|r| r.info.rtt).collect();
+        let mut rtts: Vec<u32> = self.infos().map(|i| i.rtt).collect();
         rtts.sort_unstable();
         rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
             .copied()
     }
 
-    /// A window is full when not one more segment fits.
+    /// Share of the readings with a full send window: one into which not one more segment fits.
     fn window_full_share(&self) -> Option<f64> {
         let is_full = |info: &TcpInfo| {
             let window = u64::from(info.snd_wnd?);
             Some((u64::from(info.unacked) + 1) * u64::from(info.snd_mss) > window)
         };
-        let known: Vec<bool> = self
-            .readings
-            .iter()
-            .filter_map(|r| is_full(&r.info))
-            .collect();
+        let known: Vec<bool> = self.infos().filter_map(is_full).collect();
         let full = known.iter().filter(|full| **full).count();
         (!known.is_empty()).then(|| full as f64 / known.len() as f64)
     }
 
     fn delivery(&self, evidence: &mut TcpSender) {
-        let mut rates: Vec<u64> = self
-            .readings
-            .iter()
-            .filter_map(|r| r.info.delivery_rate)
-            .map(|rate| rate.saturating_mul(8))
-            .collect();
-        evidence.delivery_rate_max_bps = self
-            .readings
-            .iter()
-            .filter(|r| !r.info.delivery_rate_app_limited)
-            .filter_map(|r| r.info.delivery_rate)
-            .max()
-            .map(|rate| rate.saturating_mul(8));
-        let limited = self
-            .readings
-            .iter()
-            .filter(|r| r.info.delivery_rate_app_limited)
-            .count();
+        let bps = |info: &TcpInfo| Some(info.delivery_rate?.saturating_mul(8));
+        let mut rates: Vec<u64> = self.infos().filter_map(bps).collect();
+        let is_limited = |info: &&TcpInfo| info.delivery_rate_app_limited;
+        let limited = self.infos().filter(is_limited).count();
+        let unlimited = self.infos().filter(|info| !is_limited(info));
+        evidence.delivery_rate_max_bps = unlimited.filter_map(bps).max();
         if !rates.is_empty() {
             evidence.app_limited_share = Some(limited as f64 / rates.len() as f64);
         }
@@ -252,7 +234,7 @@ impl TcpReadings {
                 at_us: at_ns / 1000,
                 acked_bytes: info.bytes_acked,
                 rtt_us: info.rtt,
-                cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
+                cwnd_bytes: congestion_window(info),
                 send_window_bytes: info.snd_wnd.unwrap_or(0).into(),
                 unacked_bytes: u64::from(info.unacked) * u64::from(info.snd_mss),
                 notsent_bytes: info.notsent_bytes.unwrap_or(0).into(),
@@ -263,10 +245,15 @@ impl TcpReadings {
     }
 }
 
-/// The slow-start thresholds that losses set, each a fixed share of the window at which they came
-/// (RFC 5681, 3.1; RFC 9438, 4.6), segments. A loss event shows as another threshold; or as
-/// segments retransmitted since a reading at which none was being repaired, which leave the same
-/// one. `None` for too few.
+/// The congestion window, bytes.
+fn congestion_window(info: &TcpInfo) -> u64 {
+    u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
+}
+
+/// The slow-start thresholds that losses set, segments. Each is a fixed share of the window at the
+/// loss (RFC 5681, 3.1; RFC 9438, 4.6). A loss event shows as a new threshold. If it leaves the
+/// same threshold, it shows as retransmissions since a reading at which no loss was being repaired.
+/// `None` if there are too few.
 fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
     let windows: Vec<f64> = infos
         .clone()
@@ -289,10 +276,10 @@ fn variation(windows: &[f64]) -> Option<f64> {
     Some(square.sqrt() / mean).filter(|variation| variation.is_finite())
 }
 
-/// `TCP_CA_CWR`: from this state on what was lost is being repaired, or the window reduced
-/// (include/uapi/linux/tcp.h).
+/// `TCP_CA_CWR` (include/uapi/linux/tcp.h): in this state and those above it the kernel reduces the
+/// window or repairs a loss.
 const CWR: u8 = 2;
-/// A spread of fewer says nothing.
+/// Fewer windows have no meaningful spread.
 const FEWEST_WINDOWS: usize = 4;
 
 fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
@@ -304,7 +291,7 @@ fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
     u32::try_from(sum.checked_div(count)?).ok()
 }
 
-/// The lower median: an observed value.
+/// The lower median, which is an observed value.
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()
@@ -328,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_losses_count_also_where_they_stay_the_same() {
+    fn losses_count_even_if_the_threshold_stays_the_same() {
         const OPEN: u8 = 0;
         const RECOVERY: u8 = 3;
         let same = [
@@ -338,14 +325,14 @@ mod tests {
             (RECOVERY, 20, 4),
             (OPEN, 20, 6),
         ];
-        // What is retransmitted while it is being repaired is no event of its own.
+        // Retransmissions while a loss is being repaired are part of the same event.
         assert_eq!(windows(&same), None);
         let more = [&same[..], &[(OPEN, 20, 7), (OPEN, 14, 9)]].concat();
         let found = windows(&more).unwrap();
         assert_eq!(found, [20.0, 20.0, 20.0, 20.0, 14.0]);
         let cv = variation(&found).unwrap();
         assert!((cv - 2.683_281_6 / 18.8).abs() < 1e-6, "{cv}");
-        // None was set yet.
+        // Before the first loss there is no threshold.
         assert_eq!(windows(&[(OPEN, u32::MAX, 0); 9]), None);
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use linerate_sys::poll::{self, Interest};
 use linerate_sys::socket;
 
-use super::quickack::QuickAck;
+use super::options::QuickAck;
 use crate::clock::now_ns;
+use crate::retry::is_transient;
 use crate::stop::Stop;
 
 /// Largest piece of one call: what a request is made of, and a response is read into.
@@ -23,9 +24,9 @@ pub(crate) fn buffer(bytes: u64) -> Vec<u8> {
     vec![0x5a; bytes.min(PIECE) as usize]
 }
 
-/// Moves bytes to their last one. A blocking socket never lets it wait; with one that is
-/// non-blocking, or has a timeout, its waits end at the stop flag and after `patience` without
-/// progress.
+/// Sends or receives a given number of bytes. On a non-blocking socket, or one with a timeout, it
+/// waits by itself, until the stop flag is set or `patience` has passed without progress; on a
+/// blocking socket the calls wait.
 pub(crate) struct Mover<'a> {
     pub(crate) stop: &'a Stop,
     /// Wait without sleeping.
@@ -35,7 +36,7 @@ pub(crate) struct Mover<'a> {
 }
 
 impl Mover<'_> {
-    /// Sends `bytes` bytes out of `payload`, over and over.
+    /// Sends `bytes` bytes, repeating `payload`.
     #[inline]
     pub(crate) fn send(&self, socket: &TcpStream, payload: &[u8], bytes: u64) -> io::Result<()> {
         self.all(socket, Interest::Writable, bytes, |left| {
@@ -43,8 +44,8 @@ impl Mover<'_> {
         })
     }
 
-    /// Sends `bytes` bytes, after which the caller closes the connection: the last of them go with
-    /// its end.
+    /// Sends `bytes` bytes, after which the caller closes the connection: the last segment can then
+    /// carry the FIN.
     pub(crate) fn send_last(
         &self,
         socket: &TcpStream,
@@ -56,7 +57,7 @@ impl Mover<'_> {
         })
     }
 
-    /// Receives `bytes` bytes into `buffer`, over and over.
+    /// Receives `bytes` bytes into `buffer`, which it overwrites again and again.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -71,7 +72,7 @@ impl Mover<'_> {
         })
     }
 
-    /// Receives the last `bytes` bytes of a connection, and its end: mostly in one call.
+    /// Receives the last `bytes` bytes of a connection and its end, mostly in one call.
     pub(crate) fn receive_last(
         &self,
         socket: &TcpStream,
@@ -84,10 +85,10 @@ impl Mover<'_> {
             let began = now_ns();
             match socket::receive_to_end(socket, &mut buffer[..=bytes as usize]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                // Cut short by the end alone: the call's own time was not over.
+                // The call returned before its timeout, so that the end of the stream ended it.
                 Ok(n) if n as u64 == bytes && now_ns() - began < SHORT_NS => return Ok(()),
                 Ok(n) => left = bytes.saturating_sub(n as u64),
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -95,23 +96,18 @@ impl Mover<'_> {
         self.receive_end(socket)
     }
 
-    /// Waits until the peer has closed or reset the connection; what it still sends is dropped.
+    /// Waits until the peer has closed or reset the connection; bytes that still arrive are
+    /// dropped.
     pub(crate) fn receive_end(&self, socket: &TcpStream) -> io::Result<()> {
+        use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         let mut scrap = [0; 512];
         let end = self.all(socket, Interest::Readable, u64::MAX, |_| {
             socket::receive(socket, &mut scrap)
         });
-        match end {
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
-                ) =>
-            {
-                Ok(())
-            }
-            other => other,
-        }
+        end.or_else(|error| match error.kind() {
+            UnexpectedEof | ConnectionReset => Ok(()),
+            _ => Err(error),
+        })
     }
 
     #[inline]
@@ -157,7 +153,7 @@ impl Mover<'_> {
             }
         }
         if self.spin {
-            // The system call just made was pause enough; a pause instruction would only add to the
+            // The system call just made is pause enough; a pause instruction would only add
             // latency.
             Ok(())
         } else {
@@ -166,14 +162,25 @@ impl Mover<'_> {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
+/// Sends as many of `unsent` bytes as the kernel takes, repeating `payload`; true if it took all.
+pub(crate) fn send_unsent(
+    socket: &TcpStream,
+    payload: &[u8],
+    unsent: &mut u64,
+) -> io::Result<bool> {
+    while *unsent > 0 {
+        let length = (*unsent).min(payload.len() as u64) as usize;
+        match socket::send(socket, &payload[..length]) {
+            Ok(n) => *unsent -= n as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
-/// How a call ends when the stop flag is set.
+/// The error of a call that ends because the stop flag is set.
 pub(crate) fn stopped() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "asked to stop")
 }

@@ -1,11 +1,13 @@
 //! The two ends of a UDP stream.
 //!
-//! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts
-//! the measured phase alone. Other tools' datagrams have other marks, or none: iperf3's carry no
-//! phase, so that its warm-up ends by the receiver's clock; of the others only the length counts,
-//! and an empty one ends the flow. Without a rate the sender sends as fast as it can. With one it
-//! spaces single datagrams evenly, and where they would follow each other faster than a system call
-//! takes, small batches; after a wait that was too long, what is due meanwhile.
+//! The sender marks each datagram with its phase (warm-up or measured time) and a 64-bit sequence
+//! number; the receiver counts the measured time alone. Other tools' datagrams have other marks, or
+//! none. iperf3's carry no phase: its warm-up ends by the receiver's clock. Of datagrams without
+//! marks only the length counts, and an empty one ends the flow.
+//!
+//! Without a rate the sender sends as fast as it can. With a rate it spaces single datagrams
+//! evenly; where they would follow each other faster than a system call takes, it spaces small
+//! batches. After a wait that was too long it sends all that has become due.
 
 use std::io;
 use std::net::UdpSocket;
@@ -20,34 +22,38 @@ use linerate_core::units::BitRate;
 use linerate_core::wire::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, Pattern, Phase,
 };
-use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
 use super::pause::{Pause, receive_buffer};
 use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::clock::{nanos, now_ns};
+use crate::retry::is_transient_for_datagrams;
 
-/// Datagrams of an unpaced call: two to three full offload frames, or one sendmmsg.
+/// Datagrams of an unpaced call with offload: two to three full frames.
 const BATCH: usize = 128;
+/// Datagrams of an unpaced call without offload: one sendmmsg.
 const PLAIN_BATCH: usize = 64;
-/// Paced calls are at least so far apart; faster ones would not be even any more.
+/// Paced calls are at least this far apart: closer ones would no longer be evenly spaced.
 const MIN_CALL_GAP_NS: u64 = 16_000;
-/// A sleeping CPU wakes up late: where calls are closer than `SHORT_GAP_NS`, the rest of a wait is
-/// spun away. Elsewhere that would take a CPU for little, and on a busy host the sender its turn.
+/// A sleeping CPU wakes up late: where calls are closer than `SHORT_GAP_NS`, the sender spins for
+/// the last part of each wait. With longer gaps that would use a CPU for little gain, and on a busy
+/// host the scheduler would take the CPU from a sender that spins.
 const SPIN: Duration = Duration::from_micros(120);
 const SHORT_GAP_NS: u64 = 25_000;
-/// Longest wait without looking at the stop flag.
+/// Longest receiving call without a look at the stop flag.
 const TIMEOUT: Duration = Duration::from_millis(50);
-/// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
+/// Receive buffer, bytes, as far as the host allows it: it holds what arrives while the receiver
+/// has no CPU.
 pub(crate) const RECEIVE_BUFFER: u32 = 4 << 20;
 /// Largest UDP payload of a packet over IPv4 and of an offload frame, bytes.
 const LARGEST: usize = 65_507;
-/// Empty datagrams at the end of a flow without marks: whoever misses them all has a timer.
+/// Empty datagrams at the end of a flow without marks. A receiver that misses all of them has a
+/// timeout.
 const FAREWELLS: usize = 3;
-/// Datagrams that come in a pause: fewer do not make up for it.
+/// Fewer datagrams during a pause do not make up for its cost.
 const WORTH_A_PAUSE: u64 = 4;
-/// So many refused datagrams in a row, and nobody is there any more.
+/// After this many refused datagrams the peer is considered gone.
 const MAX_REFUSED: u32 = 1000;
 
 fn offload(test: &StreamTest) -> Offload {
@@ -85,7 +91,6 @@ pub(crate) fn send(
         sequence: 0,
         phase_began: 0,
         phase: Phase::WarmUp,
-        handed_over: 0,
         refused: 0,
         gone: 0,
         gaps: LatencyHistogram::new(),
@@ -93,18 +98,18 @@ pub(crate) fn send(
     };
     sender.run(test.rate_bps)?;
     if shared.marks == Marks::None {
-        // What does not go out now is one of several.
+        // One of several is enough: a failure to send one is ignored.
         (0..FAREWELLS).for_each(|_| _ = socket.send(&[]));
     }
     Ok(sender.end())
 }
 
-/// From one datagram to the next.
+/// Time from one datagram to the next.
 fn gap_ns(test: &StreamTest, BitRate(bps): BitRate) -> u64 {
     test.message_bytes * 8 * 1_000_000_000 / bps.max(1)
 }
 
-/// As the test says; else one where single datagrams are far enough apart.
+/// Datagrams of one call: as the test says, else one where single datagrams are far enough apart.
 fn datagrams_per_call(test: &StreamTest, gap_ns: Option<u64>) -> usize {
     if let Some(batch) = test.batch {
         return batch as usize;
@@ -119,7 +124,7 @@ fn datagrams_per_call(test: &StreamTest, gap_ns: Option<u64>) -> usize {
     }
 }
 
-/// The same after a wait that was too long.
+/// Datagrams of one call after a wait that was too long.
 fn most_per_call(per_call: usize, gap_ns: u64) -> usize {
     let in_burst = 1 + MAX_BURST_NS / gap_ns.max(1);
     per_call.max(in_burst.min(PLAIN_BATCH as u64) as usize)
@@ -135,13 +140,11 @@ struct Sender<'a> {
     spin: Duration,
     pattern: Option<Pattern>,
     message: u64,
-    /// Of the next datagram: in this phase, or of the flow where its marks know no phases.
+    /// Datagrams sent in both phases.
     sequence: u64,
-    /// The first of this phase.
+    /// Datagrams sent before this phase. Marks with a phase count within it.
     phase_began: u64,
     phase: Phase,
-    /// Over both phases.
-    handed_over: u64,
     refused: u64,
     gone: u32,
     gaps: LatencyHistogram,
@@ -167,10 +170,7 @@ impl Sender<'_> {
             let now = now_ns();
             if self.phase == Phase::WarmUp && now >= measured_ns {
                 self.phase = Phase::Measured;
-                match self.shared.marks {
-                    Marks::Own | Marks::None => self.sequence = 0,
-                    Marks::Iperf3(_) => self.phase_began = self.sequence,
-                }
+                self.phase_began = self.sequence;
                 self.last_call_ns = None;
             }
             let left = match self.phase {
@@ -190,10 +190,14 @@ impl Sender<'_> {
         }
     }
 
-    /// Hands over up to `wanted` datagrams; answers how many went.
+    /// Sends up to `wanted` datagrams; the result is how many were sent.
     fn call(&mut self, now: u64, wanted: usize) -> io::Result<u64> {
         let message = self.message;
-        for (sequence, datagram) in (self.sequence..).zip(self.batch.datagrams_mut().take(wanted)) {
+        let first = match self.shared.marks {
+            Marks::Own | Marks::None => self.sequence - self.phase_began,
+            Marks::Iperf3(_) => self.sequence,
+        };
+        for (sequence, datagram) in (first..).zip(self.batch.datagrams_mut().take(wanted)) {
             if let Some(pattern) = &self.pattern {
                 pattern.fill(sequence.wrapping_mul(message), datagram);
             }
@@ -204,7 +208,7 @@ impl Sender<'_> {
                     sent_ns: now,
                 }
                 .write(datagram),
-                // It counts from 1.
+                // iperf3 counts from 1.
                 Marks::Iperf3(layout) => layout.write(datagram, sequence + 1, now),
                 Marks::None => {}
             }
@@ -214,13 +218,13 @@ impl Sender<'_> {
             Err(error) => self.refusal(error, wanted as u64)?,
         };
         self.sequence += sent;
-        self.handed_over += sent;
         let counters = &self.flow.counters;
-        counters.set(self.handed_over * self.message, self.handed_over);
+        counters.set(self.sequence * self.message, self.sequence);
         Ok(sent)
     }
 
-    /// A full queue is a count, a peer that is gone an error; the rest is tried again.
+    /// What a failed call means: a full queue is counted, a peer that is gone is an error, and in
+    /// all other cases the call is made again.
     fn refusal(&mut self, error: io::Error, wanted: u64) -> io::Result<u64> {
         match error.kind() {
             io::ErrorKind::Interrupted => Ok(0),
@@ -229,7 +233,8 @@ impl Sender<'_> {
                 std::thread::sleep(Duration::from_micros(50));
                 Ok(0)
             }
-            // ICMP's answer to an earlier datagram; at the end of a run that is only late.
+            // An ICMP error for an earlier datagram. At the end of a run the peer may be done
+            // first.
             io::ErrorKind::ConnectionRefused if self.gone < MAX_REFUSED => {
                 self.gone += 1;
                 Ok(0)
@@ -248,22 +253,10 @@ impl Sender<'_> {
         }
     }
 
-    /// False if asked to stop on the way.
+    /// False if the stop was requested.
     fn wait_until(&self, due_ns: u64) -> bool {
-        let slice = nanos(TIMEOUT);
-        while now_ns() + slice < due_ns {
-            if self.shared.stop.is_requested() {
-                return false;
-            }
-            std::thread::sleep(TIMEOUT);
-            self.flow.counters.add_paced_ns(slice);
-        }
-        let now = now_ns();
-        if now < due_ns {
-            sleep_until(due_ns, self.spin);
-            self.flow.counters.add_paced_ns(now_ns() - now);
-        }
-        !self.shared.stop.is_requested()
+        let slept = |ns| self.flow.counters.add_paced_ns(ns);
+        self.shared.stop.sleep_until(due_ns, self.spin, slept)
     }
 
     fn end(self) -> WorkerEnd {
@@ -307,7 +300,7 @@ pub(crate) fn receive(
     while !shared.stop.is_requested() {
         match batch.receive(socket) {
             Ok(_) => {}
-            Err(error) if is_passing(&error) => continue,
+            Err(error) if is_transient_for_datagrams(&error) => continue,
             Err(error) => return Err(error),
         }
         let arrived = now_ns();
@@ -325,19 +318,15 @@ pub(crate) fn receive(
         flow.counters.touch(arrived);
         if let Some(pause) = &mut pause {
             pause.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
-            // What waits already is taken before a pause.
+            // Datagrams that wait already are received before a pause.
             let due = pause.due(arrived, || receive_buffer(socket));
             let due = due.filter(|_| !batch.is_full());
             due.into_iter().for_each(std::thread::sleep);
         }
         if let Some(pacer) = &mut pacer {
             pacer.sent(receiver.bytes - bytes, arrived);
-            // A slow reader sleeps for minutes, and still ends with its session.
-            while !shared.stop.is_requested() && now_ns() < pacer.due_ns() {
-                let slice = now_ns() + nanos(TIMEOUT);
-                sleep_until(pacer.due_ns().min(slice), Duration::ZERO);
-            }
-            flow.counters.add_paced_ns(now_ns() - arrived);
+            let slept = |ns| flow.counters.add_paced_ns(ns);
+            (shared.stop).sleep_until(pacer.due_ns(), Duration::ZERO, slept);
         }
     }
     flow.counters.set_corrupted(receiver.corrupted);
@@ -353,17 +342,17 @@ pub(crate) fn receive(
 
 fn prepare(shared: &Shared, test: &StreamTest, socket: &UdpSocket) -> io::Result<BatchReceiver> {
     if shared.test.options.receive_window_bytes.is_none() {
-        // Less than this is what the host allows, and is read back from the socket's drops.
+        // If the host allows less, the socket's drop counter shows the effect.
         let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
     }
     socket.set_read_timeout(Some(TIMEOUT))?;
     let offload = match shared.marks {
         Marks::None => Offload::Segment,
-        // Each datagram is to have a time of its own.
+        // Each datagram needs its own arrival time.
         _ if test.train => Offload::None,
         _ => offload(test),
     };
-    // A handshake that was answered twice may still come, whatever the size of the datagrams.
+    // A late answer of the flow's handshake may arrive, whatever the size of the datagrams.
     let longest = (test.message_bytes as usize).clamp(HANDSHAKE_BYTES, LARGEST);
     let batch = BatchReceiver::new(socket, longest, offload)?;
     if test.train {
@@ -372,35 +361,27 @@ fn prepare(shared: &Shared, test: &StreamTest, socket: &UdpSocket) -> io::Result
     Ok(batch)
 }
 
-/// Nothing came in time, a signal, or ICMP's answer to a datagram of ours.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
-    )
-}
-
 struct Receiver {
     marks: Marks,
     message: usize,
     pattern: Option<Pattern>,
     tracker: SequenceTracker,
     jitter: Jitter,
-    /// Of iperf3 the highest number.
+    /// Highest sequence number of iperf3's datagrams so far.
     highest: u64,
-    /// The highest of the warm-up.
+    /// Highest sequence number of the warm-up.
     omitted: u64,
     /// When the measured time begins by this end's clock, and whether it has.
     measured_ns: u64,
     is_measured: bool,
-    /// Over both phases, for whoever looks on.
+    /// Bytes and datagrams of both phases, for the live counters.
     bytes: u64,
     datagrams: u64,
-    /// Calls of the sender, by their time stamps.
+    /// Calls of the sender: datagrams of one call have the same time stamp.
     calls: u64,
     malformed: u64,
     corrupted: u64,
-    /// The first and the last arrival of a train, and how many came after the first.
+    /// First and last arrival of a train, and how many datagrams arrived after the first.
     train: Option<(Duration, Duration, u64)>,
 }
 
@@ -428,21 +409,21 @@ impl Receiver {
         }
     }
 
-    /// iperf3's clients send datagram by datagram.
+    /// Pauses are worth it only with iperf3's clients, which send datagram by datagram.
     fn pause(&self) -> Option<Pause> {
         matches!(self.marks, Marks::Iperf3(_)).then(|| {
-            // Else pauses are twice as long.
+            // With the default timer slack pauses would be twice as long.
             linerate_sys::thread::wake_sharply();
             Pause::new(WORTH_A_PAUSE, now_ns())
         })
     }
 
-    /// Counts what has come; false if the flow is ended.
+    /// Counts the datagrams of a call; false if the flow is ended.
     fn take(&mut self, batch: &BatchReceiver, arrived: u64) -> bool {
         if !self.is_measured && arrived >= self.measured_ns {
             self.begin();
         }
-        // Numbers that follow one another are handed to the tracker in one piece.
+        // The tracker gets consecutive sequence numbers as one run.
         let (mut first, mut run) = (0u64, 0u64);
         let mut last_sent = None;
         for datagram in batch.datagrams() {
@@ -491,7 +472,7 @@ impl Receiver {
         true
     }
 
-    /// The warm-up of marks without phases is over.
+    /// Begins the measured time of a flow whose marks have no phase.
     fn begin(&mut self) {
         self.is_measured = true;
         if let Marks::Iperf3(_) = self.marks {
@@ -501,8 +482,8 @@ impl Receiver {
         }
     }
 
-    /// `None` for what is not of this stream: it counts as malformed, unless it is a late
-    /// handshake.
+    /// `None` for a datagram that is not part of this stream: it counts as malformed, unless it is
+    /// a late handshake.
     fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
         let header = match self.marks {
             Marks::Iperf3(layout) => self.iperf3_header(layout, bytes),
@@ -534,8 +515,8 @@ impl Receiver {
 
     fn end(self, drops: u64, offload: bool) -> UdpReceived {
         let counts = self.tracker.counts();
-        // With offload the kernel counts dropped frames, each of several datagrams: of as many as
-        // one call of the sender had on average, if they fit a frame.
+        // With offload the kernel counts dropped frames. A frame has as many datagrams as one call
+        // of the sender had on average, if they fit.
         let fit = LARGEST as f64 / self.message as f64;
         let per_frame = match (offload, self.calls) {
             (true, 1..) => (self.datagrams as f64 / self.calls as f64).min(fit.floor().max(1.0)),

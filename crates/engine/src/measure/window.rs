@@ -1,30 +1,30 @@
-//! Holds the window that a receiver may advertise at a figure.
+//! Holds the window that a receiver advertises at a given size.
 //!
-//! Linux has no option for that. `SO_RCVBUF` bounds the memory of the receive queue, of which the
-//! kernel offers the share that payload has had of its packets' memory so far (`scaling_ratio`,
-//! net/ipv4/tcp_input.c): half of it at first, nearly all of it once large frames have come, less
-//! of small ones. `TCP_WINDOW_CLAMP` does not hold. So the buffer is set anew until the window
-//! offered is the one wanted.
+//! Linux has no option for that. `SO_RCVBUF` limits the memory of the receive queue. The kernel
+//! advertises a share of it: the share that payload has had of its packets' memory so far
+//! (`scaling_ratio`, net/ipv4/tcp_input.c), which is half at first, nearly all once large frames
+//! have arrived, and less with small ones. `TCP_WINDOW_CLAMP` alone does not hold the window. So
+//! the buffer is set again and again until the advertised window is the wanted one.
 
 use std::net::TcpStream;
 
 use linerate_sys::socket;
 use linerate_sys::tcp_info::TcpInfo;
 
-/// Windows this near to the wanted one are left alone.
+/// A window within this share of the wanted one is not corrected.
 const NEAR: f64 = 0.02;
 
-/// Keeps one receiver's window.
+/// Holds the window of one receiver.
 pub(crate) struct WindowKeeper {
     wanted: u64,
-    /// `SO_RCVBUF` as it was set last; the kernel doubles it.
+    /// `SO_RCVBUF` as it was last set; the kernel doubles it.
     buffer: u64,
-    /// The window at the last look.
+    /// The window at the last reading.
     last: u64,
 }
 
-/// The buffer to begin with: enough if nearly all of it is offered, so that the window is never too
-/// large.
+/// The first buffer, bytes: enough if the kernel advertises nearly all of it, so that the window is
+/// never too large.
 pub(crate) fn first_buffer(wanted: u64) -> u64 {
     wanted.div_ceil(2).max(1)
 }
@@ -38,7 +38,7 @@ impl WindowKeeper {
         }
     }
 
-    /// Looks at the window offered now and corrects the buffer.
+    /// Reads the advertised window and corrects the buffer.
     pub(crate) fn look(&mut self, socket: &TcpStream) {
         let Ok(TcpInfo {
             rcv_wnd: Some(offered),
@@ -51,21 +51,21 @@ impl WindowKeeper {
         let growing = !near(u64::from(offered), self.last);
         self.last = u64::from(offered);
         if buffer > self.buffer && growing {
-            // Slow start of the window itself: what it will be is not known yet.
+            // The window itself is still growing: its final size is not known yet.
             return;
         }
         if buffer != self.buffer
             && socket::set_receive_buffer(socket, u32::try_from(buffer).unwrap_or(u32::MAX)).is_ok()
         {
             self.buffer = buffer;
-            // Where this is refused the window stays smaller, and the record says so.
+            // If this is refused, the window stays smaller, and the record shows its size.
             let _ =
                 socket::set_window_clamp(socket, u32::try_from(self.wanted).unwrap_or(u32::MAX));
         }
     }
 
-    /// The offered share is between an eighth and all of the doubled buffer: a fifth was seen of
-    /// segments that an emulated link hands over one by one.
+    /// The buffer for the wanted window. The kernel advertises between an eighth and all of the
+    /// doubled buffer: a fifth was seen with segments that an emulated link delivers one by one.
     fn corrected(&self, offered: u64) -> u64 {
         if near(offered, self.wanted) {
             return self.buffer;
@@ -84,7 +84,8 @@ fn near(a: u64, b: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel that offers `share` of the doubled buffer.
+    /// Window divided by wanted window, with a kernel that advertises `share` of the doubled
+    /// buffer.
     fn settled(wanted: u64, share: f64) -> f64 {
         let mut keeper = WindowKeeper::new(wanted);
         for _ in 0..10 {
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_settles_at_what_was_wanted_whatever_share_the_kernel_offers() {
+    fn the_window_settles_at_the_wanted_size_whatever_share_the_kernel_advertises() {
         for wanted in [4096, 51_200, 4 << 20] {
             for share in [0.13, 0.22, 0.5, 0.66, 0.8, 0.99] {
                 let ratio = settled(wanted, share);

@@ -1,8 +1,9 @@
-//! The agent of a site: it says that it is there, takes the tasks that its owner allows, runs them
-//! against the endpoints of other agents, and says what came of them until the bus has it.
+//! The agent of a site. It announces the site on the bus, takes the tasks that the site's owner
+//! allows, runs them against the endpoints of other agents, and sends each result until the bus has
+//! taken it.
 //!
-//! It connects to the bus and listens for tests alone. One thread speaks to the bus, one waits for
-//! tasks, and each run has its own.
+//! The agent connects to the bus and listens for tests, and for nothing else. One thread talks to
+//! the bus, one waits for tasks, and each run has a thread of its own.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +13,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{MAX_SECONDS, Test, Workload};
 use linerate_core::session::message::Limits as EndpointLimits;
 use linerate_core::wire::Key;
-use linerate_mesh::bus::{BEAT, Bus, Delivery};
+use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
-use linerate_mesh::{Asked, OwnerLimits, most_bytes};
+use linerate_mesh::{OwnerLimits, TestRequest, max_bytes};
 use linerate_sys::netns::{Namespace, NamespaceError};
 use thiserror::Error;
 
@@ -30,52 +30,53 @@ use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::words;
 
-/// How one wait for a task lasts; Ctrl-C is noticed after it at the latest.
+/// Longest single wait for a task. A request to stop is noticed after it at the latest.
 const WAIT: Duration = Duration::from_secs(1);
-/// Between two attempts at a bus that is not to be reached.
+/// Pause between two attempts to reach a bus that does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Runs at once; the schedule asks for fewer.
+/// Most runs at the same time; the schedule asks for fewer.
 const MAX_RUNNING: usize = 32;
 
-/// A site's own.
+/// What an agent is given when it starts.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// Its name in the mesh.
+    /// The site's name in the mesh.
     pub site: String,
-    /// Where the others reach its endpoint; without it as the mesh's file says, or at `bind`.
+    /// Where other sites reach its endpoint. Without it they use what the mesh's file says, or
+    /// `bind`.
     pub address: Option<String>,
-    /// Address that the endpoint listens on; all without it.
+    /// The address that its endpoint listens on; without it, all addresses of the host.
     pub bind: Option<IpAddr>,
-    /// Its port; 0 takes a free one.
+    /// The port of its endpoint; 0 takes a free one.
     pub port: u16,
-    /// The mesh's key: of its endpoint, and of those that it tests against.
+    /// The key of the mesh, which all its endpoints have.
     pub key: Option<Key>,
-    /// What its owner allows.
+    /// What the site's owner allows.
     pub limits: OwnerLimits,
-    /// Directory of what the bus does not have yet.
+    /// The directory for results that the bus has not taken yet.
     pub unsent: PathBuf,
 }
 
-/// Why there is no agent.
+/// Why an agent could not start.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// Its endpoint.
+    /// Its endpoint could not be started.
     #[error(transparent)]
     Endpoint(#[from] MeasureError),
-    /// The directory of what is not sent yet.
+    /// The directory for unsent results cannot be used.
     #[error("cannot keep results in {}: {source}", directory.display())]
     Unsent {
-        /// Which one.
+        /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// What the kernel answered.
         source: io::Error,
     },
-    /// Its place in a lab.
+    /// Its namespace in a lab cannot be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
-/// A site at work, until it is dropped.
+/// An agent at work, until it is dropped.
 #[derive(Debug)]
 pub struct Agent {
     stop: Stop,
@@ -83,14 +84,15 @@ pub struct Agent {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Says something to the owner.
+/// Shows a message to the site's owner.
 pub(super) type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Agent {
-    /// Serves, and takes tasks from the bus; in `namespace`, or where the caller is.
+    /// Starts the site's endpoint, and an agent that takes tasks from the bus, in `namespace` or in
+    /// the caller's network namespace.
     ///
     /// # Errors
-    /// The port or the directory cannot be had.
+    /// The port or the directory cannot be used, or a thread cannot be started.
     pub fn start(
         options: AgentOptions,
         bus: Arc<dyn Bus>,
@@ -115,7 +117,7 @@ impl Agent {
         };
         let stop = agent.stop.clone();
         let serve = move || {
-            // What goes wrong there, others see as tests that fail.
+            // If serving fails, the tests of other sites against this one fail and are reported.
             let _ = endpoint.serve(&stop, |_| {});
         };
         agent.threads.push(started(namespace, "endpoint", serve)?);
@@ -137,7 +139,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Where its endpoint listens.
+    /// The address on which its endpoint listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -147,7 +149,7 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.stop.request();
         for thread in self.threads.drain(..) {
-            // Each looks at the stop; a panic there was printed.
+            // Each thread ends on the stop; a panic in it has been printed already.
             let _ = thread.join();
         }
     }
@@ -168,7 +170,7 @@ fn started(
     })
 }
 
-/// What the owner's limits are for those who test against this site.
+/// The owner's limits, as the endpoint applies them to tests of other sites.
 fn serve_options(options: &AgentOptions) -> ServeOptions {
     let longest = options.limits.longest;
     ServeOptions {
@@ -185,15 +187,15 @@ fn serve_options(options: &AgentOptions) -> ServeOptions {
     }
 }
 
-/// Another one for each start, which nobody can guess.
+/// A random name for this start of the agent, by which the coordinator tells it from earlier ones.
 fn life() -> String {
     let mut bytes = [0; 8];
-    // Without random numbers it is the same one each time: then a start is not told from the last.
+    // Without random numbers the name is always the same, and a restart goes unnoticed.
     let _ = getrandom::fill(&mut bytes);
     words::hexadecimal(&bytes)
 }
 
-/// The thread that speaks to the bus.
+/// The thread that talks to the bus.
 struct Work {
     options: AgentOptions,
     address: Option<String>,
@@ -206,12 +208,12 @@ struct Work {
     say: Say,
 }
 
-/// A run that goes on.
+/// A run under way.
 struct Active {
     task: Task,
     stop: Stop,
     until: Instant,
-    /// What it may carry, and when that was entered.
+    /// When its allowance was entered in [`Used`], in seconds since 1970, and how many bytes.
     booked: (u64, u64),
     thread: JoinHandle<()>,
 }
@@ -221,9 +223,9 @@ struct Active {
     reason = "there are a few of them in a second"
 )]
 enum Event {
-    /// With where the endpoint is, if it is a task.
+    /// A message came. If it is a task, with the addresses of the endpoint to test against.
     Taken(Delivery, Result<(Task, Vec<SocketAddr>), String>),
-    /// With what it has carried.
+    /// A run has ended, with the bytes that it carried, where they are known.
     Ended(Report, Option<u64>),
 }
 
@@ -242,7 +244,7 @@ impl Work {
             self.end_overdue();
             match next(&events) {
                 Some(Event::Taken(delivery, task)) => {
-                    // Known to all before the next task can come.
+                    // The run is announced before the next task can come.
                     let has_begun = self.begin(&delivery, task, &sender);
                     beaten = beaten.filter(|_| !has_begun);
                 }
@@ -257,7 +259,8 @@ impl Work {
         self.leave(taker, &events);
     }
 
-    /// Waits for tasks; each is acknowledged by who begins it.
+    /// Starts the thread that waits for tasks. The other thread acknowledges them as it begins
+    /// them.
     fn taker(&self, sender: Sender<Event>) -> Option<JoinHandle<()>> {
         let (bus, stop) = (self.bus.clone(), self.stop.clone());
         let (site, say) = (self.options.site.clone(), self.say.clone());
@@ -302,11 +305,11 @@ impl Work {
             life: self.life.clone(),
             running: running.collect(),
         };
-        // Who does not hear it asks for nothing; the next one comes soon.
+        // A lost announcement only delays tasks: the next one follows soon.
         let _ = self.bus.announce(&self.options.site, &encode(&presence));
     }
 
-    /// Begins a task, if it is one and the owner allows it; whether it runs.
+    /// Begins a task if the message is one and the owner allows it. True if it runs now.
     fn begin(
         &mut self,
         delivery: &Delivery,
@@ -323,18 +326,18 @@ impl Work {
         };
         let taken = Instant::now();
         if self.running.iter().any(|active| active.task.id == task.id) {
-            // Delivered again, as its acknowledgement was late.
+            // The bus delivered it again, because its acknowledgement came late.
             let _ = self.bus.acknowledge(delivery);
             return false;
         }
-        // One that cannot be acknowledged is not begun: it would come again.
+        // A task that cannot be acknowledged would come again, so it is not begun.
         if self.bus.acknowledge(delivery).is_err() {
             return false;
         }
         match self.admitted(&task, &addresses) {
             Ok(work) => {
                 task.work = work;
-                self.say_of(&task, Outcome::Started);
+                self.report(&task, Outcome::Started);
                 self.spawn(task, addresses, taken, sender)
             }
             Err(why) => {
@@ -343,47 +346,44 @@ impl Work {
                     task.test,
                     task.other()
                 ));
-                self.say_of(&task, Outcome::Refused { why });
+                self.report(&task, Outcome::Refused { why });
                 false
             }
         }
     }
 
-    /// Whether this site's owner allows it.
+    /// The test of a task within the owner's limits, or why the owner does not allow it.
     fn admitted(&mut self, task: &Task, addresses: &[SocketAddr]) -> Result<Test, String> {
         if task.runner() != self.options.site {
             return Err(format!("it is for {}", task.runner()));
         }
         if self.running.len() >= MAX_RUNNING {
-            return Err(format!("{MAX_RUNNING} tests run here"));
+            return Err(format!("{MAX_RUNNING} tests are running here already"));
         }
         let now = unix_seconds();
-        let mut work = MonitoredWork::Test(Box::new(task.work.clone()));
+        let mut work = task.work.clone();
         for address in addresses {
-            let asked = Asked {
+            let request = TestRequest {
                 site: task.other(),
                 address: address.ip(),
-                command: task.work.workload().word(),
-                work: &work,
+                test: &work,
             };
-            let admitted = self
-                .options
-                .limits
-                .admit(&asked, self.used.carried(now), now);
+            let limits = &self.options.limits;
+            let admitted = limits.admit(&request, self.used.carried(now), now);
             work = admitted.map_err(|refusal| refusal.to_string())?;
         }
-        match work {
-            MonitoredWork::Test(test) => Ok(*test),
-            MonitoredWork::Load(_) | MonitoredWork::Check(_) => Err("it is no test".to_owned()),
-        }
+        Ok(work)
     }
 
-    /// Said if the bus is there: who does not hear it waits until the lease is over.
-    fn say_of(&self, task: &Task, outcome: Outcome) {
-        let report = Report::new(task, outcome);
-        let _ = self
-            .bus
-            .publish(&self.options.site, &report.key(), &encode(&report));
+    fn publish(&self, report: &Report) -> Result<(), BusError> {
+        self.bus
+            .publish(&self.options.site, &report.key(), &encode(report))
+    }
+
+    /// Reports what became of a task, without keeping it. If the report is lost, the coordinator
+    /// waits until the task's lease is over.
+    fn report(&self, task: &Task, outcome: Outcome) {
+        let _ = self.publish(&Report::new(task, outcome));
     }
 
     fn spawn(
@@ -394,14 +394,13 @@ impl Work {
         sender: &Sender<Event>,
     ) -> bool {
         let stop = Stop::new();
-        let most = most_bytes(&MonitoredWork::Test(Box::new(task.work.clone())));
-        let booked = (unix_seconds(), most.unwrap_or(0));
+        let booked = (unix_seconds(), max_bytes(&task.work).unwrap_or(0));
         self.used.add(booked.0, booked.1);
         let (own, key, sender) = (task.clone(), self.options.key.clone(), sender.clone());
         let asked = stop.clone();
         let work = move || {
             let (outcome, bytes) = run::run(&own, addresses, key, asked);
-            // Nobody listens any more once the agent ends.
+            // Nobody receives this once the agent has ended.
             let _ = sender.send(Event::Ended(Report::new(&own, outcome), bytes));
         };
         match thread::Builder::new().name("run".to_owned()).spawn(work) {
@@ -417,14 +416,14 @@ impl Work {
                 true
             }
             Err(error) => {
-                let why = format!("this host starts no thread: {error}");
-                self.say_of(&task, Outcome::Failed { why });
+                let why = format!("this host cannot start a thread: {error}");
+                self.report(&task, Outcome::Failed { why });
                 false
             }
         }
     }
 
-    /// A run that takes longer than its lease is in the way of the next one.
+    /// Stops runs that take longer than their lease, since they would disturb the next one.
     fn end_overdue(&self) {
         for active in &self.running {
             if Instant::now() >= active.until {
@@ -450,30 +449,28 @@ impl Work {
         }
         if let Err(error) = self.unsent.keep(report) {
             (self.say)(&format!("a result cannot be kept: {error}"));
-            let _ = self
-                .bus
-                .publish(&self.options.site, &report.key(), &encode(report));
+            let _ = self.publish(report);
         }
     }
 
-    /// Sends what is kept; whether the bus has all of it.
+    /// Sends the results that are kept. True if the bus has taken all of them.
     fn send(&self) -> bool {
         let Ok((reports, others)) = self.unsent.all() else {
             return false;
         };
         for other in others {
-            (self.say)(&format!("{}: no result: removed", other.display()));
+            (self.say)(&format!(
+                "{} is not a result and was removed",
+                other.display()
+            ));
             let _ = std::fs::remove_file(other);
         }
-        reports.iter().all(|report| {
-            let sent = self
-                .bus
-                .publish(&self.options.site, &report.key(), &encode(report));
-            sent.is_ok() && self.unsent.forget(&report.id).is_ok()
-        })
+        reports
+            .iter()
+            .all(|report| self.publish(report).is_ok() && self.unsent.forget(&report.id).is_ok())
     }
 
-    /// Ends its runs; what came to its end just now is kept.
+    /// Ends the runs. Results of runs that have ended meanwhile are kept and sent.
     fn leave(mut self, taker: Option<JoinHandle<()>>, events: &Receiver<Event>) {
         self.running.iter().for_each(|active| active.stop.request());
         for active in self.running.drain(..) {
@@ -490,7 +487,7 @@ impl Work {
     }
 }
 
-/// A task, and the addresses of the endpoint that it is to be run against.
+/// Reads a task, and finds the addresses of the endpoint that it is to be run against.
 fn task(delivery: &Delivery) -> Result<(Task, Vec<SocketAddr>), String> {
     let task: Task = decode(&delivery.body).map_err(|error| error.to_string())?;
     let addresses = run::addresses(&task)?;
@@ -502,7 +499,7 @@ fn unix_seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// What happens within a moment.
+/// The next event, if one comes within a tenth of a second.
 fn next(events: &Receiver<Event>) -> Option<Event> {
     events.recv_timeout(Duration::from_millis(100)).ok()
 }

@@ -1,4 +1,4 @@
-//! The bus inside of one process: the agents and the coordinator are its threads.
+//! A bus inside one process, whose threads are the agents and the coordinator.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIF
 
 /// Messages that may wait in one queue.
 const MAX_WAITING: usize = 10_000;
-/// Keys that are remembered.
+/// Keys that are remembered, to recognise what is sent twice.
 const MAX_KEYS: usize = 100_000;
 
-/// A bus that is gone with the process.
+/// A bus that ends with its process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
     state: Mutex<State>,
@@ -36,11 +36,11 @@ struct Waiting {
     site: String,
     body: Vec<u8>,
     since: Instant,
-    /// Who has it, and since when.
+    /// The receipt under which it was delivered, and when.
     taken: Option<(u64, Instant)>,
 }
 
-/// What was published already; the oldest is forgotten first.
+/// Keys of what was sent already; the oldest are forgotten first.
 #[derive(Debug, Default)]
 struct Keys {
     known: HashSet<String>,
@@ -84,7 +84,7 @@ impl Queue {
 }
 
 impl Keys {
-    /// Whether it is new.
+    /// Adds a key. False if it is known.
     fn add(&mut self, key: &str) -> bool {
         if !self.known.insert(key.to_owned()) {
             return false;
@@ -104,7 +104,7 @@ impl LocalBus {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `look` finds, as soon as it finds something, within that time.
+    /// Waits until `look` finds something, at most for that time.
     fn wait(
         &self,
         wait: Duration,

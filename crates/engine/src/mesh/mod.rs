@@ -1,15 +1,16 @@
-//! A mesh: sites that measure between each other, as a coordinator says.
+//! A mesh: sites that measure the paths between each other, when a coordinator asks them to.
 //!
-//! Which test is next, what an owner allows and what the results amount to are `linerate-mesh`'s. Here
-//! is what moves: the agent of a site with its endpoint, and the bus inside of one process.
+//! The crate `linerate-mesh` decides which test comes next, what an owner allows and what the
+//! results mean. This module does the work: the agent of a site with its endpoint, and a bus inside
+//! one process.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `agent` | a site: its endpoint, its tasks, what came of them |
-//! | `bus` | the bus inside of one process |
-//! | `run` | a task as a run of this host's |
-//! | `unsent` | reports that the bus does not have yet, on the disk |
-//! | `used` | what was carried in the last 24 hours, on the disk |
+//! | `agent` | the agent of a site: its endpoint, its tasks and their results |
+//! | `bus` | a bus inside one process |
+//! | `run` | running the test of a task |
+//! | `unsent` | results that the bus has not taken yet, on disk |
+//! | `used` | the payload carried in the last 24 hours, on disk |
 
 mod agent;
 mod bus;

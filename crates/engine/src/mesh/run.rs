@@ -1,8 +1,7 @@
-//! A task as a run of this host's.
+//! Running a task: one test between this host and the endpoint of another site.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use linerate_core::plan::{Plan, Repeats};
 use linerate_core::record::Status;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
 use linerate_core::wire::Key;
@@ -12,9 +11,8 @@ use crate::client::Client;
 use crate::stop::Stop;
 use crate::target::Target;
 
-/// Runs it; a run that did not come to its end is a failure.
-///
-/// With what it has carried, where that is known.
+/// Runs the test of a task, and answers its outcome with the payload that it has carried, in bytes,
+/// where that is known. A run that ended early is a failure.
 pub(super) fn run(
     task: &Task,
     addresses: Vec<SocketAddr>,
@@ -39,23 +37,13 @@ fn record(
         key,
         ..Target::at(&task.address, first)
     };
-    let plan = Plan {
-        tests: vec![task.work.clone()],
-        repeats: Repeats::Times(1),
-    };
     let client = Client::connect(target, stop);
     let mut client = client.map_err(|error| error.to_string())?;
-    let campaign = client
-        .run_plan(&plan, &mut ())
-        .map_err(|error| error.to_string())?;
-    if let Some(error) = campaign.error {
+    let run = client.run_once(&task.work, &mut ());
+    let (record, error) = run.map_err(|error| error.to_string())?;
+    if let Some(error) = error {
         return Err(error.to_string());
     }
-    let record = campaign
-        .rows
-        .into_iter()
-        .next()
-        .ok_or("it left no record")?;
     if record.status != Status::Complete {
         return Err("it ended before its time".to_owned());
     }
@@ -63,7 +51,7 @@ fn record(
     Ok((document, record.bytes()))
 }
 
-/// Where the endpoint is.
+/// The addresses of the endpoint that the test is run against.
 pub(super) fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
     let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();

@@ -1,57 +1,51 @@
-//! Reports that the bus does not have yet, on the disk: an agent that is killed sends them when it
-//! comes back.
+//! Reports that the bus has not taken yet. They are kept on disk, so that an agent that was killed
+//! sends them after its next start.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use linerate_mesh::message::{MAX_MESSAGE, Report, decode, encode, is_id};
 
-/// Most files that are kept: of a mesh that has no coordinator for a long time, the oldest runs.
-const MAX_KEPT: usize = 10_000;
+use crate::own_directory::replace_file;
 
-/// The directory.
+/// Reports that are read in one go, so that a directory of any size takes a bounded time.
+const MAX_READ: usize = 10_000;
+
+/// The directory in which each report is a file.
 #[derive(Debug)]
 pub(super) struct Unsent(PathBuf);
 
 impl Unsent {
-    /// Makes the directory where there is none, for nobody else to read.
+    /// Makes the directory if there is none; only this user can read it.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory)?;
         Ok(Self(directory.to_owned()))
     }
 
-    /// Keeps a report: after that it is on the disk whole.
+    /// Keeps a report. When this returns, the whole report is on disk.
     pub(super) fn keep(&self, report: &Report) -> io::Result<()> {
-        let path = self.path(&report.id);
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&encode(report))?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(&self.0)?.sync_all()
+        replace_file(&self.path(&report.id), &encode(report), 0o600)
     }
 
-    /// The bus has it.
+    /// Removes a report that the bus has taken.
     pub(super) fn forget(&self, id: &str) -> io::Result<()> {
         fs::remove_file(self.path(id))
     }
 
-    /// All that are kept, and the names of files that are none.
+    /// The reports that are kept, and the paths of files that cannot be read as one.
     pub(super) fn all(&self) -> io::Result<(Vec<Report>, Vec<PathBuf>)> {
         let (mut reports, mut others) = (Vec::new(), Vec::new());
-        for entry in fs::read_dir(&self.0)?.take(MAX_KEPT) {
+        for entry in fs::read_dir(&self.0)?.take(MAX_READ) {
             let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
-                match read(&path) {
-                    Some(report) => reports.push(report),
-                    None => others.push(path),
-                }
+            if path.extension().is_none_or(|end| end != "json") {
+                continue;
+            }
+            match read(&path) {
+                Some(report) => reports.push(report),
+                None => others.push(path),
             }
         }
         Ok((reports, others))
@@ -79,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_found_again_until_it_was_sent_and_nothing_else_is_believed() {
+    fn a_report_is_kept_until_it_is_forgotten_and_other_files_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("a/b");
         let unsent = Unsent::open(&place).unwrap();

@@ -1,15 +1,16 @@
-//! What an agent has carried in the last 24 hours, on the disk: one that is started again may not begin
-//! its day again.
+//! The payload that an agent has carried in the last 24 hours. It is kept on disk, so that a
+//! restart does not give the agent its daily allowance anew.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::own_directory::{read_file, replace_file};
 
 const DAY_S: u64 = 86_400;
 /// Longest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Bytes by the minute in which they were entered.
+/// The bytes of each minute, by the minute since 1970 in which a run was entered.
 #[derive(Debug)]
 pub(super) struct Used {
     file: PathBuf,
@@ -17,12 +18,10 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// What the last agent has left there.
+    /// Reads what an earlier agent has left in the directory.
     pub(super) fn open(directory: &Path) -> Self {
         let file = directory.join("carried");
-        let is_short = fs::metadata(&file).is_ok_and(|about| about.len() <= MAX_FILE);
-        let text = is_short.then(|| fs::read_to_string(&file).unwrap_or_default());
-        let text = text.unwrap_or_default();
+        let text = read_file(&file, MAX_FILE).unwrap_or_default();
         let entry = |line: &str| {
             let (minute, bytes) = line.split_once(' ')?;
             Some((minute.parse().ok()?, bytes.parse().ok()?))
@@ -31,14 +30,15 @@ impl Used {
         Self { file, minutes }
     }
 
-    /// In the 24 hours before. What a clock that was set back has left in the future counts, too.
+    /// Bytes carried in the 24 hours before `now_s`. Entries from the future, which remain after
+    /// the clock was set back, count as well.
     pub(super) fn carried(&self, now_s: u64) -> u64 {
         let from = now_s.saturating_sub(DAY_S) / 60;
         let counted = self.minutes.range(from..).map(|(_, bytes)| *bytes);
         counted.fold(0, u64::saturating_add)
     }
 
-    /// A run may carry so much.
+    /// Enters the most bytes that a run may carry, as the run begins.
     pub(super) fn add(&mut self, now_s: u64, bytes: u64) {
         let minute = self.minutes.entry(now_s / 60).or_default();
         *minute = minute.saturating_add(bytes);
@@ -46,7 +46,8 @@ impl Used {
         self.write();
     }
 
-    /// It has carried so much; `None` is not known: what it might have stays.
+    /// Replaces what was entered for a run by what it has carried. Where that is not known, the
+    /// entry stays.
     pub(super) fn correct(&mut self, (then_s, most): (u64, u64), bytes: Option<u64>) {
         if let (Some(bytes), Some(minute)) = (bytes, self.minutes.get_mut(&(then_s / 60))) {
             *minute = minute.saturating_sub(most).saturating_add(bytes);
@@ -59,10 +60,8 @@ impl Used {
             .minutes
             .iter()
             .map(|(minute, bytes)| format!("{minute} {bytes}\n"));
-        let new = self.file.with_extension("new");
-        let written = fs::write(&new, lines.collect::<String>());
-        // Where it cannot be written, results cannot be kept either, and that is said.
-        let _ = written.and_then(|()| fs::rename(&new, &self.file));
+        // If this fails, keeping the result in the same directory fails as well, and is reported.
+        let _ = replace_file(&self.file, lines.collect::<String>().as_bytes(), 0o600);
     }
 }
 
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_carried_counts_for_a_day_whoever_is_started_again() {
+    fn what_was_carried_counts_for_24_hours_across_restarts() {
         let directory = tempfile::tempdir().unwrap();
         let mut used = Used::open(directory.path());
         used.add(1_000_000, 100);

@@ -1,7 +1,7 @@
-//! Whatever answers at a host: linerate's own endpoint, or another tool's server.
+//! What answers at a host: linerate's own endpoint, or another tool's server.
 //!
-//! [`Partner::connect`] tells what it is and greets it; [`Partner::run`] is [`Client::run`] whoever
-//! it is. What another tool's server cannot do, or cannot tell, is an error or a caveat.
+//! [`Partner::connect`] finds out which, and greets it; [`Partner::run`] is [`Client::run`] for all
+//! of them. What another tool's server cannot do, or cannot report, is an error or a caveat.
 
 mod iperf3;
 mod netperf;
@@ -13,50 +13,54 @@ use std::time::Duration;
 
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::PORT;
-use linerate_core::foreign::{Encounter, Role, Tool};
+use linerate_core::foreign::{ForeignRun, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Plan, Test, Traffic};
-use linerate_core::record::{Record, Status};
+use linerate_core::record::{HostFacts, Record, Status};
 use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::{DEFAULT_PORT, Family};
+use linerate_core::units::{DEFAULT_PORT, End, Family};
 use linerate_sys::tcp_info::TcpInfo;
 
 pub use self::iperf3::Accounts;
 use self::iperf3::{BUSY_FOR, Iperf3};
-use self::netperf::Netperf;
-use self::stamp::Stamp;
 use crate::campaign::{self, Campaign, Observer};
-use crate::client::{Client, Live, Outcome, Profiles};
+use crate::client::{Client, Live, Observe, Outcome, Profiles};
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::half::Half;
+use crate::host;
+use crate::measure::flow::Flow;
+use crate::measure::half::{Half, HalfOptions};
+use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
 
-/// What answers, greeted.
+/// The other end of a test, after the greeting.
 #[derive(Debug)]
 pub enum Partner {
     /// linerate's own endpoint.
     Own(Box<Client>),
-    /// A server of another tool's.
+    /// Another tool's server.
     Foreign(Foreign),
 }
 
-/// A server of another tool's.
+/// Another tool's server.
 #[derive(Debug)]
-pub struct Foreign(Server);
+pub struct Foreign {
+    address: Box<ServerAddress>,
+    server: Server,
+}
 
-/// Where it answers, and how it is reached.
+/// Where another tool's server answers, and how it is reached.
 #[derive(Debug)]
-struct Found {
-    /// With the one address.
+struct ServerAddress {
+    /// The target, with the one address that answers.
     target: Target,
     peer: SocketAddr,
     connect_time: Duration,
     stop: Stop,
 }
 
-/// What a test with it ended with.
+/// The results of a test with another tool's server.
 struct Ended {
     here: HalfReport,
     there: Option<HalfReport>,
@@ -67,26 +71,26 @@ struct Ended {
 #[derive(Debug)]
 enum Server {
     Iperf3(Box<Iperf3>),
-    Netperf(Box<Netperf>),
-    Stamp(Box<Stamp>),
+    Netperf,
+    Stamp,
 }
 
 impl Partner {
-    /// Connects to what answers at `target`; with `via` only to a server of that tool's.
+    /// Connects to what answers at `target`; with `via` only to that tool's server.
     ///
     /// # Errors
-    /// As [`Client::connect`]; nothing there that linerate can talk to; linerate is no client of
-    /// that tool; another tool's server, where the target has a key.
+    /// As [`Client::connect`]; nothing answers that linerate can talk to; linerate is no client of
+    /// that tool; another tool's server answers although the target has a key.
     pub fn connect(target: Target, via: Option<Tool>, stop: Stop) -> Result<Self, MeasureError> {
         let has_key = target.key.is_some();
         let at_netservers_port = || target.addresses.iter().any(|a| a.port() == PORT);
         let tool = match via {
             Some(tool) => tool,
-            // A netserver answers nothing to a greeting that is not its own.
+            // A netserver does not answer linerate's greeting.
             None if !has_key && at_netservers_port() => Tool::Netperf,
             None => match Client::connect(target.clone(), stop.clone()) {
                 Ok(client) => return Ok(Self::Own(Box::new(client))),
-                Err(error) => match found(&error) {
+                Err(error) => match tool_that_answered(&error) {
                     Some(tool) => tool,
                     None if has_key => return Err(error),
                     None => return netserver_instead(target, stop, error),
@@ -94,28 +98,26 @@ impl Partner {
             },
         };
         if has_key {
-            // It speaks in clear: whoever is on the path could be it.
+            // Other tools' protocols are not encrypted: anybody on the path could pose as it.
             let host = target.name;
             return Err(MeasureError::NoKey { host, tool });
         }
-        let server = match tool {
-            Tool::Iperf3 => {
-                Iperf3::find(target, stop, BUSY_FOR).map(|found| Server::Iperf3(Box::new(found)))
+        let found = match tool {
+            Tool::Iperf3 => Foreign::find_iperf3(target, stop, BUSY_FOR),
+            Tool::Netperf => Foreign::find_netperf(target, stop),
+            Tool::Stamp => {
+                stamp::find(target, stop).map(|found| Foreign::new(found, Server::Stamp))
             }
-            Tool::Netperf => {
-                Netperf::find(target, stop).map(|found| Server::Netperf(Box::new(found)))
-            }
-            Tool::Stamp => Stamp::find(target, stop).map(|found| Server::Stamp(Box::new(found))),
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
-        let server = server.map_err(|error| match via {
+        let foreign = found.map_err(|error| match via {
             Some(_) => error.of_server(tool),
             None => error.of_server_that_left(tool),
         })?;
-        Ok(Self::Foreign(Foreign(server)))
+        Ok(Self::Foreign(foreign))
     }
 
-    /// The tool whose server it is, unless it is linerate's.
+    /// The tool whose server it is; `None` for linerate's own endpoint.
     pub fn tool(&self) -> Option<Tool> {
         match self {
             Self::Own(_) => None,
@@ -123,24 +125,20 @@ impl Partner {
         }
     }
 
-    /// How long a connection took to be made.
+    /// How long it took to make a connection.
     pub fn connect_time(&self) -> Duration {
         match self {
             Self::Own(client) => client.connect_time(),
-            Self::Foreign(foreign) => foreign.found().connect_time,
+            Self::Foreign(foreign) => foreign.address.connect_time,
         }
     }
 
     /// Runs a test, as [`Client::run`].
     ///
     /// # Errors
-    /// The test could not be begun, or is none that the server's protocol has. One that began has
+    /// The test could not begin, or the server's protocol has no such test. A test that began has
     /// an [`Outcome`].
-    pub fn run(
-        &mut self,
-        test: &Test,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<Outcome, MeasureError> {
+    pub fn run(&mut self, test: &Test, observe: Observe<'_>) -> Result<Outcome, MeasureError> {
         match self {
             Self::Own(client) => client.run(test, observe),
             Self::Foreign(foreign) => foreign.run(test, observe),
@@ -150,7 +148,7 @@ impl Partner {
     /// Runs a plan, as [`Client::run_plan`].
     ///
     /// # Errors
-    /// The very first run could not be begun.
+    /// The very first run could not begin.
     pub fn run_plan(
         &mut self,
         plan: &Plan,
@@ -176,29 +174,43 @@ impl Partner {
 }
 
 impl Foreign {
-    /// Connects to an iperf3 server, or to an endpoint that is to act as one. Nothing is asked yet.
+    /// Connects to an iperf3 server, or to an endpoint that is to act as one. No test is requested
+    /// yet.
     ///
     /// # Errors
-    /// As [`Client::connect`]; one that does not listen is not waited for.
+    /// As [`Client::connect`]; a server that does not listen is not waited for.
     pub fn iperf3(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let found = Iperf3::find(target, stop, Duration::ZERO)?;
-        Ok(Self(Server::Iperf3(Box::new(found))))
+        Self::find_iperf3(target, stop, Duration::ZERO)
+    }
+
+    fn find_iperf3(target: Target, stop: Stop, patience: Duration) -> Result<Self, MeasureError> {
+        let (address, iperf3) = Iperf3::find(target, stop, patience)?;
+        Ok(Self::new(address, Server::Iperf3(Box::new(iperf3))))
+    }
+
+    fn find_netperf(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        netperf::find(target, stop).map(|address| Self::new(address, Server::Netperf))
+    }
+
+    fn new(address: ServerAddress, server: Server) -> Self {
+        let address = Box::new(address);
+        Self { address, server }
     }
 
     fn tool(&self) -> Tool {
-        match &self.0 {
+        match &self.server {
             Server::Iperf3(_) => Tool::Iperf3,
-            Server::Netperf(_) => Tool::Netperf,
-            Server::Stamp(_) => Tool::Stamp,
+            Server::Netperf => Tool::Netperf,
+            Server::Stamp => Tool::Stamp,
         }
     }
 
-    /// Its address and port.
+    /// The server's address and port.
     pub fn peer(&self) -> SocketAddr {
-        self.found().peer
+        self.address.peer
     }
 
-    /// What an iperf3 server's next test is called.
+    /// The cookie of the next test with an iperf3 server.
     pub fn cookie(&self) -> Option<&str> {
         let letters = &self.as_iperf3()?.cookie.0;
         std::str::from_utf8(letters.strip_suffix(&[0])?).ok()
@@ -210,33 +222,25 @@ impl Foreign {
         Some(info.snd_mss).filter(|mss| *mss > 0)
     }
 
-    /// An iperf3 server is to send what it prints.
+    /// Asks an iperf3 server to send its own output.
     pub fn want_output(&mut self) {
-        if let Server::Iperf3(iperf3) = &mut self.0 {
+        if let Server::Iperf3(iperf3) = &mut self.server {
             iperf3.wants_output = true;
         }
     }
 
-    /// What both ends said of the last test with an iperf3 server.
+    /// The results of both ends of the last test with an iperf3 server.
     pub fn take_accounts(&mut self) -> Option<Accounts> {
-        match &mut self.0 {
+        match &mut self.server {
             Server::Iperf3(iperf3) => iperf3.accounts.take(),
-            Server::Netperf(_) | Server::Stamp(_) => None,
+            Server::Netperf | Server::Stamp => None,
         }
     }
 
     fn as_iperf3(&self) -> Option<&Iperf3> {
-        match &self.0 {
+        match &self.server {
             Server::Iperf3(iperf3) => Some(iperf3),
-            Server::Netperf(_) | Server::Stamp(_) => None,
-        }
-    }
-
-    fn found(&self) -> &Found {
-        match &self.0 {
-            Server::Iperf3(iperf3) => &iperf3.found,
-            Server::Netperf(netperf) => &netperf.found,
-            Server::Stamp(stamp) => &stamp.found,
+            Server::Netperf | Server::Stamp => None,
         }
     }
 
@@ -244,20 +248,16 @@ impl Foreign {
     ///
     /// # Errors
     /// As there.
-    pub fn run(
-        &mut self,
-        test: &Test,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<Outcome, MeasureError> {
-        match &mut self.0 {
-            Server::Iperf3(iperf3) => iperf3.run(test, observe),
-            Server::Netperf(netperf) => netperf.run(test, observe),
-            Server::Stamp(stamp) => stamp.run(test, observe),
+    pub fn run(&mut self, test: &Test, observe: Observe<'_>) -> Result<Outcome, MeasureError> {
+        match &mut self.server {
+            Server::Iperf3(iperf3) => iperf3.run(&self.address, test, observe),
+            Server::Netperf => netperf::run(&self.address, test, observe),
+            Server::Stamp => stamp::run(&self.address, test, observe),
         }
     }
 }
 
-impl Found {
+impl ServerAddress {
     fn new(target: Target, peer: SocketAddr, connect_time: Duration, stop: Stop) -> Self {
         let addresses = vec![peer];
         Self {
@@ -276,13 +276,13 @@ impl Found {
         MeasureError::Lacks { peer, what }
     }
 
-    /// Stays with a running test until it is over at this end.
-    fn watch(
-        &self,
-        test: &Test,
-        half: &Half,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<(), MeasureError> {
+    /// Facts of this host, and of the interface by which the server is reached.
+    fn host_facts(&self) -> HostFacts {
+        host::facts_by(Some(self.peer.ip()), self.target.device.as_deref())
+    }
+
+    /// Watches a running test until it is over at this end.
+    fn watch(&self, test: &Test, half: &Half, observe: Observe<'_>) -> Result<(), MeasureError> {
         let mut over_since = None;
         loop {
             std::thread::sleep(half.patience().min(Duration::from_millis(20)));
@@ -315,7 +315,7 @@ impl Found {
     }
 
     fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: Ended) -> Outcome {
-        let encounter = Encounter {
+        let foreign_run = ForeignRun {
             tool,
             version: None,
             role: Role::Used,
@@ -333,7 +333,7 @@ impl Found {
             exchange: ended.exchange,
         };
         Outcome {
-            record: encounter.into_record(),
+            record: foreign_run.into_record(),
             error: ended.error,
             profiles: Profiles::default(),
             probes: Vec::new(),
@@ -341,12 +341,24 @@ impl Found {
     }
 }
 
-/// How long a sending server may go on after this end has measured.
+/// Longest wait for the end of a server's stream after this end has measured.
 const LAST_BYTES: Duration = Duration::from_secs(5);
-/// After the last request, for its answer.
+/// Longest wait for the answers to the last requests.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// How a running test is to be shown. What has arrived there only the server knows.
+/// Starts this end's half of a test.
+fn start_half(
+    test: &Test,
+    options: impl Into<HalfOptions>,
+    flows: Vec<Flow>,
+    source: FlowSource,
+) -> Result<Half, MeasureError> {
+    Half::start(End::Client, test, flows, source, options.into())
+        .map_err(MeasureError::host("cannot start the threads of the test"))
+}
+
+/// The progress of a running test. Only the server knows what it has received, so that the bytes
+/// sent stand for those.
 fn live(half: &Half) -> Live {
     let here = half.progress();
     Live {
@@ -360,8 +372,7 @@ fn live(half: &Half) -> Live {
     }
 }
 
-/// Where nothing listens at linerate's port, a netserver may at its own; otherwise the error
-/// stands.
+/// If nothing listens at linerate's port, a netserver may at netperf's; if not, `error` stands.
 fn netserver_instead(
     target: Target,
     stop: Stop,
@@ -369,17 +380,15 @@ fn netserver_instead(
 ) -> Result<Partner, MeasureError> {
     let refused = matches!(&error, MeasureError::Connect { peer, reason }
         if peer.port() == DEFAULT_PORT && reason.kind() == ErrorKind::ConnectionRefused);
-    match refused.then(|| Netperf::find(target, stop)) {
-        Some(Ok(netperf)) => Ok(Partner::Foreign(Foreign(Server::Netperf(Box::new(
-            netperf,
-        ))))),
+    match refused.then(|| Foreign::find_netperf(target, stop)) {
+        Some(Ok(netserver)) => Ok(Partner::Foreign(netserver)),
         Some(Err(MeasureError::Interrupted)) => Err(MeasureError::Interrupted),
         Some(Err(_)) | None => Err(error),
     }
 }
 
-/// The tool whose server has answered linerate's greeting.
-fn found(error: &MeasureError) -> Option<Tool> {
+/// The tool whose server has answered linerate's greeting, if that can be told.
+fn tool_that_answered(error: &MeasureError) -> Option<Tool> {
     match error {
         MeasureError::Session {
             reason: SessionError::NotLinerate(name),

@@ -10,6 +10,6 @@ mod prove;
 mod run;
 mod what_ifs;
 
-pub use prove::{DesignOptions, ProveOptions, prove, run_design};
+pub use prove::{DesignOptions, prove, run_design};
 pub use run::{disk_beside, profile};
 pub use what_ifs::{WhatIfOptions, time_of_what_ifs, what_ifs};

@@ -23,7 +23,7 @@ use crate::treated::run_treated;
 use crate::treatment::TreatError;
 use crate::words::chain;
 
-/// How a design is run.
+/// How a design is run, and how the projections that come of it are proved.
 #[derive(Debug, Clone)]
 pub struct DesignOptions {
     /// The test that is changed from point to point.
@@ -31,31 +31,18 @@ pub struct DesignOptions {
     /// MTU of the path as it is, bytes; where it is not known, points are run that may be like
     /// others.
     pub path_mtu_bytes: Option<u32>,
-    /// Runs of each point; two and more tell chance from the model's faults.
+    /// Runs of each point of the design; two and more tell chance from the model's faults.
     pub runs: u32,
+    /// Pairs of runs of each proof, 8 to 30: fewer show nothing about three figures.
+    pub pairs: u32,
     /// Measured time of each run.
     pub time: Span,
     /// Seed of the order of the runs, and of the runs.
     pub seed: u64,
 }
 
-/// How projections are proved.
-#[derive(Debug, Clone)]
-pub struct ProveOptions {
-    /// The test that the projections start from; of the transport that they are of.
-    pub test: Test,
-    /// MTU of the path as it is, bytes, as the design was told.
-    pub path_mtu_bytes: Option<u32>,
-    /// Measured time of each run.
-    pub time: Span,
-    /// Pairs of each comparison, 8 to 30: fewer can show nothing of three figures.
-    pub pairs: u32,
-    /// Seed of the comparisons.
-    pub seed: u64,
-}
-
 /// Runs every point of the design, the points in random order in each round. What a host cannot do
-/// is left out, and said.
+/// is left out, and the answer names it.
 ///
 /// # Errors
 /// A run failed for another reason than its treatment; nothing is left changed.
@@ -101,16 +88,16 @@ pub fn run_design(
     Ok(designed)
 }
 
-/// Does what the projections say, as far as it can be done here, each by a paired comparison, and
-/// writes down beside them what came of it. Projections of another transport than the test's are
-/// left alone.
+/// Makes the changes that the projections are about, where that is possible here, each in a paired
+/// comparison, and writes the result beside the projection. Projections for another transport than
+/// the test's are left alone.
 ///
 /// # Errors
 /// Interrupted, or a run failed for another reason than its treatment. What was proved before
 /// stays.
 pub fn prove(
     client: &mut Client,
-    options: &ProveOptions,
+    options: &DesignOptions,
     projections: &mut [Projection],
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
@@ -157,25 +144,24 @@ fn run_point(
 
 fn compared(
     client: &mut Client,
-    options: &ProveOptions,
+    options: &DesignOptions,
     what_if: &WhatIf,
     observer: &mut dyn CompareObserver,
 ) -> Result<Comparison, NotCompared> {
     let sends = options.test.direction != Direction::Down;
     let sides = what_if.sides(sends, options.path_mtu_bytes);
-    let [a, b] = sides.ok_or(NotProjected::NotProvable)?;
+    let nothing = || NotProjected::new("nothing that linerate can set is the change");
+    let [a, b] = sides.ok_or_else(nothing)?;
     let pair = pair(&read(&a)?, &read(&b)?)
         .map_err(|error| MeasureError::from(TreatError::from(error)))?;
     let test = timed(&options.test, options.time, options.seed, 0);
     // Devices may take an MTU that the path between them does not have: that is seen in a run.
     what_if.check(&run_treated(client, &test, &pair.b, observer)?)?;
-    let metrics: Vec<Metric> = METRICS
-        .iter()
-        .map(|path| {
-            path.parse()
-                .expect("the record has these figures, which a test holds")
-        })
-        .collect();
+    let metric = |path: &str| {
+        path.parse()
+            .expect("a test makes sure that a record has these figures")
+    };
+    let metrics: Vec<Metric> = METRICS.into_iter().map(metric).collect();
     let options = CompareOptions {
         a: pair.a,
         b: pair.b,
@@ -207,20 +193,13 @@ fn proof(projection: &Projection, comparison: &Comparison) -> Option<Proof> {
     let projected = projection.throughput_bps / projection.throughput_now_bps;
     let interval = throughput.interval_percent.map(ratio);
     let cpu = |end: &ProjectedEnd| {
-        let ratios: Vec<f64> = comparison
-            .runs
-            .iter()
-            .filter(|pair| pair.counts())
-            .filter_map(|pair| {
-                Some(cpu_per_byte(end.end, &pair.b)? / cpu_per_byte(end.end, &pair.a)?)
-            })
-            .collect();
-        let measured = median_interval(&ratios).ok()?;
-        Some(Proved::new(
-            end.ratio(),
-            measured.median,
-            Some([measured.low, measured.high]),
-        ))
+        let pairs = comparison.runs.iter().filter(|pair| pair.counts());
+        let ratios = pairs.filter_map(|pair| {
+            Some(cpu_per_byte(end.end, &pair.b)? / cpu_per_byte(end.end, &pair.a)?)
+        });
+        let measured = median_interval(&ratios.collect::<Vec<_>>()).ok()?;
+        let interval = [measured.low, measured.high];
+        Some(Proved::new(end.ratio(), measured.median, Some(interval)))
     };
     Some(Proof {
         a: comparison.a.to_string(),
@@ -281,23 +260,21 @@ fn remedy(client: &Client, error: &MeasureError) -> &'static str {
     }
 }
 
-/// What a host, a device or an endpoint does not do, or an owner does not allow; another change may
-/// well be had.
+/// Whether a host, a device or an endpoint cannot do it, or its owner does not allow it: another
+/// change may work.
 fn is_of_host(error: &MeasureError) -> bool {
-    matches!(
-        error,
-        MeasureError::Treat(_) | MeasureError::Option(_) | MeasureError::Lacks { .. }
-    ) || matches!(error, MeasureError::Refused { .. })
+    use MeasureError::{Lacks, Option, Refused, Treat};
+    matches!(error, Treat(_) | Option(_) | Lacks { .. } | Refused { .. })
 }
 
 const BUSY: &str = "try again when nobody else measures there";
-/// The first decides; what an end takes for each byte is of the other two.
+/// The first decides; the other two give what an end spends on each byte.
 const METRICS: [&str; 3] = [
     "throughput_bps",
     "sender.cpu_seconds",
     "receiver.cpu_seconds",
 ];
-/// Of the measured time this part is run before it.
+/// The warm-up is the measured time divided by this.
 const WARM_UP: u32 = 3;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A run with both hosts profiled, and the file that it is held against.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use linerate_core::experiment::{FileTransfer, Special};
 use linerate_core::plan::Test;
@@ -39,12 +40,8 @@ pub fn profile(
         profiles,
         ..
     } = outcome?;
-    let document = ProfileDocument::new(
-        record,
-        profiles.client.map(|profile| *profile),
-        profiles.server.map(|profile| *profile),
-    );
-    Ok((document, error))
+    let [client, server] = [profiles.client, profiles.server].map(|end| end.map(|end| *end));
+    Ok((ProfileDocument::new(record, client, server), error))
 }
 
 /// Writes and reads a file as large as the transfer was, at most 1 GiB, in a directory; nothing is
@@ -65,28 +62,23 @@ pub fn disk_beside(
     };
     let written = special::run(&Special::FileWrite(transfer.clone()), directory, stop)?;
     let read = special::run(&Special::FileRead(transfer), directory, stop)?;
-    let figure = |figures: &std::collections::BTreeMap<String, f64>, name: &str| {
-        figures.get(name).copied().unwrap_or(0.0)
-    };
+    let figure =
+        |figures: &BTreeMap<String, f64>, name: &str| figures.get(name).copied().unwrap_or(0.0);
     let from_storage = 100.0 * figure(&read, "storage_bytes") / bytes as f64;
     let write_bps = figure(&written, "throughput_bps");
     let read_bps = figure(&read, "throughput_bps");
     let slower = write_bps.min(read_bps);
+    let absolute = directory.canonicalize();
+    let absolute = absolute.unwrap_or_else(|_| directory.to_owned());
     let path = record.throughput_bps().unwrap_or(0.0);
     Ok(DiskBeside {
-        directory: whole(directory).display().to_string(),
+        directory: absolute.display().to_string(),
         bytes,
         write_bps,
         read_bps,
         from_storage_percent: from_storage.min(100.0),
         path_over_disk: if slower > 0.0 { path / slower } else { 0.0 },
     })
-}
-
-fn whole(directory: &Path) -> PathBuf {
-    directory
-        .canonicalize()
-        .unwrap_or_else(|_| directory.to_owned())
 }
 
 #[cfg(test)]

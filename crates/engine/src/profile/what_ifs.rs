@@ -6,13 +6,12 @@ use std::time::Duration;
 use linerate_core::plan::{Extent, Protocol, Test};
 use linerate_core::profile::ProfileDocument;
 use linerate_core::profile::projection::{
-    Designed, Known, NotProjected, Provable, Unprojected, design_of, fit, points, project_all,
-    what_ifs_of,
+    Designed, Known, Provable, Unprojected, design_of, fit, points, project_all, what_ifs_of,
 };
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::Span;
 
-use super::prove::{DesignOptions, ProveOptions, prove, run_design, warm_up};
+use super::prove::{DesignOptions, prove, run_design, warm_up};
 use crate::client::Client;
 use crate::compare::CompareObserver;
 use crate::error::MeasureError;
@@ -26,8 +25,8 @@ pub struct WhatIfOptions {
     pub prove: bool,
 }
 
-/// What changes would bring to a transfer that was profiled, into its document; where they are
-/// proved, 1981's records in datagrams too. What was had before an error stays.
+/// Puts into the document of a profiled transfer what changes would bring; where they are proved,
+/// 1981's records in datagrams too. What was found before an error stays.
 ///
 /// # Errors
 /// Interrupted, or a run failed for another reason than its treatment; nothing is left changed.
@@ -46,22 +45,21 @@ pub fn what_ifs(
         (tcp, true) => of(tcp, &known).and_then(|()| of(Protocol::Udp, &nothing)),
         (tcp, false) => {
             of(tcp, &known)?;
-            let others = Unprojected::all_of(Protocol::Udp, &NotProjected::OfDatagrams);
+            let others = Unprojected::all_of(Protocol::Udp, OF_DATAGRAMS);
             document.not_projected.extend(others);
             Ok(())
         }
     }
 }
 
+const OF_DATAGRAMS: &str = "it is of datagrams: -u projects it, and --prove does beside TCP's";
+
 /// How long that takes at most, as a rule.
 pub fn time_of_what_ifs(options: &WhatIfOptions) -> Duration {
     let own = options.test.protocol;
     let udp = (options.prove && own != Protocol::Udp).then_some(Protocol::Udp);
-    let runs: u32 = [Some(own), udp]
-        .into_iter()
-        .flatten()
-        .map(|protocol| runs_of(protocol, options.prove))
-        .sum();
+    let protocols = [Some(own), udp].into_iter().flatten();
+    let runs: u32 = protocols.map(|one| runs_of(one, options.prove)).sum();
     let time = short(&options.test);
     (time.0 + warm_up(time).0 + BETWEEN_RUNS) * runs
 }
@@ -74,29 +72,20 @@ fn projected(
     document: &mut ProfileDocument,
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
-    let test = design_of(protocol, &options.test);
-    let path_mtu_bytes = document.record.tcp_sender().map(|tcp| tcp.pmtu_bytes);
-    let time = short(&options.test);
     let design = DesignOptions {
-        test: test.clone(),
-        path_mtu_bytes,
+        test: design_of(protocol, &options.test),
+        path_mtu_bytes: document.record.tcp_sender().map(|tcp| tcp.pmtu_bytes),
         runs: ROUNDS,
-        time,
+        pairs: PAIRS,
+        time: short(&options.test),
         seed: known.seed,
     };
     let designed = run_design(client, &design, observer)?;
-    let proofs = ProveOptions {
-        test,
-        path_mtu_bytes,
-        time,
-        pairs: PAIRS,
-        seed: known.seed,
-    };
     document.caveats.extend(designed.caveats());
     let at = document.projections.len();
     enter(document, protocol, &designed, known);
     if options.prove {
-        prove(client, &proofs, &mut document.projections[at..], observer)
+        prove(client, &design, &mut document.projections[at..], observer)
     } else {
         Ok(())
     }
@@ -117,7 +106,7 @@ fn enter(document: &mut ProfileDocument, protocol: Protocol, designed: &Designed
                 format!("nothing is projected: {error}"),
                 error.remedy(),
             ));
-            Unprojected::all_of(protocol, &error.into())
+            Unprojected::all_of(protocol, &format!("there is no model: {error}"))
         }
     };
     document.not_projected.extend(others);

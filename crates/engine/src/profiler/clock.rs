@@ -1,4 +1,4 @@
-//! What drives the samples here: the CPU's cycles where they are counted, else a timer.
+//! What triggers the samples: the CPU's cycle counter where there is one, else a timer.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use linerate_sys::perf::{Clock, Sampler, Sampling, Subject};
 use linerate_sys::proc::cpu::{CpuInfo, highest_khz};
 use linerate_sys::thread;
 
-/// How often a sample is to come, and how fast the CPUs' cycles pass.
+/// How often a sample is taken, and how many cycles the CPUs make in a second.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     /// Samples a second of a busy CPU.
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// The clocks by which there could be so many samples, the better one first.
+    /// The clocks that can give this rate, the better one first.
     pub(super) fn clocks(self) -> impl Iterator<Item = Clock> {
         let timer = Clock::Timer { hz: self.hz };
         self.cycles().into_iter().chain([timer])
@@ -58,8 +58,8 @@ pub(super) fn named(clock: Clock) -> SampleClock {
     }
 }
 
-/// Whether this clock gives samples. Some hypervisors have a counter of cycles that opens and
-/// stands still; a timer needs no trial.
+/// Tries whether this clock gives samples. On some hypervisors a cycle counter can be opened and
+/// then never counts. A timer needs no trial.
 pub(super) fn is_running(sampling: &Sampling) -> bool {
     let Clock::Cycles { period } = sampling.clock else {
         return true;
@@ -85,8 +85,8 @@ pub(super) fn is_running(sampling: &Sampling) -> bool {
     sampler.drain(&mut Vec::new())
 }
 
-/// The highest clock that frequency scaling has, else the highest of now (guests). What it is
-/// exactly does not matter: the run tells at which rate the samples came.
+/// The highest frequency that the CPUs can be set to, else (in guests) the highest current one. It
+/// need not be exact: the run shows at which rate the samples came.
 fn usual_clock_hz(highest_khz: Option<u64>, now_mhz: &[f64]) -> Option<u64> {
     let now = || {
         let mhz = now_mhz.iter().copied().fold(0.0, f64::max);
@@ -96,11 +96,11 @@ fn usual_clock_hz(highest_khz: Option<u64>, now_mhz: &[f64]) -> Option<u64> {
     CLOCKS.contains(&hz).then_some(hz)
 }
 
-/// What a CPU's clock can be, Hz: another figure is no clock.
+/// Plausible clocks of a CPU, Hz; any other figure is taken for an error.
 const CLOCKS: std::ops::Range<u64> = 10_000_000..100_000_000_000;
-/// Cycles: a sample takes some thousands.
+/// In cycles; taking a sample costs some thousands.
 const MIN_PERIOD: u64 = 50_000;
-/// Of a trial: tens of samples at a slow clock.
+/// For the trial: gives tens of samples even at a slow clock.
 const TRIAL_PERIOD: u64 = 100_000;
 const TRIAL: Duration = Duration::from_millis(3);
 

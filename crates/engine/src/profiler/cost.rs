@@ -1,4 +1,4 @@
-//! What one sample takes of a CPU: measured, as no account of the kernel's has it.
+//! What one sample costs in CPU time. It is measured, because the kernel does not account for it.
 
 use std::hint::black_box;
 use std::os::unix::net::UnixDatagram;
@@ -9,31 +9,31 @@ use linerate_sys::thread;
 
 use crate::clock::{nanos, now_ns};
 
-/// Samples a second while it is measured, if the kernel allows them.
+/// Samples a second during the measurement, if the kernel allows them.
 pub(super) const HZ: u32 = 4999;
-/// For so much CPU time, some three hundred samples at that rate; longer at a lower one, until
-/// there are enough.
+/// CPU time of the measurement: some three hundred samples at that rate. At a lower rate it takes
+/// longer, until there are enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
 const MAX_TIME: Duration = Duration::from_millis(400);
-/// With fewer, the median of the longest is no figure.
+/// The median of fewer calls would mean nothing.
 const MIN_CALLS: usize = 20;
-/// No longer than this, if others have the CPUs.
+/// The longest it may take where others use the CPUs.
 const PATIENCE: Duration = Duration::from_millis(1000);
 /// Room for all of them.
 const RING: usize = 256 << 10;
-/// Calls of this length and the sample's interrupt are told apart.
+/// A call with so few bytes is short enough that a sample's interrupt shows in its length.
 const DATAGRAM: [u8; 64] = [0; 64];
-/// Steps of work in user mode that take about as long.
+/// Steps of work in user mode that take about as long as such a call.
 const STEPS: u32 = 1000;
 
-/// CPU time of one sampling interrupt with its call chain, seconds: of samples that are taken in
-/// this way. `None` where this thread may not be sampled so, or too few came.
+/// CPU time of one sampling interrupt with its call chain, in seconds, for samples taken in this
+/// way. `None` where this thread may not be sampled so, or where too few samples came.
 ///
-/// A short system call is made over and over while the thread is sampled, or where only user mode
-/// is, a short piece of work there. Of so many samples as were taken, as many calls were
-/// interrupted: they are the longest ones. The median of those, less the median of all, is what an
-/// interrupt takes; what else interrupts a call now and then is rarer and moves no median. All of
-/// it is CPU time: that others had the CPU in a call does not count.
+/// While the thread is sampled it makes a short system call over and over (or does a short piece of
+/// work, where only user mode is sampled). If n samples were taken, n calls were interrupted, and
+/// those are the n longest. Their median less the median of all calls is the cost of an interrupt.
+/// Other interrupts are rarer and do not move the medians. Only CPU time counts: it does not matter
+/// if another thread had the CPU during a call.
 pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     let sampling = Sampling {
         ring_bytes: RING,
@@ -59,8 +59,8 @@ pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     cost(calls, interrupts as usize)
 }
 
-/// How many interrupts there were: where user mode alone is sampled a timer interrupts the kernel,
-/// too, and gives no sample.
+/// How many interrupts there were. Where only user mode is sampled, a timer also interrupts the
+/// kernel, which gives no sample.
 pub(super) fn interrupts(sampling: &Sampling, samples: u64, cpu_time: Duration) -> u64 {
     match sampling.clock {
         Clock::Timer { hz } if sampling.user_only => {
@@ -70,7 +70,7 @@ pub(super) fn interrupts(sampling: &Sampling, samples: u64, cpu_time: Duration) 
     }
 }
 
-/// Until there should be half as many again as are needed.
+/// Long enough for half as many samples again as are needed.
 fn long_enough(clock: Clock) -> Duration {
     let hz = match clock {
         Clock::Timer { hz } => hz.max(1),
@@ -88,7 +88,7 @@ fn work() -> bool {
     true
 }
 
-/// CPU time of each call, ns; no more once one fails.
+/// CPU time of each call, ns. It ends when one fails.
 fn timed_calls(long_enough: Duration, mut call: impl FnMut() -> bool) -> Vec<u64> {
     let begun = thread::cpu_time();
     let until_ns = now_ns() + nanos(PATIENCE);
@@ -102,7 +102,7 @@ fn timed_calls(long_enough: Duration, mut call: impl FnMut() -> bool) -> Vec<u64
     calls
 }
 
-/// From calls' lengths, of which so many were interrupted by a sample.
+/// The cost of an interrupt, from the lengths of all calls and the number of interrupted ones.
 fn cost(mut calls: Vec<u64>, interrupts: usize) -> Option<f64> {
     if interrupts < MIN_CALLS || calls.len() < interrupts * 4 {
         return None;

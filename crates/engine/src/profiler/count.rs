@@ -6,8 +6,8 @@ use linerate_sys::perf::{Chain, Record, Subject, records};
 
 use super::task::{Owner, Tasks};
 
-/// What all call chains may take, in words of eight bytes. A run has some thousands of different
-/// chains of 40 words.
+/// Limit for all call chains together, in words of eight bytes. A run has some thousands of
+/// different chains of 40 words each.
 const MAX_WORDS: usize = 4 << 20;
 
 /// A call chain with its owner, in words: owner, frames of the kernel, and the frames.
@@ -67,8 +67,7 @@ impl Counts {
         self.scratch.push(number.unwrap_or_default() as u64);
         self.scratch.push(self.chain.kernel.len() as u64);
         self.scratch.extend_from_slice(&self.chain.kernel);
-        // What others run in user mode is nobody's business here; that they did is in the chain of
-        // their owner.
+        // What others run in user mode is private: one frame without an address says that they did.
         let user: &[u64] = match owner {
             Owner::Flow => &self.chain.user,
             _ => &self.chain.user[..self.chain.user.len().min(1)],

@@ -138,10 +138,7 @@ impl<'a> Names<'a> {
 
     /// The names of a chain, leaf first.
     fn kernel_frames(&mut self, chain: &[u64], frames: &mut Vec<Name>) {
-        for address in calls(chain) {
-            let name = self.kernel(address);
-            frames.push(name);
-        }
+        frames.extend(calls(chain).map(|address| self.kernel(address)));
     }
 
     fn mark(&self, name: Name) -> Mark {
@@ -213,20 +210,18 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
         let key = (task, within(softirq), within(kernel.len()), frames);
         *folded.entry(key).or_default() += count;
     }
-    let stack =
-        |((task, softirq_frames, kernel_frames, frames), count): ((_, _, _, Vec<Name>), _)| {
-            FoldedStack {
-                frames: frames
-                    .iter()
-                    .map(|name| names.text(*name).to_owned())
-                    .collect(),
-                softirq_frames,
-                kernel_frames,
-                task,
-                count,
-            }
-        };
-    folded.into_iter().map(stack).collect()
+    let text = |name: &Name| names.text(*name).to_owned();
+    let mut stacks = Vec::with_capacity(folded.len());
+    for ((task, softirq_frames, kernel_frames, frames), count) in folded {
+        stacks.push(FoldedStack {
+            frames: frames.iter().map(text).collect(),
+            softirq_frames,
+            kernel_frames,
+            task,
+            count,
+        });
+    }
+    stacks
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ impl Hotplug {
         self.present = cpus.collect();
     }
 
-    /// Holds those against the ones that are online now; the result is those that have come, of
-    /// which each is to be
-    /// [`taken`](Self::taken).
+    /// Compares them with the CPUs that are online now. The answer is those that have come; the
+    /// caller reports on each with [`taken`](Self::taken).
     pub(super) fn follow(&mut self, online: &[u32]) -> Vec<u32> {
         let online: BTreeSet<u32> = online.iter().copied().collect();
         for cpu in self.present.difference(&online) {
@@ -32,7 +31,7 @@ impl Hotplug {
         came
     }
 
-    /// One has come, and is sampled, or why it is not.
+    /// Notes that a CPU has come and is sampled, or the error for which it is not.
     pub(super) fn taken(&mut self, cpu: u32, error: Option<String>) {
         let words = match error {
             None => format!("CPU {cpu} came online: sampled from then on"),
@@ -41,7 +40,7 @@ impl Hotplug {
         self.changed.insert(cpu, words);
     }
 
-    /// What is missing of the profile for it.
+    /// What the profile lacks because of them.
     pub(super) fn caveat(&self) -> Option<Caveat> {
         let words: Vec<&str> = self.changed.values().map(String::as_str).collect();
         let (named, more) = words.split_at(words.len().min(NAMED));

@@ -1,4 +1,4 @@
-//! What could not be sampled here, in words: what is missing, and how to get it.
+//! Caveats about what could not be sampled: the reason, and what would help.
 
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy};
 use linerate_sys::perf::{Obstacle, PerfError, paranoid};
@@ -22,35 +22,25 @@ pub(super) fn slower(asked: u32, allowed: u32) -> Caveat {
 }
 
 pub(super) fn own_threads_only(error: &PerfError) -> Caveat {
-    not_readable(
-        format!(
-            "only the test's own threads could be sampled, not soft interrupts elsewhere: \
-             {error}{}",
-            setting(error)
-        ),
-        remedy(error, "0"),
-    )
+    let what = "only the test's own threads could be sampled, not soft interrupts elsewhere";
+    refused(what, error, "0")
 }
 
 pub(super) fn user_mode_only(error: &PerfError) -> Caveat {
-    not_readable(
-        format!(
-            "only user mode could be sampled; the kernel's part is its account of CPU time, \
-             without layers: {error}{}",
-            setting(error)
-        ),
-        remedy(error, "1"),
-    )
+    let what = "only user mode could be sampled; the kernel's part is its account of CPU time, \
+                without layers";
+    refused(what, error, "1")
 }
 
 pub(super) fn not_even_threads(error: &PerfError) -> Caveat {
-    not_readable(
-        format!(
-            "no samples, only the kernel's account of CPU time: {error}{}",
-            setting(error)
-        ),
-        remedy(error, "2 or less"),
-    )
+    let what = "no samples, only the kernel's account of CPU time";
+    refused(what, error, "2 or less")
+}
+
+/// `allowing` is the value of `kernel.perf_event_paranoid` that would have allowed it.
+fn refused(what: &str, error: &PerfError, allowing: &str) -> Caveat {
+    let message = format!("{what}: {error}{}", setting(error));
+    not_readable(message, remedy(error, allowing))
 }
 
 pub(super) fn many_threads(sampled: usize, threads: usize) -> Caveat {
@@ -65,18 +55,17 @@ fn not_readable(message: String, remedy: impl Into<CaveatRemedy>) -> Caveat {
     Caveat::new(CaveatKind::NotReadable, message, remedy)
 }
 
-/// `kernel.perf_event_paranoid`, where that is what stands in the way.
+/// The value of `kernel.perf_event_paranoid`, where that is the obstacle.
 fn setting(error: &PerfError) -> String {
-    let value = match error.obstacle() {
-        Obstacle::Paranoid => paranoid(),
-        _ => None,
-    };
-    value.map_or_else(String::new, |value| {
-        format!(" (kernel.perf_event_paranoid is {value})")
-    })
+    match paranoid() {
+        Some(value) if error.obstacle() == Obstacle::Paranoid => {
+            format!(" (kernel.perf_event_paranoid is {value})")
+        }
+        _ => String::new(),
+    }
 }
 
-/// `allowing` is what the setting would have to be.
+/// `allowing` is the value that the setting would need.
 fn remedy(error: &PerfError, allowing: &str) -> String {
     match error.obstacle() {
         Obstacle::Paranoid => {

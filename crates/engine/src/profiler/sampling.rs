@@ -1,5 +1,6 @@
 //! One end's profiler: on while the measured time runs, drained by a thread of its own.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +19,10 @@ use super::fold::{Names, fold};
 use super::source::Source;
 use super::task::Tasks;
 
-/// Between two looks at the rings. A CPU's ring holds more than three times as much at the highest
-/// rate, a thread's four times at the usual one.
+/// Pause between two readings of the rings. A CPU's ring lasts more than three times as long at the
+/// highest rate, a thread's ring four times as long at the usual rate.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);
-/// Looks between two at the list of CPUs: a second.
+/// Readings of the rings for each look at the list of CPUs, which makes one a second.
 const LOOKS_TO_HOTPLUG: u32 = 20;
 /// Why [`Profiler::finish`] finds the thread.
 const NONE_LEFT: &str = "the profiler's thread is joined once";
@@ -47,7 +48,7 @@ struct Drained {
     cpu: Duration,
 }
 
-/// What was taken; the times of the run are still to be put to it.
+/// The samples, without the times of the run.
 pub(crate) struct Taken {
     profile: EndProfile,
     /// How it was sampled; `None` if it was not.
@@ -58,7 +59,7 @@ pub(crate) struct Taken {
     sample_cost: Option<f64>,
 }
 
-/// What the meter of the run has to say to a profile.
+/// What the run's meter adds to a profile.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circumstances {
     /// The measured time, seconds.
@@ -117,9 +118,9 @@ impl Profiler {
 
     fn stop(&self) {
         self.shared.over.store(true, Ordering::Release);
-        self.thread
-            .iter()
-            .for_each(|thread| thread.thread().unpark());
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// The samples with their names. Takes some 200 ms of CPU time, for the table of the kernel's
@@ -136,7 +137,7 @@ impl Profiler {
 
 impl Drop for Profiler {
     fn drop(&mut self) {
-        // A run that never came to its measured time: the thread is not to wait for it.
+        // The run may have failed before its measured time; the thread must end all the same.
         self.stop();
     }
 }
@@ -228,16 +229,12 @@ impl Shared {
 }
 
 fn cpus(source: &Source, counts: &Counts) -> Vec<CpuSamples> {
-    let sampled = source
-        .samplers
-        .iter()
-        .filter_map(|(subject, _)| match subject {
-            Subject::Cpu(cpu) => Some(*cpu),
-            Subject::Thread(_) => None,
-        });
-    let mut numbers: Vec<u32> = sampled.chain(counts.cpus.keys().copied()).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
+    let mut numbers: BTreeSet<u32> = counts.cpus.keys().copied().collect();
+    for (subject, _) in &source.samplers {
+        if let Subject::Cpu(cpu) = subject {
+            numbers.insert(*cpu);
+        }
+    }
     let of = |cpu: u32| {
         let (samples, lost) = counts.cpus.get(&cpu).copied().unwrap_or_default();
         CpuSamples {

@@ -1,4 +1,4 @@
-//! What may be sampled on this host: all CPUs, else the test's own threads, else those in user
+//! What may be sampled on this host: all CPUs, else the test's own threads, else only their user
 //! mode, else nothing.
 
 use std::sync::LazyLock;
@@ -15,11 +15,11 @@ use crate::shares::{Share, Shares};
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
 const DEPTH: u16 = 64;
-/// Ring of each CPU: at the highest rate and with the deepest chains (560 bytes), a fifth of a
-/// second.
+/// Bytes of each CPU's ring: a fifth of a second at the highest rate with the deepest chains (560
+/// bytes each).
 const CPU_RING: usize = 1 << 20;
-/// Ring of each thread, where only own threads may be sampled: memory for it is scarce then. As
-/// long at 500 samples a second.
+/// Bytes of each thread's ring where only own threads may be sampled, as memory is scarce then. It
+/// lasts as long at 500 samples a second.
 const THREAD_RING: usize = 64 << 10;
 /// Threads that are sampled by themselves at most.
 const MAX_THREADS: usize = 64;
@@ -108,7 +108,8 @@ impl Source {
         }
     }
 
-    /// All of them by the CPUs' cycles, or all by a timer, or none: the reason is then the timer's.
+    /// Adds all of them with the cycle counter, or all with a timer, or none. The error is then the
+    /// timer's.
     fn add_by_best_clock(&mut self, subjects: &[Subject]) -> Result<(), PerfError> {
         let mut added = Ok(());
         for clock in self.pace.clocks() {
@@ -147,9 +148,9 @@ impl Source {
         Ok(())
     }
 
-    /// CPUs that have come since are sampled too; those that have gone give no more, and are
-    /// remembered. To be called when the rings have just been read: an event does not outlive its
-    /// CPU's absence, so that one that is back has a new one.
+    /// Begins to sample CPUs that have come, and remembers those that have gone. Call it when the
+    /// rings have just been read: a CPU's event ends with the CPU, so a CPU that comes back needs a
+    /// new one, and what is left in the old ring is lost.
     pub(super) fn follow_hotplug(&mut self) {
         // Where the list cannot be read nothing is known to have changed.
         if let Some(online) = self.all_cpus.then(cpu::online).and_then(Result::ok) {
@@ -170,16 +171,16 @@ impl Source {
     pub(super) fn enable(&mut self) {
         self.enabled = true;
         // A thread that has ended, or a CPU that is gone, has nothing to sample.
-        self.samplers
-            .iter()
-            .for_each(|(_, sampler)| drop(sampler.enable()));
+        for (_, sampler) in &self.samplers {
+            let _ = sampler.enable();
+        }
     }
 
     pub(super) fn disable(&mut self) {
         self.enabled = false;
-        self.samplers
-            .iter()
-            .for_each(|(_, sampler)| drop(sampler.disable()));
+        for (_, sampler) in &self.samplers {
+            let _ = sampler.disable();
+        }
     }
 
     /// Samples a second that were asked of the kernel; 0 without any.
@@ -203,10 +204,9 @@ impl Source {
 
     /// How it samples, but at this rate, as far as the kernel allows it.
     pub(super) fn sampling_at(&self, hz: u32) -> Sampling {
+        let rate = allowed_rate(hz, largest_rate());
         Sampling {
-            clock: self
-                .pace
-                .at(self.sampling.clock, allowed_rate(hz, largest_rate())),
+            clock: self.pace.at(self.sampling.clock, rate),
             ..self.sampling
         }
     }
@@ -222,14 +222,14 @@ impl Source {
         }
     }
 
-    /// What was not to be had, so far.
+    /// What could not be sampled so far.
     pub(super) fn caveats(&self) -> Vec<Caveat> {
         let hotplug = self.hotplug.caveat();
         self.caveats.iter().cloned().chain(hotplug).collect()
     }
 }
 
-/// The kernel refuses what it does not allow instead of giving less.
+/// The kernel refuses a rate above its limit; it does not lower it by itself.
 fn allowed_rate(asked: u32, largest: Option<u32>) -> u32 {
     largest.map_or(asked, |largest| asked.min(largest.max(1)))
 }

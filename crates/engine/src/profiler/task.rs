@@ -1,4 +1,4 @@
-//! Whose thread a sample has met.
+//! Which thread a sample belongs to.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,14 +1,14 @@
-//! From what is in force to what is to be: on all interfaces or on none, and right again after
-//! being killed anywhere.
+//! Puts new policies in force, on all interfaces or on none. If the process is killed at any point,
+//! the next command finishes the change or takes it back.
 //!
 //! 1. Programs and maps are loaded and pinned; nothing is in force yet.
-//! 2. What is to be in force is written beside what is.
+//! 2. The new state is written beside the old one.
 //! 3. Classes are added, the program is swapped in one step, classes that are not used any more are
 //!    deleted.
-//! 4. The new state takes the place of the old one; pins of neither are taken away.
+//! 4. The new state replaces the old one; pins that it does not use are removed.
 //!
-//! A command that finds step 2 written and step 4 not done looks which program runs: with the new
-//! one it goes on, with the old one, or none, it goes back.
+//! A command that finds step 2 done and step 4 not looks which program runs. With the new one it
+//! finishes the change; with the old one, or none, it takes the change back.
 
 use linerate_sys::bpf::{Map, Program};
 use linerate_sys::netlink::Direction;
@@ -20,16 +20,16 @@ use super::load::Loaded;
 use super::port::Port;
 use super::queue;
 use super::site::Site;
-use super::state::{Hooked, Mode, State};
+use super::state::{Hooked, Mode, State, Which};
 
-/// What is to be done on one interface.
+/// The change of one interface.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) port: Port,
     pub(super) old: Option<State>,
     pub(super) next: State,
     pub(super) loaded: Vec<(Direction, Loaded)>,
-    /// What is to be told of it.
+    /// Notes for the document.
     pub(super) notes: Vec<String>,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
     });
     if let Err(error) = made {
         for change in &changes {
-            // The first error is the one to tell; what cannot be put back now the next command
-            // tries again.
+            // The first error is reported. The next command tries again to restore what cannot be
+            // restored now.
             let _ = back(site, &change.port, change.old.as_ref(), &change.next);
         }
         return Err(error);
@@ -66,11 +66,11 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
         .try_for_each(|change| conclude(site, &change.port, change.old.as_ref(), change.next))
 }
 
-/// Cleans up after a command that was killed, and gives what is in force.
+/// Cleans up after a command that was killed, and answers the state that is in force.
 pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
     let hooks = site.hooks(port);
-    let current = site.directory.current(&port.key)?;
-    let next = match (site.directory.next(&port.key)?, &current) {
+    let current = site.directory.read(&port.key, Which::Current)?;
+    let next = match (site.directory.read(&port.key, Which::Next)?, &current) {
         (None, None) => return orphan(site, port),
         (None, Some(Ok(current))) => {
             hooks.tidy(Some(current))?;
@@ -81,8 +81,8 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
         (Some(Ok(next)), _) => next,
     };
     let running = hooks.in_force(&mut site.netlink, port, Direction::Egress)?;
-    // Without a program to come the packets meet none or the old one: either way it is asked for
-    // and safe.
+    // If the new state has no program, it does not matter whether the old one still runs: finishing
+    // the change is what the user asked for, and safe.
     let goes_on = next.egress.program.is_none() || running == next.egress.program;
     match current {
         current if goes_on && can_put(site, port, &next)? => {
@@ -94,11 +94,12 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
         Some(Ok(current)) => back(site, port, Some(&current), &next)?,
         None => back(site, port, None, &next)?,
     }
-    Ok(site.directory.current(&port.key)?.and_then(Result::ok))
+    let current = site.directory.read(&port.key, Which::Current)?;
+    Ok(current.and_then(Result::ok))
 }
 
-/// Pins without a state: of a command that was killed before anything was in force, or of a policy
-/// whose state somebody took away.
+/// Handles pins without a state. They are left by a command that was killed before anything was in
+/// force, or belong to a policy whose state file somebody has removed.
 fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
     let hooks = site.hooks(port);
     let mut is_ours = !hooks.pins()?.is_empty() && queue::has_ours(&mut site.netlink, port)?;
@@ -109,11 +110,11 @@ fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
         hooks.tidy(None)?;
         return Ok(None);
     }
-    let path = site.directory.current_path(&port.key);
+    let path = site.directory.file(&port.key, Which::Current);
     lost(site, port, format!("{} is gone", path.display())).map(Some)
 }
 
-/// What the kernel shows of a policy of which nothing else can be known.
+/// The state of a policy whose file is lost, as far as the kernel shows it.
 fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
     let hooks = site.hooks(port);
     let mut hooked = |direction| -> Result<Hooked, QosError> {
@@ -147,7 +148,7 @@ fn can_put(site: &mut Site, port: &Port, state: &State) -> Result<bool, QosError
     Ok(true)
 }
 
-/// Pins what was loaded and writes down what is to be.
+/// Pins what was loaded, and writes down the new state.
 fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
     let hooks = site.hooks(&change.port);
     hooks.make_directory()?;
@@ -160,11 +161,12 @@ fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
         }
         hooks.keep(*direction, &loaded.program)?;
     }
-    site.directory.write_next(&change.port.key, &change.next)
+    site.directory
+        .write(&change.port.key, Which::Next, &change.next)
 }
 
-/// Makes everything as `wanted` says, whatever of it is there already; `other` is what was, or was
-/// to be.
+/// Makes everything as `wanted` says, even if a part of it is there already. `other` is the state
+/// that is left: the old one, or the new one if the change is taken back.
 fn enforce(
     site: &mut Site,
     port: &Port,
@@ -185,7 +187,7 @@ fn enforce(
             None => hooks.take_away(netlink, port, direction)?,
         }
     }
-    // An HTB of our number that nobody here knows is somebody else's.
+    // An HTB with our number that no state knows is somebody else's.
     if [wanted, other].into_iter().flatten().any(State::has_root) {
         let replaced = other.map_or(&[][..], |other| &other.replaced);
         queue::trim(netlink, port, wanted, replaced)
@@ -194,7 +196,7 @@ fn enforce(
     }
 }
 
-/// The change is made: it becomes what is in force.
+/// Concludes a change: the new state becomes the state in force.
 fn conclude(
     site: &mut Site,
     port: &Port,
@@ -203,20 +205,20 @@ fn conclude(
 ) -> Result<(), QosError> {
     let hooks = site.hooks(port);
     if next.mode == Mode::Removed {
-        site.directory.remove_current(&port.key)?;
-        site.directory.remove_next(&port.key)?;
+        site.directory.remove(&port.key, Which::Current)?;
+        site.directory.remove(&port.key, Which::Next)?;
         return hooks.tidy(None);
     }
     for direction in DIRECTIONS {
         take_over(&hooks, direction, old, &mut next)?;
     }
-    site.directory.write_current(&port.key, &next)?;
-    site.directory.remove_next(&port.key)?;
+    site.directory.write(&port.key, Which::Current, &next)?;
+    site.directory.remove(&port.key, Which::Next)?;
     hooks.tidy(Some(&next))
 }
 
-/// Counts of a map that a larger one has replaced go into what is subtracted, so that nothing is
-/// lost.
+/// Carries over the counts of maps that larger ones have replaced: they are taken off the figure
+/// that is subtracted, so that no count is lost.
 fn take_over(
     hooks: &Hooks,
     direction: Direction,
@@ -246,14 +248,15 @@ fn take_over(
     Ok(())
 }
 
-/// The change is not made: what was in force is again.
+/// Takes a change back: the old state is in force again.
 fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Result<(), QosError> {
     let mut there = old.cloned();
     let hooks = site.hooks(port);
     if let Some(there) = &mut there {
         for direction in DIRECTIONS {
             let hooked = there.hooked_mut(direction);
-            // One that somebody took away stays away, which `status` tells; the rest is put back.
+            // A program that somebody has removed stays away, and `status` reports it. The rest is
+            // restored.
             if let Some(program) = hooked.program
                 && !hooks.can_put(&mut site.netlink, port, direction, program)?
             {
@@ -262,7 +265,7 @@ fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Resu
         }
     }
     enforce(site, port, there.as_ref(), Some(next))?;
-    site.directory.remove_next(&port.key)?;
+    site.directory.remove(&port.key, Which::Next)?;
     hooks.tidy(old)
 }
 
@@ -282,8 +285,7 @@ impl State {
     }
 }
 
-/// What one direction is to be with a loaded program: new maps in the place of old ones of the same
-/// name.
+/// The new state of one direction: maps of the loaded program replace old ones of the same name.
 pub(super) fn hooked(
     old: &Hooked,
     direction: Direction,

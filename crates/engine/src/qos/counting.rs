@@ -1,5 +1,4 @@
-//! Counters of an interface's policies, held open: to be read again and again without looking for
-//! them.
+//! Counters of an interface's policies that are held open, to be read many times.
 
 use linerate_core::units::BitRate;
 use linerate_qos::interpret::CounterReport;
@@ -21,7 +20,7 @@ pub(crate) struct Counting {
     pub(crate) policies: Vec<Counted>,
 }
 
-/// One of them.
+/// One policy with its counters.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) name: String,
@@ -65,7 +64,8 @@ pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
 }
 
 impl Counting {
-    /// What each policy has counted of packets that leave since its map was made; one that cannot be read has counted nothing.
+    /// What each policy has counted of packets that leave since its map was made; one that cannot
+    /// be read has counted nothing.
     pub(crate) fn read(&self) -> Vec<CounterReport> {
         let policies = self.policies.iter();
         let counts = policies.map(|policy| self.readings.slot(policy.slot).unwrap_or_default());
@@ -73,8 +73,8 @@ impl Counting {
     }
 }
 
-/// What passes a meter that drops, in the long run: the committed rate of one with a single rate,
-/// the peak rate of the other.
+/// The long-run rate of a meter that drops: the committed rate if it has only that one, else the
+/// peak rate.
 fn drops_above(policy: &linerate_qos::policy::Policy) -> Option<f64> {
     let meter = policy.meter.filter(|meter| meter.drop_red)?;
     let BitRate(rate) = match meter.kind {

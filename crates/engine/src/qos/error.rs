@@ -1,4 +1,4 @@
-//! Why a policy could not be put in force, or not be told of.
+//! Why a policy could not be put in force or reported.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,4 @@
-//! Where the program stands: TCX, or clsact on kernels before 6.6.
+//! Where programs are attached: by TCX, or by clsact on kernels before 6.6.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -42,7 +42,7 @@ impl Hooks {
         self.via
     }
 
-    /// What a program must be to stand there.
+    /// The type that a program must have to be attached there.
     pub(super) fn kind(&self, direction: Direction) -> ProgramKind {
         ProgramKind::SchedCls {
             attach: (self.via == Via::Tcx).then(|| attach(direction)),
@@ -105,8 +105,8 @@ impl Hooks {
         }
     }
 
-    /// Puts the kept program with that number there, in the place of the one that is; each packet
-    /// meets the one or the other.
+    /// Attaches the pinned program with that number in the place of the one that is there. Each
+    /// packet meets the one or the other.
     pub(super) fn put(
         &self,
         netlink: &mut Netlink,
@@ -123,7 +123,7 @@ impl Hooks {
         let is_first = others.iter().all(|(_, is_ahead)| !is_ahead);
         match (self.via, self.link(direction)?) {
             (Via::Tcx, Some((link, old))) if is_first => {
-                // Only if nobody else put another there in the meantime.
+                // Fails if somebody else has attached another program in the meantime.
                 let old = Program::from_pin(&self.program(direction, old)).ok();
                 link.replace(&program, old.as_ref())?;
             }
@@ -182,7 +182,7 @@ impl Hooks {
         };
         let mut found = Vec::new();
         if self.via == Via::Tcx {
-            let attached = bpf::query(port.index(), attach(direction))?.programs;
+            let attached = bpf::query(port.index(), attach(direction))?;
             let is_own = |id: &u32| Some(*id) == own;
             let ahead = attached.iter().position(is_own).unwrap_or(attached.len());
             let others = (attached.iter().enumerate()).filter(|(_, id)| !is_own(id));
@@ -200,8 +200,7 @@ impl Hooks {
         Ok(found)
     }
 
-    /// Takes away the pins that are not the state's: of programs and maps that it does not use any
-    /// more.
+    /// Removes the pins of programs and maps that the state does not use any more.
     pub(super) fn tidy(&self, state: Option<&State>) -> Result<(), QosError> {
         for pin in self.pins()? {
             if !state.is_some_and(|state| state.owns(&pin)) {

@@ -1,11 +1,11 @@
-//! From a compiled program to one that the kernel has taken.
+//! Loads compiled programs into the kernel.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use linerate_qos::program::{self, Lifetime, MapSpec};
 use linerate_sys::bpf::{BpfError, LoadRequest, Map, MapKind, MapRequest, Program, ProgramKind};
 
-/// A program that the kernel has taken, and its maps that are to outlive it.
+/// A loaded program, and those of its maps that are kept for the next one.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) program: Program,

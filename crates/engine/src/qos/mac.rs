@@ -1,4 +1,4 @@
-//! Ethernet addresses that filters ask for and no packet of an interface has.
+//! Warns of filters whose Ethernet addresses no packet of an interface can have.
 
 use linerate_qos::document::WarningReport;
 use linerate_qos::packet::LinkType;

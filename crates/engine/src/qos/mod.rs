@@ -1,11 +1,10 @@
 //! DiffServ policies of this host: compiled programs on its interfaces, with their classes, kept
 //! between commands.
 //!
-//! No process stays: programs live by pins in a bpffs, classes in the kernel, and what is in force
-//! is written down in
-//! `/run/linerate/qos`. A command does all of what it is for or nothing; killed anywhere it leaves
-//! the old policy or the new one, and the next command cleans up. Interfaces are those of the
-//! calling thread's network namespace.
+//! No process is needed while a policy is in force: programs are pinned in a bpffs, classes are in
+//! the kernel, and the state is in `/run/linerate/qos`. A command does everything or nothing. If it
+//! is killed, the old policy or the new one is in force, and the next command cleans up. Interfaces
+//! are those of the calling thread's network namespace.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -14,10 +13,10 @@
 //! | `names` | hosts, services and users as this host knows them |
 //! | `mac` | which Ethernet addresses no packet of an interface has |
 //! | `prepare`, `load` | from a file to a loaded program |
-//! | `change` | making it so, on all interfaces or none; going on or back after being killed |
+//! | `change` | putting policies in force on all interfaces or none, also after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
 //! | `status`, `counters`, `counting` | what is in force, and what it counted |
-//! | `watch` | policies that last over what spoils them, and over a reboot |
+//! | `watch` | restoring policies that others have removed, also after a reboot |
 //! | `error` | what can go wrong |
 
 mod change;
@@ -61,7 +60,7 @@ use hook::Via;
 use port::Port;
 use prepare::{Wanted, prepare};
 use site::Site;
-use state::State;
+use state::{State, Which};
 
 /// How a policy is applied.
 #[derive(Debug, Clone, Default)]
@@ -73,11 +72,11 @@ pub struct QosOptions {
     pub force: bool,
     /// Also packets that come in, whatever the file says.
     pub ingress: bool,
-    /// The file's name, for what is said of it.
+    /// The file's name, for messages.
     pub file: String,
 }
 
-/// What is in force on an interface, as far as it takes to put it back.
+/// What is in force on an interface, with all that is needed to restore it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// What becomes of the packets.
@@ -104,7 +103,7 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
         if options.adapter.is_none() {
             notes.extend(left_out(site, &chosen)?);
         }
-        let mut changes = Vec::new();
+        let mut all = Vec::new();
         for (adapter, interface) in &chosen {
             let port = Port::find(&mut site.netlink, interface)?;
             let unmet = mac::unmet(&file, adapter, &port, options.ingress);
@@ -112,21 +111,34 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
                 "" => unmet.text.clone(),
                 file => format!("{file}:{}:{}: {}", unmet.line, unmet.column, unmet.text),
             }));
-            let old = settle(site, &port)?;
             let wanted = Wanted {
                 policy: Some((text, &file, adapter)),
                 forced: options.force,
                 with_ingress: options.ingress,
             };
-            let mut change = prepare(site, port, old, wanted)?;
-            refuse_foreign(site, &mut change, &mut notes)?;
-            changes.push(change);
+            all.push((port, wanted));
         }
-        conclude(site, changes, notes)
+        put(site, all, notes)
     })
 }
 
-/// What is said of interfaces with a policy that the file does not name.
+/// Puts the policies in force, on all of the interfaces or on none.
+fn put(
+    site: &mut Site,
+    all: Vec<(Port, Wanted<'_>)>,
+    mut notes: Vec<String>,
+) -> Result<QosDocument, QosError> {
+    let mut changes = Vec::new();
+    for (port, wanted) in all {
+        let old = settle(site, &port)?;
+        let mut change = prepare(site, port, old, wanted)?;
+        refuse_foreign(site, &mut change, &mut notes)?;
+        changes.push(change);
+    }
+    conclude(site, changes, notes)
+}
+
+/// Notes about interfaces that have a policy and that the file does not name.
 fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String>, QosError> {
     let (ports, _) = site.ports()?;
     let is_chosen = |port: &Port| chosen.iter().any(|(_, name)| name == port.name());
@@ -140,8 +152,8 @@ fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String
     Ok(said.collect())
 }
 
-/// What [`apply`] would refuse of a file on this host, and what is doubtful here. Nothing is
-/// changed, and no privilege needed.
+/// Finds what [`apply`] would refuse in a file on this host, and what is doubtful here. It changes
+/// nothing and needs no privilege.
 ///
 /// # Errors
 /// [`QosError::Which`], and if the interfaces cannot be listed.
@@ -204,7 +216,7 @@ pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
     })
 }
 
-/// Begins counting anew, of one interface or of all.
+/// Resets the counters of one interface or of all.
 ///
 /// # Errors
 /// [`QosError`].
@@ -225,14 +237,14 @@ pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
                     hooked.base.insert(name, counted);
                 }
             }
-            site.directory.write_current(&port.key, &state)?;
+            site.directory.write(&port.key, Which::Current, &state)?;
         }
         Ok(())
     })?;
     status(interface)
 }
 
-/// Puts the policies that were disabled or passed through in force again.
+/// Puts policies in force again that were disabled or replaced by a program without rules.
 ///
 /// # Errors
 /// [`QosError`]; as of [`apply`].
@@ -249,9 +261,8 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
         )?);
     }
     on_site(|site| {
-        let (mut changes, mut notes) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for ((port, state), file) in standing.iter().zip(&files) {
-            let old = settle(site, port)?;
             let adapter = file
                 .adapters
                 .iter()
@@ -262,15 +273,13 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 forced: state.forced,
                 with_ingress: state.with_ingress,
             };
-            let mut change = prepare(site, port.clone(), old, wanted)?;
-            refuse_foreign(site, &mut change, &mut notes)?;
-            changes.push(change);
+            all.push((port.clone(), wanted));
         }
-        conclude(site, changes, notes)
+        put(site, all, Vec::new())
     })
 }
 
-/// Lets packets pass by a program that does nothing: the cost of a program without a policy. The
+/// Replaces the policy by a program that does nothing, which shows the cost of a program alone. The
 /// policy and its counts are kept.
 ///
 /// # Errors
@@ -284,7 +293,7 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 .map(|(port, _)| port)
                 .collect(),
         };
-        let (mut changes, mut notes) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for port in ports {
             let old = settle(site, &port)?;
             let wanted = Wanted {
@@ -292,11 +301,9 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 forced: old.as_ref().is_some_and(|old| old.forced),
                 with_ingress: old.as_ref().is_some_and(|old| old.with_ingress),
             };
-            let mut change = prepare(site, port, old, wanted)?;
-            refuse_foreign(site, &mut change, &mut notes)?;
-            changes.push(change);
+            all.push((port, wanted));
         }
-        conclude(site, changes, notes)
+        put(site, all, Vec::new())
     })
 }
 
@@ -374,8 +381,8 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
     }
 }
 
-/// Where pins last: in the mounts of the host's first process, as far as this one may look. Those
-/// of a process of `ip netns exec` end with it, and with them what is pinned there.
+/// Finds a bpffs in which pins last: in the mounts of the host's first process, if this process may
+/// look there. The mounts of `ip netns exec` end with its process, and the pins in them too.
 fn on_site<T: Send>(
     work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
 ) -> Result<T, QosError> {
@@ -504,7 +511,7 @@ fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
     })
 }
 
-/// Makes the changes and tells what is in force then.
+/// Makes the changes, and answers the document of what is then in force.
 fn conclude(
     site: &mut Site,
     changes: Vec<Change>,
@@ -522,7 +529,7 @@ fn conclude(
     let mut adapters: Vec<AdapterReport> = Vec::new();
     for (port, replaced) in given_back {
         let is_whole = queue::has(&mut site.netlink, &port, &replaced)?;
-        let (name, root) = (port.name(), &replaced[0]);
+        let (name, root) = (port.name(), &replaced[0].class);
         let what = format!("the queueing discipline {} {:x}:", root.kind, root.id >> 16);
         notes.push(if is_whole {
             format!("{name}: {what} is there again")
@@ -537,7 +544,7 @@ fn conclude(
                 "{name}: this kernel has no TCX (Linux 6.6): the program is a filter of clsact"
             ));
         }
-        if let Some(Ok(state)) = site.directory.current(&port.key)? {
+        if let Some(Ok(state)) = site.directory.read(&port.key, Which::Current)? {
             adapters.push(status::report(site, port, &state)?);
         }
     }
@@ -552,7 +559,7 @@ fn conclude(
     Ok(QosDocument::new(adapters, notes))
 }
 
-/// Somebody else's things are neither replaced nor joined unasked.
+/// Refuses to replace or join somebody else's programs and disciplines, except with `--force`.
 fn refuse_foreign(
     site: &mut Site,
     change: &mut Change,

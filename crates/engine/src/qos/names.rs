@@ -9,7 +9,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 
 use linerate_qos::policy::{NameError, Names};
 
-/// What this host knows.
+/// The names that this host knows.
 #[derive(Debug, Default)]
 pub struct SystemNames {
     hosts: BTreeMap<String, Vec<IpAddr>>,

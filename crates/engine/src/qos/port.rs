@@ -1,7 +1,6 @@
 //! An interface as its policy needs to know it.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
 
 use linerate_core::units::BitRate;
 use linerate_qos::packet::LinkType;
@@ -61,13 +60,13 @@ impl Port {
         }
     }
 
-    /// What the driver says that it carries; virtual devices name a nominal figure, which is none.
+    /// The rate that the driver reports. Virtual devices report a nominal figure, which is ignored.
     pub(super) fn speed(&self) -> Option<BitRate> {
         if self.link.kind.is_some() {
             return None;
         }
-        let mode = Ethtool::open(self.name()).ok()?.link_mode().ok()??;
-        Some(BitRate(u64::from(mode.speed_mbit?) * 1_000_000))
+        let mbit = Ethtool::open(self.name()).ok()?.speed_mbit().ok()??;
+        Some(BitRate(u64::from(mbit) * 1_000_000))
     }
 }
 
@@ -87,10 +86,7 @@ pub fn speeds(file: &PolicyFile) -> BTreeMap<String, BitRate> {
 
 /// The number of the calling thread's network namespace.
 pub(super) fn namespace() -> Result<u64, QosError> {
-    let cookie = UdpSocket::bind("0.0.0.0:0")
-        .ok()
-        .and_then(|socket| namespace_cookie(&socket).ok());
-    match cookie {
+    match namespace_cookie() {
         Some(cookie) => Ok(cookie),
         None => Namespace::current()
             .and_then(|namespace| namespace.inode())
@@ -98,7 +94,7 @@ pub(super) fn namespace() -> Result<u64, QosError> {
     }
 }
 
-/// The names that there are, for who mistyped one.
+/// The existing names, for users who mistyped one.
 fn others(netlink: &mut Netlink) -> String {
     let links = netlink.links().unwrap_or_default();
     let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What a policy is to be on an interface: slots, classes, rules, the program, loaded.
+//! Prepares a policy for an interface: its slots, classes, rules and loaded program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) struct Wanted<'a> {
     /// The file as it was given, and read; none to pass everything through.
     pub(super) policy: Option<(&'a str, &'a PolicyFile, &'a Adapter)>,
     pub(super) forced: bool,
-    /// Packets that come in are to meet it, too, whatever the file says.
+    /// The policy is also for packets that come in, whatever the file says.
     pub(super) with_ingress: bool,
 }
 
@@ -129,8 +129,8 @@ pub(super) fn policy_name(name: &str) -> String {
     format!("policy {name}")
 }
 
-/// Names keep their slots, new ones get those that nobody had before this change: what is there
-/// until the swap goes on counting where it did. Gives the new names.
+/// Gives each name a slot. Known names keep theirs, and new names get slots that nobody had before
+/// this change, because the old program goes on counting until the swap. Answers the new names.
 fn assign(slots: &mut BTreeMap<String, u32>, names: &[String]) -> BTreeSet<String> {
     let used: BTreeSet<u32> = slots.values().copied().collect();
     let mut free = (0..).filter(|slot| !used.contains(slot));
@@ -262,9 +262,10 @@ fn plan(
     Ok(())
 }
 
-/// A class keeps its number, and with it what it has used of its rate. One that gets much more than
-/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds. So does
-/// one that comes to be inside another, or gets or loses those inside: HTB moves no class.
+/// Chooses the number of each class. Usually a class keeps its number, and with it what it has used
+/// of its rate. A class that gets a much higher rate takes its other number, because HTB would hold
+/// it to a debt of the old rate for seconds. So does a class that moves into another, or gets or
+/// loses inner classes, because HTB moves no class.
 fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &State) {
     let (Some(id), Some(was)) = (plan.of_policy[policy], old.class_of.get(name)) else {
         return;
@@ -349,8 +350,8 @@ fn detach(
     Ok(())
 }
 
-/// New names begin at zero: what their slots counted, in `counters` that stay, was of names that
-/// are gone.
+/// Makes new names begin at zero. In maps that stay their slots hold the counts of names that are
+/// gone.
 fn rebase(
     hooked: &mut Hooked,
     counters: Option<&Readings>,

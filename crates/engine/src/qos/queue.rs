@@ -33,9 +33,9 @@ pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<HtbClass> {
     classes.collect()
 }
 
-/// What is sent at once after a pause: two frames, or what the rate gives in two milliseconds. With
-/// less a class falls behind its rate each time the kernel's timer is late; with more, others wait
-/// longer.
+/// The burst of a class, in bytes: two frames, or what its rate gives in two milliseconds. With a
+/// smaller burst a class falls behind its rate whenever the kernel's timer is late; with a larger
+/// one other classes wait longer.
 fn burst(rate: u64, frame: u32) -> u32 {
     u32::try_from(rate / 500).unwrap_or(u32::MAX).max(2 * frame)
 }
@@ -189,33 +189,31 @@ pub(super) fn tree(netlink: &mut Netlink, port: &Port) -> Result<Vec<Replaced>, 
     let ours = qdiscs.filter(|qdisc| qdisc.handle.0 != 0 && qdisc.parent != INGRESS);
     let mut rest: Vec<_> = ours
         .map(|qdisc| Replaced {
-            kind: qdisc.kind,
             is_class: false,
-            id: u32::from(qdisc.handle.0) << 16,
-            parent: qdisc.parent,
-            options: qdisc.options,
+            class: TrafficClass {
+                kind: qdisc.kind,
+                id: u32::from(qdisc.handle.0) << 16,
+                parent: qdisc.parent,
+                options: qdisc.options,
+            },
         })
         .collect();
     // Those without options the kernel makes with their discipline.
     let classes = netlink.traffic_classes(port.index())?.into_iter();
-    rest.extend(
-        (classes.filter(|class| !class.options.is_empty())).map(|class| Replaced {
-            kind: class.kind,
-            is_class: true,
-            id: class.id,
-            parent: class.parent,
-            options: class.options,
-        }),
-    );
+    let classes = classes.filter(|class| !class.options.is_empty());
+    rest.extend(classes.map(|class| Replaced {
+        is_class: true,
+        class,
+    }));
     let mut tree: Vec<Replaced> = Vec::new();
     loop {
         let is_next = |one: &Replaced| {
-            let above = if one.is_class && one.parent == ROOT {
-                one.id & 0xffff_0000
+            let above = if one.is_class && one.class.parent == ROOT {
+                one.class.id & 0xffff_0000
             } else {
-                one.parent
+                one.class.parent
             };
-            (above == ROOT) || tree.iter().any(|known| known.id == above)
+            (above == ROOT) || tree.iter().any(|known| known.class.id == above)
         };
         let (next, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_next);
         if next.is_empty() {
@@ -234,7 +232,7 @@ pub(super) fn has(
 ) -> Result<bool, QosError> {
     let there = tree(netlink, port)?;
     let is_there = |one: &Replaced| {
-        let key = |one: &Replaced| (one.kind.clone(), one.id, one.parent);
+        let key = |one: &Replaced| (one.class.kind.clone(), one.class.id, one.class.parent);
         there.iter().any(|other| key(other) == key(one))
     };
     Ok(replaced.iter().all(is_there))
@@ -244,17 +242,16 @@ pub(super) fn has(
 /// then, which [`tree`] shows.
 fn give_back(netlink: &mut Netlink, port: &Port, replaced: &[Replaced]) -> Result<(), QosError> {
     let put = |netlink: &mut Netlink, one: &Replaced| {
+        let class = &one.class;
         if one.is_class {
-            let class = TrafficClass {
-                kind: one.kind.clone(),
-                id: one.id,
-                parent: one.parent,
-                options: one.options.clone(),
-            };
-            return netlink.put_traffic_class(port.index(), &class);
+            return netlink.put_traffic_class(port.index(), class);
         }
-        let above = (one.parent != ROOT).then_some(one.parent);
-        let discipline = (one.kind.as_str(), (one.id >> 16) as u16, &*one.options);
+        let above = (class.parent != ROOT).then_some(class.parent);
+        let discipline = (
+            class.kind.as_str(),
+            (class.id >> 16) as u16,
+            &*class.options,
+        );
         netlink.put_qdisc(port.index(), above, discipline)
     };
     let Some((root, below)) = replaced.split_first() else {

@@ -10,7 +10,7 @@ use linerate_sys::netlink::Netlink;
 use super::error::QosError;
 use super::hook::{Hooks, Via};
 use super::port::{Port, namespace};
-use super::state::Directory;
+use super::state::{Directory, Which};
 
 /// The calling thread's network namespace, this host's bpffs and the states, with no other command
 /// beside.
@@ -83,11 +83,12 @@ impl Site {
 
     /// Takes away what is left of an interface that is gone.
     fn forget(&mut self, key: &str) -> Result<Option<String>, QosError> {
-        let state = self.directory.current(key)?.or(self.directory.next(key)?);
+        let state = self.directory.read(key, Which::Current)?;
+        let state = state.or(self.directory.read(key, Which::Next)?);
         let state = state.and_then(Result::ok);
         self.hooks_of(key).tidy(None)?;
-        self.directory.remove_current(key)?;
-        self.directory.remove_next(key)?;
+        self.directory.remove(key, Which::Current)?;
+        self.directory.remove(key, Which::Next)?;
         Ok(state.map(|state| state.interface))
     }
 }

@@ -5,16 +5,14 @@
 //! killed in between leaves enough to go on or back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use linerate_qos::document::PolicyReport;
-use linerate_sys::file::open_no_follow;
-use linerate_sys::netlink::{Direction, HtbClass};
+use linerate_sys::netlink::{Direction, HtbClass, TrafficClass};
 use linerate_sys::process::effective_user;
 use serde::{Deserialize, Serialize};
 
@@ -91,12 +89,10 @@ pub(super) struct Hooked {
 /// A discipline or a class of one, as the kernel showed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Replaced {
-    pub(super) kind: String,
     pub(super) is_class: bool,
-    /// `major << 16 | minor`.
-    pub(super) id: u32,
-    pub(super) parent: u32,
-    pub(super) options: Vec<u8>,
+    /// Of a discipline, its id has the minor number 0.
+    #[serde(flatten)]
+    pub(super) class: TrafficClass,
 }
 
 /// The cap on offloaded frames, and what it was before.
@@ -133,6 +129,24 @@ impl State {
     }
 }
 
+/// Which of the two states of an interface.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Which {
+    /// What is in force, as far as is known.
+    Current,
+    /// What was to be in force when a command ended early.
+    Next,
+}
+
+impl Which {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Current => ".json",
+            Self::Next => ".next",
+        }
+    }
+}
+
 /// What a file says; none if there is no file, and an error in words if it is not whole or not of
 /// this program.
 pub(super) type Stored = Option<Result<State, String>>;
@@ -153,9 +167,7 @@ impl Directory {
             .and_then(|()| own_directory::make(&path, user))
             .map_err(QosError::NoDirectory)?;
         let file = path.join("lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(0o600);
-        let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
+        let lock = own_directory::open_lock(&file).map_err(fault("open", &file))?;
         wait_for(&lock).map_err(fault("wait for", &file))?;
         Ok(Self { path, _lock: lock })
     }
@@ -168,9 +180,9 @@ impl Directory {
     /// Whether there is a state of this key.
     pub(super) fn has(key: &str) -> bool {
         let (_, path) = place();
-        [STATE, NEXT]
+        [Which::Current, Which::Next]
             .iter()
-            .any(|end| path.join(format!("{key}{end}")).exists())
+            .any(|one| path.join(format!("{key}{}", one.suffix())).exists())
     }
 
     /// All states by their keys. What a command that was killed had not written to its end is
@@ -181,38 +193,15 @@ impl Directory {
         let mut keys = BTreeSet::new();
         for name in names {
             if name.ends_with(SCRATCH) {
-                self.remove(&name)?;
+                remove(&self.path.join(&name))?;
             }
-            let key = name.strip_suffix(STATE).or_else(|| name.strip_suffix(NEXT));
+            let states = [Which::Current, Which::Next];
+            let key = states
+                .iter()
+                .find_map(|one| name.strip_suffix(one.suffix()));
             keys.extend(key.map(str::to_owned));
         }
         Ok(keys.into_iter().collect())
-    }
-
-    /// What is in force, as far as is known.
-    pub(super) fn current(&self, key: &str) -> Result<Stored, QosError> {
-        self.read(&format!("{key}{STATE}"))
-    }
-
-    /// What was to be in force when a command ended before its time.
-    pub(super) fn next(&self, key: &str) -> Result<Stored, QosError> {
-        self.read(&format!("{key}{NEXT}"))
-    }
-
-    pub(super) fn write_next(&self, key: &str, state: &State) -> Result<(), QosError> {
-        self.write(&format!("{key}{NEXT}"), state)
-    }
-
-    pub(super) fn write_current(&self, key: &str, state: &State) -> Result<(), QosError> {
-        self.write(&format!("{key}{STATE}"), state)
-    }
-
-    pub(super) fn remove_next(&self, key: &str) -> Result<(), QosError> {
-        self.remove(&format!("{key}{NEXT}"))
-    }
-
-    pub(super) fn remove_current(&self, key: &str) -> Result<(), QosError> {
-        self.remove(&format!("{key}{STATE}"))
     }
 
     /// Keeps what the verifier wrote.
@@ -222,13 +211,14 @@ impl Directory {
         Ok(path)
     }
 
-    /// Where [`Directory::current`] reads.
-    pub(super) fn current_path(&self, key: &str) -> PathBuf {
-        self.path.join(format!("{key}{STATE}"))
+    /// The file of an interface's state.
+    pub(super) fn file(&self, key: &str, which: Which) -> PathBuf {
+        self.path.join(format!("{key}{}", which.suffix()))
     }
 
-    fn read(&self, name: &str) -> Result<Stored, QosError> {
-        let path = self.path.join(name);
+    /// What the file says.
+    pub(super) fn read(&self, key: &str, which: Which) -> Result<Stored, QosError> {
+        let path = self.file(key, which);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|error| {
                 format!("{} cannot be understood: {error}", path.display())
@@ -238,29 +228,24 @@ impl Directory {
         }
     }
 
-    /// Whole or not at all.
-    fn write(&self, name: &str, state: &State) -> Result<(), QosError> {
-        let path = self.path.join(name);
-        let scratch = self.path.join(format!("{name}{SCRATCH}"));
-        let write = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = open_no_follow(&scratch, &mut options)?;
-            file.write_all(&serde_json::to_vec(state)?)?;
-            file.sync_data()?;
-            fs::rename(&scratch, &path)
-        };
-        write().map_err(fault("write", &path))
+    /// Replaces the whole file.
+    pub(super) fn write(&self, key: &str, which: Which, state: &State) -> Result<(), QosError> {
+        let path = self.file(key, which);
+        let text = serde_json::to_vec(state).map_err(io::Error::from);
+        text.and_then(|text| own_directory::replace_file(&path, &text, 0o600))
+            .map_err(fault("write", &path))
     }
 
-    fn remove(&self, name: &str) -> Result<(), QosError> {
-        let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(fault("remove", &path)(error))
-            }
-            _ => Ok(()),
-        }
+    /// Removes the file, if it is there.
+    pub(super) fn remove(&self, key: &str, which: Which) -> Result<(), QosError> {
+        remove(&self.file(key, which))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), QosError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fault("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -303,7 +288,5 @@ pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Err
     }
 }
 
-const STATE: &str = ".json";
-const NEXT: &str = ".next";
-/// Of either, until it is whole.
+/// The end of the name of a state that is being written ([`own_directory::replace_file`]).
 const SCRATCH: &str = ".new";

@@ -23,7 +23,13 @@ pub(super) fn report(
     port: &Port,
     state: &State,
 ) -> Result<AdapterReport, QosError> {
-    let (condition, fault) = condition(site, port, state)?;
+    let fault = fault(site, port, state)?;
+    let condition = match (state.mode, &fault) {
+        (_, Some(_)) => QosState::Failed,
+        (Mode::Enabled, None) => QosState::Filtering,
+        (Mode::PassingThrough, None) => QosState::PassingThrough,
+        (Mode::Disabled | Mode::Removed, None) => QosState::Disabled,
+    };
     let addresses = site.netlink.addresses()?;
     let own = addresses
         .iter()
@@ -53,23 +59,6 @@ pub(super) fn report(
     add_counters(site, port, state, &mut report)?;
     add_classes(site, port, state, &mut report)?;
     Ok(report)
-}
-
-/// Whether the kernel has what the state says.
-fn condition(
-    site: &mut Site,
-    port: &Port,
-    state: &State,
-) -> Result<(QosState, Option<String>), QosError> {
-    if let Some(fault) = fault(site, port, state)? {
-        return Ok((QosState::Failed, Some(fault)));
-    }
-    let condition = match state.mode {
-        Mode::Enabled => QosState::Filtering,
-        Mode::PassingThrough => QosState::PassingThrough,
-        Mode::Disabled | Mode::Removed => QosState::Disabled,
-    };
-    Ok((condition, None))
 }
 
 /// What is not as it was applied, in words.

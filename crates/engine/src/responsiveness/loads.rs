@@ -9,10 +9,11 @@ use linerate_core::plan::{Direction, Extent, Test};
 use linerate_core::record::Record;
 use linerate_core::units::Span;
 
-use super::{Request, joined};
+use super::Request;
 use crate::client::{Client, Live};
 use crate::clock::{nanos, now_ns};
 use crate::error::MeasureError;
+use crate::join::joined;
 use crate::stop::Stop;
 
 /// All that may be begun, in their order.

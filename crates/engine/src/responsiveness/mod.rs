@@ -7,7 +7,7 @@
 mod loads;
 mod probes;
 
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::{Direction, Test};
@@ -264,12 +264,6 @@ fn sender<'a>(record: &'a Record, backlog: &Backlog) -> Option<SendingHost<'a>> 
         goodput_bps: backlog.goodput_bps,
         flows: backlog.flows,
     })
-}
-
-/// A thread's result; its panic goes on here.
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    let ended = thread.join();
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use linerate_core::plan::{Direction, ExchangeTest, Extent, SocketOptions, Test, 
 use linerate_core::responsiveness::Probe;
 use linerate_core::units::Span;
 
-use super::{Request, joined};
+use super::Request;
 use crate::client::Client;
 use crate::clock::{nanos, now_ns};
 use crate::error::MeasureError;
+use crate::join::joined;
 use crate::measure::outcome::Answer;
 use crate::stop::Stop;
 

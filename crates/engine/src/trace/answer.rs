@@ -1,8 +1,6 @@
-//! What comes out of sockets → core's answers.
+//! Turns what the sockets receive into answers for the strategies.
 
-use linerate_core::trace::{
-    Answer, AnswerKind, ProbeCodec, ProbeId, ProbeIdentity, ProbeKind, Quoted,
-};
+use linerate_core::trace::{Answer, AnswerKind, ProbeCodec, ProbeIdentity, ProbeKind, Quoted};
 use linerate_core::units::Nanos;
 use linerate_sys::probe::{ErrorOrigin, ExtendedError, ProbeSocket, ReceiveBuffer, Received};
 
@@ -31,25 +29,20 @@ pub(super) fn drain_errors(
     }
 }
 
+/// Reads an ICMP message, or a TCP segment if `is_segment`. What is not ours is another program's.
 pub(super) fn read_message(
     codec: &ProbeCodec,
+    is_segment: bool,
     received: &Received<'_>,
     answer: &mut dyn FnMut(Nanos, Answer),
 ) {
     let Some(from) = received.from else { return };
-    // What is not ours is another program's.
-    if let Ok(found) = codec.read_icmp(from.ip(), received.ttl, received.bytes) {
-        answer(Nanos(received.at_ns), found);
-    }
-}
-
-pub(super) fn read_segment(
-    codec: &ProbeCodec,
-    received: &Received<'_>,
-    answer: &mut dyn FnMut(Nanos, Answer),
-) {
-    let Some(from) = received.from else { return };
-    if let Ok(found) = codec.read_tcp(from.ip(), received.ttl, received.bytes) {
+    let read = if is_segment {
+        codec.read_tcp(from.ip(), received.ttl, received.bytes)
+    } else {
+        codec.read_icmp(from.ip(), received.ttl, received.bytes)
+    };
+    if let Ok(found) = read {
         answer(Nanos(received.at_ns), found);
     }
 }
@@ -101,13 +94,4 @@ pub(super) fn answer_of(
         quoted: Quoted::default(),
         mpls: Vec::new(),
     })
-}
-
-/// The identity of a probe that is known by its socket.
-pub(super) fn identity_of(codec: &ProbeCodec, id: ProbeId, flow: u16) -> ProbeIdentity {
-    ProbeIdentity {
-        sequence: id.0,
-        session: Some(codec.session),
-        flow: Some(flow),
-    }
 }

@@ -1,7 +1,7 @@
 //! The sockets of a trace: probes out, answers in.
 //!
-//! What is tried first tells the most; what a host does not allow is replaced by what it does, and
-//! that is said ([`Method`]).
+//! The methods that show the most are tried first. What a host does not allow is replaced by what
+//! it does allow; the document names the [`Method`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use linerate_core::trace::{Answer, Probe, ProbeCodec, ProbeKind};
 use linerate_core::units::Nanos;
-use linerate_sys::poll::Poller;
+use linerate_sys::errno::{EMSGSIZE, ENOBUFS, ENODEV, ENOPROTOOPT, EPROTO};
+use linerate_sys::poll::{Poller, wait_readable};
 use linerate_sys::probe::{ProbeSocket, ReceiveBuffer, source_for};
 
-use super::answer::{drain, drain_errors, read_error, read_message, read_segment};
+use super::answer::{drain, drain_errors, read_error, read_message};
 use super::error::TraceError;
 use super::syn::SynProbes;
 
@@ -63,7 +64,7 @@ impl Method {
     }
 }
 
-/// Where a trace goes and by which way.
+/// Where a trace goes, and how.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
     pub(super) target: IpAddr,
@@ -78,7 +79,7 @@ pub(super) struct Way {
 /// The first source port of TCP probes: above the range that kernels take ports from, so that no
 /// connection of this host has one (net.ipv4.ip_local_port_range is 32768 to 60999 by default).
 const FIRST_TCP_PORT: u16 = 61_000;
-/// An error that waits on a socket comes instead of sending; as many may wait in a row.
+/// Sending fails with an earlier error that waits on the socket; so many may wait in a row.
 const ATTEMPTS: u32 = 16;
 
 impl Way {
@@ -98,7 +99,7 @@ impl Way {
         let found = source_for(target, device.as_deref());
         let found = found.map_err(|source| match (source.kind(), &device) {
             (io::ErrorKind::NotFound, Some(device)) => no_device(device, source),
-            _ if source.raw_os_error() == Some(linerate_sys::errno::ENODEV) => {
+            _ if source.raw_os_error() == Some(ENODEV) => {
                 no_device(device.as_deref().unwrap_or_default(), source)
             }
             _ => TraceError::NoRoute {
@@ -183,13 +184,9 @@ impl Channel {
         self.listener = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))?;
         let has_raw = self.listener.is_some();
         let local = |port| SocketAddr::new(way.source, port);
-        let before = way
-            .local_port
-            .map(|port| ProbeSocket::udp(local(port), !has_raw));
-        let sender = match before {
-            Some(Ok(sender)) => Ok(sender),
-            _ => ProbeSocket::udp(local(0), !has_raw),
-        };
+        let open = |port| ProbeSocket::udp(local(port), !has_raw);
+        let before = way.local_port.and_then(|port| open(port).ok());
+        let sender = before.map_or_else(|| open(0), Ok);
         let sender =
             sender.map_err(|source| no_socket("UDP", way, "an address of this host", source))?;
         self.codec.source_port = local_port(&sender)?;
@@ -262,7 +259,7 @@ impl Channel {
                 // An answer to an earlier probe; it stays in the error queue.
                 Err(error) if is_of_path(&error) => {}
                 Err(error) if is_momentary(&error) => return Ok(()),
-                Err(error) if error.raw_os_error() == Some(linerate_sys::errno::EMSGSIZE) => {
+                Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
                     return Err(TraceError::TooLarge { size: probe.size });
                 }
                 Err(source) => return Err(kernel("send a probe", source)),
@@ -273,7 +270,7 @@ impl Channel {
 
     /// Waits until something may have come, or for `timeout`.
     pub(super) fn wait(&self, timeout: Duration) -> Result<(), TraceError> {
-        let waited = linerate_sys::poll::wait_readable(&self.poller, timeout);
+        let waited = wait_readable(&self.poller, timeout);
         waited.map_err(|source| kernel("wait for answers", source))?;
         Ok(())
     }
@@ -288,30 +285,26 @@ impl Channel {
         }
         if let Some(listener) = &self.listener {
             drain(listener, &mut self.buffer, |received| {
-                read_message(&self.codec, received, answer);
+                read_message(&self.codec, false, received, answer);
             });
         }
         let Some(sender) = &self.sender else {
             return Ok(());
         };
-        match self.method {
-            Method::UdpRaw => {}
-            Method::TcpRaw => drain(sender, &mut self.buffer, |received| {
-                read_segment(&self.codec, received, answer);
-            }),
-            Method::IcmpRaw => drain(sender, &mut self.buffer, |received| {
-                read_message(&self.codec, received, answer);
-            }),
-            Method::UdpErrors | Method::IcmpErrors | Method::TcpConnect => {
-                drain_errors(sender, &mut self.buffer, |received| {
-                    read_error(&self.codec, received, answer);
-                });
-                drain(sender, &mut self.buffer, |received| {
-                    if self.method == Method::IcmpErrors {
-                        read_message(&self.codec, received, answer);
-                    }
-                });
-            }
+        if matches!(self.method, Method::UdpErrors | Method::IcmpErrors) {
+            drain_errors(sender, &mut self.buffer, |received| {
+                read_error(&self.codec, received, answer);
+            });
+        }
+        // Replies to UDP probes say nothing; they are only taken out of the queue.
+        let is_read = !matches!(self.method, Method::UdpRaw | Method::UdpErrors);
+        let is_segment = self.method == Method::TcpRaw;
+        if self.method != Method::UdpRaw {
+            drain(sender, &mut self.buffer, |received| {
+                if is_read {
+                    read_message(&self.codec, is_segment, received, answer);
+                }
+            });
         }
         Ok(())
     }
@@ -323,7 +316,7 @@ fn local_port(socket: &ProbeSocket) -> Result<u16, TraceError> {
     Ok(address.port())
 }
 
-/// `None` if it is for the privileged alone.
+/// `None` if it takes privileges that this process lacks.
 fn if_allowed<T>(
     what: &'static str,
     way: &Way,
@@ -360,15 +353,11 @@ pub(super) fn kernel(what: &str, source: io::Error) -> TraceError {
 /// An ICMP error that waited on the socket.
 fn is_of_path(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    matches!(
+    let is_unreachable = matches!(
         error.kind(),
         ConnectionRefused | HostUnreachable | NetworkUnreachable
-    ) || [
-        linerate_sys::errno::EPROTO,
-        linerate_sys::errno::ENOPROTOOPT,
-    ]
-    .map(Some)
-    .contains(&error.raw_os_error())
+    );
+    is_unreachable || matches!(error.raw_os_error(), Some(EPROTO | ENOPROTOOPT))
 }
 
 /// The probe is lost on this host: no room in a queue, a firewall.
@@ -376,5 +365,5 @@ fn is_momentary(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied
-    ) || error.raw_os_error() == Some(linerate_sys::errno::ENOBUFS)
+    ) || error.raw_os_error() == Some(ENOBUFS)
 }

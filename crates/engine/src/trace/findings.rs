@@ -1,4 +1,4 @@
-//! What is found out besides the hops: what fits, all paths, the rates of links.
+//! What a trace finds besides the hops: the path MTU, all equal-cost paths, the rates of links.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const RATE_FOR_SIZES: u32 = 50;
 /// probes have one length.
 const QUOTED_V4: u16 = 600;
 const QUOTED_V6: u16 = 1_300;
-/// Where the interface's cannot be read.
+/// Taken where the interface's MTU cannot be read.
 const ETHERNET_MTU: u16 = 1_500;
 
 impl Site<'_> {

@@ -29,8 +29,9 @@ pub use error::TraceError;
 use channel::{Channel, Way};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
-    Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, ReverseDocument,
-    TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
+    Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, HopDocument, PathEnd, ProbeKind,
+    ReverseDocument, TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch,
+    WatchDocument,
 };
 use linerate_core::units::{Nanos, format_rfc3339};
 use linerate_sys::probe::ProbeSocket;
@@ -40,9 +41,9 @@ use strategy::Strategy;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
-/// So long names are waited for after the last answer.
+/// How long to wait for names after the last answer.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
-/// Probes that are sent without a look at what has come.
+/// The most probes to send before reading answers again.
 const MAX_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -145,9 +146,7 @@ pub fn join_reverse(
         let addresses = back.hops.iter().filter_map(|hop| hop.address);
         addresses.for_each(|address| names.ask(address));
         let found = names.finish(NAMES_WAIT);
-        for hop in &mut back.hops {
-            hop.name = hop.address.and_then(|address| found.get(&address).cloned());
-        }
+        set_names(&mut back.hops, &found);
     }
     reverse.conclude(document);
     document.reverse = Some(reverse);
@@ -196,6 +195,12 @@ pub fn watch(
             return Ok(document);
         }
         last = Some(document);
+    }
+}
+
+fn set_names(hops: &mut [HopDocument], names: &BTreeMap<IpAddr, String>) {
+    for hop in hops {
+        hop.name = hop.address.and_then(|address| names.get(&address).cloned());
     }
 }
 
@@ -324,11 +329,7 @@ impl<'a> Site<'a> {
         }
         let Some(names) = &mut self.names else { return };
         self.known = names.finish(wait);
-        for hop in &mut document.hops {
-            hop.name = hop
-                .address
-                .and_then(|address| self.known.get(&address).cloned());
-        }
+        set_names(&mut document.hops, &self.known);
         if let Some(watch) = &mut document.watch {
             watch.set_names(&self.known);
         }

@@ -1,4 +1,4 @@
-//! The one shape of core's state machines that send probes.
+//! The common interface of the state machines that send probes.
 
 use linerate_core::trace::{Answer, PathFinder, PathMtu, Probe, Tracer};
 use linerate_core::units::Nanos;

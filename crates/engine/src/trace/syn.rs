@@ -1,15 +1,15 @@
-//! TCP probes without privilege: a connection attempt each.
+//! TCP probes without privilege: each is a connection attempt.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_core::trace::{Answer, AnswerKind, Probe, ProbeCodec, ProbeId, Quoted};
+use linerate_core::trace::{Answer, AnswerKind, Probe, ProbeCodec, ProbeId, ProbeIdentity, Quoted};
 use linerate_core::units::Nanos;
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
 
-use super::answer::{answer_of, identity_of};
+use super::answer::answer_of;
 use super::channel::{Way, kernel};
 use super::error::TraceError;
 
@@ -68,24 +68,26 @@ impl SynProbes {
                 continue;
             };
             match probe.socket.answer(buffer) {
-                Ok(None) => {}
+                Ok(None) => continue,
                 Ok(Some((found, at_ns))) => {
                     if let Some(found) = self.read(found, probe) {
                         answer(Nanos(at_ns), found);
                     }
-                    self.open.remove(&number);
                 }
-                // It timed out, or an error came that tells nothing of the path.
-                Err(_) => {
-                    self.open.remove(&number);
-                }
+                // It timed out, or an error came that says nothing about the path.
+                Err(_) => {}
             }
+            self.open.remove(&number);
         }
         Ok(())
     }
 
     fn read(&self, found: SynAnswer, probe: &SynProbe) -> Option<Answer> {
-        let identity = identity_of(&self.codec, probe.id, probe.flow);
+        let identity = ProbeIdentity {
+            sequence: probe.id.0,
+            session: Some(self.codec.session),
+            flow: Some(probe.flow),
+        };
         let kind = match found {
             SynAnswer::Error(error, ttl) => return answer_of(error, ttl, identity),
             SynAnswer::Accepted => AnswerKind::TcpSynAck,

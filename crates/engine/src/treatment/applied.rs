@@ -14,7 +14,7 @@ use super::step::{Planned, Step, Undone, plan};
 /// Treatments that are in force. They are of the network namespace of the thread that applied them,
 /// whichever thread drops this. Whatever cannot be undone stays in the journal, and the next start
 /// tries again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "dropped at once, it undoes what it applied"]
 pub struct Applied {
     namespace: Option<Namespace>,
@@ -36,18 +36,9 @@ impl Applied {
     pub fn apply(changes: &[HostChange], peer: IpAddr) -> Result<Self, TreatError> {
         let planned = plan(changes)?;
         if planned.is_empty() {
-            Ok(Self::nothing())
+            Ok(Self::default())
         } else {
             Self::apply_in(&Directory::open()?, &planned, peer)
-        }
-    }
-
-    fn nothing() -> Self {
-        Self {
-            namespace: None,
-            journal: None,
-            steps: Vec::new(),
-            read_back: Vec::new(),
         }
     }
 
@@ -56,7 +47,7 @@ impl Applied {
         planned: &[Planned],
         peer: IpAddr,
     ) -> Result<Self, TreatError> {
-        let mut applied = Self::nothing();
+        let mut applied = Self::default();
         match applied.apply_all(directory, planned, peer) {
             Ok(()) => Ok(applied),
             Err(error) => applied.undo_all().and(Err(error)),
@@ -114,11 +105,7 @@ impl Applied {
             return Ok(());
         };
         let steps = std::mem::take(&mut self.steps);
-        let undo = || {
-            let changed = steps.iter().rev().filter(|step| step.changes());
-            let failures = changed.filter_map(|step| undo_step(step).err());
-            failures.reduce(|first, _| first).map_or(Ok(()), Err)
-        };
+        let undo = || undo_all(&steps);
         let is_here = Namespace::current()?.inode()? == namespace.inode()?;
         if is_here {
             undo()?
@@ -139,6 +126,16 @@ impl Drop for Applied {
     }
 }
 
+/// Undoes those that changed something, the last first.
+///
+/// # Errors
+/// [`TreatError::Undo`] with the first that could not be; the others are undone.
+pub(super) fn undo_all(steps: &[Step]) -> Result<(), TreatError> {
+    let changed = steps.iter().rev().filter(|step| step.changes());
+    let failures = changed.filter_map(|step| undo_step(step).err());
+    failures.reduce(|first, _| first).map_or(Ok(()), Err)
+}
+
 /// # Errors
 /// [`TreatError::Undo`].
 pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
@@ -148,7 +145,8 @@ pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
     })
 }
 
-/// Another's undoing would bring back its old value over ours, and ours that of the other.
+/// Two processes must not treat the same thing: when one undoes its change it would overwrite the
+/// other's.
 pub(super) fn check_free(held: &Held<'_>, step: &Step, place: &Place) -> Result<(), TreatError> {
     let others = held.entries()?;
     let busy = others.iter().find_map(|entry| {

@@ -6,7 +6,7 @@ use linerate_core::treatment::DeviceSetting;
 use linerate_sys::CallError;
 use linerate_sys::errno::ENODEV;
 use linerate_sys::ethtool::{Ethtool, Feature, Offload};
-use linerate_sys::netlink::{Link, Netlink, NetlinkError};
+use linerate_sys::netlink::{Link, Netlink, NetlinkError, Route};
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatError;
@@ -28,6 +28,23 @@ pub(crate) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, Treat
 
 pub(crate) fn open_netlink() -> Result<Netlink, TreatError> {
     Netlink::open().map_err(|error| TreatError::kernel("ask for links and routes", error))
+}
+
+/// All devices of the network namespace.
+pub(crate) fn links(netlink: &mut Netlink) -> Result<Vec<Link>, TreatError> {
+    let links = netlink.links();
+    links.map_err(|error| TreatError::kernel("list the devices", error))
+}
+
+pub(super) fn routes(netlink: &mut Netlink) -> Result<Vec<Route>, TreatError> {
+    let routes = netlink.routes();
+    routes.map_err(|error| TreatError::kernel("read the routes", error))
+}
+
+/// The device of that name, of which `what` is to be set.
+pub(super) fn named(what: &str, device: &str) -> Result<Link, TreatError> {
+    let link = open_netlink()?.link(device);
+    link.map_err(|_| TreatError::unfit(what, "there is no such device in this network namespace"))
 }
 
 /// The device with that index, whatever it is called by now; none if it is gone.
@@ -79,7 +96,7 @@ impl OffloadStep {
         for offload in offloads(setting) {
             let all = read(&ethtool, &device.name, *offload)?;
             let mut free = all.into_iter().filter(|feature| !feature.fixed).peekable();
-            // Of those that few devices are asked for, none is asked for beside one that is on.
+            // If the main feature is on, the rare ones beside it are not asked for.
             if on && free.peek().is_some_and(|main| main.requested) {
                 continue;
             }
@@ -97,10 +114,7 @@ impl OffloadStep {
 
     fn ask(&self, ethtool: &Ethtool, names: &[String], on: bool) -> Result<(), TreatError> {
         let changes: Vec<_> = names.iter().map(|name| (name.as_str(), on)).collect();
-        ethtool
-            .set_features(&changes)
-            .map(drop)
-            .map_err(|error| TreatError::set(self.what(), error))
+        ask(ethtool, &changes, self.what())
     }
 
     pub(super) fn meets(&self, other: &Self) -> bool {
@@ -128,11 +142,11 @@ impl Reversible for OffloadStep {
             let is_on = is_on(&features, self.on);
             let can_switch = features.iter().any(|feature| !feature.fixed);
             if is_on != self.on && (position == 0 || can_switch) {
-                return Err(TreatError::NotTaken {
-                    what: format!("{}={}", self.setting, word(self.on)),
-                    found: format!("{} on {}", word(is_on), self.device),
-                    why: "the device cannot switch it, or another offload that it needs is off",
-                });
+                return Err(TreatError::not_taken(
+                    format!("{}={}", self.setting, word(self.on)),
+                    format!("{} on {}", word(is_on), self.device),
+                    "the device cannot switch it, or another offload that it needs is off",
+                ));
             }
             let fixed = if can_switch { "" } else { " (fixed)" };
             states.push(format!("{} {}{fixed}", label(*offload), word(is_on)));
@@ -207,10 +221,12 @@ pub(super) fn merges(device: &str) -> Result<bool, TreatError> {
 pub(super) fn merge(device: &str) -> Result<(), TreatError> {
     let names = Offload::LargeReceive.features().iter();
     let changes: Vec<_> = names.map(|name| (*name, true)).collect();
-    open(device)?
-        .set_features(&changes)
-        .map(drop)
-        .map_err(|error| TreatError::set(format!("lro of {device}"), error))
+    ask(&open(device)?, &changes, format!("lro of {device}"))
+}
+
+fn ask(ethtool: &Ethtool, changes: &[(&str, bool)], what: String) -> Result<(), TreatError> {
+    let answer = ethtool.set_features(changes).map(drop);
+    answer.map_err(|error| TreatError::set(what, error))
 }
 
 fn open(device: &str) -> Result<Ethtool, TreatError> {
@@ -227,8 +243,8 @@ fn device_error(device: &str, error: CallError) -> TreatError {
     TreatError::kernel(format!("read the offloads of {device}"), error)
 }
 
-/// On is what the kernel makes use of: the first feature that can be switched. Others may stay of
-/// which it makes none.
+/// Whether an offload is on. It is if its first switchable feature is, which is the one that the
+/// kernel uses; it is off only if all its features are.
 fn is_on(features: &[Feature], wanted: bool) -> bool {
     let main = features.iter().find(|feature| !feature.fixed);
     match main {
@@ -237,8 +253,7 @@ fn is_on(features: &[Feature], wanted: bool) -> bool {
     }
 }
 
-/// The offload that decides, and those that go with it where the device can.
-/// Those of the table of a host's settings.
+/// The offloads that the table of a host's settings has.
 pub(crate) const OFFLOADS: [DeviceSetting; 4] = [
     DeviceSetting::ChecksumOffload,
     DeviceSetting::Tso,
@@ -246,6 +261,7 @@ pub(crate) const OFFLOADS: [DeviceSetting; 4] = [
     DeviceSetting::Gro,
 ];
 
+/// The offload that decides, and those that go with it where the device can switch them.
 fn offloads(setting: DeviceSetting) -> &'static [Offload] {
     match setting {
         DeviceSetting::ChecksumOffload => &[Offload::TxChecksum, Offload::RxChecksum],

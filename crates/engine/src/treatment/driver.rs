@@ -1,7 +1,6 @@
 //! Figures of a device that only its owner sets: rings, held-back interrupts, the length of its
 //! queue.
 
-use linerate_sys::CallError;
 use linerate_sys::errno::EINVAL;
 use linerate_sys::ethtool::{DriverSetting, Ethtool};
 use linerate_sys::netlink::{Link, LinkChange};
@@ -110,11 +109,13 @@ impl DriverStep {
     }
 
     fn not_taken(&self, found: Option<u32>) -> TreatError {
-        TreatError::NotTaken {
-            what: format!("{}={}", self.key(), self.set),
-            found: found.map_or("gone".to_owned(), |found| found.to_string()),
-            why: "the driver rounds it, or somebody else sets it",
-        }
+        let what = format!("{}={}", self.key(), self.set);
+        let found = found.map(|found| found.to_string());
+        TreatError::not_taken(
+            what,
+            found,
+            "the driver rounds it, or somebody else sets it",
+        )
     }
 
     fn put(&self, device: &str, value: u32) -> Result<(), TreatError> {
@@ -124,16 +125,12 @@ impl DriverStep {
                 .map_err(|error| TreatError::set(self.what(), error)),
             Some(setting) => Ethtool::open(device)
                 .and_then(|driver| driver.set_driver_setting(setting, value))
-                .map_err(|error| self.refused(value, error)),
-        }
-    }
-
-    fn refused(&self, value: u32, error: CallError) -> TreatError {
-        match error.errno() {
-            Some(EINVAL) => {
-                TreatError::unfit(self.what(), format!("the driver does not take {value}"))
-            }
-            _ => TreatError::set(self.what(), error),
+                .map_err(|error| match error.errno() {
+                    Some(EINVAL) => {
+                        TreatError::unfit(self.what(), format!("the driver does not take {value}"))
+                    }
+                    _ => TreatError::set(self.what(), error),
+                }),
         }
     }
 
@@ -171,12 +168,8 @@ impl Reversible for DriverStep {
         if found != Some(self.set) {
             return Err(self.not_taken(found));
         }
-        Ok(format!(
-            "{}: {} {}",
-            self.device,
-            self.figure.name(),
-            self.set
-        ))
+        let name = self.figure.name();
+        Ok(format!("{}: {name} {}", self.device, self.set))
     }
 
     fn undo(&self) -> Result<Undone, TreatError> {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use linerate_core::treatment::TreatmentError;
 use linerate_sys::CallError;
@@ -68,17 +68,7 @@ pub enum TreatError {
     /// A policy could not be put in force, or taken away.
     #[error(transparent)]
     Qos(#[from] QosError),
-    /// The journal could not be kept, so that nothing was set.
-    #[error("cannot {operation} the journal of treatments {}", path.display())]
-    Journal {
-        /// What was attempted.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
-    /// The file of kernel settings in sysctl.d could not be read or written.
+    /// A journal, or the file of kernel settings in sysctl.d, could not be read or written.
     #[error("cannot {operation} {}", path.display())]
     File {
         /// What was attempted.
@@ -125,6 +115,28 @@ impl TreatError {
         Self::Kernel {
             operation: operation.into(),
             source: Box::new(source),
+        }
+    }
+
+    /// A file that the kernel would not let us use.
+    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File {
+            operation,
+            path: path.clone(),
+            source,
+        }
+    }
+
+    pub(super) fn not_taken(
+        what: String,
+        found: impl Into<Option<String>>,
+        why: &'static str,
+    ) -> Self {
+        Self::NotTaken {
+            what,
+            found: found.into().unwrap_or_else(|| "gone".to_owned()),
+            why,
         }
     }
 

@@ -1,14 +1,14 @@
 //! Settings that are several files of `/sys` and `/proc` with one value: CPUs of queues and
 //! interrupts, the governor.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use linerate_core::treatment::{Value, ValueKind};
 use linerate_sys::proc::{Probe, ProcError, cpu, steering};
 use serde::{Deserialize, Serialize};
 
-use super::device::{by_index, open_netlink};
+use super::device::{by_index, links, named, open_netlink};
 use super::error::TreatError;
 use super::step::{Reversible, Undone};
 
@@ -66,18 +66,14 @@ impl<'a> FileSetting<'a> {
 
     /// Its files.
     fn paths(self) -> Probe<Vec<PathBuf>> {
-        let of_cpus = |files: Probe<Vec<steering::CpuFile>>| {
-            let paths = |files: Vec<steering::CpuFile>| {
-                Probe::Supported(files.iter().map(|file| file.path().to_owned()).collect())
-            };
-            files.and_then(paths)
+        let files = match self {
+            Self::Receive(device) => steering::receive_steering(device),
+            Self::Transmit(device) => steering::transmit_steering(device),
+            Self::Interrupts(device) => steering::interrupts(device),
+            Self::Governor => return governors(),
         };
-        match self {
-            Self::Receive(device) => of_cpus(steering::receive_steering(device)),
-            Self::Transmit(device) => of_cpus(steering::transmit_steering(device)),
-            Self::Interrupts(device) => of_cpus(steering::interrupts(device)),
-            Self::Governor => governors(),
-        }
+        let path = |file: &steering::CpuFile| file.path().to_owned();
+        files.and_then(|files| Probe::Supported(files.iter().map(path).collect()))
     }
 
     /// The files with their values; what is missing where there are none.
@@ -125,10 +121,13 @@ impl FilesStep {
         setting: FileSetting<'_>,
         value: &str,
     ) -> Result<Self, TreatError> {
-        let device = setting
-            .device()
-            .map(|name| index_of(key, name))
-            .transpose()?;
+        let device = match setting.device() {
+            Some(name) => {
+                check_sys()?;
+                Some(named(key, name)?.index)
+            }
+            None => None,
+        };
         let files = match setting.read() {
             Probe::Supported(files) => files,
             Probe::Unsupported(why) | Probe::Unknown(why) => {
@@ -178,11 +177,11 @@ impl FilesStep {
     }
 
     fn not_taken(&self, found: String) -> TreatError {
-        TreatError::NotTaken {
-            what: format!("{}={}", self.key, self.set),
+        TreatError::not_taken(
+            format!("{}={}", self.key, self.set),
             found,
-            why: "the host does not have all of these CPUs, or the kernel manages it",
-        }
+            "the host does not have all of these CPUs, or the kernel manages it",
+        )
     }
 }
 
@@ -249,43 +248,24 @@ impl Reversible for FilesStep {
 
 fn read(path: &Path) -> Result<String, ProcError> {
     if path.ends_with(GOVERNOR) {
-        let cpu = cpu_of(path).unwrap_or(u32::MAX);
-        match cpu::governor(cpu) {
-            Probe::Supported(name) => Ok(name),
-            Probe::Unsupported(_) | Probe::Unknown(_) => Err(ProcError::Read {
-                path: path.to_owned(),
-                source: io::ErrorKind::NotFound.into(),
-            }),
-        }
-    } else {
-        let cpus = steering::CpuFile::at(path).read()?;
-        Ok(Value::Cpus(cpus).to_string())
+        let name = fs::read_to_string(path).map_err(|source| ProcError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        return Ok(name.trim().to_owned());
     }
+    let cpus = steering::CpuFile::at(path).read()?;
+    Ok(Value::Cpus(cpus).to_string())
 }
 
 fn write(path: &Path, value: &str) -> io::Result<()> {
     if path.ends_with(GOVERNOR) {
-        let cpu = cpu_of(path).ok_or(io::ErrorKind::NotFound)?;
-        return cpu::set_governor(cpu, value);
+        return fs::write(path, value);
     }
     match ValueKind::Cpus.read(value) {
         Ok(Value::Cpus(cpus)) => steering::CpuFile::at(path).write(&cpus),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
-}
-
-/// The number of a CPU, from the path of its governor.
-fn cpu_of(path: &Path) -> Option<u32> {
-    let name = path.ancestors().nth(2)?.file_name()?.to_str()?;
-    name.strip_prefix("cpu")?.parse().ok()
-}
-
-/// The index of a device whose files are those that `/sys` shows.
-fn index_of(key: &str, device: &str) -> Result<u32, TreatError> {
-    check_sys()?;
-    let link = open_netlink()?.link(device);
-    link.map(|link| link.index)
-        .map_err(|_| TreatError::unfit(key, "there is no such device in this network namespace"))
 }
 
 /// One value, or all of them where they differ.
@@ -300,13 +280,9 @@ pub(crate) fn summary<'a>(values: impl Iterator<Item = &'a str>) -> String {
 /// # Errors
 /// It shows those of another.
 pub(crate) fn check_sys() -> Result<(), TreatError> {
-    let links = open_netlink()?.links();
-    let links = links.map_err(|error| TreatError::kernel("list the devices", error))?;
-    let names: Vec<(&str, u32)> = links
-        .iter()
-        .map(|link| (link.name.as_str(), link.index))
-        .collect();
-    if steering::shows_devices(&names) {
+    let links = links(&mut open_netlink()?)?;
+    let names = links.iter().map(|link| (link.name.as_str(), link.index));
+    if steering::shows_devices(&names.collect::<Vec<_>>()) {
         Ok(())
     } else {
         let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts \

@@ -135,17 +135,12 @@ impl Directory {
 
     fn hold_file(&self, name: &str) -> Result<Held<'_>, TreatError> {
         let path = self.path.join(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(0o600);
-        let locked = open_no_follow(&path, &mut options).and_then(|file| {
-            own_directory::lock(&file, PATIENCE)?;
-            Ok(file)
-        });
-        let lock = locked.map_err(|source| TreatError::Journal {
-            operation: "wait for",
-            path,
-            source,
-        })?;
+        let lock = own_directory::open_lock(&path)
+            .and_then(|file| own_directory::lock(&file, PATIENCE).map(|()| file))
+            .map_err(TreatError::file(
+                "wait for the journal of treatments",
+                &path,
+            ))?;
         Ok(Held {
             directory: self,
             _lock: lock,
@@ -176,15 +171,12 @@ impl Held<'_> {
     /// Begins a journal of this process.
     pub(super) fn begin(&self, place: Place) -> Result<Journal, TreatError> {
         let pid = process::id();
-        let fault = |source| TreatError::Journal {
-            operation: "begin",
-            path: self.directory.path.clone(),
-            source,
-        };
-        let started = start_time(pid).map_err(fault)?;
+        let path = &self.directory.path;
+        let fault = TreatError::file("begin the journal of treatments", path);
+        let started = start_time(pid).map_err(&fault)?;
         for number in 0..MAX_JOURNALS {
             let name = format!("{PREFIX}{pid}-{number}{SUFFIX}");
-            let path = self.directory.path.join(name);
+            let path = path.join(name);
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
             let file = match open_no_follow(&path, &mut options) {
@@ -192,14 +184,14 @@ impl Held<'_> {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(fault(error)),
             };
-            file.lock().map_err(fault)?;
+            file.lock().map_err(&fault)?;
             let mut journal = Journal { path, file };
             let header = Header {
                 pid,
                 started,
                 place,
             };
-            return journal.write(&header).map(|()| journal);
+            return journal.add(&header).map(|()| journal);
         }
         Err(fault(io::ErrorKind::AlreadyExists.into()))
     }
@@ -207,11 +199,7 @@ impl Held<'_> {
     /// All journals that are there.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, TreatError> {
         let path = &self.directory.path;
-        let fault = |source| TreatError::Journal {
-            operation: "look for",
-            path: path.clone(),
-            source,
-        };
+        let fault = TreatError::file("look for the journal of treatments", path);
         let files = fs::read_dir(path).map_err(fault)?;
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
         let mut own: Vec<_> = names
@@ -233,22 +221,15 @@ impl Held<'_> {
 
 impl Journal {
     /// Writes down what is about to be set; it is on its medium when this returns.
-    pub(super) fn add(&mut self, step: &Step) -> Result<(), TreatError> {
-        self.write(step)
-    }
-
-    fn write(&mut self, line: &impl Serialize) -> Result<(), TreatError> {
+    pub(super) fn add(&mut self, line: &impl Serialize) -> Result<(), TreatError> {
         let write = |file: &mut File| {
             let mut text = serde_json::to_vec(line)?;
             text.push(b'\n');
             file.write_all(&text)?;
             file.sync_data()
         };
-        write(&mut self.file).map_err(|source| TreatError::Journal {
-            operation: "write",
-            path: self.path.clone(),
-            source,
-        })
+        let fault = TreatError::file("write the journal of treatments", &self.path);
+        write(&mut self.file).map_err(fault)
     }
 
     /// All is undone.

@@ -9,9 +9,10 @@ use linerate_sys::process::{Process, new_session, start_time};
 
 use super::applied::undo_step;
 use super::error::TreatError;
-use super::journal::{Directory, Entry, Held};
+use super::journal::{Directory, Entry, Header, Held};
 use super::place::Visit;
 use super::step::Undone;
+use crate::words::chain;
 
 /// Undoes what processes of this user that were killed have left on this host: at the start of
 /// every command that treats. What is of a network namespace that is gone, or of an earlier boot,
@@ -64,7 +65,7 @@ pub(super) fn wait_for_end(pid: u32, started: u64) {
 
 pub(super) fn undo_leftovers_in(directory: &Directory) -> Vec<String> {
     let undone = directory.hold().and_then(|held| undo_in(&held));
-    undone.unwrap_or_else(|error| vec![with_sources(&error)])
+    undone.unwrap_or_else(|error| vec![chain(&error)])
 }
 
 /// # Errors
@@ -78,15 +79,11 @@ pub(super) fn undo_in(held: &Held<'_>) -> Result<Vec<String>, TreatError> {
 }
 
 fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
-    let Some(header) = &entry.header else {
+    let of_this_boot = |header: &&Header| header.place.is_of_this_boot();
+    let Some(Header { pid, place, .. }) = entry.header.as_ref().filter(of_this_boot) else {
         held.remove(entry);
         return Vec::new();
     };
-    let (pid, place) = (header.pid, &header.place);
-    if !place.is_of_this_boot() {
-        held.remove(entry);
-        return Vec::new();
-    }
     let visit = place.run(|| {
         let steps = entry.steps.iter().rev();
         let undone = steps.map(|step| (step.what(), undo_step(step)));
@@ -112,13 +109,9 @@ fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
             "{what}: left alone, it is not what process {pid} made of it before it was killed"
         )),
         Ok(Undone::Gone) => None,
-        Err(error) => Some(with_sources(&error)),
+        Err(error) => Some(chain(&error)),
     };
     results.into_iter().filter_map(line).collect()
-}
-
-fn with_sources(error: &TreatError) -> String {
-    crate::words::chain(error)
 }
 
 /// The kernel says it at once; this only bounds a wait that was interrupted.

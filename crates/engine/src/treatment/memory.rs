@@ -1,4 +1,4 @@
-//! What TCP remembers of a host, and starts the next connection to it with.
+//! What TCP remembers of a host and uses for the next connection to it.
 
 use std::net::IpAddr;
 

@@ -41,7 +41,7 @@ mod sysctl_directory;
 mod tests;
 
 pub use applied::Applied;
-pub(crate) use device::{OFFLOADS, offload_state, open_netlink, towards};
+pub(crate) use device::{OFFLOADS, links, offload_state, open_netlink, towards};
 pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
 pub(crate) use files::{FILES, FileSetting, check_sys, summary};

@@ -9,7 +9,7 @@ use linerate_sys::netlink::{Link, LinkChange, Metric, Netlink, Route};
 use linerate_sys::proc::sysctl::{self, SysctlError};
 use serde::{Deserialize, Serialize};
 
-use super::device::{by_index, open_netlink, towards};
+use super::device::{by_index, links, open_netlink, routes, towards};
 use super::error::TreatError;
 use super::step::{Reversible, Undone, read_number};
 
@@ -117,16 +117,16 @@ impl MtuStep {
         if self.routes.is_empty() {
             return Ok(Vec::new());
         }
-        let was = |route: &Route| self.routes.iter().find(|was| was.is_of(route));
         let changed = ipv6_routes(netlink)?.into_iter().filter_map(|mut route| {
-            let was = was(&route).filter(|_| route.metrics.value(Metric::Mtu) == Some(self.set))?;
+            let was = self.routes.iter().find(|was| was.is_of(&route));
+            let was = was.filter(|_| route.metrics.value(Metric::Mtu) == Some(self.set))?;
             route.metrics.set(Metric::Mtu, Some(was.mtu));
             Some(route)
         });
         Ok(changed.collect())
     }
 
-    /// One changes a device that the other changes, too.
+    /// Whether both change the same device.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let has = |step: &Self, index| step.stack.iter().any(|layer| layer.index == index);
         self.index == other.index || has(self, other.index) || has(other, self.index)
@@ -146,11 +146,11 @@ impl Reversible for MtuStep {
         let link = by_index(&mut open_netlink()?, self.index)?;
         let found = link.map(|link| link.mtu);
         if found != Some(self.set) {
-            return Err(TreatError::NotTaken {
-                what: format!("mtu={}", self.set),
-                found: found.map_or("gone".to_owned(), |mtu| mtu.to_string()),
-                why: "somebody else sets it",
-            });
+            let (what, found) = (
+                format!("mtu={}", self.set),
+                found.map(|mtu| mtu.to_string()),
+            );
+            return Err(TreatError::not_taken(what, found, "somebody else sets it"));
         }
         Ok(format!("{}: mtu {}", self.device, self.set))
     }
@@ -162,7 +162,8 @@ impl Reversible for MtuStep {
             Some(link) if link.mtu != self.set => return Ok(Undone::NotOurs),
             Some(link) => link.name,
         };
-        // What is still what the kernel made of it; to put one back changes others again.
+        // First note what still has the value that the kernel gave it: putting one back changes
+        // others.
         let mut layers = Vec::new();
         for layer in &self.stack {
             let link = by_index(&mut netlink, layer.index)?;
@@ -206,9 +207,7 @@ impl RouteMtu {
 
 /// The device, and those of its namespace that are joined to it, nearest first.
 fn stacked(netlink: &mut Netlink, device: &Link) -> Result<Vec<Link>, TreatError> {
-    let mut left = netlink
-        .links()
-        .map_err(|error| TreatError::kernel("list the devices", error))?;
+    let mut left = links(netlink)?;
     let mut stack = vec![device.clone()];
     let mut next = 0;
     while let Some(below) = stack.get(next).cloned() {
@@ -260,8 +259,7 @@ fn route_mtus(
 }
 
 fn ipv6_routes(netlink: &mut Netlink) -> Result<Vec<Route>, TreatError> {
-    let routes = netlink.routes();
-    let mut routes = routes.map_err(|error| TreatError::kernel("read the routes", error))?;
+    let mut routes = routes(netlink)?;
     routes.retain(|route| route.destination.address.is_ipv6());
     Ok(routes)
 }

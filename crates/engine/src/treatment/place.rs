@@ -1,7 +1,6 @@
-//! Where a journal is of: which boot of the host, and which network namespace.
+//! The place that a journal belongs to: a boot of the host, and a network namespace.
 
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,9 +15,9 @@ use super::error::TreatError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     boot_id: String,
-    /// May be another namespace's once this one is gone.
+    /// Another namespace may have the same one after this one is gone.
     inode: u64,
-    /// Never another's; kernels before 5.14 do not tell it.
+    /// No other namespace ever has it. Kernels before 5.14 do not tell it.
     cookie: Option<u64>,
 }
 
@@ -38,7 +37,7 @@ impl Place {
         Ok(Self {
             boot_id: boot_id()?,
             inode: Namespace::current()?.inode()?,
-            cookie: cookie(),
+            cookie: namespace_cookie(),
         })
     }
 
@@ -119,9 +118,4 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 fn boot_id() -> Result<String, TreatError> {
     sysctl::read("kernel.random.boot_id")
         .map_err(|error| TreatError::kernel("tell this boot of the host from others", error))
-}
-
-fn cookie() -> Option<u64> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    namespace_cookie(&socket).ok()
 }

@@ -110,21 +110,13 @@ impl Reversible for QosStep {
                 Some(QosState::PassingThrough) => "a program without rules",
                 Some(QosState::Disabled | QosState::Failed) | None => "no program",
             };
-            return Err(TreatError::NotTaken {
-                what: self.name.clone(),
-                found: words.to_owned(),
-                why: "somebody else changes the policy",
-            });
+            let (what, why) = (self.name.clone(), "somebody else changes the policy");
+            return Err(TreatError::not_taken(what, words.to_owned(), why));
         }
         let attached = adapter.and_then(|adapter| adapter.attached.as_deref());
         let attached = attached.unwrap_or("no program");
-        let classes = adapter.map_or(0, |adapter| {
-            adapter
-                .policies
-                .iter()
-                .filter(|policy| policy.class.is_some())
-                .count()
-        });
+        let policies = adapter.into_iter().flat_map(|adapter| &adapter.policies);
+        let classes = policies.filter(|policy| policy.class.is_some()).count();
         let words = match (wanted, classes) {
             (QosState::PassingThrough, _) => "a program without rules".to_owned(),
             (_, 0) => format!("{}, no classes", self.name),

@@ -1,5 +1,4 @@
-//! The route to the peer: a host route with what is wanted, or the host route that is there,
-//! changed.
+//! The route to the peer: a host route is made for it, or the one that is there is changed.
 
 use std::net::IpAddr;
 
@@ -7,7 +6,7 @@ use linerate_core::treatment::{RouteSetting, Value};
 use linerate_sys::netlink::{Metric, Netlink, Prefix, Route};
 use serde::{Deserialize, Serialize};
 
-use super::device::{is_gone, open_netlink, towards};
+use super::device::{is_gone, open_netlink, routes, towards};
 use super::error::TreatError;
 use super::step::{Reversible, Undone, number, read_number};
 
@@ -87,20 +86,18 @@ impl Reversible for RouteStep {
     fn set(&self) -> Result<(), TreatError> {
         let mut netlink = open_netlink()?;
         let entry = host_route(&mut netlink, self.peer)?;
-        let result = match entry {
-            Some(mut route) => {
-                self.fields
-                    .iter()
-                    .for_each(|field| put(&mut route, field.setting, field.set.as_deref()));
-                netlink.replace_route(&route)
-            }
-            None => {
-                let mut route = self.like_that_in_force(&mut netlink)?;
-                self.fields
-                    .iter()
-                    .for_each(|field| put(&mut route, field.setting, field.set.as_deref()));
-                netlink.add_route(&route)
-            }
+        let is_new = entry.is_none();
+        let mut route = match entry {
+            Some(route) => route,
+            None => self.like_that_in_force(&mut netlink)?,
+        };
+        for field in &self.fields {
+            put(&mut route, field.setting, field.set.as_deref());
+        }
+        let result = if is_new {
+            netlink.add_route(&route)
+        } else {
+            netlink.replace_route(&route)
         };
         result.map_err(|error| TreatError::set(self.what(), error))
     }
@@ -113,12 +110,12 @@ impl Reversible for RouteStep {
             let words =
                 |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
             if found != field.set {
-                return Err(TreatError::NotTaken {
-                    what: format!("{}={}", field.setting, words(&field.set)),
-                    found: words(&found),
-                    why: "another routing table comes first, or path MTU discovery has learnt a \
-                        smaller MTU",
-                });
+                return Err(TreatError::not_taken(
+                    format!("{}={}", field.setting, words(&field.set)),
+                    words(&found),
+                    "another routing table comes first, or path MTU discovery has learnt a \
+                     smaller MTU",
+                ));
             }
             states.push(format!("{} {}", keyword(field.setting), words(&found)));
         }
@@ -158,7 +155,7 @@ impl Reversible for RouteStep {
     }
 }
 
-/// What the kernel would take and not do.
+/// Refuses values that the kernel would accept without effect.
 fn check_fit(
     netlink: &mut Netlink,
     setting: RouteSetting,
@@ -208,12 +205,8 @@ fn check_is_here(netlink: &mut Netlink, what: &str, source: IpAddr) -> Result<()
 
 /// The table's own entry for the peer alone, the one that wins if there are several.
 fn host_route(netlink: &mut Netlink, peer: IpAddr) -> Result<Option<Route>, TreatError> {
-    let routes = netlink
-        .routes()
-        .map_err(|error| TreatError::kernel("read the routes", error))?;
-    let own = routes
-        .into_iter()
-        .filter(|route| route.destination == Prefix::host(peer));
+    let own = routes(netlink)?.into_iter();
+    let own = own.filter(|route| route.destination == Prefix::host(peer));
     Ok(own.min_by_key(|route| route.priority.unwrap_or(0)))
 }
 

@@ -60,7 +60,7 @@ impl Undone {
     }
 }
 
-/// A step to be, for which nothing was looked at yet.
+/// A step that is planned; the host was not looked at yet.
 #[derive(Debug, Clone)]
 pub(super) enum Planned {
     Device(DeviceSetting, Value),
@@ -70,9 +70,9 @@ pub(super) enum Planned {
     Route(Vec<(RouteSetting, Value)>),
 }
 
-/// The steps in the order in which they can be taken: checksums before the segmentation that needs
-/// them, the device's MTU before the route's, a driver that no longer adapts a figure before the
-/// figure.
+/// The steps in the order in which they can be taken: checksums before the segmentation offload
+/// that needs them, the device's MTU before the route's, a driver's adaptation off before the
+/// figure that it would adapt.
 ///
 /// # Errors
 /// A change is not of the table, or is there twice.
@@ -85,8 +85,7 @@ pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
             .iter()
             .any(|earlier| is_same(earlier, change))
         {
-            let name = change.to_string();
-            return Err(TreatmentError::Repeated { name }.into());
+            return Err(TreatmentError::repeated(&change.to_string()).into());
         }
         match change {
             HostChange::Device { setting, .. } => steps.push(Planned::Device(*setting, value)),
@@ -168,7 +167,7 @@ pub(super) fn number(value: &Value) -> u32 {
 
 /// What each step can do.
 pub(super) trait Reversible {
-    /// False if all is already as it is to be: then there is nothing to undo either.
+    /// False if everything already has the wanted value; then there is nothing to undo either.
     fn changes(&self) -> bool;
     /// Sets it.
     fn set(&self) -> Result<(), TreatError>;

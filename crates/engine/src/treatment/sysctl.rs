@@ -1,11 +1,10 @@
 //! Kernel settings.
 
 use linerate_core::treatment::sysctls;
-use linerate_sys::netlink::Link;
 use linerate_sys::proc::sysctl::{self, SysctlError};
 use serde::{Deserialize, Serialize};
 
-use super::device::{by_index, merge, merges, open_netlink};
+use super::device::{by_index, links, merge, merges, open_netlink};
 use super::error::TreatError;
 use super::step::{Reversible, Undone};
 
@@ -51,7 +50,7 @@ impl SysctlStep {
     /// and writing it back would too.
     fn check_devices(&self) -> Result<(), TreatError> {
         // In a key a slash stands for the dot of a name.
-        let links = links()?;
+        let links = links(&mut open_netlink()?)?;
         let names = links.iter().map(|link| link.name.replace('.', "/"));
         for name in names.chain(["default".to_owned()]) {
             let key = format!("net.ipv4.conf.{name}.forwarding");
@@ -64,11 +63,12 @@ impl SysctlStep {
     }
 
     fn not_taken(&self, found: String) -> TreatError {
-        TreatError::NotTaken {
-            what: format!("sysctl:{}={}", self.key, self.set),
+        let what = format!("sysctl:{}={}", self.key, self.set);
+        TreatError::not_taken(
+            what,
             found,
-            why: "the kernel bounds it, or somebody else sets it",
-        }
+            "the kernel bounds it, or somebody else sets it",
+        )
     }
 
     /// Takes a later change of the same setting into this one, if they follow on each other.
@@ -160,7 +160,7 @@ impl Beside {
             beside.redirects = Some(read(REDIRECTS)?);
         }
         if key == FORWARD || (key.starts_with(OF_DEVICES) && key.ends_with(".forwarding")) {
-            for link in links()? {
+            for link in links(&mut open_netlink()?)? {
                 beside.lro.extend(merges(&link.name)?.then_some(link.index));
             }
         }
@@ -203,11 +203,6 @@ const OF_DEVICES: &str = "net.ipv4.conf.";
 const REDIRECTS: &str = "net.ipv4.conf.all.accept_redirects";
 const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
-
-fn links() -> Result<Vec<Link>, TreatError> {
-    let links = open_netlink()?.links();
-    links.map_err(|error| TreatError::kernel("list the devices", error))
-}
 
 fn read(key: &str) -> Result<String, TreatError> {
     sysctl::read(key).map_err(|error| access(key, error))

@@ -89,7 +89,7 @@ impl SysctlDirectory {
             return Ok((false, foreign));
         }
         if file.is_empty() {
-            fs::remove_file(&self.file).map_err(|error| self.fault("remove", error))?
+            fs::remove_file(&self.file).map_err(TreatError::file("remove", &self.file))?
         } else {
             self.write(&file)?
         }
@@ -128,21 +128,13 @@ impl SysctlDirectory {
         match read_file(&self.file, MAX_BYTES) {
             Ok(text) => Ok(SysctlFile::parse(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SysctlFile::parse("")),
-            Err(error) => Err(self.fault("read", error)),
+            Err(error) => Err(TreatError::file("read", &self.file)(error)),
         }
     }
 
     fn write(&self, file: &SysctlFile) -> Result<(), TreatError> {
         let written = replace_file(&self.file, file.text().as_bytes(), 0o644);
-        written.map_err(|error| self.fault("write", error))
-    }
-
-    fn fault(&self, operation: &'static str, source: io::Error) -> TreatError {
-        TreatError::File {
-            operation,
-            path: self.file.clone(),
-            source,
-        }
+        written.map_err(TreatError::file("write", &self.file))
     }
 }
 

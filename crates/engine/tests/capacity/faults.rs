@@ -19,7 +19,7 @@ fn long(connections: u64, udp_sockets: u64) -> CapacityTest {
     }
 }
 
-pub(crate) fn an_endpoint_that_is_killed_ends_the_run_in_order() {
+pub(crate) fn an_endpoint_that_is_killed_ends_the_run_with_an_error() {
     let (mut endpoint, line) = start(&[ENDPOINT]);
     let address: SocketAddr = line.parse().expect("it says where it listens");
     let pid = endpoint.0.id();
@@ -102,7 +102,7 @@ pub(crate) fn a_worker_that_is_killed_is_counted() {
     assert_eq!(tcp.lost, lost);
 }
 
-pub(crate) fn a_run_that_is_stopped_says_what_it_held() {
+pub(crate) fn a_run_that_is_stopped_reports_what_it_held() {
     let served = Served::start();
     let stop = Stop::new();
     let outcome = client(served.address, stop.clone())

@@ -8,7 +8,7 @@ use linerate_testkit::{Need, skip};
 
 use crate::support::{Served, assert_clean, count_of, run, test};
 
-pub(crate) fn a_descriptor_limit_in_the_middle_is_said_and_all_is_freed() {
+pub(crate) fn a_descriptor_limit_is_reported_and_everything_is_freed() {
     let served = Served::start();
     let few = CapacityOptions {
         descriptors: Some(300),
@@ -35,7 +35,7 @@ pub(crate) fn a_descriptor_limit_in_the_middle_is_said_and_all_is_freed() {
     assert_clean(&outcome);
 }
 
-pub(crate) fn ports_that_run_out_are_said() {
+pub(crate) fn running_out_of_ports_is_reported() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {

@@ -1,5 +1,5 @@
-//! Holding connections, with the faults that may come. Workers are this program, started again, so
-//! that it has a `main` of its own; each test runs on an endpoint of its own.
+//! Holding connections, with and without faults. Workers are this program, started again, so that
+//! it needs its own `main`. Each test has its own endpoint.
 #![allow(
     clippy::print_stderr,
     reason = "it is its own harness, and says what it skips"
@@ -28,17 +28,17 @@ const TESTS: [Test; 10] = [
         whole::churn_and_load_lose_nothing,
     ),
     (
-        "a_descriptor_limit_in_the_middle_is_said_and_all_is_freed",
-        limits::a_descriptor_limit_in_the_middle_is_said_and_all_is_freed,
+        "a_descriptor_limit_is_reported_and_everything_is_freed",
+        limits::a_descriptor_limit_is_reported_and_everything_is_freed,
     ),
     (
-        "ports_that_run_out_are_said",
-        limits::ports_that_run_out_are_said,
+        "running_out_of_ports_is_reported",
+        limits::running_out_of_ports_is_reported,
     ),
     ("the_search_finds_a_limit", limits::the_search_finds_a_limit),
     (
-        "an_endpoint_that_is_killed_ends_the_run_in_order",
-        faults::an_endpoint_that_is_killed_ends_the_run_in_order,
+        "an_endpoint_that_is_killed_ends_the_run_with_an_error",
+        faults::an_endpoint_that_is_killed_ends_the_run_with_an_error,
     ),
     (
         "after_a_client_that_is_killed_the_next_is_served",
@@ -49,8 +49,8 @@ const TESTS: [Test; 10] = [
         faults::a_worker_that_is_killed_is_counted,
     ),
     (
-        "a_run_that_is_stopped_says_what_it_held",
-        faults::a_run_that_is_stopped_says_what_it_held,
+        "a_run_that_is_stopped_reports_what_it_held",
+        faults::a_run_that_is_stopped_reports_what_it_held,
     ),
 ];
 

@@ -9,7 +9,7 @@ use linerate_engine::connections::{Place, Selection, Watch};
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, eventually, made_or_skip};
 
-/// What a page has of each connection, in an order of its own.
+/// The rows of a page, sorted.
 fn facts(document: &ConnectionsDocument) -> Vec<(String, String, u64, bool, bool, bool)> {
     let fact = |one: &Connection| {
         let is_explained = one.verdict.is_some();

@@ -67,8 +67,7 @@ fn a_count_of_datagrams_is_exact() {
     }
 }
 
-/// Each end receives without knowing how many there are to come, and is through when it has sent
-/// its own.
+/// Neither end knows how many datagrams it will receive; it is done when it has sent its own.
 #[test]
 fn a_count_of_datagrams_is_exact_in_both_directions_at_once() {
     for streams in [1, 3] {

@@ -93,7 +93,7 @@ fn connections_that_share_threads_end_by_time_with_a_figure_of_each() {
 }
 
 #[test]
-fn a_page_is_there_with_its_last_object() {
+fn a_page_is_complete_with_its_last_object() {
     let pages = ExchangeTest {
         objects: Some(7),
         rate_per_s: Some(200.0),
@@ -106,7 +106,7 @@ fn a_page_is_there_with_its_last_object() {
     });
     let page = record.page_us.unwrap();
     let answered = record.transactions.unwrap();
-    // At most so many begin, and of the last one not all objects may be there.
+    // At most this many pages begin, and the last one may lack objects.
     assert!((1..=82).contains(&page.count), "{page:?}");
     assert!(
         answered >= 7 * page.count && answered < 7 * (page.count + 2),
@@ -155,7 +155,7 @@ fn rr_in_an_open_loop_sends_what_was_due() {
 }
 
 #[test]
-fn crr_opens_uses_and_closes_whoever_closes_and_however() {
+fn crr_works_whichever_end_closes_and_however() {
     for closer in [Closer::Client, Closer::Server] {
         for reset in [false, true] {
             for (request_bytes, response_bytes) in [(1, 1), (100_000, 300_000)] {
@@ -203,7 +203,7 @@ fn a_whole_transfer_counts_every_byte_in_both_directions() {
 }
 
 #[test]
-fn a_whole_transfer_ends_by_time_too() {
+fn a_whole_transfer_can_end_by_time() {
     let time = Extent::Time(Span(Duration::from_millis(300)));
     for direction in [Direction::Up, Direction::Down] {
         let record = run(&Test {

@@ -18,7 +18,7 @@ fn key(digit: &str) -> Key {
 }
 
 #[test]
-fn a_client_with_the_key_measures_and_one_without_is_told() {
+fn a_client_with_the_key_measures_and_one_without_gets_an_error() {
     let served = Served::with([127, 0, 0, 1].into(), LIMITS, Some(key("a")));
     let mut client = served.client_with(Some(key("a"))).unwrap();
     let outcome = client.run(&stream(), &mut |_| true).unwrap();
@@ -30,7 +30,7 @@ fn a_client_with_the_key_measures_and_one_without_is_told() {
 }
 
 #[test]
-fn a_full_endpoint_says_how_many_are_there() {
+fn a_full_endpoint_gives_the_number_of_its_clients() {
     let limits = linerate_core::session::message::Limits {
         clients: 1,
         ..LIMITS
@@ -45,7 +45,7 @@ fn a_full_endpoint_says_how_many_are_there() {
     );
 }
 
-/// Whoever is on the path can answer as another tool's server does, which proves nothing.
+/// Anybody on the path can answer like another tool's server, which proves nothing.
 #[test]
 fn a_key_is_never_answered_by_another_tools_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -78,7 +78,7 @@ fn a_key_is_never_answered_by_another_tools_server() {
 
 /// For root the kernel would load the module of any name.
 #[test]
-fn a_client_without_the_key_chooses_from_the_algorithms_for_everybody() {
+fn a_client_without_the_key_can_only_name_allowed_congestion_controls() {
     let read = |key: &str| sysctl::read(&format!("net.ipv4.tcp_{key}_congestion_control"));
     let (allowed, available) = (read("allowed").unwrap(), read("available").unwrap());
     let may = |name: &&str| allowed.split(' ').any(|word| word == *name);

@@ -1,4 +1,4 @@
-//! Mixes on loopback: members beside each other, and what an endpoint does not allow.
+//! Mixes on loopback: members that run at once, and mixes that an endpoint does not allow.
 
 use std::slice;
 
@@ -59,7 +59,7 @@ fn has_its_start(document: &LoadDocument) {
 }
 
 #[test]
-fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
+fn the_members_of_a_mix_run_at_once_and_each_has_a_record() {
     let served = Served::with(
         [127, 0, 0, 1].into(),
         Limits {
@@ -95,7 +95,7 @@ fn the_members_of_a_mix_run_beside_each_other_and_each_leaves_its_record() {
 }
 
 #[test]
-fn what_cannot_run_ends_the_mix_before_it_begins() {
+fn a_member_that_cannot_run_ends_the_mix_before_it_begins() {
     let served = Served::start();
     let target = Target::at("here", served.address);
     let refused = |text: &str| {
@@ -107,7 +107,7 @@ fn what_cannot_run_ends_the_mix_before_it_begins() {
             &mut (),
         )
     };
-    // Three of four places are one address's.
+    // One address may have three of four places.
     let fourth = "[[member]]\nname = \"one more\"\nworkload = { command = \"rr\" }\n";
     let error = refused(&format!("{MIX}{fourth}")).unwrap_err();
     assert!(error.to_string().contains("4 members"), "{error}");

@@ -65,7 +65,7 @@ fn has(stack: &FoldedStack, function: &str) -> bool {
     stack.frames.iter().any(|frame| frame == function)
 }
 
-/// What holds of any profile.
+/// Checks that hold for every profile.
 fn is_sound(profile: &EndProfile) {
     assert_eq!(profile.check(), Ok(()));
     let sum = count(profile, |_| true) + profile.other_samples;
@@ -77,7 +77,7 @@ fn is_sound(profile: &EndProfile) {
     assert_eq!(by_cpu, profile.samples);
     assert!(profile.seconds > 0.4 && profile.threads.total() > 0.0);
     for stack in &profile.folded {
-        // What other processes do outside of soft interrupts is nobody's business.
+        // Other processes are not sampled outside of soft interrupts.
         if matches!(stack.task, TaskClass::Other | TaskClass::Idle) {
             assert!(
                 stack.frames.is_empty() || stack.in_softirq(),
@@ -89,7 +89,7 @@ fn is_sound(profile: &EndProfile) {
     }
 }
 
-/// Two hosts, the second with an endpoint; `None`, with a word, where this host allows none.
+/// Two hosts, the second with an endpoint; `None`, with a message, if this host allows none.
 fn over_a_link() -> Option<(Pair, Served)> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
@@ -203,7 +203,7 @@ fn a_thread_that_ends_before_the_run_leaves_its_samples() {
 #[test]
 fn datagrams_are_profiled_at_the_end_that_sends_and_the_end_that_receives() {
     let served = Served::start();
-    // At full speed the receiver of a busy host may get none.
+    // At full speed the receiver of a busy host may get no CPU.
     let test = Test {
         direction: Direction::Down,
         ..datagrams(false, Some(20_000))
@@ -221,7 +221,7 @@ fn datagrams_are_profiled_at_the_end_that_sends_and_the_end_that_receives() {
 }
 
 #[test]
-fn who_asks_for_no_profile_gets_none() {
+fn without_a_request_there_is_no_profile() {
     let outcome = Served::start().client().run(&stream(), &mut |_| true);
     assert_eq!(outcome.unwrap().profiles, Profiles::default());
 }

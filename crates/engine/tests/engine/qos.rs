@@ -1,5 +1,5 @@
-//! A policy of the sender's own host: what its classes and meters did is in the record, and they
-//! are the verdict.
+//! A policy of the sender's host: the record has the effects of its classes and meters, and the
+//! verdict names them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::support::{LIMITS, Served, datagrams, stream};
 /// What the class may send, frames in bits per second: so little that any machine keeps up with it.
 const LIMIT: f64 = 5e6;
 
-/// The records of tests under a policy; `None`, and says why, where there can be none.
+/// The records of tests under a policy; `None`, with the reason printed, if there can be none.
 fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
     let pair = match Pair::create() {
         Ok(pair) => pair,

@@ -16,7 +16,7 @@ fn take(served: &Served, lasts: Duration, patience: Duration) -> Result<Slot, Me
 }
 
 #[test]
-fn one_client_has_the_slot_and_it_takes_nobodys_place() {
+fn one_client_has_the_slot_and_takes_no_clients_place() {
     let limits = Limits {
         clients: 1,
         ..LIMITS
@@ -38,7 +38,7 @@ fn one_client_has_the_slot_and_it_takes_nobodys_place() {
         soon("who was refused the slot holds the client's place");
         client = served.client_with(None);
     }
-    // Who knows of no slot measures as ever.
+    // A client that does not know the slot measures as usual.
     let outcome = client.unwrap().run(&stream(), &mut |_| true).unwrap();
     assert_eq!(outcome.record.status, Status::Complete);
     drop(slot);
@@ -48,7 +48,7 @@ fn one_client_has_the_slot_and_it_takes_nobodys_place() {
 }
 
 #[test]
-fn who_waits_gets_the_slot_when_its_time_is_over() {
+fn a_waiting_client_gets_the_slot_when_the_lease_ends() {
     let served = Served::start();
     let _slot = take(&served, Duration::from_secs(1), Duration::ZERO).unwrap();
     let mut told = 0;

@@ -1,4 +1,4 @@
-//! STAMP on loopback: one-way delays of `rr`, and whom the reflector answers.
+//! STAMP on loopback: one-way delays of `rr`, and which packets the reflector answers.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -54,7 +54,7 @@ fn has_each_way(record: &Record) {
 }
 
 #[test]
-fn rr_by_stamp_tells_the_delay_of_each_way() {
+fn rr_by_stamp_shows_the_delay_in_each_direction() {
     let record = run(&test(200));
     assert_eq!(record.transactions.unwrap() + record.failed.unwrap(), 400);
     has_each_way(&record);
@@ -109,13 +109,13 @@ fn has_nothing(socket: &UdpSocket) {
 }
 
 #[test]
-fn the_reflector_answers_peers_of_sessions_and_named_networks_and_nobody_else() {
+fn the_reflector_answers_only_peers_of_sessions_and_named_networks() {
     let (served, reflector) = reflecting(&["127.0.0.3", "127.8.0.0/16"]);
     let [stranger, here, named, near] =
         ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.8.9.1"].map(|from| sender(from, reflector));
     send(&stranger, 0, 1);
     send(&here, 0, 1);
-    // Whoever is answered now came later.
+    // The answer belongs to the later request.
     for (number, socket) in [&named, &near].into_iter().enumerate() {
         send(socket, 7, 1);
         let answer = answer(socket);
@@ -133,7 +133,7 @@ fn the_reflector_answers_peers_of_sessions_and_named_networks_and_nobody_else() 
         send(&named, sequence, session);
         assert_eq!(answer(&named).sequence, count);
     }
-    // Shorter than an answer, or longer than an Ethernet packet: nobody's delay.
+    // Shorter than an answer, or longer than an Ethernet packet: neither is answered.
     named.send(&[1; 40]).unwrap();
     named.send(&[1; 1501]).unwrap();
     let client = served.client();
@@ -154,7 +154,7 @@ fn the_reflector_answers_peers_of_sessions_and_named_networks_and_nobody_else() 
 }
 
 #[test]
-fn another_reflector_is_used_without_a_session() {
+fn a_reflector_of_another_tool_needs_no_session() {
     let (_served, reflector) = reflecting(&["127.0.0.0/8"]);
     let target = Target::at("reflector", reflector);
     let mut partner = Partner::connect(target, Some(Tool::Stamp), Stop::new()).unwrap();
@@ -172,7 +172,7 @@ fn another_reflector_is_used_without_a_session() {
 }
 
 #[test]
-fn a_reflector_may_give_its_answers_any_length() {
+fn answers_of_a_reflector_may_have_any_length() {
     let reflector = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let target = Target::at("reflector", reflector.local_addr().unwrap());
     reflector

@@ -82,7 +82,7 @@ fn two_hundred_and_fifty_six_flows_are_measured() {
 }
 
 #[test]
-fn verified_bytes_are_as_they_were_sent() {
+fn verified_bytes_are_those_that_were_sent() {
     let record = run(&stream_with(|stream| {
         stream.verify = true;
         stream.message_bytes = 1000;
@@ -92,7 +92,7 @@ fn verified_bytes_are_as_they_were_sent() {
 }
 
 #[test]
-fn bytes_go_without_copies_both_ways_and_the_record_says_how() {
+fn bytes_are_sent_and_received_without_copies_and_the_record_says_how() {
     for direction in [Direction::Up, Direction::Down] {
         let record = run(&Test {
             direction,
@@ -155,7 +155,7 @@ fn options_of_the_socket_are_seen_in_the_evidence() {
 }
 
 #[test]
-fn a_receive_window_is_what_the_sender_sees() {
+fn the_sender_sees_the_receive_window_that_was_set() {
     let record = run(&Test {
         warm_up: Span(Duration::from_millis(500)),
         options: SocketOptions {

@@ -45,7 +45,7 @@ fn each_treatment_of_a_socket_shows_in_the_record() {
 }
 
 #[test]
-fn an_address_of_another_host_is_an_error_that_says_so() {
+fn a_source_address_of_another_host_is_an_error() {
     let mut test = stream();
     let treatments: Treatments = "source=192.0.2.1".parse().unwrap();
     treatments.apply_to(&mut test).unwrap();
@@ -57,7 +57,7 @@ fn an_address_of_another_host_is_an_error_that_says_so() {
     );
 }
 
-/// Segments that come one by one: acknowledged each by itself, or every second one.
+/// Segments that arrive one by one: each is acknowledged, or every second one.
 #[test]
 fn quick_acknowledgements_are_one_for_each_segment() {
     let acknowledgements = |text| {
@@ -85,7 +85,7 @@ fn quick_acknowledgements_are_one_for_each_segment() {
     );
 }
 
-/// By the public face, journal in this user's own directory.
+/// By the public API, with the journal in this user's own directory.
 #[test]
 fn a_host_is_treated_and_put_back() {
     let pair = match Pair::create() {

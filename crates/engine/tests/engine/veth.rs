@@ -10,7 +10,7 @@ use linerate_testkit::{Need, skip};
 
 use super::support::{LIMITS, Served, datagrams, stream};
 
-/// `None`, and says why, where namespaces cannot be made.
+/// `None`, with the reason printed, if namespaces cannot be made.
 fn pair() -> Option<Pair> {
     match Pair::create() {
         Ok(pair) => Some(pair),
@@ -63,7 +63,7 @@ fn streams_and_datagrams_cross_a_link_in_both_families() {
     let tests = [
         mebibyte.clone(),
         down(mebibyte),
-        // At full speed the receiver of a busy host may get none.
+        // At full speed the receiver of a busy host may get no CPU.
         datagrams(true, Some(5000)),
         down(datagrams(false, Some(1000))),
     ];

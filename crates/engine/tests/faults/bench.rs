@@ -1,4 +1,4 @@
-//! An endpoint in this process, and what it leaves behind when its clients are gone.
+//! An endpoint in this process, and the check that its clients leave nothing behind.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// How long ending may take on a machine that is busy with something else: less than the ten
 /// seconds after which an end gives up by itself, or nothing would be shown.
 pub(crate) const SOON: Duration = Duration::from_secs(8);
-/// For what must come at all, however busy the machine is.
+/// For events that must happen, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     thread: Option<JoinHandle<()>>,
     descriptors: usize,
     log: Arc<Mutex<Vec<ServeEvent>>>,
-    /// Unless whoever started it has it.
+    /// Set unless the starter has it.
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
@@ -87,7 +87,7 @@ impl Bench {
         bench
     }
 
-    /// What the owner's log was told so far.
+    /// The events in the owner's log so far.
     pub(crate) fn log(&self) -> Vec<ServeEvent> {
         self.log.lock().unwrap().clone()
     }
@@ -110,7 +110,7 @@ impl Bench {
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
 
-    /// No thread and no descriptor of a client is left.
+    /// Checks that no thread and no descriptor of a client is left.
     pub(crate) fn assert_clean_within(&self, time: Duration, what: &str) {
         let until = Instant::now() + time;
         loop {
@@ -129,7 +129,7 @@ impl Bench {
         }
     }
 
-    /// Ends the endpoint with its sessions, and says how long that took.
+    /// Ends the endpoint with its sessions; the result is how long that took.
     pub(crate) fn end(mut self) -> Duration {
         let began = Instant::now();
         self.stop.request();
@@ -164,7 +164,7 @@ pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
     }
 }
 
-/// A TCP stream of so many milliseconds.
+/// A TCP stream of this many milliseconds.
 pub(crate) fn stream(milliseconds: u64) -> Test {
     Test {
         traffic: Traffic::Stream(StreamTest::new(16_384)),

@@ -1,4 +1,4 @@
-//! UDP at the endpoint's port: nothing for strangers, and nothing of theirs in a figure.
+//! UDP at the endpoint's port: strangers get no answers, and their datagrams are not counted.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn socket(address: &str, endpoint: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// What comes back, if anything does in time.
+/// The answer, if one arrives in time.
 fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Handshake> {
     socket.send(datagram).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
@@ -44,14 +44,14 @@ fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Han
     Some(Handshake::decode(&bytes[..n]).expect("a handshake of linerate's"))
 }
 
-/// Nothing comes back, and a question that deserves an answer still gets it.
+/// The datagram gets no answer, and a valid request still gets one.
 fn assert_silent(socket: &UdpSocket, datagram: &[u8], what: &str) {
     let answer = answer(socket, datagram, Duration::from_millis(100));
     assert_eq!(answer, None, "{what}");
 }
 
 #[test]
-fn only_who_has_the_token_and_reads_at_his_address_gets_a_flow() {
+fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &datagrams(), Stage::Opened);
     let ask = Handshake {
@@ -114,7 +114,7 @@ fn only_who_has_the_token_and_reads_at_his_address_gets_a_flow() {
 }
 
 #[test]
-fn a_strangers_datagrams_are_in_no_figure() {
+fn datagrams_of_others_are_not_counted() {
     let bench = Bench::start();
     let over = Arc::new(AtomicBool::new(false));
     let flood = {
@@ -130,7 +130,7 @@ fn a_strangers_datagrams_are_in_no_figure() {
                     sent_ns: 0,
                 };
                 header.write(&mut datagram);
-                // A full buffer at the port is the stranger's loss.
+                // If the buffer at the port is full, the stranger's datagram is lost.
                 let _ = socket.send(&datagram);
                 sequence += 1;
                 thread::sleep(Duration::from_micros(200));

@@ -1,4 +1,4 @@
-//! Strangers and clients that go wrong at an endpoint.
+//! Strangers and misbehaving clients at an endpoint.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ fn control_hello() -> [u8; HELLO_BYTES] {
     Hello::new(HelloKind::Control { sealed: false }).encode()
 }
 
-/// What is sent in place of a hello, and a word of the answer.
+/// Bytes that are sent in place of a hello, and a word of the answer.
 fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
     let mut other_version = control_hello();
     other_version[11] = 99;
@@ -30,7 +30,7 @@ fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
     vec![
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), not_linerate),
         (vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], not_linerate),
-        // As long as an iperf3 client's cookie, and none.
+        // As long as an iperf3 cookie, but none.
         (
             b"abcdefghijklmnopqrstuvwxyz234567 345\0".to_vec(),
             not_linerate,
@@ -43,7 +43,7 @@ fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn rubbish_is_answered_in_words_and_leaves_nothing() {
+fn rubbish_gets_a_refusal_and_leaves_no_thread_or_descriptor() {
     let bench = Bench::start();
     for (bytes, words) in rubbish() {
         let mut stream = TcpStream::connect(bench.address).unwrap();
@@ -83,7 +83,7 @@ fn two_hundred_strangers_do_not_disturb_a_measurement() {
 }
 
 #[test]
-fn bad_frames_end_their_session_in_words() {
+fn bad_frames_end_their_session_with_a_reason() {
     let bench = Bench::start();
     let introduced = frame(br#"{"say":"introduce","software":"x"}"#);
     let oversized = |length: u32| (1 << 24 | length).to_be_bytes().to_vec();
@@ -120,7 +120,7 @@ fn bad_frames_end_their_session_in_words() {
 }
 
 #[test]
-fn whoever_has_read_its_refusal_finds_its_place_free() {
+fn a_client_that_has_read_its_refusal_can_connect_again() {
     let two = Limits {
         clients: 2,
         ..limits()
@@ -131,14 +131,14 @@ fn whoever_has_read_its_refusal_finds_its_place_free() {
         let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
         stranger.write(&frame(b"{"));
         refusal(&mut stranger.control);
-        // The endpoint waits yet for its end of the connection.
+        // The endpoint still waits for the end of the connection.
         gone.push(stranger);
     }
     drop(gone);
     bench.assert_clean_within(SOON, "twenty in two places");
 }
 
-/// A test as JSON, one of its fields (by its path) another value.
+/// A test as JSON, in which one field (given by its path) has another value.
 fn absurd(path: &str, value: Value) -> Value {
     let mut test = serde_json::to_value(stream(1000)).unwrap();
     *test.pointer_mut(path).expect(path) = value;
@@ -169,7 +169,7 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
         (absurd("/extent", json!({"bytes": 0})), "`bytes` 0"),
         (absurd("/extent", json!({"count": u64::MAX})), "`count` "),
         (absurd("/warm_up", json!(1e8)), "`warm-up` "),
-        // All may be over before the warm-up is.
+        // The test may be over before its warm-up is.
         (
             warmed_up(json!({"bytes": 1000})),
             "cannot be used with `bytes`",
@@ -207,7 +207,7 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn what_no_field_can_hold_ends_the_session_in_words() {
+fn values_out_of_range_end_the_session_with_a_reason() {
     let bench = Bench::start();
     for test in [
         absurd("/extent", json!({"time": 1e308})),
@@ -237,7 +237,7 @@ fn messages_do_not_fill_the_endpoints_memory() {
     let mut test = absurd("/message_bytes", json!(64 << 20));
     test["direction"] = json!("down");
     test["streams"] = json!(8);
-    // Each flow's pattern is its own; plain payload is held once for all.
+    // Each flow has its own pattern; plain payload is in memory once for all flows.
     test["verify"] = json!(true);
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let refusal = stranger.ask(&test);
@@ -258,7 +258,7 @@ fn data_connections_that_belong_to_nobody_are_closed() {
         (Token([7; 16]), 1),
         (stranger.token, test.flows()),
         (stranger.token, u32::MAX),
-        // Flow 0 is there already.
+        // Flow 0 has arrived already.
         (stranger.token, 0),
     ] {
         let mut stream = data_connection(bench.address, token, flow);
@@ -266,7 +266,7 @@ fn data_connections_that_belong_to_nobody_are_closed() {
     }
     let mut elsewhere = from_elsewhere(bench.address, stranger.token);
     assert!(is_closed(&mut elsewhere));
-    // The test itself takes no harm.
+    // The test itself is not disturbed.
     stranger.connect_flow(1);
     assert_eq!(stranger.event(), ClientEvent::Ready);
     let mut late = data_connection(bench.address, stranger.token, 1);
@@ -289,7 +289,7 @@ fn data_connections_come_from_the_address_that_the_test_names_and_no_other() {
     bench.assert_clean_within(SOON, "a test that names its source");
 }
 
-/// The right token from another address than the control connection's.
+/// The right token, from another address than that of the control connection.
 fn from_elsewhere(endpoint: SocketAddr, token: Token) -> TcpStream {
     use linerate_sys::socket::{Mptcp, connect, tcp_socket};
     let here = std::net::Ipv4Addr::new(127, 0, 0, 2).into();
@@ -324,9 +324,9 @@ fn whole() -> Test {
 }
 
 #[test]
-fn a_client_that_vanishes_at_any_stage_leaves_nothing() {
+fn a_client_that_vanishes_leaves_no_thread_or_descriptor() {
     let bench = Bench::start();
-    // Nothing of a flow is read: who sends down is blocked when the client goes.
+    // Flows are not read: an endpoint that sends is blocked when the client leaves.
     let both = Test {
         direction: Direction::Both,
         ..stream(30_000)
@@ -359,14 +359,14 @@ fn a_client_that_vanishes_at_any_stage_leaves_nothing() {
 }
 
 #[test]
-fn connections_of_the_run_itself_end_with_their_client() {
+fn connections_made_within_a_run_end_with_their_client() {
     let bench = Bench::start();
     for test in [whole(), exchange(true)] {
         for leave in [Leave::Close, Leave::Reset] {
             let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
             assert_eq!(stranger.event(), ClientEvent::Ready);
             stranger.write(&frame(br#"{"say":"begin"}"#));
-            // Half a request each, and then nothing.
+            // Half a request on each, and then nothing.
             stranger.connect_flow(0);
             stranger.connect_flow(1);
             thread::sleep(Duration::from_millis(50));
@@ -378,7 +378,7 @@ fn connections_of_the_run_itself_end_with_their_client() {
 }
 
 #[test]
-fn flows_that_take_connections_by_themselves_shut_nobody_out() {
+fn flows_that_accept_connections_themselves_shut_nobody_out() {
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &exchange(true), Stage::Opened);
     assert_eq!(stranger.event(), ClientEvent::Ready);
@@ -397,7 +397,7 @@ fn flows_that_take_connections_by_themselves_shut_nobody_out() {
         refusal(&mut rubbish);
     };
     others_are_served();
-    // Both flows wait for a request that does not come.
+    // Both flows wait for a request that never arrives.
     stranger.connect_flow(0);
     stranger.connect_flow(1);
     others_are_served();
@@ -408,7 +408,7 @@ fn flows_that_take_connections_by_themselves_shut_nobody_out() {
 }
 
 #[test]
-fn an_endpoint_ends_though_a_client_does_not_listen() {
+fn an_endpoint_ends_even_if_a_client_does_not_read() {
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let asks = frame(
@@ -419,14 +419,14 @@ fn an_endpoint_ends_though_a_client_does_not_listen() {
     .repeat(200);
     let patience = Some(Duration::from_millis(500));
     stranger.control.set_write_timeout(patience).unwrap();
-    // Until both ends' buffers are full: the endpoint takes no more questions than it can answer.
+    // Until the buffers of both ends are full: the endpoint reads no more than it can answer.
     let mut asked = 0;
     while let Ok(n) = stranger.control.write(&asks) {
         asked += n;
         assert!(asked < 1 << 30, "answers are kept without end");
     }
     bench.assert_serves();
-    // Blocked in a write it would see the stop after 10 s.
+    // An endpoint that blocks in a write would see the stop only after 10 s.
     let took = bench.end();
     assert!(took < SOON, "{took:?}");
 }

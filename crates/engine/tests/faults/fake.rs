@@ -1,4 +1,4 @@
-//! An endpoint that goes as far as it is told and then does something else.
+//! An endpoint that goes to a given stage and then misbehaves.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use linerate_core::session::operation::{End, Open, Reply, Request};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::wire::HELLO_BYTES;
 
-/// How far an endpoint comes before it goes wrong.
+/// The stage at which an endpoint begins to misbehave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Accepted,
     Welcomed,
-    /// The test was asked for, and nothing answered.
+    /// The test was requested, and there is no answer.
     Asked,
     Opened,
     Ready,
     Running,
-    /// The report was asked for, and not given.
+    /// The report was requested, and not sent.
     Ended,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Fake {
     began: Instant,
 }
 
-/// Takes one client to `stage` and leaves the rest to `then`.
+/// Serves one client up to `stage`; `then` does the rest.
 pub(crate) fn endpoint(
     stage: Stage,
     welcome: Welcome,
@@ -124,7 +124,7 @@ impl Fake {
         }
     }
 
-    /// What the client says next.
+    /// The client's next message.
     fn take(&mut self) {
         let mut bytes = [0; 4096];
         let n = self.control.read(&mut bytes).unwrap();
@@ -142,7 +142,7 @@ impl Fake {
         }
     }
 
-    /// Says nothing more until the client is gone.
+    /// Sends nothing more until the client leaves.
     pub(crate) fn stall(&mut self) {
         let mut bytes = [0; 4096];
         while matches!(self.control.read(&mut bytes), Ok(n) if n > 0) {}

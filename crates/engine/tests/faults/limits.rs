@@ -1,4 +1,4 @@
-//! What the owner of an endpoint allows, and who has the key.
+//! The limits that the owner of an endpoint sets, and clients with and without the key.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn key(digit: &str) -> Key {
 }
 
 #[test]
-fn a_busy_endpoint_says_so_with_its_numbers() {
+fn a_busy_endpoint_gives_its_numbers() {
     let bench = Bench::with(
         Limits {
             clients: 1,
@@ -81,7 +81,7 @@ fn limits_are_refused_with_their_numbers() {
 }
 
 #[test]
-fn only_the_right_key_gets_in_and_each_wrong_one_is_told() {
+fn only_the_right_key_is_accepted_and_a_wrong_one_is_an_error() {
     let words = |bench: &Bench, key: Option<Key>| bench.connect(key).unwrap_err().to_string();
     let bench = Bench::with(limits(), Some(key("a")));
     assert!(
@@ -107,7 +107,7 @@ fn only_the_right_key_gets_in_and_each_wrong_one_is_told() {
 
 /// Each of them has five seconds to prove the key: thirteen a second would take all places.
 #[test]
-fn connections_that_prove_nothing_take_no_place_of_a_client_with_the_key() {
+fn connections_without_the_key_take_no_place_of_a_client_with_it() {
     let bench = Bench::with(limits(), Some(key("a")));
     let hello = Hello::new(HelloKind::Control { sealed: true }).encode();
     let iperf3 = [b'a'; 36].iter().chain(&[0]).copied().collect::<Vec<u8>>();

@@ -1,4 +1,4 @@
-//! What goes wrong between a client and an endpoint, on loopback and in namespaces: strangers at
+//! Faults between a client and an endpoint, on loopback and in namespaces: strangers at
 //! the endpoint's port, clients that vanish, stall or lie, and endpoints that do.
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A client whose endpoint goes wrong: the words it ends with, and that it ends.
+//! A client whose endpoint misbehaves: that it ends, and with which message.
 
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
@@ -15,7 +15,7 @@ use super::bench::{PATIENCE, SOON, stream, target, turn};
 use super::fake::{Fake, Stage, endpoint, welcome};
 use super::stranger::frame;
 
-/// What a client made of an endpoint: a record if the run began, and its last words.
+/// A client's result with an endpoint: a record if the run began, and the error.
 pub(crate) struct End {
     record: Option<Record>,
     pub(crate) words: String,
@@ -36,7 +36,7 @@ pub(crate) fn meet(
         .and_then(|mut client| client.run(&stream(milliseconds), &mut |_| true));
     let took = began.elapsed();
     thread.join().unwrap();
-    // The port is another in each run.
+    // The port differs in each run.
     let text = |error: &MeasureError| error.to_string().replace(&address.to_string(), "PEER");
     match outcome {
         Err(error) => End {
@@ -66,7 +66,7 @@ const BEFORE_THE_RUN: [Stage; 5] = [
 ];
 
 #[test]
-fn a_closed_port_is_told_with_what_to_do() {
+fn a_closed_port_is_an_error_with_a_remedy() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -96,7 +96,7 @@ fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
                 "{stage:?}"
             );
             assert!(end.took < SOON, "{stage:?}: {:?}", end.took);
-            // A run that begins just as the endpoint dies has a record, however little is in it.
+            // A run that begins just when the endpoint dies has a record, even if it is short.
             let began = matches!(stage, Stage::Running | Stage::Ended);
             assert!(is_partial(&end) || !began, "{stage:?}");
         }
@@ -162,7 +162,7 @@ fn a_stop_ends_an_attempt_to_connect() {
 }
 
 #[test]
-fn other_servers_are_named() {
+fn the_server_of_another_tool_is_named() {
     let _turn = turn();
     for (answer, words) in [
         (
@@ -221,7 +221,7 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
 }
 
 #[test]
-fn a_bad_token_is_told() {
+fn a_bad_token_is_an_error() {
     let _turn = turn();
     for token in [
         "",
@@ -245,7 +245,7 @@ fn report(report: Value) -> Value {
     json!({"say": "answer", "operation": "end", "reply": report})
 }
 
-/// A report of one flow of the test, one field of it another value.
+/// A report of one flow of the test, in which one field has another value.
 fn absurd(field: &str, value: Value) -> Value {
     let mut flow = json!({
         "id": 0, "direction": "up", "sends": false, "local": "", "remote": "", "bytes": 1,

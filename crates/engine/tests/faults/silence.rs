@@ -1,4 +1,4 @@
-//! Peers that are there and say nothing, or are gone without a word.
+//! Peers that are connected and silent, or that vanish without closing the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use super::fake::{Fake, Stage as Fault, welcome};
 use super::server::{is_partial, meet};
 use super::stranger::{Stage, Stranger, is_closed_after_words};
 
-/// All that waits for a deadline waits at the same time.
+/// All cases wait for their deadlines at the same time.
 #[test]
 fn every_deadline_is_kept_at_both_ends() {
     let bench = Bench::start();
@@ -83,7 +83,7 @@ fn stalled_endpoints() {
     }
 }
 
-/// The link between both ends goes down in the run: neither FIN nor RST ever comes.
+/// The link between both ends goes down during the run: neither FIN nor RST ever arrives.
 fn broken_path() {
     let pair = match Pair::create() {
         Ok(pair) => pair,

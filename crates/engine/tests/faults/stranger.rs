@@ -1,4 +1,4 @@
-//! A client that goes as far as it is told and then does something else.
+//! A client that goes to a given stage and then misbehaves.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use linerate_sys::socket::reset_on_close;
 
 use super::bench::PATIENCE;
 
-/// How far a client comes before it goes wrong.
+/// The stage at which a client begins to misbehave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Connected,
@@ -57,7 +57,7 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    /// Connected, and nothing said.
+    /// Connected; nothing was sent.
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self::with(address, None)
     }
@@ -142,7 +142,7 @@ impl Stranger {
         if stage == Stage::Opened {
             return;
         }
-        // Whoever makes his connections within the run is ready without them.
+        // A test that makes its connections within the run is ready without them.
         let flows = match stage {
             Stage::HalfTheFlows => test.flows() / 2,
             _ => test.flows(),
@@ -202,8 +202,7 @@ impl Stranger {
         }
     }
 
-    /// Asks for a test as JSON that no client of linerate's would send, and answers what came of
-    /// it.
+    /// Requests a test as JSON that no client of linerate would send; the result is the answer.
     pub(crate) fn ask(&mut self, test: &serde_json::Value) -> Refusal {
         let body =
             serde_json::json!({"say": "ask", "operation": "open", "request": {"test": test}});
@@ -235,7 +234,7 @@ pub(crate) fn frame(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The next message, which is a refusal; welcomes before it are passed over.
+/// The next message, which is a refusal; welcomes before it are ignored.
 pub(crate) fn refusal(stream: &mut TcpStream) -> Refusal {
     let mut reader = FrameReader::new(1 << 20);
     let mut bytes = [0; 4096];
@@ -274,7 +273,7 @@ fn token(text: &str) -> Token {
     Token(bytes)
 }
 
-/// As [`is_closed`], after whatever the endpoint says before it closes.
+/// Like [`is_closed`], after all that the endpoint sends before it closes.
 pub(crate) fn is_closed_after_words(stream: &mut TcpStream) -> bool {
     stream
         .set_read_timeout(Some(PATIENCE))

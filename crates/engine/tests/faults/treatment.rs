@@ -1,8 +1,8 @@
-//! Clients that change the endpoint's host: who may, what they may, and that it is as it was when
-//! they are gone.
+//! Clients that change the endpoint's host: who may, what they may, and that it is restored when
+//! they leave.
 //!
-//! What is changed lies in network namespaces that the tests make. Where they cannot, they say
-//! SKIPPED.
+//! The changes are made in network namespaces of the tests. Where those cannot be made, the tests
+//! print SKIPPED.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ fn mtu(bytes: u32) -> HostChange {
     serde_json::from_value(json).expect("a device has an MTU")
 }
 
-/// A setting of the calling thread's network namespace.
+/// A sysctl of the calling thread's network namespace.
 fn value(key: &str) -> String {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
     fs::read_to_string(path).unwrap().trim().to_owned()
@@ -112,7 +112,7 @@ fn refused(result: Result<Vec<String>, MeasureError>) -> (RefusalReason, String,
 }
 
 #[test]
-fn an_endpoint_without_permission_is_asked_for_nothing_and_would_refuse() {
+fn an_endpoint_without_treatments_is_not_asked_for_any_and_refuses_them() {
     for key in [None, Some(key())] {
         let bench = Bench::with(limits(), key.clone());
         let mut client = bench.connect(key.clone()).unwrap();
@@ -155,7 +155,7 @@ fn no_endpoint_gives_treatments_to_clients_without_a_key() {
 }
 
 #[test]
-fn treatments_hold_for_the_runs_between_and_are_undone() {
+fn treatments_last_until_they_are_undone() {
     on_a_host(|pair, bench| {
         let address = bench.address;
         let there = &pair.a.namespace;
@@ -219,7 +219,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
         assert!(has_sack());
         complete(&mut client, &stream(100));
         drop(client);
-        // And nobody else is kept out by it.
+        // Nor does it keep out other clients.
         connect(&bench).treat(&no_sack()).unwrap();
         assert_sack_soon("said goodbye");
         bench.assert_clean_within(SOON, "refused treatments");
@@ -227,7 +227,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
 }
 
 #[test]
-fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
+fn treatments_are_undone_however_the_client_ends() {
     on_a_host(|_, bench| {
         let test = Test {
             direction: Direction::Both,
@@ -259,14 +259,14 @@ fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
 }
 
 const PORTS: &str = "net.ipv4.ip_local_port_range";
-/// A range of ports cannot begin below it.
+/// The lowest port at which a range can begin.
 const PRIVILEGED: &str = "net.ipv4.ip_unprivileged_port_start";
 
 fn set(key: &str, value: &str) {
     fs::write(format!("/proc/sys/{}", key.replace('.', "/")), value).unwrap();
 }
 
-/// What the log was told of undoing that failed.
+/// The log's line about the failure to undo.
 fn undoing_failed(bench: &Bench) -> Vec<String> {
     let log = bench.log().into_iter();
     log.filter_map(|event| match event {
@@ -279,7 +279,7 @@ fn undoing_failed(bench: &Bench) -> Vec<String> {
 /// The kernel refuses one of the old values: the client and the log are told, the others are put
 /// back, and nobody measures on a host that is not as it was.
 #[test]
-fn what_cannot_be_undone_is_told_and_keeps_the_host_from_others() {
+fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
     let ways: [fn(Client); 3] = [
         |mut client| {
             let error = client.untreat().unwrap_err().to_string();
@@ -328,7 +328,7 @@ fn what_cannot_be_undone_is_told_and_keeps_the_host_from_others() {
             assert!(error.to_string().contains("could not be undone"), "{error}");
             drop(next);
             bench.end();
-            // The journal has it: the next start puts it back where it can.
+            // The change stays in the journal: the next start undoes it if it can.
             set(PRIVILEGED, &privileged);
             undo_leftovers();
             assert_eq!(value(PORTS), ports);
@@ -349,7 +349,7 @@ fn a_stopped_endpoint_undoes_what_a_running_test_needed() {
 }
 
 #[test]
-fn treatments_within_a_run_are_out_of_turn() {
+fn treatments_within_a_run_are_refused() {
     let bench = Bench::start();
     for stage in [Stage::Opened, Stage::Ready, Stage::Running] {
         let mut stranger = Stranger::at(bench.address, &stream(30_000), stage);
@@ -379,7 +379,7 @@ fn one_client_treats_while_no_other_measures() {
         assert!(!has_sack());
         complete(&mut first, &stream(100));
         first.untreat().unwrap();
-        // The sessions of both go on, and the turn is the other's.
+        // Both sessions go on, and the other one has its turn.
         second.treat(&no_sack()).unwrap();
         assert!(
             first
@@ -421,9 +421,9 @@ fn a_client_does_not_treat_under_another_clients_test() {
     });
 }
 
-/// Else the sender of the next run begins with the window and the round-trip time of the last.
+/// Otherwise the next run would begin with the window and the round-trip time of the last one.
 #[test]
-fn each_run_begins_as_if_the_client_had_never_been_there() {
+fn tcp_metrics_of_earlier_runs_are_forgotten() {
     on_a_host(|pair, bench| {
         let address = bench.address;
         let client_address = IpAddr::from(pair.a.ipv4);
@@ -436,10 +436,7 @@ fn each_run_begins_as_if_the_client_had_never_been_there() {
             );
             return;
         }
-        let mut knows = || {
-            let entries = metrics.entries().unwrap();
-            entries.iter().any(|entry| entry.address == client_address)
-        };
+        let mut knows = || metrics.hosts().unwrap().contains(&client_address);
         let client = there.run(|| Client::connect(target(address, Some(key())), Stop::new()));
         let mut client = client.unwrap().unwrap();
         transfer(pair);
@@ -485,7 +482,7 @@ fn transfer(pair: &Pair) {
     });
 }
 
-/// An endpoint that allows treatments and then goes wrong.
+/// An endpoint that allows treatments and then misbehaves.
 #[test]
 fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
     let welcome = || {
@@ -527,7 +524,7 @@ fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
 
 /// The refusal of a busy endpoint belongs to the test and not to the session.
 #[test]
-fn a_test_refused_as_busy_is_told_in_the_endpoints_words() {
+fn a_refusal_as_busy_has_the_endpoints_message() {
     let _turn = turn();
     let busy = frame(br#"{"say":"refuse","reason":"busy","message":"treated by another"}"#);
     let end = meet(

@@ -22,8 +22,8 @@ fn refusal(bench: &Bench, number: u8, parameters: &str) -> ErrorCode {
     let mut stream = bench.say(&greeting(number, parameters));
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes[0], State::ParamExchange.byte());
-    assert_eq!(bytes[1], State::ServerError.byte());
+    assert_eq!(bytes[0], State::PARAM_EXCHANGE.0);
+    assert_eq!(bytes[1], State::SERVER_ERROR.0);
     ErrorCode(i32::from_be_bytes(bytes[2..6].try_into().unwrap()))
 }
 
@@ -111,10 +111,7 @@ fn a_greeting_by_udp_is_not_answered_without_a_test() {
     ));
     let mut bytes = [0; 2];
     control.read_exact(&mut bytes).unwrap();
-    assert_eq!(
-        bytes,
-        [State::ParamExchange.byte(), State::CreateStreams.byte()]
-    );
+    assert_eq!(bytes, [State::PARAM_EXCHANGE.0, State::CREATE_STREAMS.0]);
     let wanted = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
     wanted.set_read_timeout(Some(super::bench::LONG)).unwrap();
     wanted.send_to(b"9876", bench.address).unwrap();

@@ -28,7 +28,7 @@ struct Stranger {
 fn expect(control: &mut TcpStream, state: State) {
     let mut byte = [0];
     control.read_exact(&mut byte).unwrap();
-    assert_eq!(byte[0], state.byte());
+    assert_eq!(byte[0], state.0);
 }
 
 fn framed(json: &str) -> Vec<u8> {
@@ -57,7 +57,7 @@ impl Stranger {
             _ => {}
         }
         let mut control = bench.say(&cookie);
-        expect(&mut control, State::ParamExchange);
+        expect(&mut control, State::PARAM_EXCHANGE);
         match state {
             2 => return Self::of(control),
             3 => control.write_all(&[0, 0, 0, 200, b'{']).unwrap(),
@@ -85,18 +85,18 @@ impl Stranger {
         parameters: &str,
     ) -> Self {
         control.write_all(&framed(parameters)).unwrap();
-        expect(&mut control, State::CreateStreams);
+        expect(&mut control, State::CREATE_STREAMS);
         let wanted = if parameters == BOTH { 4 } else { 2 };
         let opened = if state == 6 { 1 } else { wanted };
         let mut streams: Vec<_> = (0..opened).map(|_| bench.say(cookie)).collect();
         if state >= 7 {
-            expect(&mut control, State::TestStart);
-            expect(&mut control, State::TestRunning);
+            expect(&mut control, State::TEST_START);
+            expect(&mut control, State::TEST_RUNNING);
             streams[0].write_all(&[7; 5000]).unwrap();
         }
         if state >= 8 {
-            control.write_all(&[State::TestEnd.byte()]).unwrap();
-            expect(&mut control, State::ExchangeResults);
+            control.write_all(&[State::TEST_END.0]).unwrap();
+            expect(&mut control, State::EXCHANGE_RESULTS);
         }
         if state == 9 {
             control.write_all(&framed(r#"{"streams":[]}"#)).unwrap();
@@ -110,7 +110,7 @@ impl Stranger {
 
     fn with_datagrams(bench: &Bench, mut control: TcpStream, number: u32) -> Self {
         control.write_all(&framed(UDP)).unwrap();
-        expect(&mut control, State::CreateStreams);
+        expect(&mut control, State::CREATE_STREAMS);
         let socket = UdpSocket::bind((bench.address.ip(), 0)).unwrap();
         socket.connect(bench.address).unwrap();
         if number & 1 == 0 {
@@ -165,7 +165,7 @@ fn a_thousand_clients_that_vanish_leave_nothing_behind() {
     }
     assert!(held().2 < before.2 + 64, "{before:?} became {:?}", held());
     let mut next = bench.say(&Cookie::from_random([31; 36]).0);
-    expect(&mut next, State::ParamExchange);
+    expect(&mut next, State::PARAM_EXCHANGE);
     if is_installed() {
         assert_eq!(bench.client("-n 1M").get("error"), None);
     }
@@ -194,15 +194,15 @@ fn datagrams_to_a_client_whose_host_has_vanished_end_with_its_silence() {
     let cookie = Cookie::from_random([7; 36]).0;
     let come = || {
         let mut control = bench.say(&cookie);
-        expect(&mut control, State::ParamExchange);
+        expect(&mut control, State::PARAM_EXCHANGE);
         control.write_all(&framed(DOWN)).unwrap();
-        expect(&mut control, State::CreateStreams);
+        expect(&mut control, State::CREATE_STREAMS);
         let data = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
         data.connect(bench.address).unwrap();
         data.set_read_timeout(Some(LONG)).unwrap();
         data.send(b"9876").unwrap();
-        expect(&mut control, State::TestStart);
-        expect(&mut control, State::TestRunning);
+        expect(&mut control, State::TEST_START);
+        expect(&mut control, State::TEST_RUNNING);
         // The answer to the greeting, and the first of the test.
         data.recv(&mut [0; 2000]).unwrap();
         data.recv(&mut [0; 2000]).unwrap();

@@ -9,7 +9,7 @@ use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, NetperfOptions, ServeEvent, ServeOptions, Stop};
 
-/// For what must come at all, however busy the machine is.
+/// For events that must happen, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Bench {

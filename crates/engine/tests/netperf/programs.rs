@@ -9,7 +9,7 @@ use linerate_testkit::{Need, skip};
 
 use super::bench::Bench;
 
-/// Where a program is, or what to say.
+/// The path of a program, or the reason why it is missing.
 pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)

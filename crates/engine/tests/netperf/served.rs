@@ -43,7 +43,7 @@ fn tcp_stream_counts_every_byte_and_leaves_a_record_of_its_half() {
 }
 
 #[test]
-fn tcp_maerts_sends_what_it_says() {
+fn tcp_maerts_sends_as_much_as_it_reports() {
     let bench = Bench::start();
     let mut control = Control::connect(bench.netperf);
     let data = control.open(&request("tcp_maerts"), PORT);
@@ -179,7 +179,7 @@ fn datagrams_are_sent_to_the_client_and_to_no_other_address() {
 }
 
 #[test]
-fn cpu_figures_are_there_when_asked_for_and_not_otherwise() {
+fn cpu_figures_are_reported_only_on_request() {
     let bench = Bench::start();
     for (name, measured) in [("tcp_stream_cpu", true), ("tcp_stream", false)] {
         let mut control = Control::connect(bench.netperf);

@@ -48,7 +48,7 @@ fn the_source_sends_until_its_reader_goes() {
 }
 
 #[test]
-fn where_the_owner_has_set_a_rate_nothing_goes_beyond_it() {
+fn nothing_exceeds_the_rate_that_the_owner_has_set() {
     let mut slow = options();
     slow.limits.rate_bps = Some(8_000_000);
     let bench = Bench::with(&slow);

@@ -1,5 +1,5 @@
-//! linerate as a client of what speaks netperf: its own endpoint, whose half the other tests hold
-//! to stock clients, and a stock netserver where one is installed.
+//! linerate as a client of a netserver: its own endpoint, which other tests check with stock
+//! clients, and a stock netserver if one is installed.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -74,7 +74,7 @@ fn run(partner: &mut Partner, test: &Test) -> Record {
     record
 }
 
-/// What linerate gets out of any netserver.
+/// Tests that hold with any netserver.
 fn uses_it(address: SocketAddr) {
     let mut partner = connect(address).expect("a netserver answers");
     let bytes = Extent::Bytes(ByteCount(4 << 20));
@@ -105,7 +105,7 @@ fn linerate_uses_what_speaks_netperf() {
 }
 
 #[test]
-fn what_is_no_netserver_is_said_to_be_none() {
+fn a_server_that_is_no_netserver_is_an_error() {
     let bench = Bench::start();
     let error = connect(bench.own).expect_err("linerate answers there");
     let text = error.to_string();

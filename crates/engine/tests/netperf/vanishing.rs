@@ -17,7 +17,7 @@ const WORKERS: [&str; 4] = ["netperf", "flow-0", "sampler", "ttcp"];
 
 /// The other tests' threads are counted with these, and are gone sooner.
 #[test]
-fn of_a_thousand_clients_that_vanish_nothing_is_left_and_the_next_is_served() {
+fn a_thousand_clients_that_vanish_leave_nothing_and_the_next_is_served() {
     let bench = Bench::start();
     let names = [
         "tcp_stream",
@@ -92,7 +92,7 @@ fn workers() -> usize {
 }
 
 #[test]
-fn a_control_connection_that_says_nothing_is_closed_in_time() {
+fn a_silent_control_connection_is_closed_in_time() {
     let bench = Bench::start();
     let mut silent = TcpStream::connect(bench.netperf).expect("it listens");
     silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");

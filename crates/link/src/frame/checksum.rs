@@ -5,12 +5,12 @@ use super::{TCP, UDP, read_u16, write_u16};
 use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
 
-/// The checksum field for bytes that hold zero there.
+/// The checksum of bytes whose checksum field is zero.
 pub(super) fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// Writes the checksum of an IPv4 header anew; nothing for IPv6.
+/// Recomputes the checksum of an IPv4 header; does nothing for IPv6.
 pub(super) fn write_ip(frame: &mut [u8], layout: &Layout) {
     if layout.family == Family::Ipv4
         && let Some(first) = frame.get(layout.ip)
@@ -24,7 +24,7 @@ pub(super) fn write_ip(frame: &mut [u8], layout: &Layout) {
     }
 }
 
-/// The sum of the pseudo header of a packet whose transport has `length` bytes.
+/// The sum of the pseudo header for `length` bytes of transport.
 pub(super) fn pseudo_header(frame: &[u8], layout: &Layout, length: usize) -> u64 {
     let addresses = match layout.family {
         Family::Ipv4 => layout.ip + 12..layout.ip + 20,
@@ -34,7 +34,7 @@ pub(super) fn pseudo_header(frame: &[u8], layout: &Layout, length: usize) -> u64
     addresses + length as u64 + u64::from(layout.protocol)
 }
 
-/// Where the checksum of a TCP or UDP header lies.
+/// Position of the checksum of TCP or UDP.
 pub(super) fn place(layout: &Layout) -> Option<usize> {
     let transport = layout.transport?;
     match layout.protocol {
@@ -44,9 +44,8 @@ pub(super) fn place(layout: &Layout) -> Option<usize> {
     }
 }
 
-/// Writes the checksum of TCP or UDP anew, over all of the packet. A UDP checksum of zero is
-/// written as its other zero, since zero means that there is none (RFC 768); a packet that has none
-/// gets none.
+/// Recomputes the checksum of TCP or UDP over the whole packet. A UDP checksum of zero is written
+/// as 0xffff, since zero means no checksum (RFC 768); a packet without a checksum stays without.
 pub(super) fn write_transport(frame: &mut [u8], layout: &Layout) {
     let (Some(transport), Some(place)) = (layout.transport, place(layout)) else {
         return;
@@ -61,17 +60,13 @@ pub(super) fn write_transport(frame: &mut [u8], layout: &Layout) {
 }
 
 fn or_other_zero(sum: u16, protocol: u8) -> u16 {
-    if sum == 0 && protocol == UDP {
-        0xffff
-    } else {
-        sum
-    }
+    let is_zero = sum == 0 && protocol == UDP;
+    if is_zero { 0xffff } else { sum }
 }
 
-/// Completes a checksum that was left to the device: the field holds the sum of the pseudo header,
-/// and the rest is added. Nothing where nothing was left, and nothing where it cannot be done: to
-/// what is no IP packet, to a frame that is yet to be cut, or if the offload points past the
-/// packet; `needs_checksum` then stays.
+/// Completes a checksum left to the device: the field holds the sum of the pseudo header, and the
+/// rest is added. Does nothing if nothing was left or it cannot be done (no IP packet, a frame yet
+/// to be cut, an offload that points past the packet); `needs_checksum` then stays.
 pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
     if !offload.needs_checksum || offload.gso != Gso::None {
         return;
@@ -88,13 +83,12 @@ pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
     offload.needs_checksum = false;
 }
 
-/// Marks a packet of TCP or UDP as one whose checksum need not be verified, by leaving the checksum
-/// to the device again: the field holds the sum of the pseudo header alone. A Linux receiver takes
-/// such a frame from its own machine as good, whatever its bytes are (`skb_csum_unnecessary`,
-/// include/linux/skbuff.h), as it takes one that a network card has verified. (The flag that says
-/// so, VIRTIO_NET_HDR_F_DATA_VALID, is heard from virtio's own devices, and not from packet
-/// sockets: measured on Linux 6.18.) Fragments, other transports and UDP without a checksum stay as
-/// they are.
+/// Marks a TCP or UDP packet as needing no verification, by leaving its checksum to the device
+/// again: the field holds only the sum of the pseudo header. A Linux receiver accepts such a frame
+/// from its own machine, whatever its bytes (`skb_csum_unnecessary`, include/linux/skbuff.h), like
+/// one verified by a network card. (The flag for this, VIRTIO_NET_HDR_F_DATA_VALID, is heeded from
+/// virtio devices but not from packet sockets: measured on Linux 6.18.) Fragments, other transports
+/// and UDP without a checksum are unchanged.
 pub fn mark_verified(frame: &mut [u8], offload: &mut Offload) {
     if offload.needs_checksum {
         return;
@@ -124,8 +118,7 @@ fn has_none(frame: &[u8], layout: &Layout, place: usize) -> bool {
     may_have_none && read_u16(frame, place) == Some(0)
 }
 
-/// Corrects the checksum at `place` for a 16-bit word that changed: HC' = ~(~HC + ~m + m'), RFC
-/// 1624.
+/// Updates the checksum at `place` for a changed 16-bit word: HC' = ~(~HC + ~m + m'), RFC 1624.
 pub(super) fn update(frame: &mut [u8], place: usize, old: u16, new: u16) {
     if let Some(current) = read_u16(frame, place) {
         let total = u64::from(!current) + u64::from(!old) + u64::from(new);

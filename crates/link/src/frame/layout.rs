@@ -6,22 +6,22 @@ use super::{ETHERNET, TCP, UDP, read_u16};
 use linerate_units::Ecn;
 use linerate_units::Family;
 
-/// What is left to do to a frame by a device: the facts of virtio-net's header.
+/// Work on a frame left to a device, as in virtio-net's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
-    /// The transport checksum holds the sum of the pseudo header alone.
+    /// Whether the transport checksum holds only the sum of the pseudo header.
     pub needs_checksum: bool,
     /// How the frame is to be cut.
     pub gso: Gso,
-    /// TCP: the segments carry ECN's CWR bit in the first one only.
+    /// TCP: only the first segment carries ECN's CWR bit.
     pub ecn: bool,
-    /// Length of all headers, bytes, as the kernel says; it may be wrong.
+    /// Length of all headers as stated by the kernel, bytes; it may be wrong.
     pub header_bytes: u16,
     /// Payload of each segment, bytes.
     pub gso_bytes: u16,
-    /// Where the bytes that the checksum covers begin.
+    /// Start of the bytes that the checksum covers.
     pub checksum_start: u16,
-    /// Where the checksum goes, counted from there.
+    /// Position of the checksum, counted from there.
     pub checksum_offset: u16,
 }
 
@@ -31,11 +31,11 @@ pub enum Gso {
     /// Not at all.
     #[default]
     None,
-    /// To TCP segments over IPv4.
+    /// Into TCP segments over IPv4.
     Tcp4,
-    /// To TCP segments over IPv6.
+    /// Into TCP segments over IPv6.
     Tcp6,
-    /// To UDP datagrams.
+    /// Into UDP datagrams.
     Udp,
 }
 
@@ -44,17 +44,16 @@ pub enum Gso {
 pub struct Layout {
     /// The IP version.
     pub family: Family,
-    /// Where the IP header begins.
+    /// Start of the IP header.
     pub ip: usize,
-    /// Where the header of `protocol` begins, which may lie past the end of a short packet; `None`
-    /// in a fragment, and behind IPv6 headers that are cut off.
+    /// Start of the header of `protocol`, which may lie past the end of a short packet; `None` in a
+    /// fragment and after truncated IPv6 headers.
     pub transport: Option<usize>,
-    /// The transport's protocol, or else that of the first IPv6 header that is not known, as IANA
-    /// numbers it.
+    /// The transport's protocol, or that of the first unknown IPv6 header, as an IANA number.
     pub protocol: u8,
     /// The ECN codepoint.
     pub ecn: Ecn,
-    /// Length from the IP header on, bytes; padding of a short frame is not counted.
+    /// Length including the IP header, bytes, without the padding of a short frame.
     pub ip_bytes: u32,
 }
 
@@ -102,8 +101,8 @@ fn ipv6(frame: &[u8]) -> Option<Layout> {
     })
 }
 
-/// A length as its field says it. Frames of segmentation offload that are too long for the field
-/// say zero there (the kernel's "BIG TCP"): what lies there counts.
+/// The length in a field. Frames of segmentation offload that are too long for the field have zero
+/// there (the kernel's "BIG TCP"); then the actual length counts.
 fn length(field: u16, there: usize) -> usize {
     match usize::from(field) {
         0 if there > usize::from(u16::MAX) => there,
@@ -111,7 +110,7 @@ fn length(field: u16, there: usize) -> usize {
     }
 }
 
-/// Past hop-by-hop (0), routing (43) and destination options (60); a fragment header (44) ends the
+/// Skips hop-by-hop (0), routing (43) and destination options (60); a fragment header (44) ends the
 /// walk.
 fn walk(ip: &[u8]) -> (u8, Option<usize>) {
     let (mut next, mut at) = (ip[6], 40);
@@ -136,8 +135,8 @@ fn ecn(bits: u8) -> Ecn {
 }
 
 impl Layout {
-    /// Where a packet of TCP or UDP comes from and where it goes; `None` for other transports and
-    /// headers that do not fit.
+    /// Source and destination of a TCP or UDP packet; `None` for other transports and headers that
+    /// do not fit.
     pub fn ends(&self, frame: &[u8]) -> Option<[SocketAddr; 2]> {
         self.payload_start(frame)?;
         let (transport, ip) = (self.transport?, frame.get(self.ip..)?);
@@ -151,13 +150,12 @@ impl Layout {
         Some([end(0)?, end(1)?])
     }
 
-    /// What a packet of TCP or UDP carries; `None` as of [`Self::ends`].
+    /// The payload of a TCP or UDP packet; `None` as for [`Self::ends`].
     pub fn payload<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         frame.get(self.payload_start(frame)?..self.end())
     }
 
-    /// Where the payload of TCP or UDP begins; `None` for other transports and headers that do not
-    /// fit.
+    /// Start of the TCP or UDP payload; `None` for other transports and headers that do not fit.
     pub(super) fn payload_start(&self, frame: &[u8]) -> Option<usize> {
         let transport = self.transport?;
         let header = match self.protocol {
@@ -169,7 +167,7 @@ impl Layout {
         (header >= least && transport + header <= self.end()).then_some(transport + header)
     }
 
-    /// Where the packet ends.
+    /// End of the packet.
     pub(super) fn end(&self) -> usize {
         self.ip + self.ip_bytes as usize
     }

@@ -1,6 +1,6 @@
 //! What a link and its routers do to the bytes of Ethernet frames.
 //!
-//! Pure functions on bytes that come from any kernel: nothing here panics, whatever the bytes are.
+//! Pure functions on bytes from any kernel: nothing here panics, whatever the bytes.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -30,13 +30,13 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// The two bytes at `at`, in network order; `None` past the end.
+/// The two bytes at `at` in network order; `None` past the end.
 fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     let pair = bytes.get(at..at.checked_add(2)?)?;
     Some(u16::from_be_bytes([pair[0], pair[1]]))
 }
 
-/// Writes two bytes at `at`; nothing past the end.
+/// Writes two bytes at `at`; does nothing past the end.
 fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(pair) = bytes.get_mut(at..at.saturating_add(2)) {
         pair.copy_from_slice(&value.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What a router does with a packet that does not fit its next link.
+//! What a router does with a packet too big for its next link.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,8 +8,8 @@ use super::{ETHERNET, ICMP, ICMPV6, read_u16, write_u16};
 use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
 
-/// Bytes of the packet that an ICMP error quotes: the whole answer takes 576 bytes at most (RFC
-/// 1812, 4.3.2.3), or 1280 (RFC 4443, 2.4).
+/// Bytes of the packet quoted by an ICMP error: the whole answer takes at most 576 bytes (RFC 1812,
+/// 4.3.2.3), or 1280 (RFC 4443, 2.4).
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1280 - 48;
 const HOP_LIMIT: u8 = 64;
@@ -18,7 +18,7 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// Addresses from which a router answers; without one of a family it answers none of it.
+/// Addresses from which a router answers; without one it does not answer in that family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouterAddresses {
     /// Over IPv4.
@@ -28,10 +28,10 @@ pub struct RouterAddresses {
 }
 
 /// The answer to a packet larger than `mtu`, as a frame for its sender: ICMP's Fragmentation Needed
-/// (RFC 1191) where the packet must not be fragmented, or ICMPv6's Packet Too Big (RFC 4443).
-/// `None` where a router has to be silent: to ICMP errors, to multicast, to IPv4 fragments but the
-/// first (RFC 1812, 4.3.2.7), and where it may fragment. The packet is quoted as it lies there,
-/// also where its checksum was left to the device.
+/// (RFC 1191) if the packet must not be fragmented, or ICMPv6's Packet Too Big (RFC 4443). `None`
+/// where a router has to be silent: to ICMP errors, multicast, later IPv4 fragments (RFC 1812,
+/// 4.3.2.7), and where it may fragment. The packet is quoted as it is, even if its checksum was
+/// left to the device.
 pub fn too_big(frame: &[u8], router: &RouterAddresses, mtu: u32) -> Option<Vec<u8>> {
     let layout = layout(frame)?;
     let packet = frame.get(layout.ip..layout.end())?;
@@ -54,7 +54,7 @@ fn is_icmp_error(packet: &[u8], layout: &Layout) -> bool {
         return false;
     };
     match layout.protocol {
-        // All but the questions and answers of RFC 792.
+        // All but the requests and replies of RFC 792.
         ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),
         // Nor to redirects (RFC 4443, 2.4 e).
         ICMPV6 => *kind < 128 || *kind == 137,
@@ -112,17 +112,16 @@ fn answer_v6(answer: &mut Vec<u8>, packet: &[u8], router: Ipv6Addr, mtu: u32) ->
     Some(())
 }
 
-/// Cuts an IPv4 packet that may be fragmented (RFC 791, 2.3) to fragments of at most `mtu` bytes,
-/// and gives each to
-/// `each` as a frame. Its checksum must be complete. Nothing where a router may not fragment, and
-/// nothing behind the offset that its field can hold.
+/// Cuts an IPv4 packet that may be fragmented (RFC 791, 2.3) into fragments of at most `mtu` bytes
+/// and passes each to `each` as a frame. Its checksum must be complete. Does nothing where a router
+/// may not fragment, and stops at the largest offset its field can hold.
 pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
     let Some(layout) = layout(frame).filter(|layout| layout.family == Family::Ipv4) else {
         return;
     };
     let header = layout.ip + usize::from(frame[layout.ip] & 15) * 4;
     let flags = read_u16(frame, layout.ip + 6).unwrap_or(DONT_FRAGMENT);
-    // Offsets count in units of 8 bytes.
+    // Offsets count units of 8 bytes.
     let room = (mtu as usize).saturating_sub(header - layout.ip) / 8 * 8;
     let end = layout.end();
     if flags & DONT_FRAGMENT != 0 || room == 0 || end > frame.len() || header > end {
@@ -141,11 +140,7 @@ pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
         let Some(offset) = u16::try_from(offset).ok().filter(|units| *units <= OFFSET) else {
             return;
         };
-        let more = if is_last {
-            flags & MORE_FRAGMENTS
-        } else {
-            MORE_FRAGMENTS
-        };
+        let more = MORE_FRAGMENTS & if is_last { flags } else { MORE_FRAGMENTS };
         let length = u16::try_from(fragment.len() - layout.ip).unwrap_or(u16::MAX);
         write_u16(&mut fragment, layout.ip + 2, length);
         write_u16(&mut fragment, layout.ip + 6, more | offset);
@@ -154,8 +149,8 @@ pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// Options that are not to be copied are in the first fragment alone (RFC 791, 3.1); as the kernel
-/// does, others have no-operations in their place.
+/// Options that must not be copied are only in the first fragment (RFC 791, 3.1); like the kernel,
+/// others get no-operations in their place.
 fn blank_options(options: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

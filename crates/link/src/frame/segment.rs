@@ -1,4 +1,4 @@
-//! Frames of segmentation offload, cut to the segments that a wire would carry.
+//! Cuts frames of segmentation offload into the segments that a wire would carry.
 
 use super::checksum;
 use super::layout::{Gso, Layout, Offload, layout};
@@ -6,31 +6,30 @@ use super::{TCP, UDP, read_u16, write_u16};
 use linerate_units::Family;
 use linerate_units::checksum::fold;
 
-/// TCP's flags, in the second half of the word at 12: FIN and PSH belong to the last segment, CWR
-/// to the first.
+/// TCP flags: FIN and PSH belong to the last segment, CWR to the first.
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// How many segments a [`Cutter`] makes of a frame, without cutting it; 1 where it stays whole.
+/// The number of segments that a [`Cutter`] makes of a frame; 1 if it stays whole.
 pub fn segment_count(frame: &[u8], offload: Offload) -> u32 {
-    let count =
-        Cut::new(frame, offload).map_or(1, |cut| (cut.end - cut.payload).div_ceil(cut.size));
+    let cut = Cut::new(frame, offload);
+    let count = cut.map_or(1, |cut| (cut.end - cut.payload).div_ceil(cut.size));
     u32::try_from(count.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Cuts one frame, segment by segment. A frame that is not to be cut, or cannot be, comes out as it
-/// is.
+/// Cuts one frame segment by segment. A frame that needs no cutting, or cannot be cut, is returned
+/// unchanged.
 ///
-/// Each segment has its own lengths, IPv4 identification, sequence number, flags and checksums.
-/// Where the checksum was left to the device it still is, for each segment; else it is computed.
+/// Each segment has its own lengths, IPv4 identification, sequence number, flags and checksums. A
+/// checksum left to the device stays so in each segment; otherwise it is computed.
 #[derive(Debug)]
 pub struct Cutter<'a> {
     frame: &'a [u8],
     offload: Offload,
-    /// `None`: the frame stays whole.
+    /// `None` if the frame stays whole.
     cut: Option<Cut>,
-    /// Payload bytes that have come out.
+    /// Payload bytes returned so far.
     done: usize,
     is_over: bool,
 }
@@ -39,14 +38,14 @@ pub struct Cutter<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     layout: Layout,
-    /// Where the payload begins and ends.
+    /// Start and end of the payload.
     payload: usize,
     end: usize,
     size: usize,
 }
 
 impl<'a> Cutter<'a> {
-    /// A cutter for `frame`, which `offload` came with.
+    /// A cutter for a frame and its `offload`.
     pub fn new(frame: &'a [u8], offload: Offload) -> Self {
         Self {
             frame,
@@ -57,7 +56,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Writes the next segment into `buffer`, over what was there; `None` after the last.
+    /// Replaces the content of `buffer` with the next segment; `None` after the last.
     pub fn next_into(&mut self, buffer: &mut Vec<u8>) -> Option<Offload> {
         if self.is_over {
             return None;
@@ -78,9 +77,9 @@ impl<'a> Cutter<'a> {
         Some(Offload {
             gso: Gso::None,
             gso_bytes: 0,
-            // Of what is to be cut alone: with nothing to cut the kernel refuses the frame.
+            // Only for frames to be cut: otherwise the kernel refuses the frame.
             ecn: false,
-            // The kernel gives what lies in one piece of a frame, headers or not, and refuses a
+            // The kernel reports what lies in one piece of a frame, headers or not, and refuses a
             // segment that is shorter (packet_snd of net/packet/af_packet.c).
             header_bytes: u16_of(cut.payload),
             ..self.offload
@@ -106,7 +105,7 @@ impl Cut {
         })
     }
 
-    /// Makes headers and checksums of one segment right; `done` payload bytes came before it.
+    /// Fixes headers and checksums of a segment; `done` payload bytes came before it.
     fn finish(&self, segment: &mut [u8], done: usize, is_last: bool, offload: &Offload) {
         let Some(transport) = self.layout.transport else {
             return;
@@ -123,7 +122,7 @@ impl Cut {
             ..self.layout
         };
         if offload.needs_checksum {
-            // The device sums the rest; what it starts from holds the length of this segment.
+            // The device adds the rest; its start value contains the length of this segment.
             if let Some(place) = checksum::place(&layout) {
                 let seed = checksum::pseudo_header(segment, &layout, segment.len() - transport);
                 write_u16(segment, place, fold(seed));

@@ -1,4 +1,4 @@
-//! What came of the tests between all pairs: the last result of each, `linerate.matrix/1`.
+//! The last result of each pair of sites as a document, `linerate.matrix/1`.
 
 mod tomography;
 
@@ -17,34 +17,35 @@ pub use tomography::{Suspect, SuspectKind, SuspectMetric};
 /// The value of the document's key `schema`.
 pub const MATRIX_SCHEMA: &str = "linerate.matrix/1";
 
-/// One result, as it was saved.
+/// A saved result of one pair of sites.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairResult<'a> {
-    /// Name of the site that the data came from.
+    /// Name of the site that sent the payload.
     pub from: &'a str,
-    /// Name of the site that it went to.
+    /// Name of the site that received it.
     pub to: &'a str,
-    /// When it began, RFC 3339 in UTC.
+    /// When the test began, RFC 3339 in UTC.
     pub started_at: &'a str,
-    /// What the receiver counted, bits per second.
+    /// Payload that the receiver counted, bits per second.
     pub throughput_bps: Option<f64>,
-    /// Lost or retransmitted of what was sent, per cent.
+    /// Share of what was sent that was lost or retransmitted, per cent.
     pub loss_percent: Option<f64>,
     /// Round trip, µs.
     pub rtt_us: Option<f64>,
-    /// The verdict.
+    /// The cause that holds the pair back.
     pub cause: Option<Cause>,
-    /// How sure that is.
+    /// Confidence in the cause, 0–1.
     pub confidence: Option<f64>,
 }
 
-/// The last result of each pair of sites, what the sites come to, and which of them explain the bad pairs.
+/// The last result of each pair of sites, the medians of each site, and the sites and groups that
+/// explain bad pairs.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixDocument {
     /// [`MATRIX_SCHEMA`].
     pub schema: String,
-    /// Up to when results count, RFC 3339.
+    /// Results up to this time count, RFC 3339.
     pub until: String,
     /// Name of the test.
     pub test: String,
@@ -52,12 +53,12 @@ pub struct MatrixDocument {
     pub sites: Vec<MatrixSite>,
     /// The last result of each ordered pair that has one.
     pub cells: Vec<MatrixCell>,
-    /// Ordered pairs that have none.
+    /// Number of ordered pairs without a result.
     pub missing_pairs: u64,
-    /// How many pairs each cause holds back, the most first.
+    /// Number of pairs that each cause holds back, the largest first.
     pub causes: Vec<CauseCount>,
-    /// The sites, directions of sites and groups that explain bad pairs, the surest first. None is named
-    /// by chance with a probability above 5 % for each metric.
+    /// The sites, directions of sites and groups that explain bad pairs, the surest first. For each
+    /// metric the probability that chance alone names one is at most 5 %.
     pub suspects: Vec<Suspect>,
 }
 
@@ -67,13 +68,13 @@ pub struct MatrixDocument {
 pub struct MatrixSite {
     /// Its name.
     pub name: String,
-    /// What it shares with others.
+    /// Groups that it shares with other sites.
     pub groups: Vec<String>,
-    /// Median of what it sends to the others, bits per second.
+    /// Median throughput from it to the other sites, bits per second.
     pub median_out_bps: Option<f64>,
-    /// Median of what it receives from them, bits per second.
+    /// Median throughput from the other sites to it, bits per second.
     pub median_in_bps: Option<f64>,
-    /// Median round trip to and from the others, µs.
+    /// Median round-trip time to and from the other sites, µs.
     pub median_rtt_us: Option<f64>,
 }
 
@@ -81,36 +82,36 @@ pub struct MatrixSite {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixCell {
-    /// Place in `sites` that the data came from, counted from 0.
+    /// Index in `sites` of the sending site, from 0.
     pub from: u32,
-    /// Place in `sites` that it went to.
+    /// Index in `sites` of the receiving site.
     pub to: u32,
-    /// When it began, RFC 3339.
+    /// When the test began, RFC 3339.
     pub started_at: String,
-    /// What the receiver counted, bits per second.
+    /// Payload that the receiver counted, bits per second.
     pub throughput_bps: Option<f64>,
-    /// Lost or retransmitted of what was sent, per cent.
+    /// Share of what was sent that was lost or retransmitted, per cent.
     pub loss_percent: Option<f64>,
     /// Round trip, µs.
     pub rtt_us: Option<f64>,
-    /// What holds it back.
+    /// The cause that holds the pair back.
     pub cause: Option<Cause>,
-    /// How sure that is.
+    /// Confidence in the cause, 0–1.
     pub confidence: Option<f64>,
 }
 
-/// How many pairs a cause holds back.
+/// Number of pairs that a cause holds back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseCount {
     /// The cause.
     pub cause: Cause,
-    /// Ordered pairs.
+    /// Number of ordered pairs.
     pub pairs: u64,
 }
 
 impl MatrixDocument {
-    /// The matrix of one test of a mesh, from results in any order; those of other sites, and those that
-    /// are older than another of their pair, do not count.
+    /// The matrix of one test of a mesh, from results in any order. Results of sites outside the
+    /// mesh do not count, and of each pair only the last one does.
     pub fn new<'a>(
         mesh: &Mesh,
         test: usize,
@@ -135,9 +136,9 @@ impl MatrixDocument {
             schema: MATRIX_SCHEMA.to_owned(),
             until: until.to_owned(),
             test: mesh.tests[test].name.clone(),
-            sites: (0..mesh.sites.len())
-                .map(|at| MatrixSite::new(mesh, at, &cells))
-                .collect(),
+            sites: Vec::from_iter(
+                (0..mesh.sites.len()).map(|at| MatrixSite::new(mesh, at, &cells)),
+            ),
             missing_pairs: (sites * (sites - 1)).saturating_sub(cells.len() as u64),
             causes: causes(&cells),
             suspects: Vec::new(),
@@ -161,8 +162,8 @@ impl MatrixDocument {
         cells
     }
 
-    /// The cells, the worst first: the slowest, or those of the longest round trip where the test measures no
-    /// throughput.
+    /// The cells, the worst first: the slowest, or those with the longest round trip if the test
+    /// measures no throughput.
     pub fn worst(&self) -> Vec<&MatrixCell> {
         let slowest = self.slowest();
         if !slowest.is_empty() {
@@ -174,7 +175,7 @@ impl MatrixDocument {
         cells
     }
 
-    /// The name of a site by its place.
+    /// The name of a site by its index.
     pub fn name(&self, site: u32) -> &str {
         self.sites.get(site as usize).map_or("?", |it| &it.name)
     }
@@ -202,14 +203,11 @@ impl MatrixSite {
             let values: Vec<f64> = cells.iter().filter_map(of).collect();
             (!values.is_empty()).then(|| median(&values))
         };
-        let is = |place: u32| place as usize == at;
+        let is = |index: u32| index as usize == at;
+        let groups = site.groups.iter();
         Self {
             name: site.name.clone(),
-            groups: site
-                .groups
-                .iter()
-                .map(|it| mesh.groups[*it].name.clone())
-                .collect(),
+            groups: groups.map(|it| mesh.groups[*it].name.clone()).collect(),
             median_out_bps: median_of(&|cell| cell.throughput_bps.filter(|_| is(cell.from))),
             median_in_bps: median_of(&|cell| cell.throughput_bps.filter(|_| is(cell.to))),
             median_rtt_us: median_of(&|cell| cell.rtt_us.filter(|_| is(cell.from) || is(cell.to))),
@@ -234,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_result_of_each_pair_counts_and_what_is_missing_is_said() {
+    fn the_last_result_of_each_pair_counts_and_missing_pairs_are_counted() {
         let site = |name| format!("[[site]]\nname = \"{name}\"\nhost = \"192.0.2.1\"\n");
         let sites: String = ["a", "b", "c"].map(site).concat();
         let test = "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";

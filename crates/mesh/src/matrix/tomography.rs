@@ -1,10 +1,10 @@
-//! Which site, direction of a site or group explains the bad pairs.
+//! Finds the sites, directions of a site and groups that explain bad pairs.
 //!
-//! Each candidate has the pairs that it is part of. Their ranks among all pairs are held against those of
-//! the others (Wilcoxon's rank sum, normal approximation with ties; one-sided: worse); the surest candidate
-//! is named, its pairs are put aside, and the rest is looked at again. Bonferroni's correction over all
-//! candidates keeps the probability to name anything at [`FALSE_ALARMS`] if the pairs differ by chance
-//! alone. Who is named must also be worse by [`LEAST_DIFFERENCE`].
+//! Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
+//! those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
+//! The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
+//! tested again. Bonferroni's correction over all candidates keeps the probability of naming any
+//! candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
 
 use std::collections::BTreeMap;
 
@@ -14,36 +14,36 @@ use serde::{Deserialize, Serialize};
 
 use super::{MatrixCell, MatrixDocument};
 
-/// What explains bad pairs.
+/// A site, direction of a site or group that explains bad pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
-    /// What it is.
+    /// Site, direction or group.
     pub kind: SuspectKind,
     /// Name of the site or group.
     pub name: String,
-    /// By which figure.
+    /// The figure that is bad.
     pub metric: SuspectMetric,
-    /// Ordered pairs that it is part of and that no surer suspect explains.
+    /// Number of ordered pairs that it is part of and that no surer suspect explains.
     pub pairs: u64,
-    /// Their median, over that of all other pairs.
+    /// Median of these pairs over the median of all other pairs.
     pub ratio: f64,
-    /// The probability that chance alone names any such suspect.
+    /// Probability that chance alone names any such suspect.
     pub p_value: f64,
 }
 
-/// What a suspect is.
+/// Kind of a suspect.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum SuspectKind {
-    /// A site, each way.
+    /// A site, in both directions.
     Site,
-    /// What a site sends.
+    /// A site, as a sender.
     SiteOut,
-    /// What a site receives.
+    /// A site, as a receiver.
     SiteIn,
-    /// What several sites share.
+    /// A group of sites.
     Group,
 }
 
@@ -51,13 +51,13 @@ pub enum SuspectKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspectMetric {
-    /// It is low.
+    /// The throughput is low.
     Throughput,
-    /// It is high.
+    /// The loss is high.
     Loss,
 }
 
-/// A pair with its badness: the higher, the worse.
+/// A pair and its figure: the higher, the worse.
 struct Pair<'a> {
     cell: &'a MatrixCell,
     value: f64,
@@ -100,7 +100,8 @@ fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
     suspects
 }
 
-/// Gives each pair its rank, the mean one to equal ones. The sum of t³ − t over the ties.
+/// Gives each pair its rank; equal ones get their mean rank. Returns the sum of t³ − t over the
+/// ties of t pairs each.
 fn rank(pairs: &mut [Pair<'_>]) -> f64 {
     pairs.sort_by(|a, b| a.value.total_cmp(&b.value));
     let mut ties = 0.0;
@@ -118,12 +119,10 @@ fn rank(pairs: &mut [Pair<'_>]) -> f64 {
     ties
 }
 
-/// What a pair is part of.
+/// The candidates that a pair is part of.
 fn candidates(matrix: &MatrixDocument, cell: &MatrixCell) -> Vec<Candidate> {
-    let (Some(from), Some(to)) = (
-        matrix.sites.get(cell.from as usize),
-        matrix.sites.get(cell.to as usize),
-    ) else {
+    let ends = [cell.from, cell.to].map(|index| matrix.sites.get(index as usize));
+    let [Some(from), Some(to)] = ends else {
         return Vec::new();
     };
     let mut all = vec![
@@ -132,8 +131,7 @@ fn candidates(matrix: &MatrixDocument, cell: &MatrixCell) -> Vec<Candidate> {
         (SuspectKind::SiteOut, from.name.clone()),
         (SuspectKind::SiteIn, to.name.clone()),
     ];
-    let groups = from.groups.iter().chain(&to.groups);
-    for group in groups {
+    for group in from.groups.iter().chain(&to.groups) {
         let candidate = (SuspectKind::Group, group.clone());
         if !all.contains(&candidate) {
             all.push(candidate);
@@ -142,6 +140,7 @@ fn candidates(matrix: &MatrixDocument, cell: &MatrixCell) -> Vec<Candidate> {
     all
 }
 
+/// The candidate with the least p-value that is a suspect.
 fn surest(
     matrix: &MatrixDocument,
     pairs: &[Pair<'_>],
@@ -162,15 +161,12 @@ fn surest(
         let variance = count * others / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
         // Half a rank for continuity.
         let z = (sum - count * (all + 1.0) / 2.0 - 0.5) / variance.sqrt();
-        if others >= 1.0 && variance > 0.0 {
-            z
-        } else {
-            0.0
-        }
+        Some(z)
+            .filter(|_| others >= 1.0 && variance > 0.0)
+            .unwrap_or(0.0)
     };
-    let scored = sums
-        .into_iter()
-        .map(|(candidate, sum)| (score(sum), candidate));
+    let scored = sums.into_iter();
+    let scored = scored.map(|(candidate, sum)| (score(sum), candidate));
     let mut scored: Vec<(f64, Candidate)> = scored.collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().find_map(|(z, candidate)| {
@@ -201,13 +197,13 @@ fn surest(
     })
 }
 
-/// The probability to name anything where nothing is wrong, for each metric.
+/// Probability of naming a candidate where nothing is wrong, for each metric.
 pub(crate) const FALSE_ALARMS: f64 = 0.05;
-/// A throughput is bad from so much less on.
+/// A throughput is bad if it is lower by this share at least.
 const LEAST_DIFFERENCE: f64 = 0.2;
-/// A loss is bad from so much more on.
+/// A loss is bad if it is higher by this at least, percentage points.
 const LEAST_LOSS_PERCENT: f64 = 0.1;
-/// More than these are no explanation.
+/// Most suspects for each metric: more would explain nothing.
 const MAX_SUSPECTS: usize = 10;
 
 #[cfg(test)]
@@ -217,7 +213,7 @@ mod tests {
     use super::*;
     use crate::matrix::{MATRIX_SCHEMA, MatrixSite};
 
-    /// What is planted.
+    /// The fault that a test matrix has.
     #[derive(Clone, Copy, PartialEq)]
     enum Planted {
         None,
@@ -226,7 +222,7 @@ mod tests {
         LossyGroup,
     }
 
-    /// Throughputs that differ by a fifth from pair to pair; site 3 or group `g1` is what is planted.
+    /// Throughputs with a standard deviation of a fifth; the fault is at site 3 or group `g1`.
     fn matrix(sites: usize, planted: Planted, seed: u64) -> MatrixDocument {
         let mut random = SplitMix64::new(seed);
         let mut noise = || {
@@ -284,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_is_named_and_chance_is_not() {
+    fn planted_faults_are_named_and_chance_is_not() {
         for sites in [10, 50] {
             let named = |kind, name: &'static str| {
                 move |found: &[Suspect]| {

@@ -1,55 +1,52 @@
 //! The file of a mesh. The format is at [`Mesh::from_toml`].
 
 use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
 
 use linerate_core::monitor::keys::{
     bytes, check_names, is_name, keep, labels, link, name, whole_seconds,
 };
-use linerate_core::monitor::{MonitorProblem, work};
-use linerate_core::toml_reader::{self, At, FileError, Section};
-use linerate_core::units::{ByteCount, Percent};
+use linerate_core::monitor::work;
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
+use linerate_core::units::{ByteCount, EndpointName, Percent};
 
 use super::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshTest,
     Site, TestKind,
 };
 
-/// What is wrong with a mesh's file: the same as with a monitor's.
-pub type MeshProblem = MonitorProblem;
-/// A text that is no mesh, and where.
-pub type MeshError = FileError<MeshProblem>;
-
-type Fault = toml_reader::Fault<MeshProblem>;
+/// A mistake in the file of a mesh, and its place.
+pub type MeshError = FileError;
 
 impl Mesh {
-    /// Reads a mesh from the text of a file; `seed` is of what its tests draw.
+    /// Reads a mesh from the text of a file. `seed` seeds the random choices of its tests.
     ///
     /// | table | key | value |
     /// |---|---|---|
-    /// | the file | `bytes-per-day` | what all bandwidth tests may carry in any 24 hours: `"1TB"` |
-    /// | | `keep` | how long results are kept: `"90d"`; default for ever |
+    /// | the file | `bytes-per-day` | payload of all bandwidth tests in any 24 hours: `"1TB"` |
+    /// | | `keep` | how long results are kept: `"90d"`; default: for ever |
     /// | | `db` | the history, as with `--db`: a file beside this one, or `"postgres://…"` |
     /// | `[[site]]` | `name` | required |
-    /// | | `host` | how the others reach its endpoint: `host:port`; without it they do not |
+    /// | | `host` | where the other sites reach its endpoint: `host:port`; default: nowhere |
     /// | | `labels` | saved with each result: `{ region = "north" }` |
-    /// | | `groups` | what it shares with others: `["uplink-7"]` |
-    /// | | `can` | the commands that it runs: `["stream", "rr"]`; default all |
-    /// | | `rate`, `share` | what its link carries, and how much of that the tests may take: `"1%"` |
-    /// | | `bytes-per-day` | what bandwidth tests of this site may carry in any 24 hours |
-    /// | | `share-of-time` | how much of the time it may be in bandwidth tests: `"10%"` |
-    /// | `[[group]]` | `name` | a name of `groups`; a group without a table is one of `ways = "both"` |
-    /// | | `ways` | `both`: one test at a time; `each`: one into it beside one out of it |
+    /// | | `groups` | the links that it shares with other sites: `["uplink-7"]` |
+    /// | | `can` | the commands that it runs: `["stream", "rr"]`; default: all |
+    /// | | `rate`, `share` | capacity of its link, and the part that tests may take: `"1%"` |
+    /// | | `bytes-per-day` | payload of this site's bandwidth tests in any 24 hours |
+    /// | | `share-of-time` | the part of the time in which it may be in bandwidth tests: `"10%"` |
+    /// | `[[group]]` | `name` | one of the names in `groups`; a group without a table has `ways = "both"` |
+    /// | | `ways` | `both`: one test at a time; `each`: one into it and one out of it |
     /// | `[[test]]` | `name` | required |
     /// | | `workload` | `command`: `check`, `stream`, `rr`, `crr` or `load`, and its long options |
-    /// | | `every` | from cycle to cycle: `"24h"`; default: one after the other |
-    /// | | `sites` | names of sites and groups; default all |
-    /// | | `priority` | 1 to 10; of 2 it has twice the time of one of 1, where both could run |
-    /// | | `at-once` | of `rr`: tests at once at a site, 1 to 64; default 8 |
+    /// | | `every` | time from one cycle to the next: `"24h"`; default: without a pause |
+    /// | | `sites` | names of sites and groups; default: all sites |
+    /// | | `priority` | 1 to 10; where two tests could run, one of 2 has twice the time of one of 1 |
+    /// | | `at-once` | `rr` alone: tests at once at a site, 1 to 64; default: 8 |
     ///
-    /// A test of `rr` is a latency test, all others are bandwidth tests.
+    /// A test of `rr` is a latency test; all others are bandwidth tests.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// The first mistake, with its line and column.
     pub fn from_toml(text: &str, seed: u64) -> Result<Self, MeshError> {
         read(text, seed).map_err(|fault| fault.located(text))
     }
@@ -80,44 +77,62 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
     Ok(mesh)
 }
 
-/// Groups, and where each is.
+/// The value of a key, if it is there: a text that parses and that `is_valid`.
+pub(crate) fn parsed<T: FromStr>(
+    section: &Section<'_>,
+    key: &'static str,
+    what: &'static str,
+    hint: &'static str,
+    is_valid: impl Fn(&T) -> bool,
+) -> Result<Option<T>, Fault> {
+    let Some(at) = section.string(key)? else {
+        return Ok(None);
+    };
+    match at.value.parse() {
+        Ok(value) if is_valid(&value) => Ok(Some(value)),
+        _ => Fault::malformed(at, what, hint),
+    }
+}
+
+/// The groups so far, and the index of each name.
 #[derive(Default)]
 struct Groups {
     list: Vec<Group>,
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
 }
 
 impl Groups {
-    fn place(&mut self, name: &str) -> usize {
-        if let Some(place) = self.places.get(name) {
-            return *place;
+    /// The index of the group of that name, which is added if it is new.
+    fn index(&mut self, name: &str) -> usize {
+        if let Some(index) = self.indexes.get(name) {
+            return *index;
         }
+        let index = self.list.len();
         self.list.push(Group {
             name: name.to_owned(),
             each_way: false,
         });
-        self.places.insert(name.to_owned(), self.list.len() - 1);
-        self.list.len() - 1
+        self.indexes.insert(name.to_owned(), index);
+        index
     }
 }
 
-/// The groups that have a table, and the bytes at which these are.
+/// The groups that have a table, and the offsets of their tables.
 fn groups(root: &Section<'_>) -> Result<(Groups, Vec<usize>), Fault> {
     let sections = root.sections("group", "[[group]]", GROUP_KEYS)?;
     let mut groups = Groups::default();
     for section in &sections {
         let name = name(section)?;
-        if groups.places.contains_key(&name) {
+        if groups.indexes.contains_key(&name) {
             return Fault::repeated(section.offset, "groups", &name);
         }
-        let place = groups.place(&name);
-        groups.list[place].each_way = match section.string("ways")? {
-            None => false,
-            Some(at) => match at.value {
-                "both" => false,
-                "each" => true,
-                _ => return Fault::malformed(at, "number of ways", "write \"both\" or \"each\""),
-            },
+        let index = groups.index(&name);
+        groups.list[index].each_way = match section.string("ways")?.map(|at| (at.value, at)) {
+            None | Some(("both", _)) => false,
+            Some(("each", _)) => true,
+            Some((_, at)) => {
+                return Fault::malformed(at, "number of ways", "write \"both\" or \"each\"");
+            }
         };
     }
     let offsets = sections.iter().map(|section| section.offset).collect();
@@ -126,20 +141,13 @@ fn groups(root: &Section<'_>) -> Result<(Groups, Vec<usize>), Fault> {
 
 fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
     let name = name(section)?;
-    let host = match section.string("host")? {
-        None => None,
-        Some(at) => match at.value.parse() {
-            Ok(host) => Some(host),
-            Err(_) => return Fault::malformed(at, "host", "write host, host:port or [v6]:port"),
-        },
-    };
     let mut own = Vec::new();
     for at in section.strings("groups")?.unwrap_or_default() {
         if !is_name(at.value) {
             let hint = "write 1 to 64 letters, digits, -, _ and .";
             return Fault::malformed(at, "name of a group", hint);
         }
-        let group = groups.place(at.value);
+        let group = groups.index(at.value);
         if own.contains(&group) || own.len() == MAX_GROUPS_OF_SITE || group >= MAX_GROUPS {
             return Fault::malformed(at, "group more", "a site has 8 groups at most, each once");
         }
@@ -148,16 +156,24 @@ fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
     let (rate, bytes_per_day) = link(section)?;
     Ok(Site {
         name,
-        host,
+        host: parsed(section, "host", "host", HOST_HINT, |_: &EndpointName| true)?,
         labels: labels(section, &OWN_LABELS)?,
         groups: own,
         can: commands(section)?,
         rate,
         bytes_per_day,
-        share_of_time: share_of_time(section)?,
+        share_of_time: parsed(
+            section,
+            "share-of-time",
+            "share of time",
+            SHARE_HINT,
+            is_share,
+        )?
+        .map_or(1.0, |share| share.0 / 100.0),
     })
 }
 
+/// `can`: the commands that a site runs.
 pub(crate) fn commands(section: &Section<'_>) -> Result<Vec<String>, Fault> {
     let named = |at: &At<&str>| {
         if COMMANDS.contains(&at.value) {
@@ -172,17 +188,11 @@ pub(crate) fn commands(section: &Section<'_>) -> Result<Vec<String>, Fault> {
     }
 }
 
-fn share_of_time(section: &Section<'_>) -> Result<f64, Fault> {
-    let Some(at) = section.string("share-of-time")? else {
-        return Ok(1.0);
-    };
-    match at.value.parse::<Percent>() {
-        Ok(share) if share.0 >= 0.01 && share.0 <= 100.0 => Ok(share.0 / 100.0),
-        _ => Fault::malformed(at, "share of time", "write \"0.01%\" to \"100%\""),
-    }
+fn is_share(share: &Percent) -> bool {
+    share.0 >= 0.01 && share.0 <= 100.0
 }
 
-/// A name stands for one thing, and a table of a group for one that a site has.
+/// Refuses a name that is both a site's and a group's, and a table of a group that no site has.
 fn check_groups(
     sites: &[Site],
     groups: &[Group],
@@ -196,11 +206,7 @@ fn check_groups(
             return Fault::contradiction(section.offset, what, "give one of them another name");
         }
     }
-    let used: HashSet<usize> = sites
-        .iter()
-        .flat_map(|site| &site.groups)
-        .copied()
-        .collect();
+    let used: HashSet<&usize> = sites.iter().flat_map(|site| &site.groups).collect();
     for (group, offset) in stated.iter().enumerate() {
         if !used.contains(&group) {
             let what = format!("no site has the group `{}`", groups[group].name);
@@ -221,11 +227,10 @@ fn tests(
         let what = format!("{} tests", sections.len());
         return Fault::contradiction(root.offset, what, "a mesh has 1 to 16 tables [[test]]");
     }
-    let places = sites.iter().enumerate();
-    let places = places
-        .map(|(place, site)| (site.name.as_str(), place))
-        .collect();
-    let test = |section| test(section, sites, &places, groups, seed);
+    let named = sites.iter().enumerate();
+    let named = named.map(|(index, site)| (site.name.as_str(), index));
+    let indexes = named.collect();
+    let test = |section| test(section, sites, &indexes, groups, seed);
     let tests = sections.iter().map(test).collect::<Result<Vec<_>, _>>()?;
     check_names("tests", &sections, tests.iter().map(|it| it.name.as_str()))?;
     Ok(tests)
@@ -234,7 +239,7 @@ fn tests(
 fn test(
     section: &Section<'_>,
     sites: &[Site],
-    places: &HashMap<&str, usize>,
+    indexes: &HashMap<&str, usize>,
     groups: &Groups,
     seed: u64,
 ) -> Result<MeshTest, Fault> {
@@ -244,25 +249,11 @@ fn test(
     let command = entries.iter().find(|(key, _)| key.value == "command");
     let (_, command) = command.expect("the workload was read");
     let command = toml_reader::string("command", command)?.value.to_owned();
-    let mut chosen: Vec<usize> = (0..sites.len()).collect();
-    if let Some(names) = section.strings("sites")? {
-        chosen.clear();
-        for at in names {
-            match (places.get(at.value), groups.places.get(at.value)) {
-                (Some(place), _) => chosen.push(*place),
-                (None, Some(group)) => {
-                    chosen.extend((0..sites.len()).filter(|it| sites[*it].groups.contains(group)));
-                }
-                (None, None) => {
-                    return Fault::malformed(at, "site or group", "each site has a table [[site]]");
-                }
-            }
-        }
-        chosen.sort_unstable();
-        chosen.dedup();
-    }
-    let can = |site: &usize| sites[*site].can.is_empty() || sites[*site].can.contains(&command);
-    chosen.retain(can);
+    let mut chosen: Vec<usize> = match section.strings("sites")? {
+        None => (0..sites.len()).collect(),
+        Some(names) => chosen(&names, sites, indexes, groups)?,
+    };
+    chosen.retain(|site| sites[*site].can.is_empty() || sites[*site].can.contains(&command));
     if chosen.len() < 2 {
         let what = format!("`{name}` is for {} of the sites", chosen.len());
         return Fault::contradiction(section.offset, what, "it needs two that run its command");
@@ -282,6 +273,30 @@ fn test(
     })
 }
 
+/// The indexes of the sites that a list of sites and groups names, in order.
+fn chosen(
+    names: &[At<&str>],
+    sites: &[Site],
+    indexes: &HashMap<&str, usize>,
+    groups: &Groups,
+) -> Result<Vec<usize>, Fault> {
+    let mut chosen = Vec::new();
+    for at in names {
+        match (indexes.get(at.value), groups.indexes.get(at.value)) {
+            (Some(site), _) => chosen.push(*site),
+            (None, Some(group)) => {
+                chosen.extend((0..sites.len()).filter(|it| sites[*it].groups.contains(group)));
+            }
+            (None, None) => {
+                return Fault::malformed(*at, "site or group", "each site has a table [[site]]");
+            }
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
 fn kind(section: &Section<'_>, command: &str) -> Result<TestKind, Fault> {
     let at_once = section.number("at-once", 1..=64)?;
     match (command, at_once) {
@@ -296,7 +311,7 @@ fn kind(section: &Section<'_>, command: &str) -> Result<TestKind, Fault> {
     }
 }
 
-/// A pair that can never be measured is a mistake, and said today.
+/// Refuses a test of which a single run exceeds a day's budget: it could never be run.
 fn check_budgets(mesh: &Mesh, root: &Section<'_>) -> Result<(), Fault> {
     let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
     for (test, section) in mesh.tests.iter().zip(sections) {
@@ -326,10 +341,12 @@ const KEYS: &str = "bytes-per-day keep db site group test";
 const SITE_KEYS: &str = "name host labels groups can rate share bytes-per-day share-of-time";
 const GROUP_KEYS: &str = "name ways";
 const TEST_KEYS: &str = "name workload every sites priority at-once";
+const HOST_HINT: &str = "write host, host:port or [v6]:port";
+const SHARE_HINT: &str = "write \"0.01%\" to \"100%\"";
 const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
-/// What a result is saved with besides the labels of its sites.
+/// The labels that linerate itself gives each result.
 const OWN_LABELS: [&str; 8] = [
     "test", "path", "from", "to", "mesh", "figure", "cause", "instance",
 ];
-/// 3,000 sites, each in 2 KiB.
+/// Longest file, bytes: 3,000 sites in 2 KiB each, and their tests.
 const MAX_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! What a mesh is: its sites, what they share, what is measured between them.
+//! A mesh: its sites, the links that they share, and the tests between them.
 
 mod file;
 #[cfg(test)]
@@ -7,121 +7,115 @@ mod tests;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::{BitRate, EndpointName, Nanos};
 
-pub(crate) use file::commands;
-pub use file::{MeshError, MeshProblem};
+pub use file::MeshError;
+pub(crate) use file::{commands, parsed};
 
-/// What is measured between all sites, with nothing left to choose.
+/// Sites and the tests between them, read from a file with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mesh {
     /// At least two, at most [`MAX_SITES`].
     pub sites: Vec<Site>,
-    /// What several sites share.
+    /// Links that several sites share.
     pub groups: Vec<Group>,
     /// At least one, at most [`MAX_TESTS`].
     pub tests: Vec<MeshTest>,
-    /// What all bandwidth tests may carry in any 24 hours, bytes.
+    /// Budget of all bandwidth tests in any 24 hours, bytes.
     pub bytes_per_day: Option<u64>,
-    /// How long results are kept, seconds; `None` is for ever.
+    /// How long results are kept, seconds; `None`: for ever.
     pub keep_s: Option<u64>,
     /// Where the results are saved, as with `--db`.
     pub db: Option<String>,
 }
 
-/// A place that is measured from and to.
+/// A host with an agent that runs tests, and an endpoint that serves them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Site {
-    /// What it is called; no other site and no group has the name.
+    /// Its name; no other site and no group has it.
     pub name: String,
-    /// Its endpoint, as the other sites reach it; `None` is one that only reaches others.
+    /// Where the other sites reach its endpoint; `None`: they cannot, and only it connects to them.
     pub host: Option<EndpointName>,
-    /// Saved with each result.
+    /// Labels that are saved with each result.
     pub labels: Vec<(String, String)>,
-    /// Indexes of its groups.
+    /// Indexes of its groups in [`Mesh::groups`].
     pub groups: Vec<usize>,
-    /// The commands that it runs; empty is all.
+    /// The commands that it runs; empty: all.
     pub can: Vec<String>,
-    /// What its link carries.
+    /// Capacity of its link.
     pub rate: Option<BitRate>,
-    /// What bandwidth tests of this site may carry in any 24 hours, bytes.
+    /// Budget of its bandwidth tests in any 24 hours, bytes.
     pub bytes_per_day: Option<u64>,
-    /// The share (0–1) of time that it may be in bandwidth tests.
+    /// The share (0–1) of the time in which it may be in bandwidth tests.
     pub share_of_time: f64,
 }
 
 /// A link that several sites share: no two bandwidth tests use it at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// One test may send into it while another sends out of it.
+    /// Whether one test may send into it while another sends out of it.
     pub each_way: bool,
 }
 
-/// What is measured between the sites.
+/// A test that is run between all pairs of some sites.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeshTest {
-    /// What it is called; no other has the name.
+    /// Its name; no other test has it.
     pub name: String,
-    /// What it does.
+    /// The workload.
     pub work: MonitoredWork,
-    /// Its command: `stream`, `rr`, `crr`, `load` or `check`.
+    /// The command of the workload: `stream`, `rr`, `crr`, `load` or `check`.
     pub command: String,
-    /// Whether it fills links or only asks.
+    /// Whether it fills links or measures latency.
     pub kind: TestKind,
-    /// Between which sites: indexes, in order.
+    /// Indexes of its sites in [`Mesh::sites`], ascending.
     pub sites: Vec<usize>,
-    /// From the beginning of one cycle over all pairs to that of the next, seconds; 0 is one after the
-    /// other.
+    /// Time from the beginning of one cycle over all pairs to the beginning of the next, seconds;
+    /// 0: cycles follow each other without a pause.
     pub every_s: u64,
-    /// Of two tests that both could run, one of priority 4 has twice the time of one of priority 2.
+    /// 1 to 10: where two tests could run, one of priority 4 has twice the time of one of priority
+    /// 2.
     pub priority: u32,
 }
 
-/// What a test asks of the sites.
+/// What a test occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestKind {
-    /// It fills links: a site is in one at a time.
+    /// It fills links: a site runs one at a time.
     Bandwidth,
-    /// It asks: a site is in so many at a time, whatever else runs.
+    /// It measures latency with few packets: a site runs several at a time, whatever else runs.
     Latency {
-        /// At most.
+        /// Most tests at once at a site.
         at_once: u32,
     },
 }
 
 impl Mesh {
-    /// The index of a site.
+    /// The index of the site of that name.
     pub fn site(&self, name: &str) -> Option<usize> {
         self.sites.iter().position(|site| site.name == name)
-    }
-
-    /// What a run of a test between two sites carries at most, bytes; `None` if that is not known.
-    pub fn most_bytes(&self, test: &MeshTest, a: usize, b: usize) -> Option<u64> {
-        let rates = [self.sites[a].rate, self.sites[b].rate];
-        let rate = rates.into_iter().flatten().min_by_key(|rate| rate.0);
-        test.work.most_bytes(rate)
     }
 }
 
 impl MeshTest {
-    /// How long a run takes when nothing delays it.
-    pub fn takes(&self) -> Nanos {
+    /// Length of a run that nothing delays.
+    pub fn duration(&self) -> Nanos {
         Nanos::from_millis(self.work.seconds() * 1000)
     }
 
-    /// How long a run may take from its beginning: a test that takes longer has failed.
-    pub fn lasts_at_most(&self) -> Nanos {
+    /// Longest that a run may take from its beginning: one that takes longer has failed.
+    pub fn max_duration(&self) -> Nanos {
         Nanos::from_millis(self.work.seconds() * 1500 + 5000)
     }
 }
 
-/// Sites of one mesh at most.
+/// Most sites of a mesh.
 pub const MAX_SITES: usize = 3000;
-/// Groups of one mesh at most.
+/// Most groups of a mesh.
 pub const MAX_GROUPS: usize = 3000;
-/// Groups of one site at most.
+/// Most groups of a site.
 pub const MAX_GROUPS_OF_SITE: usize = 8;
-/// Tests of one mesh at most.
+/// Most tests of a mesh.
 pub const MAX_TESTS: usize = 16;
-/// Latency tests that a site is in at once, unless the file says otherwise.
+/// Latency tests at once at a site, unless the file says otherwise.
 pub const DEFAULT_AT_ONCE: u32 = 8;

@@ -40,7 +40,7 @@ at-once = 4
 "#;
 
 #[test]
-fn a_file_says_what_is_measured_between_whom() {
+fn a_file_is_read_with_its_defaults() {
     let mesh = Mesh::from_toml(FILE, 7).unwrap();
     assert_eq!(mesh.sites.len(), 3);
     assert_eq!(mesh.keep_s, Some(90 * 86_400));
@@ -59,11 +59,11 @@ fn a_file_says_what_is_measured_between_whom() {
     assert_eq!((bulk.every_s, bulk.priority), (86_400, 2));
     assert_eq!(delay.kind, TestKind::Latency { at_once: 4 });
     assert_eq!(delay.sites, [0, 1, 2]);
-    assert_eq!(bulk.takes(), Nanos::from_millis(12_000));
+    assert_eq!(bulk.duration(), Nanos::from_millis(12_000));
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn a_mistake_is_reported_with_its_place() {
     let cases = [
         (
             "name = \"rome\"",
@@ -139,7 +139,7 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn a_mesh_has_3000_sites_at_most() {
+fn a_mesh_has_2_to_3000_sites() {
     let file = |sites: usize| {
         let site = |number| format!("[[site]]\nname = \"s{number}\"\nhost = \"192.0.2.1\"\n");
         let sites: String = (0..sites).map(site).collect();

@@ -1,88 +1,93 @@
-//! What follows from the end of a test.
+//! The end of a run, and what follows from it.
 
 use std::cmp::Reverse;
 
 use linerate_core::units::Nanos;
 
+use super::ledger::Ledger;
+use super::links::direction;
 use super::{
-    Failure, HOUR, ILL_AT_MOST, ILL_FOR, MAX_ATTEMPTS, RETRY_AFTER, Retry, Running, STRIKES,
-    Schedule, TaskId, TestKind, Why,
+    Assignment, Failure, HOUR, ILL_FOR, MAX_ATTEMPTS, MAX_ILL_FOR, MissReason, PairKey,
+    RETRY_AFTER, Retry, Running, STRIKES, Schedule, TaskId, pair_key,
 };
 
 impl Schedule {
     pub(super) fn finished(&mut self, task: TaskId, bytes: u64) {
-        let Some(running) = self.release(task, Some(bytes)) else {
+        let Some(ended) = self.release(task, Some(bytes)) else {
             return;
         };
-        let planned = &mut self.tests[running.test];
-        planned.done += 1;
+        let planned = &mut self.tests[ended.test];
+        planned.progress.done += 1;
         planned.largest = planned.largest.max(bytes);
-        self.retries.remove(&key(&running));
-        self.sites[running.from].strikes = 0;
-        self.sites[running.to].strikes = 0;
+        self.retries.remove(&ended.pair_key());
+        self.sites[ended.from].strikes = 0;
+        self.sites[ended.to].strikes = 0;
     }
 
     pub(super) fn failed(&mut self, task: TaskId, why: Failure) {
-        let Some(running) = self.release(task, None) else {
+        let Some(ended) = self.release(task, None) else {
             return;
         };
-        let (test, pair) = (running.test, (running.from, running.to));
-        self.tests[test].failed += 1;
+        let (key, from, to) = (ended.pair_key(), ended.from, ended.to);
+        self.tests[ended.test].progress.failed += 1;
         if why == Failure::Refused {
-            self.retries.remove(&key(&running));
-            return self.miss(test, pair, running.cycle, Why::Refused);
+            self.retries.remove(&key);
+            return self.miss(key, ended.cycle, MissReason::Refused);
         }
-        let both_there = self.sites[pair.0].joined && self.sites[pair.1].joined;
-        if both_there {
-            self.strike(pair.0);
-            self.strike(pair.1);
+        let both_joined = self.sites[from].joined && self.sites[to].joined;
+        if both_joined {
+            self.strike(from);
+            self.strike(to);
         }
-        let attempts = self.retries.get(&key(&running)).map_or(0, |it| it.attempts);
-        // Who has left is no reason to give up.
-        let attempts = attempts + u32::from(both_there);
+        let attempts = self.retries.get(&key).map_or(0, |it| it.attempts);
+        // A failure because a site has left is no attempt.
+        let attempts = attempts + u32::from(both_joined);
         if attempts >= MAX_ATTEMPTS {
-            self.retries.remove(&key(&running));
-            return self.miss(test, pair, running.cycle, Why::Failed);
+            self.retries.remove(&key);
+            return self.miss(key, ended.cycle, MissReason::Failed);
         }
         let not_before = self.now + RETRY_AFTER;
         let retry = Retry {
             attempts,
             not_before,
         };
-        self.retries.insert(key(&running), retry);
-        self.tests[test].tournament.give_back(pair.0, pair.1);
-        self.wakes.push(Reverse((not_before, pair.0 as u16)));
+        self.retries.insert(key, retry);
+        self.tests[ended.test].tournament.give_back(from, to);
+        self.wakes.push(Reverse((not_before, from as u16)));
     }
 
-    /// A test takes longer than it should: no round waits for its sites.
-    pub(super) fn late(&mut self, running: &Running) {
-        if self.tests[running.test].kind == TestKind::Bandwidth {
-            for site in [running.from, running.to] {
+    /// A run takes longer than planned: no round waits for its sites.
+    pub(super) fn late(&mut self, late: &Assignment) {
+        if self.is_bandwidth(late.test) {
+            for site in [late.from, late.to] {
                 self.sites[site].is_late = true;
                 self.excuse(site);
             }
         }
     }
 
-    /// A test is over: its sites and links are free.
-    fn release(&mut self, task: TaskId, bytes: Option<u64>) -> Option<Running> {
-        let running = self.running.remove(&task.0)?;
-        let (from, to) = (running.from, running.to);
-        let planned = &mut self.tests[running.test];
-        planned.running -= 1;
-        if planned.kind == TestKind::Bandwidth {
-            let groups = self.links.free(from, to, planned.way);
-            self.groups_freed.extend(groups);
-            let bytes = bytes.unwrap_or(running.reserved);
-            self.enter(from, to, self.now, running.reserved, bytes);
+    /// Frees the sites and links of a run that is over, and enters what it carried: what was
+    /// reserved for it, if that is not known.
+    fn release(&mut self, task: TaskId, bytes: Option<u64>) -> Option<Assignment> {
+        let Running {
+            assignment: ended,
+            began,
+            reserved,
+        } = self.running.remove(&task.0)?;
+        let (from, to) = (ended.from, ended.to);
+        self.tests[ended.test].progress.running -= 1;
+        if self.is_bandwidth(ended.test) {
+            let direction = direction(&self.mesh.tests[ended.test].work);
+            self.groups_freed
+                .extend(self.links.free(from, to, direction));
+            self.enter(from, to, self.now, reserved, bytes.unwrap_or(reserved));
             for site in [from, to] {
                 self.sites[site].busy = false;
                 self.sites[site].is_late = false;
-                self.rest(site, self.now - running.began);
+                self.rest(site, self.now - began);
             }
             if self.ledger.is_some() {
-                self.sites_freed
-                    .extend(super::members(self.idle.iter().copied()));
+                self.sites_freed.extend(self.idle.iter());
             }
         } else {
             self.sites[from].latency -= 1;
@@ -90,23 +95,25 @@ impl Schedule {
         }
         self.refresh(from);
         self.refresh(to);
-        Some(running)
+        Some(ended)
     }
 
-    /// Enters what a test has carried.
+    /// Enters the bytes that a run has carried, in place of those that were reserved.
     pub(super) fn enter(&mut self, from: usize, to: usize, at: Nanos, reserved: u64, bytes: u64) {
-        for site in [from, to] {
-            if let Some(ledger) = &mut self.sites[site].ledger {
-                ledger.carried(at, reserved, bytes);
-            }
-        }
-        if let Some(ledger) = &mut self.ledger {
-            ledger.carried(at, reserved, bytes);
-        }
+        self.each_ledger(from, to, |ledger| ledger.carried(at, reserved, bytes));
     }
 
-    /// A site that was in a test for so long rests by its share of time; one that has no bytes left does
-    /// until the next hour. What rests for longer than a test takes is not waited for.
+    /// Changes each ledger in which a run between two sites is entered.
+    pub(super) fn each_ledger(&mut self, from: usize, to: usize, change: impl Fn(&mut Ledger)) {
+        for site in [from, to] {
+            self.sites[site].ledger.iter_mut().for_each(&change);
+        }
+        self.ledger.iter_mut().for_each(change);
+    }
+
+    /// A site rests after a bandwidth test as its share of the time demands, and until the next
+    /// hour if its budget is used up. No round waits for a site that rests longer than a test
+    /// takes.
     fn rest(&mut self, site: usize, used: Nanos) {
         let share = self.mesh.sites[site].share_of_time;
         if share < 1.0 {
@@ -116,8 +123,7 @@ impl Schedule {
             self.wakes.push(Reverse((until, site as u16)));
         }
         for test in 0..self.tests.len() {
-            let planned = &self.tests[test];
-            if planned.kind != TestKind::Bandwidth || !planned.tournament.has(site) {
+            if !self.is_bandwidth(test) || !self.tests[test].tournament.has(site) {
                 continue;
             }
             let has_room = self.has_room(test, site);
@@ -125,20 +131,21 @@ impl Schedule {
                 let next_hour = Nanos((self.now.0 / HOUR.0 + 1) * HOUR.0);
                 self.wakes.push(Reverse((next_hour, site as u16)));
             }
-            if !has_room || self.sites[site].rests_until > self.now + planned.takes {
+            let duration = self.mesh.tests[test].duration();
+            if !has_room || self.sites[site].rests_until > self.now + duration {
                 self.tests[test].tournament.excuse(site);
             }
         }
     }
 
-    /// A site whose tests fail one after another rests, so that it takes no more of the others' time.
+    /// A site whose tests fail one after another rests, so that it does not take the others' time.
     fn strike(&mut self, site: usize) {
         let state = &mut self.sites[site];
         state.strikes += 1;
         let Some(more) = state.strikes.checked_sub(STRIKES) else {
             return;
         };
-        let rests = Nanos(ILL_FOR.0 << more.min(10)).min(ILL_AT_MOST);
+        let rests = Nanos(ILL_FOR.0 << more.min(10)).min(MAX_ILL_FOR);
         state.ill_until = self.now + rests;
         self.wakes.push(Reverse((state.ill_until, site as u16)));
         self.excuse(site);
@@ -146,7 +153,8 @@ impl Schedule {
     }
 }
 
-fn key(running: &Running) -> (usize, usize, usize) {
-    let (a, b) = (running.from, running.to);
-    (running.test, a.min(b), a.max(b))
+impl Assignment {
+    pub(super) fn pair_key(&self) -> PairKey {
+        pair_key(self.test, self.from, self.to)
+    }
 }

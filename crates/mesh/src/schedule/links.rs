@@ -1,42 +1,27 @@
-//! What tests have for themselves: sites, and the links that several sites share.
+//! The links that several sites share, and which of them bandwidth tests fill.
 
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::Direction;
 
 use crate::plan::Mesh;
 
-/// Which way a test fills a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// From the one site to the other.
-    There,
-    /// From the other to the one.
-    Back,
-    /// Each way.
-    Both,
-}
-
-/// Which ways each shared link is filled.
+/// The shared links: one for each group.
 #[derive(Debug, Clone)]
 pub(super) struct Links {
-    /// Of each site.
+    /// The groups of each site.
     of_site: Vec<Vec<u16>>,
-    /// Of each group.
+    /// The sites of each group.
     members: Vec<Vec<u16>>,
     each_way: Vec<bool>,
+    /// The directions of each link that tests fill: [`OUT`] and [`IN`].
     busy: Vec<u8>,
 }
 
-impl Way {
-    pub(super) fn new(work: &MonitoredWork) -> Self {
-        match work {
-            MonitoredWork::Test(test) => match test.direction {
-                Direction::Up => Self::There,
-                Direction::Down => Self::Back,
-                Direction::Both => Self::Both,
-            },
-            MonitoredWork::Load(_) | MonitoredWork::Check(_) => Self::Both,
-        }
+/// The direction in which a workload fills links, as seen from its first site.
+pub(super) fn direction(work: &MonitoredWork) -> Direction {
+    match work {
+        MonitoredWork::Test(test) => test.direction,
+        MonitoredWork::Load(_) | MonitoredWork::Check(_) => Direction::Both,
     }
 }
 
@@ -58,21 +43,21 @@ impl Links {
         }
     }
 
-    /// Whether a test between two sites finds its links free.
-    pub(super) fn are_free(&self, from: usize, to: usize, way: Way) -> bool {
-        self.uses(from, to, way)
+    /// Whether the links of a test between two sites are free.
+    pub(super) fn are_free(&self, from: usize, to: usize, direction: Direction) -> bool {
+        self.uses(from, to, direction)
             .all(|(group, bits)| self.busy[group] & bits == 0)
     }
 
-    pub(super) fn take(&mut self, from: usize, to: usize, way: Way) {
-        for (group, bits) in self.uses(from, to, way).collect::<Vec<_>>() {
+    pub(super) fn take(&mut self, from: usize, to: usize, direction: Direction) {
+        for (group, bits) in self.uses(from, to, direction).collect::<Vec<_>>() {
             self.busy[group] |= bits;
         }
     }
 
-    /// Gives the links back: those groups.
-    pub(super) fn free(&mut self, from: usize, to: usize, way: Way) -> Vec<usize> {
-        let used: Vec<_> = self.uses(from, to, way).collect();
+    /// Frees the links of a test, and returns their groups.
+    pub(super) fn free(&mut self, from: usize, to: usize, direction: Direction) -> Vec<usize> {
+        let used: Vec<_> = self.uses(from, to, direction).collect();
         for (group, bits) in &used {
             self.busy[*group] &= !bits;
         }
@@ -87,18 +72,22 @@ impl Links {
     pub(super) fn share(&self, one: (usize, usize), other: (usize, usize)) -> bool {
         let groups =
             |pair: (usize, usize)| self.of_site[pair.0].iter().chain(&self.of_site[pair.1]);
-        one.0 == other.0
-            || one.0 == other.1
-            || one.1 == other.0
-            || one.1 == other.1
+        [one.0, one.1].contains(&other.0)
+            || [one.0, one.1].contains(&other.1)
             || groups(one).any(|group| groups(other).any(|it| it == group))
     }
 
-    fn uses(&self, from: usize, to: usize, way: Way) -> impl Iterator<Item = (usize, u8)> {
-        let (of_from, of_to) = match way {
-            Way::There => (OUT, IN),
-            Way::Back => (IN, OUT),
-            Way::Both => (OUT | IN, OUT | IN),
+    /// The groups whose links a test fills, and in which directions.
+    fn uses(
+        &self,
+        from: usize,
+        to: usize,
+        direction: Direction,
+    ) -> impl Iterator<Item = (usize, u8)> {
+        let (of_from, of_to) = match direction {
+            Direction::Up => (OUT, IN),
+            Direction::Down => (IN, OUT),
+            Direction::Both => (OUT | IN, OUT | IN),
         };
         let ends = [(from, of_from), (to, of_to)].into_iter();
         ends.flat_map(move |(site, bits)| {
@@ -110,5 +99,7 @@ impl Links {
     }
 }
 
+/// Out of the group's sites.
 const OUT: u8 = 1;
+/// Into the group's sites.
 const IN: u8 = 2;

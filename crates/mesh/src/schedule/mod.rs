@@ -1,25 +1,26 @@
-//! Who is tested with whom, when.
+//! Which pair of sites is tested when.
 //!
-//! A [`Schedule`] is told what happens ([`Schedule::handle_input`]) and how time passes
-//! ([`Schedule::handle_timeout`]); it gives assignments ([`Schedule::poll_transmit`]) and names the pairs
-//! that a cycle passed by ([`Schedule::poll_event`]). It is driven by nothing else.
+//! A [`Schedule`] is a state machine: [`Schedule::handle_input`] and [`Schedule::handle_timeout`]
+//! take events and time, [`Schedule::poll_transmit`] gives assignments, and
+//! [`Schedule::poll_event`] names the pairs that were missed.
 //!
-//! * All pairs of a test's sites are a tournament: rounds in which each site meets one other. A site that
-//!   is free takes its oldest due pair whose other site and shared links are free, too; there are no slots
-//!   by the clock, and nobody waits for the slowest test of a round.
-//! * Bandwidth tests have their sites and shared links for themselves, until they end or until
-//!   [`Assignment::deadline`] and a while: an agent has stopped by then, whatever it has heard.
-//! * A pair that failed, or whose site was away, stays due and goes first, until its round comes again.
-//!   Then it was missed, and is named.
-//! * Each pair is tested from the one site in one cycle and from the other in the next.
-//! * A pair that others always overtake is kept room for: after a while its sites and links start nothing
-//!   else.
+//! * All pairs of a test's sites form a round-robin tournament. A free site begins its oldest due
+//!   pair whose other site and shared links are free, too; there are no time slots, and nothing
+//!   waits for the slowest test of a round.
+//! * A bandwidth test has its sites and shared links for itself until it ends, or until a grace
+//!   period after [`Assignment::deadline`]: its agent has stopped by then, whatever it has heard.
+//! * A pair whose test failed, or whose site was away, stays due and goes first until its round
+//!   comes again. Then it was missed.
+//! * Each pair is tested from one site in one cycle, and from the other site in the next.
+//! * For a pair that others always overtake, room is kept: after a while its sites and links start
+//!   nothing else.
 
 mod end;
 mod ledger;
 mod links;
 mod pick;
 mod rounds;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod tournament;
@@ -31,119 +32,117 @@ use linerate_core::units::Nanos;
 
 use crate::plan::{Mesh, TestKind};
 use ledger::{HOUR, Ledger};
-use links::{Links, Way};
-use rounds::members;
+use links::Links;
+use sets::SiteSet;
 use tournament::Tournament;
 
-/// What one run of a test is known by; no two coordinators give the same, if their clocks differ.
+/// Number of one run of a test. Two coordinators give different numbers if their clocks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// What a site is to do.
+/// A run of a test that a site is to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assignment {
-    /// Its name in all that follows.
+    /// Its number.
     pub id: TaskId,
     /// Index in [`Mesh::tests`].
     pub test: usize,
-    /// The site that the test is seen from: what is `up` goes from here.
+    /// The site that the payload of an `up` test comes from.
     pub from: usize,
     /// The other site.
     pub to: usize,
-    /// `to` cannot be reached: it runs the client, with the direction turned round.
+    /// `to` cannot be reached: it runs the client, with the direction reversed.
     pub turned: bool,
-    /// Not before then.
-    pub not_before: Nanos,
-    /// An agent that has not begun by then does not begin.
-    pub begin_by: Nanos,
-    /// Whatever happens, the agents have stopped by then.
+    /// When it was assigned.
+    pub assigned_at: Nanos,
+    /// When its agents have stopped at the latest.
     pub deadline: Nanos,
-    /// 1 at first.
+    /// Which attempt at this pair in the cycle, from 1.
     pub attempt: u32,
-    /// Of the test's cycles over all pairs.
+    /// The test's cycle over all pairs.
     pub cycle: u64,
 }
 
-/// What the schedule is told.
+/// An event that the schedule is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// A site can be tested.
     Joined {
         /// Its index.
         site: usize,
-        /// The others can connect to it.
+        /// Whether the other sites can connect to it.
         reachable: bool,
     },
-    /// It cannot. What it has begun may go on.
+    /// A site cannot be tested any more. Its runs may go on.
     Left {
         /// Its index.
         site: usize,
     },
-    /// A test has begun.
+    /// A run has begun.
     Started(TaskId),
-    /// Its result is there.
+    /// A run has a result.
     Finished {
-        /// Which.
+        /// The run.
         task: TaskId,
-        /// What it carried.
+        /// Payload that it carried, bytes.
         bytes: u64,
     },
-    /// There will be none.
+    /// A run will have no result.
     Failed {
-        /// Which.
+        /// The run.
         task: TaskId,
         /// Why.
         why: Failure,
     },
 }
 
-/// Why there is no result.
+/// Why a run has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It was tried.
+    /// It was tried and failed.
     Tried,
-    /// An owner's limits do not allow it: it is not tried again in this cycle.
+    /// An owner's limits forbid it: the pair is not tried again in this cycle.
     Refused,
 }
 
-/// A pair that a cycle passed by.
+/// A pair that was not measured in a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
     /// Index in [`Mesh::tests`].
     pub test: usize,
     /// The sites; the lower index first.
     pub pair: (usize, usize),
-    /// Which cycle.
+    /// The cycle.
     pub cycle: u64,
     /// Why.
-    pub why: Why,
+    pub why: MissReason,
 }
 
-/// Why a pair was not measured.
+/// Why a pair was not measured in a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// This site was away, or ill, when its round came again.
+pub enum MissReason {
+    /// This site was away, or its tests kept failing, when its round came again.
     Away(usize),
-    /// This site has carried what it may in a day.
+    /// This site has used up its budget of 24 hours.
     Spent(usize),
-    /// Neither can be reached.
+    /// Neither site can be reached.
     Unreachable,
     /// It was tried and failed.
     Failed,
-    /// An owner does not allow it.
+    /// An owner's limits forbid it.
     Refused,
     /// Other tests had its sites or links.
     NoTime,
 }
 
-/// How far a test is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// State of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of its cycle.
+    /// Number of the cycle.
     pub cycle: u64,
-    /// When that began.
+    /// When the cycle began.
     pub began: Nanos,
-    /// Pairs whose round was opened and that are not begun.
+    /// Pairs whose round was opened and whose test has not begun.
     pub due: u64,
     /// Runs under way.
     pub running: u64,
@@ -151,86 +150,77 @@ pub struct Progress {
     pub done: u64,
     /// Runs that failed.
     pub failed: u64,
-    /// Pairs that cycles passed by.
+    /// Pairs that cycles have missed.
     pub missed: u64,
 }
 
-/// Who is tested with whom, when.
+/// Decides which pair of sites is tested when.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     mesh: Mesh,
     tests: Vec<Planned>,
     sites: Vec<SiteState>,
     links: Links,
-    /// Of the whole mesh.
+    /// Budget of the whole mesh.
     ledger: Option<Ledger>,
-    /// Sets of sites: that are there; that can begin a bandwidth test.
-    present: Vec<u64>,
-    idle: Vec<u64>,
+    /// The sites that can be tested.
+    present: SiteSet,
+    /// Those of them that can begin a bandwidth test.
+    idle: SiteSet,
     running: HashMap<u64, Running>,
     deadlines: BinaryHeap<Reverse<(Nanos, u64)>>,
     wakes: BinaryHeap<Reverse<(Nanos, u16)>>,
-    /// Pairs that failed: test, sites.
-    retries: HashMap<(usize, usize, usize), Retry>,
-    /// The pair that is kept room for.
-    kept: Option<(usize, usize, usize)>,
-    /// Tests that have had no more than their share of the time.
+    retries: HashMap<PairKey, Retry>,
+    /// The pair for which room is kept.
+    kept: Option<PairKey>,
+    /// Whether each test may run: it has had no more than its share of the time.
     may_run: Vec<bool>,
     assigned: VecDeque<Assignment>,
     missed: VecDeque<Missed>,
     begin: Nanos,
     now: Nanos,
     next_id: u64,
-    /// Sites and groups that may have become able to begin something.
+    /// Sites that may have become able to begin a test.
     sites_freed: Vec<usize>,
+    /// Groups whose sites may have become able to begin a test.
     groups_freed: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
 struct Planned {
     tournament: Tournament,
-    kind: TestKind,
-    way: Way,
-    takes: Nanos,
-    lasts: Nanos,
-    priority: u32,
-    /// The time that it had, by its priority.
+    /// Time that it has had, over its priority, ns.
     share: u64,
-    /// The most that a run has carried.
+    /// The most that one of its runs has carried, bytes.
     largest: u64,
-    running: u64,
-    done: u64,
-    failed: u64,
-    missed: u64,
+    /// Its counts; the rest is the tournament's.
+    progress: Progress,
 }
 
 #[derive(Debug, Clone, Default)]
 struct SiteState {
     joined: bool,
     reachable: bool,
-    /// In a bandwidth test.
+    /// It is in a bandwidth test.
     busy: bool,
-    /// In a test that takes longer than it should.
+    /// It is in a test that takes longer than planned.
     is_late: bool,
-    /// In so many latency tests.
+    /// Number of latency tests that it is in.
     latency: u32,
-    /// By its share of time.
+    /// End of the rest that its share of the time demands.
     rests_until: Nanos,
-    /// After tests failed one after another.
+    /// End of the rest after several failures in a row.
     ill_until: Nanos,
+    /// Failures in a row.
     strikes: u32,
     ledger: Option<Ledger>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    test: usize,
-    from: usize,
-    to: usize,
-    cycle: u64,
+    assignment: Assignment,
     began: Nanos,
-    /// With the while after it.
-    deadline: Nanos,
+    /// Bytes that are reserved in the ledgers.
     reserved: u64,
 }
 
@@ -240,38 +230,36 @@ struct Retry {
     not_before: Nanos,
 }
 
+/// A test and two sites, the lower index first.
+type PairKey = (usize, usize, usize);
+
+fn pair_key(test: usize, a: usize, b: usize) -> PairKey {
+    (test, a.min(b), a.max(b))
+}
+
 impl Schedule {
-    /// That of a mesh of which no site has joined. Nothing is assigned before `begin`: what sites join
-    /// until then take part in the first round, and what another coordinator assigned has ended. Times are
-    /// since 1970.
+    /// The schedule of a mesh of which no site has joined. Nothing is assigned before `begin`, so
+    /// that all sites that join until then take part in the first round, and what another
+    /// coordinator assigned has ended. Times are since 1970.
     pub fn new(mesh: &Mesh, begin: Nanos) -> Self {
         let tests = mesh.tests.iter().map(|test| Planned {
             tournament: Tournament::new(mesh, test, begin),
-            kind: test.kind,
-            way: Way::new(&test.work),
-            takes: test.takes(),
-            lasts: test.lasts_at_most(),
-            priority: test.priority,
             share: 0,
             largest: 0,
-            running: 0,
-            done: 0,
-            failed: 0,
-            missed: 0,
+            progress: Progress::default(),
         });
         let sites = mesh.sites.iter().map(|site| SiteState {
             ledger: site.bytes_per_day.map(Ledger::new),
             ..SiteState::default()
         });
-        let words = mesh.sites.len().div_ceil(64);
         Self {
             tests: tests.collect(),
             sites: sites.collect(),
             links: Links::new(mesh),
             ledger: mesh.bytes_per_day.map(Ledger::new),
             mesh: mesh.clone(),
-            present: vec![0; words],
-            idle: vec![0; words],
+            present: SiteSet::new(mesh.sites.len()),
+            idle: SiteSet::new(mesh.sites.len()),
             running: HashMap::new(),
             deadlines: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
@@ -288,8 +276,8 @@ impl Schedule {
         }
     }
 
-    /// A result that was saved before the schedule was made: its pair is measured, if that was in this
-    /// cycle, and its bytes count.
+    /// Enters a result that was saved before the schedule was made: its bytes count, and its pair
+    /// is measured if the result is of this cycle.
     pub fn remember(&mut self, test: usize, pair: (usize, usize), began: Nanos, bytes: u64) {
         let (from, to) = pair;
         let planned = &mut self.tests[test];
@@ -300,13 +288,13 @@ impl Schedule {
             planned.tournament.open_all(began);
             planned.tournament.begin(from, to);
         }
-        if planned.kind == TestKind::Bandwidth {
-            planned.largest = planned.largest.max(bytes);
+        planned.largest = planned.largest.max(bytes);
+        if self.is_bandwidth(test) {
             self.enter(from, to, began, 0, bytes);
         }
     }
 
-    /// Something has happened. Times go forward: an earlier one is taken for the last.
+    /// Takes an event. A time before the last one counts as the last one.
     pub fn handle_input(&mut self, now: Nanos, input: Input) {
         self.now = now.max(self.now);
         match input {
@@ -334,7 +322,7 @@ impl Schedule {
         self.assign();
     }
 
-    /// So late it is.
+    /// Takes the time.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.now = now.max(self.now);
         while let Some(Reverse((at, id))) = self.deadlines.peek().copied() {
@@ -342,9 +330,9 @@ impl Schedule {
                 break;
             }
             self.deadlines.pop();
-            match self.running.get(&id).copied() {
-                Some(running) if running.deadline <= at => self.failed(TaskId(id), Failure::Tried),
-                Some(running) => self.late(&running),
+            match self.running.get(&id).map(|it| it.assignment) {
+                Some(late) if late.deadline + GRACE <= at => self.failed(late.id, Failure::Tried),
+                Some(late) => self.late(&late),
                 None => {}
             }
         }
@@ -358,93 +346,86 @@ impl Schedule {
         self.assign();
     }
 
-    /// When [`Self::handle_timeout`] is to be called, if nothing happens before.
+    /// When [`Self::handle_timeout`] is due, if no event comes before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let deadline = self.deadlines.peek().map(|it| it.0.0);
         let wake = self.wakes.peek().map(|it| it.0.0);
         let begin = (self.now < self.begin).then_some(self.begin);
-        let rounds = self
-            .tests
-            .iter()
-            .filter_map(|it| it.tournament.poll_timeout(&self.present));
+        let rounds = self.tests.iter();
+        let rounds = rounds.filter_map(|it| it.tournament.poll_timeout(&self.present));
         let rounds = rounds.filter(|at| *at > self.now);
-        rounds
-            .chain([deadline, wake, begin].into_iter().flatten())
-            .min()
+        let others = [deadline, wake, begin].into_iter().flatten();
+        rounds.chain(others).min()
     }
 
-    /// The next assignment to be sent.
+    /// The next assignment to send.
     pub fn poll_transmit(&mut self) -> Option<Assignment> {
         self.assigned.pop_front()
     }
 
-    /// The next pair that was missed. Who never asks loses all but the first of them, not their number.
+    /// The next pair that was missed. Only the first 10,000 that nobody asks for are kept; all are
+    /// counted.
     pub fn poll_event(&mut self) -> Option<Missed> {
         self.missed.pop_front()
     }
 
-    /// How far each test is.
+    /// The state of each test.
     pub fn progress(&self) -> Vec<Progress> {
         let progress = self.tests.iter().map(|it| Progress {
             cycle: it.tournament.cycle(),
             began: it.tournament.began(),
             due: it.tournament.due_pairs().count() as u64,
-            running: it.running,
-            done: it.done,
-            failed: it.failed,
-            missed: it.missed,
+            ..it.progress
         });
         progress.collect()
     }
 
-    /// Pairs of a test that are due, the lower index first.
+    /// The due pairs of a test, the lower index first.
     pub fn due(&self, test: usize) -> impl Iterator<Item = (usize, usize)> {
         self.tests[test].tournament.due_pairs()
     }
 
-    /// Bytes of memory for the pairs.
+    /// Memory that the pairs take, bytes.
     pub fn pair_bytes(&self) -> usize {
-        let retry = size_of::<((usize, usize, usize), Retry)>();
+        let retry = size_of::<(PairKey, Retry)>();
         let pairs = self.tests.iter().map(|it| it.tournament.bytes());
         pairs.sum::<usize>() + self.retries.capacity() * retry
     }
 
-    /// Whether a site is there, and well.
+    fn is_bandwidth(&self, test: usize) -> bool {
+        self.mesh.tests[test].kind == TestKind::Bandwidth
+    }
+
+    /// Whether a site has joined and does not rest after failures.
     fn is_present(&self, site: usize) -> bool {
         let state = &self.sites[site];
         state.joined && state.ill_until <= self.now
     }
 
-    /// Puts a site into the sets where it belongs, and looks at what it can begin.
+    /// Updates the sets that a site belongs to, and notes that it may begin a test.
     fn refresh(&mut self, site: usize) {
         let state = &self.sites[site];
         let is_present = self.is_present(site);
         let is_idle = is_present && !state.busy && state.rests_until <= self.now;
-        let (word, bit) = (site / 64, 1 << (site % 64));
-        for (set, is_in) in [(&mut self.present, is_present), (&mut self.idle, is_idle)] {
-            set[word] = if is_in {
-                set[word] | bit
-            } else {
-                set[word] & !bit
-            };
-        }
+        self.present.set(site, is_present);
+        self.idle.set(site, is_idle);
         if is_present {
             self.sites_freed.push(site);
         }
     }
 
-    /// No round waits for a site.
+    /// No round waits for a site any more.
     fn excuse(&mut self, site: usize) {
         for planned in &mut self.tests {
             planned.tournament.excuse(site);
         }
     }
 
-    /// Names a pair that a cycle has passed by.
-    fn miss(&mut self, test: usize, pair: (usize, usize), cycle: u64, why: Why) {
-        self.tests[test].missed += 1;
+    /// Notes a pair that was not measured in a cycle.
+    fn miss(&mut self, (test, a, b): PairKey, cycle: u64, why: MissReason) {
+        self.tests[test].progress.missed += 1;
         if self.missed.len() < MAX_MISSED {
-            let pair = (pair.0.min(pair.1), pair.0.max(pair.1));
+            let pair = (a, b);
             self.missed.push_back(Missed {
                 test,
                 pair,
@@ -455,21 +436,21 @@ impl Schedule {
     }
 }
 
-/// How long an agent may take to begin, after it was told.
+/// Longest time from an assignment to the beginning of its run.
 const BEGINS_WITHIN: Nanos = Nanos::from_millis(10_000);
-/// How much later than its deadline a test is taken for ended: clocks differ.
+/// Time after its deadline until a run counts as ended: clocks differ.
 const GRACE: Nanos = Nanos::from_millis(2_000);
-/// Until a pair that failed is tried again.
+/// Pause before a pair that failed is tried again.
 const RETRY_AFTER: Nanos = Nanos::from_millis(10_000);
-/// How often a pair is tried in one cycle.
+/// Most attempts at a pair in one cycle.
 const MAX_ATTEMPTS: u32 = 3;
-/// After so many tests that failed one after another a site rests, ever longer.
+/// Failures in a row after which a site rests.
 const STRIKES: u32 = 3;
-/// So long at first.
+/// Length of its first rest; each further one is twice as long.
 const ILL_FOR: Nanos = Nanos::from_millis(60_000);
-/// So long at most.
-const ILL_AT_MOST: Nanos = HOUR;
-/// Missed pairs that wait to be asked for.
+/// Longest rest of a site.
+const MAX_ILL_FOR: Nanos = HOUR;
+/// Most missed pairs that are kept for [`Schedule::poll_event`].
 const MAX_MISSED: usize = 10_000;
-/// A pair that is waited for longer than so many runs at their longest is kept room for.
+/// Room is kept for a pair that waits longer than so many runs of the greatest length.
 const PATIENCE: u64 = 3;

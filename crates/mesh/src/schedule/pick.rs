@@ -1,16 +1,18 @@
-//! What is begun next.
+//! The choice of the next runs.
 
 use std::cmp::Reverse;
 
 use linerate_core::units::Nanos;
 
+use super::links::direction;
+use super::sets::members;
 use super::{
-    Assignment, BEGINS_WITHIN, GRACE, PATIENCE, Planned, Running, Schedule, TaskId, TestKind, Why,
-    members,
+    Assignment, BEGINS_WITHIN, GRACE, MissReason, PATIENCE, Planned, Running, Schedule, TaskId,
+    TestKind, pair_key,
 };
 
 impl Schedule {
-    /// Opens the rounds that can be opened, and begins all that can begin.
+    /// Opens all rounds that can be opened, and begins all tests that can begin.
     pub(super) fn assign(&mut self) {
         if self.now < self.begin {
             return;
@@ -21,8 +23,7 @@ impl Schedule {
             let may_run: Vec<bool> = (0..self.tests.len()).map(|it| self.has_share(it)).collect();
             if may_run != self.may_run {
                 self.may_run = may_run;
-                self.sites_freed
-                    .extend(members(self.present.iter().copied()));
+                self.sites_freed.extend(self.present.iter());
             }
             self.keep_room();
             while let Some(group) = self.groups_freed.pop() {
@@ -31,7 +32,7 @@ impl Schedule {
             while let Some(site) = self.sites_freed.pop() {
                 self.begin_at(site);
             }
-            // What has begun may let a round be opened.
+            // A test that has begun may let the next round be opened.
             if !opened && begun == self.next_id {
                 break;
             }
@@ -40,11 +41,11 @@ impl Schedule {
 
     /// Whether a round was opened.
     fn open_rounds(&mut self) -> bool {
-        let there: u32 = self.present.iter().map(|word| word.count_ones()).sum();
+        let can_open = self.present.len() >= 2;
         let mut any = false;
         for test in 0..self.tests.len() {
             let mut opened = 0;
-            while there >= 2 && opened < MOST && self.wants_round(test) {
+            while can_open && opened < MAX_ROUNDS && self.wants_round(test) {
                 self.open_round(test);
                 opened += 1;
             }
@@ -52,10 +53,9 @@ impl Schedule {
                 any = true;
                 let least = self.tests.iter().map(|it| it.share).min();
                 let planned = &mut self.tests[test];
-                // What had nothing to do has no claim from then.
+                // A test has no claim to the time in which it had nothing to do.
                 planned.share = planned.share.max(least.unwrap_or(0));
-                self.sites_freed
-                    .extend(members(self.present.iter().copied()));
+                self.sites_freed.extend(self.present.iter());
             }
         }
         any
@@ -67,9 +67,8 @@ impl Schedule {
     }
 
     fn open_round(&mut self, test: usize) {
-        let able: Vec<bool> = (0..self.sites.len())
-            .map(|it| self.is_able(test, it))
-            .collect();
+        let able = (0..self.sites.len()).map(|site| self.is_able(test, site));
+        let able: Vec<bool> = able.collect();
         let mut missed = Vec::new();
         let sites = &self.sites;
         self.tests[test].tournament.open(
@@ -81,68 +80,75 @@ impl Schedule {
         for (a, b, cycle) in missed {
             let away = [a, b].into_iter().find(|site| !self.is_present(*site));
             let spent = [a, b].into_iter().find(|site| !self.has_room(test, *site));
-            let key = (test, a.min(b), a.max(b));
+            let key = pair_key(test, a, b);
+            let has_failed = self.retries.remove(&key).is_some();
             let why = match (away, spent) {
-                (Some(site), _) => Why::Away(site),
-                (None, Some(site)) => Why::Spent(site),
-                _ if !self.sites[a].reachable && !self.sites[b].reachable => Why::Unreachable,
-                _ if self.retries.contains_key(&key) => Why::Failed,
-                _ => Why::NoTime,
+                (Some(site), _) => MissReason::Away(site),
+                (None, Some(site)) => MissReason::Spent(site),
+                _ if !self.is_reachable(a, b) => MissReason::Unreachable,
+                _ if has_failed => MissReason::Failed,
+                _ => MissReason::NoTime,
             };
-            self.retries.remove(&key);
-            self.miss(test, (a, b), cycle, why);
+            self.miss(key, cycle, why);
         }
     }
 
-    /// Whether a round can wait for a site.
+    /// Whether one of two sites can connect to the other.
+    fn is_reachable(&self, a: usize, b: usize) -> bool {
+        self.sites[a].reachable || self.sites[b].reachable
+    }
+
+    /// Whether a round may wait for a site.
     fn is_able(&self, test: usize, site: usize) -> bool {
-        let planned = &self.tests[test];
-        let is_rested = planned.kind != TestKind::Bandwidth
-            || self.sites[site].rests_until <= self.now + planned.takes;
-        planned.tournament.has(site)
+        let state = &self.sites[site];
+        let is_rested = || state.rests_until <= self.now + self.mesh.tests[test].duration();
+        self.tests[test].tournament.has(site)
             && self.is_present(site)
-            && !self.sites[site].is_late
-            && is_rested
+            && !state.is_late
+            && (!self.is_bandwidth(test) || is_rested())
             && self.has_room(test, site)
     }
 
-    /// What a test may carry at a site, bytes.
+    /// The most that a run of a test may carry at a site, bytes.
     fn needs(&self, test: usize, site: usize) -> u64 {
-        let by_plan = self.mesh.tests[test]
-            .work
-            .most_bytes(self.mesh.sites[site].rate);
+        let work = &self.mesh.tests[test].work;
+        let by_plan = work.most_bytes(self.mesh.sites[site].rate);
         by_plan.unwrap_or(self.tests[test].largest).max(1)
     }
 
-    /// Whether a site may carry one more run in this day.
+    /// The most that a run of a test between two sites may carry, bytes.
+    fn pair_needs(&self, test: usize, a: usize, b: usize) -> u64 {
+        self.needs(test, a).min(self.needs(test, b))
+    }
+
+    /// Whether the budget of a site has room for one more run.
     pub(super) fn has_room(&self, test: usize, site: usize) -> bool {
         let ledger = self.sites[site].ledger.as_ref();
-        self.tests[test].kind != TestKind::Bandwidth
+        !self.is_bandwidth(test)
             || ledger.is_none_or(|ledger| ledger.has_room(self.now, self.needs(test, site)))
     }
 
-    /// A pair for which a round has waited too long gets its turn.
+    /// Keeps room for a pair for which a round has waited too long.
     fn keep_room(&mut self) {
-        if let Some((test, a, b)) = self.kept
-            && !self.tests[test].tournament.is_awaited(a, b)
-        {
-            self.kept = None;
-        }
+        self.kept = self
+            .kept
+            .filter(|(test, a, b)| self.tests[*test].tournament.is_awaited(*a, *b));
         if self.kept.is_some() {
             return;
         }
-        let stuck = self.tests.iter().enumerate().filter(|(_, planned)| {
+        let planned = self.tests.iter().zip(&self.mesh.tests).enumerate();
+        let stuck = planned.filter(|(_, (planned, test))| {
             let waits = self.now - planned.tournament.stuck_since;
-            planned.kind == TestKind::Bandwidth && waits.0 > PATIENCE * planned.lasts.0
+            test.kind == TestKind::Bandwidth && waits.0 > PATIENCE * test.max_duration().0
         });
-        let longest = stuck.min_by_key(|(_, planned)| planned.tournament.stuck_since);
-        self.kept = longest.and_then(|(test, planned)| {
+        let longest = stuck.min_by_key(|(_, (planned, _))| planned.tournament.stuck_since);
+        self.kept = longest.and_then(|(test, (planned, _))| {
             let (a, b) = planned.tournament.oldest_awaited()?;
-            Some((test, a, b))
+            Some(pair_key(test, a, b))
         });
     }
 
-    /// Begins what a site can begin, of all tests.
+    /// Begins all tests that a site can begin.
     fn begin_at(&mut self, site: usize) {
         for test in self.by_share() {
             while let Some((_, other)) = self.oldest(test, site) {
@@ -151,18 +157,14 @@ impl Schedule {
         }
     }
 
-    /// Begins the oldest pair of a group's sites that can begin. Whether there is one.
+    /// Begins the oldest pair of a group's sites that can begin, and returns whether there is one.
     fn begin_best_of(&mut self, group: usize) -> bool {
         for test in self.by_share() {
-            if self.tests[test].kind != TestKind::Bandwidth {
+            if !self.is_bandwidth(test) {
                 continue;
             }
-            let sites = self
-                .links
-                .members(group)
-                .iter()
-                .map(|site| usize::from(*site));
-            let best = sites.filter_map(|site| {
+            let best = self.links.members(group).iter().filter_map(|site| {
+                let site = usize::from(*site);
                 let (age, other) = self.oldest(test, site)?;
                 Some((age, site, other))
             });
@@ -174,40 +176,43 @@ impl Schedule {
         false
     }
 
-    /// Whether a bandwidth test has had no more time than the others that wait for theirs: two runs of each
-    /// site.
+    /// Whether a test has had no more time than the bandwidth tests that wait for theirs, up to two
+    /// runs of each site.
     fn has_share(&self, test: usize) -> bool {
-        let is_waiting =
-            |it: &&Planned| it.kind == TestKind::Bandwidth && it.tournament.is_waiting();
-        let least = self
-            .tests
-            .iter()
-            .filter(is_waiting)
-            .map(|it| it.share)
-            .min();
-        let planned = &self.tests[test];
-        let slack = planned.takes.0 * self.sites.len() as u64 / u64::from(planned.priority);
-        least.is_none_or(|least| planned.share <= least + slack)
+        let waiting = |(index, it): (usize, &Planned)| {
+            let is_waiting = self.is_bandwidth(index) && it.tournament.is_waiting();
+            is_waiting.then_some(it.share)
+        };
+        let least = self.tests.iter().enumerate().filter_map(waiting).min();
+        let slack = self.time_share(test) * self.sites.len() as u64;
+        least.is_none_or(|least| self.tests[test].share <= least + slack)
     }
 
-    /// Tests in the order of the time that they had.
+    /// What one run of a test adds to its share of the time.
+    fn time_share(&self, test: usize) -> u64 {
+        let test = &self.mesh.tests[test];
+        test.duration().0 / u64::from(test.priority)
+    }
+
+    /// The tests, those that had the least of their share first.
     fn by_share(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.tests.len()).collect();
         order.sort_by_key(|test| self.tests[*test].share);
         order
     }
 
-    /// The site's oldest pair that can begin, with its age.
+    /// The oldest pair of a site that can begin: its age and the other site.
     fn oldest(&self, test: usize, site: usize) -> Option<(u64, usize)> {
         let tournament = &self.tests[test].tournament;
         if !tournament.has(site) || !self.is_free(test, site) {
             return None;
         }
-        let free = match self.tests[test].kind {
-            TestKind::Bandwidth => &self.idle,
-            TestKind::Latency { .. } => &self.present,
+        let free = if self.is_bandwidth(test) {
+            &self.idle
+        } else {
+            &self.present
         };
-        let due = tournament.due_of(site).iter().zip(free);
+        let due = tournament.due_of(site).words().zip(free.words());
         let others = members(due.map(|(due, free)| due & free));
         let others = others.map(|other| (tournament.age(site, other), other));
         let mut oldest = None;
@@ -219,13 +224,11 @@ impl Schedule {
         oldest
     }
 
-    /// Whether a site, for itself, can begin a test now.
+    /// Whether a site, apart from its partner and its links, can begin a test now.
     fn is_free(&self, test: usize, site: usize) -> bool {
-        match self.tests[test].kind {
+        match self.mesh.tests[test].kind {
             TestKind::Bandwidth => {
-                self.idle[site / 64] >> (site % 64) & 1 == 1
-                    && self.may_run[test]
-                    && self.has_room(test, site)
+                self.idle.contains(site) && self.may_run[test] && self.has_room(test, site)
             }
             TestKind::Latency { at_once } => {
                 self.is_present(site) && self.sites[site].latency < at_once
@@ -233,39 +236,34 @@ impl Schedule {
         }
     }
 
-    /// Whether a due pair of a site that is free can begin.
+    /// Whether a due pair can begin, of which the first site is free.
     fn can_begin(&self, test: usize, site: usize, other: usize) -> bool {
-        let retry = (test, site.min(other), site.max(other));
-        let may_retry = self.retries.is_empty()
-            || self
-                .retries
-                .get(&retry)
-                .is_none_or(|it| it.not_before <= self.now);
-        let is_reachable = self.sites[site].reachable || self.sites[other].reachable;
+        let key = pair_key(test, site, other);
+        let retry = (!self.retries.is_empty()).then(|| self.retries.get(&key));
+        let may_retry = retry.flatten().is_none_or(|it| it.not_before <= self.now);
         let tournament = &self.tests[test].tournament;
         let has_turn = tournament.is_awaited(site, other)
             || tournament.is_ending()
             || (!self.is_able(test, site) && !self.is_able(test, other));
+        let is_reachable = self.is_reachable(site, other);
         if !has_turn || !may_retry || !is_reachable || !self.is_free(test, other) {
             return false;
         }
-        if self.tests[test].kind != TestKind::Bandwidth {
+        if !self.is_bandwidth(test) {
             return true;
         }
         let (from, to) = self.ends(test, site, other);
-        let need = self.needs(test, site).min(self.needs(test, other));
-        let has_room = self
-            .ledger
-            .as_ref()
-            .is_none_or(|it| it.has_room(self.now, need));
-        let is_kept = self.kept.is_none_or(|(of, a, b)| {
-            (of == test && (a.min(b), a.max(b)) == (retry.1, retry.2))
-                || !self.links.share((a, b), (site, other))
-        });
-        has_room && is_kept && self.links.are_free(from, to, self.tests[test].way)
+        let ledger = self.ledger.as_ref();
+        let has_room =
+            ledger.is_none_or(|it| it.has_room(self.now, self.pair_needs(test, site, other)));
+        let leaves_kept_room = self
+            .kept
+            .is_none_or(|kept| kept == key || !self.links.share((kept.1, kept.2), (site, other)));
+        let direction = direction(&self.mesh.tests[test].work);
+        has_room && leaves_kept_room && self.links.are_free(from, to, direction)
     }
 
-    /// From which site a pair is tested in this cycle: from the other one in the next.
+    /// The sites that a pair is tested from and to in this cycle; the next cycle swaps them.
     fn ends(&self, test: usize, a: usize, b: usize) -> (usize, usize) {
         let cycle = self.tests[test].tournament.cycle_of(a, b);
         let (low, high) = (a.min(b), a.max(b));
@@ -279,66 +277,59 @@ impl Schedule {
     fn begin(&mut self, test: usize, a: usize, b: usize) {
         let (from, to) = self.ends(test, a, b);
         let cycle = self.tests[test].tournament.cycle_of(a, b);
-        let reserved = match self.tests[test].kind {
-            TestKind::Bandwidth => self.take(test, from, to),
-            TestKind::Latency { .. } => {
-                self.sites[from].latency += 1;
-                self.sites[to].latency += 1;
-                0
-            }
+        let reserved = if self.is_bandwidth(test) {
+            self.take(test, from, to)
+        } else {
+            self.sites[from].latency += 1;
+            self.sites[to].latency += 1;
+            0
         };
+        let share = self.time_share(test);
         let planned = &mut self.tests[test];
         planned.tournament.begin(a, b);
-        planned.running += 1;
-        planned.share += planned.takes.0 / u64::from(planned.priority);
+        planned.progress.running += 1;
+        planned.share += share;
         let id = self.next_id;
         self.next_id += 1;
-        let deadline = self.now + BEGINS_WITHIN + planned.lasts;
-        let running = Running {
-            test,
-            from,
-            to,
-            cycle,
-            began: self.now,
-            deadline: deadline + GRACE,
-            reserved,
-        };
-        self.running.insert(id, running);
-        let late = self.now + Nanos(planned.takes.0 * 3 / 2) + GRACE;
-        self.deadlines.push(Reverse((late, id)));
-        self.deadlines.push(Reverse((running.deadline, id)));
-        let retry = self.retries.get(&(test, a.min(b), a.max(b)));
-        self.assigned.push_back(Assignment {
+        let retry = self.retries.get(&pair_key(test, a, b));
+        let mesh_test = &self.mesh.tests[test];
+        let assignment = Assignment {
             id: TaskId(id),
             test,
             from,
             to,
             turned: !self.sites[to].reachable,
-            not_before: self.now,
-            begin_by: self.now + BEGINS_WITHIN,
-            deadline,
+            assigned_at: self.now,
+            deadline: self.now + BEGINS_WITHIN + mesh_test.max_duration(),
             attempt: retry.map_or(1, |it| it.attempts + 1),
             cycle,
-        });
+        };
+        let late = self.now + Nanos(mesh_test.duration().0 * 3 / 2) + GRACE;
+        self.deadlines.push(Reverse((late, id)));
+        self.deadlines
+            .push(Reverse((assignment.deadline + GRACE, id)));
+        let running = Running {
+            assignment,
+            began: self.now,
+            reserved,
+        };
+        self.running.insert(id, running);
+        self.assigned.push_back(assignment);
     }
 
-    /// Takes sites, links and bytes for a bandwidth test: so many bytes.
+    /// Takes sites, links and bytes for a bandwidth test, and returns the number of bytes.
     fn take(&mut self, test: usize, from: usize, to: usize) -> u64 {
-        let bytes = self.needs(test, from).min(self.needs(test, to));
-        self.links.take(from, to, self.tests[test].way);
+        let bytes = self.pair_needs(test, from, to);
+        let direction = direction(&self.mesh.tests[test].work);
+        self.links.take(from, to, direction);
         for site in [from, to] {
             self.sites[site].busy = true;
-            self.idle[site / 64] &= !(1 << (site % 64));
-            if let Some(ledger) = &mut self.sites[site].ledger {
-                ledger.reserve(bytes);
-            }
+            self.idle.set(site, false);
         }
-        if let Some(ledger) = &mut self.ledger {
-            ledger.reserve(bytes);
-        }
+        self.each_ledger(from, to, |ledger| ledger.reserve(bytes));
         bytes
     }
 }
 
-/// Rounds that are opened at once at most; where nobody waits for them, one after another is.
-const MOST: usize = 2 * crate::plan::MAX_SITES;
+/// Most rounds that are opened at once: where nothing waits for them, one after another is.
+const MAX_ROUNDS: usize = 2 * crate::plan::MAX_SITES;

@@ -54,7 +54,7 @@ fn all_pairs_are_measured_with_few_slots_lost() {
 }
 
 #[test]
-fn sites_that_come_and_go_stall_nobody() {
+fn sites_that_come_and_go_delay_no_other_site() {
     for (sites, group) in [(50, 0), (50, 5), (300, 0)] {
         let result = simulated(sites, group, Simulation { away: 0.01, ..HOW });
         assert_eq!(result.measured, result.pairs, "{result:?}");
@@ -96,7 +96,7 @@ fn later(seconds: u64) -> Nanos {
 }
 
 #[test]
-fn a_test_that_is_heard_of_no_more_is_over_after_its_deadline_and_tried_again() {
+fn a_silent_run_ends_after_its_deadline_and_is_tried_again() {
     let mut schedule = begun(&mesh(2, 0, BULK));
     let first = schedule.poll_transmit().unwrap();
     assert_eq!((first.attempt, schedule.poll_transmit()), (1, None));
@@ -116,13 +116,13 @@ fn a_test_that_is_heard_of_no_more_is_over_after_its_deadline_and_tried_again() 
         task: first.id,
         bytes: 1,
     };
-    schedule.handle_input(second.not_before, late);
+    schedule.handle_input(second.assigned_at, late);
     assert_eq!(schedule.poll_transmit(), None);
     assert_eq!(schedule.progress()[0].running, 1);
 }
 
 #[test]
-fn who_is_refused_is_named_and_asked_in_the_next_cycle_only() {
+fn a_refused_pair_is_missed_and_tried_again_in_the_next_cycle() {
     let mut schedule = begun(&mesh(
         3,
         0,
@@ -138,7 +138,10 @@ fn who_is_refused_is_named_and_asked_in_the_next_cycle_only() {
         },
     );
     let missed = schedule.poll_event().unwrap();
-    assert_eq!((missed.why, missed.cycle), (Why::Refused, first.cycle));
+    assert_eq!(
+        (missed.why, missed.cycle),
+        (MissReason::Refused, first.cycle)
+    );
     let mut pairs = Vec::new();
     let mut now = later(1);
     while let Some(next) = schedule.poll_transmit() {
@@ -163,7 +166,7 @@ fn who_is_refused_is_named_and_asked_in_the_next_cycle_only() {
 }
 
 #[test]
-fn a_site_that_cannot_be_reached_runs_the_client() {
+fn a_site_that_cannot_be_reached_connects_itself() {
     let mut schedule = Schedule::new(&mesh(2, 0, BULK), BEGIN);
     for (site, reachable) in [(0, true), (1, false)] {
         schedule.handle_input(Nanos::ZERO, Input::Joined { site, reachable });
@@ -189,7 +192,7 @@ fn a_site_that_cannot_be_reached_runs_the_client() {
 }
 
 #[test]
-fn what_was_saved_before_is_not_measured_again() {
+fn a_saved_result_of_this_cycle_is_not_measured_again() {
     let tests = BULK.replace("[[test]]", "[[test]]\nevery = \"1h\"");
     let mesh = mesh(3, 0, &tests);
     let mut schedule = Schedule::new(&mesh, BEGIN);
@@ -226,7 +229,7 @@ fn what_was_saved_before_is_not_measured_again() {
 }
 
 #[test]
-fn of_two_tests_the_more_important_has_more_of_the_time_and_the_other_some() {
+fn priority_divides_the_time_between_two_tests() {
     let two = format!("{BULK}priority = 4\n{}", BULK.replace("bulk", "more"));
     let how = Simulation {
         seconds: 4000,
@@ -261,7 +264,7 @@ fn latency_tests_run_beside_bandwidth_tests() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn no_two_bandwidth_tests_meet_and_every_pair_is_measured_or_named(
+    fn bandwidth_tests_never_clash_and_every_pair_is_measured_or_missed(
         sites in 2_usize..24,
         group in 0_usize..6,
         away in 0.0..0.3_f64,

@@ -1,47 +1,51 @@
-//! One test's cycles over all pairs: which pairs are due, and which of them the next rounds wait for.
+//! The cycles of one test over all pairs: which pairs are due, and for which of them a round waits.
 
 use std::collections::VecDeque;
 
 use linerate_core::units::Nanos;
 
-use super::rounds::{PairSet, Rounds, members};
+use super::rounds::Rounds;
+use super::sets::{PairSet, SiteSet};
 use crate::plan::{Mesh, MeshTest, TestKind};
 
-/// Rounds are opened one after another. A pair is due from then on until it is begun; when its round is
-/// opened again in the next cycle and it is due still, it was missed. So a pair costs four bits.
+/// Rounds are opened one after another. A pair is due from the opening of its round until it is
+/// begun. If its round is opened again in the next cycle and the pair is still due, it was missed.
+/// So a pair costs four bits.
 ///
-/// A round is opened when all pairs of an older one have begun that are waited for: those of which both
-/// sites could be tested when it was opened and can be still. Who comes and goes, rests or is late is not
-/// waited for. What was not waited for is made up at the end of the cycle: in between it would make its
-/// sites late for their next rounds, and all others with them.
+/// A round is opened when all awaited pairs of an older round have begun. A pair is awaited if both
+/// its sites could be tested when its round was opened, and still can be. Nothing waits for a site
+/// that is away, rests or is late. The pairs that were not awaited are made up at the end of the
+/// cycle: in between they would delay their sites' next rounds, and with them all other sites.
 #[derive(Debug, Clone)]
 pub(super) struct Tournament {
     rounds: Rounds,
     /// The site of each player; the sets below are of sites.
     sites: Vec<u16>,
-    /// The player that a site is.
+    /// The player of each site; [`u16::MAX`]: none.
     players: Vec<u16>,
     due: PairSet,
     awaited: PairSet,
-    /// How many pairs of each open round are waited for, the oldest first.
+    /// Number of awaited pairs of each open round, the oldest first.
     left: VecDeque<u32>,
-    /// Rounds that were ever opened, those of cycles before the first one too.
+    /// Number of rounds that were ever opened, including those of the cycles before the first one.
     opened: u64,
-    /// A round was opened.
+    /// Whether a round was opened.
     is_begun: bool,
     /// When the cycle began.
     began: Nanos,
     every: Nanos,
-    /// What a cycle takes if all tests take as long as they should.
-    takes: Nanos,
-    /// How long the next cycle waits for what is made up: a twentieth of that, and one test at least.
+    /// Length of a cycle in which no test is delayed.
+    duration: Nanos,
+    /// How long the next cycle waits for pairs to be made up: a twentieth of `duration`, and at
+    /// least the longest test.
     makes_up: Nanos,
+    /// Most rounds that are open at a time.
     look_ahead: usize,
-    /// Since when the cycle is in its end, where what was not waited for is made up.
+    /// Since when pairs that were not awaited are made up.
     ending_since: Option<Nanos>,
-    /// A pair of this cycle was not waited for.
-    is_lame: bool,
-    /// Since when the oldest round is waited for.
+    /// A pair of this cycle was not awaited.
+    is_incomplete: bool,
+    /// Since when the oldest open round is waited for.
     pub(super) stuck_since: Nanos,
 }
 
@@ -58,7 +62,7 @@ impl Tournament {
             TestKind::Bandwidth => 1,
             TestKind::Latency { at_once } => u64::from(at_once),
         };
-        let takes = Nanos(test.takes().0 * rounds.count() as u64 / at_once);
+        let duration = Nanos(test.duration().0 * rounds.count() as u64 / at_once);
         Self {
             rounds,
             sites: test.sites.iter().map(|site| *site as u16).collect(),
@@ -74,11 +78,11 @@ impl Tournament {
             },
             is_begun: false,
             every,
-            takes,
-            makes_up: Nanos(takes.0 / 20).max(test.lasts_at_most()),
+            duration,
+            makes_up: Nanos(duration.0 / 20).max(test.max_duration()),
             look_ahead: look_ahead(rounds.count(), at_once as usize),
             ending_since: None,
-            is_lame: false,
+            is_incomplete: false,
             stuck_since: begin,
         }
     }
@@ -88,8 +92,9 @@ impl Tournament {
         self.players[site] != u16::MAX
     }
 
-    pub(super) fn due_of(&self, site: usize) -> &[u64] {
-        self.due.row(site)
+    /// The sites with which a site has a due pair.
+    pub(super) fn due_of(&self, site: usize) -> &SiteSet {
+        self.due.partners(site)
     }
 
     pub(super) fn is_awaited(&self, a: usize, b: usize) -> bool {
@@ -101,59 +106,58 @@ impl Tournament {
         self.rounds.round(player(a), player(b)) as u64
     }
 
-    /// For how many rounds a due pair has been due.
+    /// Number of rounds that were opened since a due pair became due.
     pub(super) fn age(&self, a: usize, b: usize) -> u64 {
         let count = self.rounds.count() as u64;
         (self.opened + count - 1 - self.round_of(a, b)) % count
     }
 
-    /// In which cycle a pair was due last.
+    /// The last cycle in which a pair became due.
     pub(super) fn cycle_of(&self, a: usize, b: usize) -> u64 {
         (self.opened - 1 - self.age(a, b)) / self.rounds.count() as u64
     }
 
-    /// The cycle that is going on.
+    /// The current cycle.
     pub(super) fn cycle(&self) -> u64 {
         self.opened.saturating_sub(1) / self.rounds.count() as u64
     }
 
-    /// When the cycle began.
+    /// When the current cycle began.
     pub(super) fn began(&self) -> Nanos {
         self.began
     }
 
-    /// A pair is being measured.
+    /// A test of a pair has begun.
     pub(super) fn begin(&mut self, a: usize, b: usize) {
         self.stop_waiting(a, b);
-        self.due.remove(a, b);
+        self.due.set(a, b, false);
     }
 
-    /// It was not measured: it is due again.
+    /// The test of a pair failed: the pair is due again.
     pub(super) fn give_back(&mut self, a: usize, b: usize) {
-        self.due.insert(a, b);
-        self.is_lame = true;
+        self.due.set(a, b, true);
+        self.is_incomplete = true;
     }
 
     fn stop_waiting(&mut self, a: usize, b: usize) {
-        if self.awaited.remove(a, b) {
+        if self.awaited.set(a, b, false) {
             let age = self.age(a, b) as usize;
-            let place = self.left.len() - 1 - age;
-            self.left[place] -= 1;
+            let newest = self.left.len() - 1;
+            self.left[newest - age] -= 1;
         }
     }
 
-    /// A site cannot be tested now: no round waits for it.
+    /// No round waits for a site any more: it cannot be tested now.
     pub(super) fn excuse(&mut self, site: usize) {
-        let partners: Vec<usize> = members(self.awaited.row(site).iter().copied()).collect();
-        self.is_lame |= !partners.is_empty();
+        let partners: Vec<usize> = self.awaited.partners(site).iter().collect();
+        self.is_incomplete |= !partners.is_empty();
         for partner in partners {
             self.stop_waiting(site, partner);
         }
     }
 
-    /// Forgets rounds that nobody waits for. Whether a round is to be opened now; `present` are the sites
-    /// that are there.
-    pub(super) fn wants_round(&mut self, now: Nanos, present: &[u64]) -> bool {
+    /// Closes old rounds without awaited pairs, and returns whether a round is to be opened now.
+    pub(super) fn wants_round(&mut self, now: Nanos, present: &SiteSet) -> bool {
         while self.left.front() == Some(&0) {
             self.left.pop_front();
             self.stuck_since = now;
@@ -175,102 +179,97 @@ impl Tournament {
         self.opened.is_multiple_of(self.rounds.count() as u64)
     }
 
-    /// A round waits for a pair.
+    /// Whether a round waits for a pair.
     pub(super) fn is_waiting(&self) -> bool {
         self.left.iter().any(|left| *left > 0)
     }
 
-    /// All rounds of the cycle are over: what is due still can be made up.
+    /// Whether all rounds of the cycle are over, so that pairs that are still due are made up.
     pub(super) fn is_ending(&self) -> bool {
         self.is_whole() && self.left.is_empty()
     }
 
-    /// When the next cycle may begin, if that is what comes next.
-    fn next_round_at(&self, present: &[u64]) -> Option<Nanos> {
+    /// When the next round may be opened, if it is the first of a cycle.
+    fn next_round_at(&self, present: &SiteSet) -> Option<Nanos> {
         if !self.is_whole() || !self.is_begun {
             return None;
         }
-        if !self.is_lame {
+        if !self.is_incomplete {
             return Some(self.began + self.every);
         }
-        // Where not all take part, the others would run through empty cycles.
-        let least = self.began + self.every.max(self.takes);
+        // Otherwise the present sites would run through cycle after cycle without the absent ones.
+        let least = self.began + self.every.max(self.duration);
         if !self.has_backlog(present) {
             return Some(least);
         }
         Some(least.max(self.ending_since.unwrap_or(self.began) + self.makes_up))
     }
 
-    /// Whether two of these sites have something to make up.
-    fn has_backlog(&self, present: &[u64]) -> bool {
-        members(present.iter().copied()).any(|site| {
-            let rows = self.due.row(site).iter().zip(self.awaited.row(site));
-            let mut rows = rows.zip(present);
-            rows.any(|((due, awaited), present)| due & !awaited & present != 0)
+    /// Whether two of these sites have a pair to make up.
+    fn has_backlog(&self, present: &SiteSet) -> bool {
+        present.iter().any(|site| {
+            let due = self.due.partners(site).words();
+            let awaited = self.awaited.partners(site).words();
+            let mut words = due.zip(awaited).zip(present.words());
+            words.any(|((due, awaited), present)| due & !awaited & present != 0)
         })
     }
 
-    /// When a round can be opened, if only time is what it waits for.
-    pub(super) fn poll_timeout(&self, present: &[u64]) -> Option<Nanos> {
-        if self.has_room() {
-            self.next_round_at(present)
-        } else {
-            None
-        }
+    /// When a round can be opened, if it waits for nothing but time.
+    pub(super) fn poll_timeout(&self, present: &SiteSet) -> Option<Nanos> {
+        let next = self.has_room().then(|| self.next_round_at(present));
+        next.flatten()
     }
 
-    /// Opens the next round. `awaits` says for which pairs it waits; `missed` is told of the pairs that
-    /// are due still.
+    /// Opens the next round. `awaits` decides for which pairs it waits; `missed` is called with
+    /// each pair that is still due.
     pub(super) fn open(
         &mut self,
         now: Nanos,
-        present: &[u64],
+        present: &SiteSet,
         awaits: impl Fn(usize, usize) -> bool,
         mut missed: impl FnMut(&Self, usize, usize),
     ) {
         if let Some(at) = self.next_round_at(present) {
-            // A cycle that is late moves those after it.
+            // A cycle that begins late delays those after it.
             let is_late = at + self.every <= now;
             self.began = if self.every.0 == 0 || is_late {
                 now
             } else {
                 at
             };
-            self.is_lame = false;
+            self.is_incomplete = false;
         }
         self.is_begun = true;
         self.ending_since = None;
         let round = self.opened % self.rounds.count() as u64;
         let mut left = 0;
         for (player, other) in self.rounds.pairs(round as usize) {
-            let (a, b) = (
-                usize::from(self.sites[player]),
-                usize::from(self.sites[other]),
-            );
+            let [a, b] = [player, other].map(|player| usize::from(self.sites[player]));
             if self.due.contains(a, b) {
                 missed(self, a, b);
             }
-            self.due.insert(a, b);
+            self.due.set(a, b, true);
             if awaits(a, b) {
-                self.awaited.insert(a, b);
+                self.awaited.set(a, b, true);
                 left += 1;
             } else {
-                self.is_lame = true;
+                self.is_incomplete = true;
             }
         }
         self.opened += 1;
         self.left.push_back(left);
     }
 
-    /// Opens what is left of the cycle, and waits for none of it.
+    /// Opens the rest of the cycle's rounds, and waits for none of their pairs.
     pub(super) fn open_all(&mut self, now: Nanos) {
-        let count = self.rounds.count() as u64;
-        while !self.is_begun || !self.opened.is_multiple_of(count) {
-            self.open(now, &[], |_, _| false, |_, _, _| ());
+        let nobody = SiteSet::new(self.players.len());
+        while !self.is_begun || !self.is_whole() {
+            self.open(now, &nobody, |_, _| false, |_, _, _| ());
         }
     }
 
-    /// A pair that the oldest round waits for.
+    /// An awaited pair of the oldest open round.
     pub(super) fn oldest_awaited(&self) -> Option<(usize, usize)> {
         let age = self.left.len().checked_sub(1)? as u64;
         let round = (self.opened - 1 - age) % self.rounds.count() as u64;
@@ -285,7 +284,7 @@ impl Tournament {
     pub(super) fn due_pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         self.sites.iter().flat_map(|a| {
             let a = usize::from(*a);
-            let partners = members(self.due.row(a).iter().copied());
+            let partners = self.due.partners(a).iter();
             partners.filter(move |b| a < *b).map(move |b| (a, b))
         })
     }
@@ -296,10 +295,11 @@ impl Tournament {
     }
 }
 
-/// Rounds that are open at a time. Of bandwidth tests one: nobody begins a pair of the next round before all
-/// of this one have begun. Simulated with tests that take 1 to 1.3 of their time, that is 2 % longer than
-/// the least possible with 10 sites and 5 % with 100. With two and more, sites whose partners are late take
-/// pairs of later rounds, and at the end of a cycle too few are left to fill the slots: 20 to 60 %.
+/// Most rounds that are open at a time. For bandwidth tests it is one: no pair of the next round
+/// begins before all pairs of this round have begun. In simulations with tests that take 1 to 1.3
+/// times their length, a cycle then takes 2 % longer than the least possible with 10 sites and 5 %
+/// with 100. With two and more open rounds, sites whose partners are late take pairs of later
+/// rounds, and at the end of a cycle too few pairs are left to fill the slots: 20 to 60 % longer.
 fn look_ahead(rounds: usize, at_once: usize) -> usize {
     let open = if at_once == 1 { 1 } else { 2 * at_once };
     open.min(rounds.saturating_sub(1)).max(1)

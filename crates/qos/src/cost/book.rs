@@ -1,4 +1,4 @@
-//! Every run, and what they amount to.
+//! All runs of a cost measurement, and their evaluation.
 
 use linerate_core::compare::{Design, Metric, MetricConclusion, Sequential, log_ratio};
 use linerate_core::experiment::{Experiment, Run};
@@ -11,7 +11,7 @@ use super::document::{
 use super::paper;
 use super::plan::Plan;
 
-/// Figures that are kept of a run, those that it has.
+/// Metrics that are kept of a run, where it has them.
 pub const METRICS: [&str; 6] = [
     "throughput_bps",
     "transactions_per_s",
@@ -21,8 +21,8 @@ pub const METRICS: [&str; 6] = [
     "sender.service_demand_threads_us_per_kib",
 ];
 
-/// The service demand that the cost of a packet comes from. On a link that is emulated here,
-/// netperf's own counts the emulator and the other end too; this one has the sending threads and
+/// The service demand from which the cost of a packet is computed. On a link that is emulated here,
+/// netperf's own includes the emulator and the other end; this one has only the sending threads and
 /// the soft interrupts, where the program runs.
 const DEMAND: &str = "sender.service_demand_threads_us_per_kib";
 
@@ -35,12 +35,12 @@ pub struct Book<'a> {
     plan: &'a Plan,
     margin_percent: f64,
     metrics: Vec<Metric>,
-    /// Of each cell.
+    /// The runs of each cell.
     runs: Vec<Vec<CostRun>>,
 }
 
 impl<'a> Book<'a> {
-    /// An empty book; differences up to `margin_percent` count as none.
+    /// An empty book; differences up to `margin_percent` count as equal.
     pub fn new(plan: &'a Plan, margin_percent: f64) -> Self {
         let metric = |path: &&str| path.parse().ok();
         Self {
@@ -51,7 +51,7 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// Enters the runs of a cell's experiment, those that count.
+    /// Enters the valid runs of a cell's experiment.
     pub fn enter(&mut self, cell: usize, experiment: &Experiment, runs: &[Run]) {
         let entries = runs.iter().filter(|run| run.counts()).filter_map(|run| {
             let record = run.record.as_deref()?;
@@ -65,8 +65,8 @@ impl<'a> Book<'a> {
         self.runs[cell].extend(entries);
     }
 
-    /// What is to be known of the runs that carried nothing, one entry for each cell that has some:
-    /// their zeros are measured, and are figures like others.
+    /// A caveat for each cell with runs that transferred nothing: their zeros are measured, and
+    /// count as figures.
     pub fn empty_runs(&self) -> Vec<Caveat> {
         let cells = self.plan.cells.iter().zip(&self.runs);
         let told = cells.filter_map(|(cell, runs)| {
@@ -107,16 +107,16 @@ impl<'a> Book<'a> {
         links
     }
 
-    /// The rows of the cells that have a whole block.
+    /// The rows of the cells that have at least one whole block.
     ///
     /// # Errors
-    /// The test of a comparison refuses its design.
+    /// The statistical test refuses its design.
     pub fn rows(&self) -> Result<Vec<CostRow>, StatsError> {
         let cells = (0..self.plan.cells.len()).filter(|&cell| !self.blocks(cell).is_empty());
         cells.map(|cell| self.row(cell)).collect()
     }
 
-    /// Whole blocks of a cell: the figures by treatment.
+    /// The whole blocks of a cell: the runs by treatment.
     fn blocks(&self, cell: usize) -> Vec<[&CostRun; 3]> {
         let of = |block: u32, treatment: Treatment| {
             let mut runs = self.runs[cell].iter();
@@ -171,7 +171,7 @@ impl<'a> Book<'a> {
         })
     }
 
-    /// One figure, block by block; none where a ratio says nothing.
+    /// Compares a metric block by block; `None` where a ratio means nothing.
     fn compare(&self, a: &[f64], b: &[f64]) -> Result<Option<MetricConclusion>, StatsError> {
         let ratios: Result<Vec<f64>, _> = a.iter().zip(b).map(|(a, b)| log_ratio(*a, *b)).collect();
         let Ok(ratios) = ratios else {
@@ -193,14 +193,14 @@ impl<'a> Book<'a> {
     }
 }
 
-/// No byte and no answer arrived while it was measured.
+/// Whether no byte and no answer arrived during the measured time.
 fn carried_nothing(run: &CostRun) -> bool {
     let figure = |metric| run.figures.get(metric);
     let rate = figure("transactions_per_s").or(figure("throughput_bps"));
     rate.is_some_and(|rate| *rate == 0.0)
 }
 
-/// A figure under each treatment, block by block; none unless every run has it.
+/// A metric under each treatment, block by block; `None` unless every run has it.
 fn columns(blocks: &[[&CostRun; 3]], metric: &str) -> Option<[Vec<f64>; 3]> {
     let mut columns: [Vec<f64>; 3] = Default::default();
     for block in blocks {

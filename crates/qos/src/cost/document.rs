@@ -29,17 +29,17 @@ pub struct QosCost {
     pub time_s: f64,
     /// Blocks of each row: the three runs of one follow each other in random order.
     pub blocks: u32,
-    /// Differences up to so many percent count as none.
+    /// Differences up to this many percent count as equal.
     pub margin_percent: f64,
     /// The policies that were in force.
     pub policies: Vec<CostPolicy>,
-    /// Packets that the links carry.
+    /// Packet rates of the links.
     pub links: Vec<LinkRates>,
-    /// What the programs take by themselves.
+    /// Run time of the programs by themselves.
     pub direct: Vec<DirectCost>,
     /// A row for each transfer.
     pub rows: Vec<CostRow>,
-    /// What to know before believing it.
+    /// What limits the worth of these figures.
     pub caveats: Vec<Caveat>,
     /// The host; it is both ends of every link.
     pub host: HostFacts,
@@ -47,7 +47,7 @@ pub struct QosCost {
     pub seed: u64,
 }
 
-/// With what a run was made.
+/// The treatment of a run.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -61,7 +61,7 @@ pub enum Treatment {
     Policy,
 }
 
-/// All of them, the one first that the others are held against.
+/// All treatments; the others are compared with the first one.
 pub const TREATMENTS: [Treatment; 3] = [
     Treatment::Without,
     Treatment::Passthrough,
@@ -69,7 +69,7 @@ pub const TREATMENTS: [Treatment; 3] = [
 ];
 
 impl Treatment {
-    /// What is done to the host, with the text of a policy.
+    /// The treatment as it is applied to the host; `policy` is the text of a policy.
     pub(super) fn treatments(self, policy: &str) -> Result<Treatments, TreatmentError> {
         let text = match self {
             Self::Without => "none",
@@ -81,7 +81,7 @@ impl Treatment {
         Ok(treatments)
     }
 
-    /// In words.
+    /// Name on pages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Without => "without",
@@ -94,19 +94,19 @@ impl Treatment {
 /// A policy of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostPolicy {
-    /// The tests that it was in force in.
+    /// The tests in which it was in force.
     pub tests: Vec<Test>,
-    /// The user's file; absent where it is the test's own.
+    /// The user's file; absent for a policy that is built in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its filters.
+    /// Number of its filters.
     pub filters: usize,
 }
 
 /// Packets per second of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkRates {
-    /// Its rate.
+    /// Rate of the link.
     pub link_bps: f64,
     /// As the white paper counts: packets of 20 bytes, an IPv4 header alone.
     pub paper_packets_per_s: f64,
@@ -116,12 +116,12 @@ pub struct LinkRates {
     pub largest_frames_per_s: f64,
 }
 
-/// What a program takes on packets of one kind: the same packet, again and again, by
-/// `BPF_PROG_TEST_RUN`. It is marked the first time, so that what changing its header takes is not
-/// in it.
+/// Run time of a program on packets of one kind, measured by `BPF_PROG_TEST_RUN` with the same
+/// packet again and again. The first run marks the packet, so that changing its header is not
+/// included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectCost {
-    /// Of which test's policy.
+    /// The test whose policy it is.
     pub test: Test,
     /// IPv4 or IPv6.
     pub family: Family,
@@ -129,16 +129,16 @@ pub struct DirectCost {
     pub protocol: Protocol,
     /// A program without rules, ns per packet.
     pub passthrough_ns: MedianInterval,
-    /// That of the policy, ns per packet.
+    /// The policy's program, ns per packet.
     pub policy_ns: MedianInterval,
     /// Instructions of the policy's program.
     pub instructions: usize,
 }
 
-/// A transfer without, with a program that does nothing, and with a policy.
+/// A transfer without a policy, with a program that does nothing, and with a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostRow {
-    /// Of which test.
+    /// The test that it belongs to.
     pub test: Test,
     /// Rate of the link.
     pub link_bps: f64,

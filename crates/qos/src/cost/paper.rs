@@ -2,22 +2,22 @@
 
 use linerate_core::units::BitRate;
 
-/// Sockets of its runs, bytes: send and receive buffer.
+/// Send and receive buffers in the paper's runs, bytes.
 pub const SOCKET_BYTES: u64 = 32_768;
-/// Its messages, bytes.
+/// Message sizes in the paper's runs, bytes.
 pub const SIZES: [u64; 7] = [32, 64, 128, 256, 512, 1024, 2920];
-/// The code point of its simple filter.
+/// DSCP of the paper's simple filter.
 pub const DSCP: u8 = 20;
 /// "The service demand numbers can be multiplied by 1.46 to get the approximate per packet
 /// processing time": a segment's payload of 1460 bytes in units of 1000. (In KiB it would be 1.43.)
 pub const KIB_PER_PACKET: f64 = 1.46;
 
-/// Bytes of a packet that its packet rates assume: an IPv4 header without anything in it. It gives
-/// 62,500 packets a second for 10 Mbit/s and 625,000 for 100 Mbit/s.
+/// Packet size that the paper's packet rates assume, bytes: an IPv4 header without payload. This
+/// gives 62,500 packets a second for 10 Mbit/s and 625,000 for 100 Mbit/s.
 const PAPER_PACKET_BYTES: f64 = 20.0;
 /// The smallest frame of Ethernet on the wire: 64 bytes, preamble 8, gap 12 (IEEE 802.3).
 const MIN_FRAME_BYTES: f64 = 84.0;
-/// The largest: 1500 bytes of IP in 1518, preamble and gap.
+/// The largest frame of Ethernet on the wire: 1500 bytes of IP in 1518, preamble and gap.
 const MAX_FRAME_BYTES: f64 = 1538.0;
 
 /// Packets per second of a link as the paper counts them.

@@ -1,4 +1,4 @@
-//! What is run, in which order.
+//! The runs of a cost measurement, and their order.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::document::TREATMENTS;
 use super::paper::{self, SOCKET_BYTES};
 use super::policies;
 
-/// What is tested: the paper's own experiment, and the six that it left for the future.
+/// A test of the paper: its own experiment, and the six that it left for the future.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -41,7 +41,7 @@ pub enum Test {
     Large,
 }
 
-/// All of them, in the paper's order.
+/// All tests, in the paper's order.
 pub const TESTS: [Test; 7] = [
     Test::Sizes,
     Test::Filters,
@@ -52,28 +52,28 @@ pub const TESTS: [Test; 7] = [
     Test::Large,
 ];
 
-/// What the user wants.
+/// The user's choice of tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// Which tests.
+    /// The tests to run.
     pub tests: Vec<Test>,
     /// Rates of the emulated links.
     pub links: Vec<BitRate>,
-    /// Over which families.
+    /// Address families to run over.
     pub families: Vec<Family>,
-    /// Messages of [`Test::Sizes`], bytes; without any the paper's.
+    /// Message sizes of [`Test::Sizes`], bytes; if empty, the paper's.
     pub sizes: Vec<u64>,
     /// Measured time of each run.
     pub time: Option<Span>,
     /// Blocks of three runs for each cell.
     pub pairs: Option<u32>,
-    /// Few cells, short runs.
+    /// Whether to run few cells with short runs.
     pub quick: bool,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// Everything that is run.
+/// All runs of a cost measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The cells, those of one link and family beside each other.
@@ -95,7 +95,7 @@ pub struct PlanFault(String);
 /// with a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// Of which test.
+    /// The test that it belongs to.
     pub test: Test,
     /// Rate of the link.
     pub link: BitRate,
@@ -110,7 +110,7 @@ pub struct Cell {
 }
 
 impl Test {
-    /// As it is written on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sizes => "sizes",
@@ -131,7 +131,7 @@ impl fmt::Display for Test {
 }
 
 impl Plan {
-    /// The plan of a choice.
+    /// Makes the plan for a choice.
     ///
     /// # Errors
     /// Figures out of range, or tests that need another link or family.
@@ -148,9 +148,8 @@ impl Plan {
             }
         }
         if cells.is_empty() {
-            return Err(fault(
-                "there is nothing to run: no test, link or family is left",
-            ));
+            let nothing = "there is nothing to run: no test, link or family is left";
+            return Err(fault(nothing));
         }
         let plan = Self {
             cells,
@@ -159,20 +158,19 @@ impl Plan {
             seed: choice.seed,
         };
         for cell in &plan.cells {
-            let run = cell.run(time, choice.seed);
-            run.check()
-                .map_err(|error| fault(error.on_command_line()))?;
+            let checked = cell.run(time, choice.seed).check();
+            checked.map_err(|error| fault(error.on_command_line()))?;
         }
         Ok(plan)
     }
 
-    /// The experiment that is a cell: its transfer under each treatment, in as many blocks as the
-    /// plan has. `policy` is the text of its policy.
+    /// Returns the experiment of a cell: its transfer under each treatment, in as many blocks as
+    /// the plan has. `policy` is the text of its policy.
     ///
     /// # Errors
     /// The policy cannot be a treatment.
     pub fn experiment(&self, cell: usize, policy: &str) -> Result<Experiment, PlanFault> {
-        // Of runs of a cell no two that are not of one block have the same seed.
+        // Within a cell, only runs of the same block have the same seed.
         let seed = self.seed.wrapping_add(1000 * cell as u64);
         let cell = &self.cells[cell];
         let spec: PathSpec = cell.lab().parse().map_err(fault)?;
@@ -212,19 +210,19 @@ impl Plan {
         })
     }
 
-    /// How many runs there are.
+    /// Number of runs.
     pub fn runs(&self) -> usize {
         self.cells.len() * TREATMENTS.len() * self.pairs as usize
     }
 
-    /// Seconds that all runs take at least.
+    /// Minimum time of all runs, seconds.
     pub fn seconds(&self) -> f64 {
         self.runs() as f64 * (self.time.as_secs_f64() + warm_up(self.time).as_secs_f64())
     }
 }
 
 impl Cell {
-    /// What is run.
+    /// The transfer of the cell.
     pub fn run(&self, time: Span, seed: u64) -> Run {
         let is_udp = self.protocol == Protocol::Udp;
         let is_rr = self.test == Test::Rr;
@@ -254,12 +252,12 @@ impl Cell {
         }
     }
 
-    /// The link as `--lab` reads it: rates of Ethernet with preamble and gap.
+    /// The link in the syntax of `--lab`: the rate of Ethernet, with preamble and gap.
     pub fn lab(&self) -> String {
         format!("rate={},overhead=24,mtu={}", exact(self.link), self.mtu)
     }
 
-    /// The policy of its test, unless the user has given one.
+    /// The built-in policy of the cell's test.
     pub fn policy(&self) -> String {
         match self.test {
             Test::Filters => policies::long(self.protocol, self.family),
@@ -268,12 +266,12 @@ impl Cell {
         }
     }
 
-    /// Whether a policy of the user's takes the place of its own.
+    /// Whether the user's policy replaces the built-in one.
     pub fn takes_users_policy(&self) -> bool {
         !matches!(self.test, Test::Filters | Test::Unmatched)
     }
 
-    /// Payload of datagrams per second: most of the link, but no more packets than an emulated link
+    /// Payload rate of datagrams: most of the link, but no more packets than an emulated link
     /// carries with ease.
     fn datagram_rate(&self) -> BitRate {
         let bytes = self.message_bytes as f64;
@@ -290,25 +288,21 @@ fn cells_of(choice: &Choice, test: Test, link: BitRate, family: Family) -> Vec<C
     let is_fastest = choice.links.iter().all(|other| other.0 <= link.0);
     let few = choice.quick && choice.sizes.is_empty();
     let tcp = Protocol::Tcp;
+    let udp = Protocol::Udp;
     let kinds: Vec<(Protocol, u64)> = match test {
         Test::Sizes if !choice.sizes.is_empty() => of_sizes(tcp, &choice.sizes),
-        // The larger family for one size, to have both.
+        // One size with the second family, so that both are covered.
         Test::Sizes if few && family == Family::Ipv6 => of_sizes(tcp, &[1024]),
         Test::Sizes if few => of_sizes(tcp, &[64, 1024, 2920]),
         Test::Sizes => of_sizes(tcp, &paper::SIZES),
         _ if few && family == Family::Ipv6 && choice.families.len() > 1 => Vec::new(),
         Test::Filters | Test::Unmatched => of_sizes(tcp, &[1024]),
-        Test::Udp if few => of_sizes(Protocol::Udp, &[512]),
-        Test::Udp => of_sizes(Protocol::Udp, &[64, 512, 1448]),
+        Test::Udp if few => of_sizes(udp, &[512]),
+        Test::Udp => of_sizes(udp, &[64, 512, 1448]),
         Test::Rr if few => of_sizes(tcp, &[64]),
-        Test::Rr => vec![
-            (tcp, 1),
-            (tcp, 1024),
-            (Protocol::Udp, 64),
-            (Protocol::Udp, 1024),
-        ],
+        Test::Rr => vec![(tcp, 1), (tcp, 1024), (udp, 64), (udp, 1024)],
         // Three packets for each datagram.
-        Test::Fragments => of_sizes(Protocol::Udp, &[4000]),
+        Test::Fragments => of_sizes(udp, &[4000]),
         Test::Large if is_fastest => of_sizes(tcp, &[65_536]),
         Test::Large => Vec::new(),
     };
@@ -336,7 +330,7 @@ fn fault(error: impl fmt::Display) -> PlanFault {
     PlanFault(error.to_string())
 }
 
-/// As a specification of a link is written.
+/// Writes a rate in the syntax of a link.
 fn exact(BitRate(bps): BitRate) -> String {
     match (bps % 1_000_000, bps % 1000) {
         (0, _) => format!("{}mbit", bps / 1_000_000),
@@ -345,13 +339,14 @@ fn exact(BitRate(bps): BitRate) -> String {
     }
 }
 
-/// Rates of links that can be emulated here.
+/// Rates that can be emulated.
 pub const LINKS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
-/// IP and UDP headers, Ethernet's, its check, preamble and gap.
+/// Bytes of a frame beside the payload: IP and UDP headers, Ethernet's header and checksum,
+/// preamble and gap.
 const FRAME_OVERHEAD_BYTES: f64 = 66.0;
-/// Of the link, for datagrams: a queue would add its losses.
+/// Share of the link that datagrams use: a queue would add its losses.
 const LINK_SHARE: f64 = 0.8;
-/// What the emulator of a small machine carries.
+/// Packet rate that the emulator of a small machine carries.
 const MAX_PACKETS_PER_S: f64 = 20_000.0;
 
 #[cfg(test)]

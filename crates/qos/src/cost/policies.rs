@@ -1,4 +1,4 @@
-//! The policies of the tests, as files.
+//! The policy files of the tests.
 
 use std::fmt::Write;
 
@@ -8,25 +8,25 @@ use linerate_core::units::Family;
 use super::paper::DSCP;
 use crate::policy::PolicyFile;
 
-/// Filters of the long policy that match nothing, before the one that does.
+/// Number of filters of the long policy that match nothing, before the one that matches.
 pub const LONG: usize = 1000;
-/// Filters of the policy that matches nothing: as many as a linear chain has at most.
+/// Number of filters of the policy that matches nothing: the maximum of a linear chain.
 pub const UNMATCHED: usize = 16;
 
-/// The paper's: every packet of the protocol gets DSCP 20.
+/// The paper's policy: every packet of the protocol gets DSCP 20.
 pub fn simple(protocol: Protocol) -> String {
     let mut text = matching(protocol);
     text.push_str(&policy());
     text
 }
 
-/// Long and complex: a thousand filters of prefixes, ranges of ports, protocol and code points,
-/// none of which matches what the tests send, and then the simple one.
+/// A long policy with complex filters: a thousand with prefixes, port ranges, protocol and code
+/// points, none of which matches the tests' packets, and then the simple one.
 pub fn long(protocol: Protocol, family: Family) -> String {
     let mut text = String::new();
     for number in 0..LONG {
         let [source, destination] = match family {
-            // Of networks that no lab has.
+            // Networks that no lab has.
             Family::Ipv4 => [
                 format!("198.19.{}.0/24", 128 + number % 64),
                 format!("198.19.{}.0/26", 192 + number / 64),
@@ -36,7 +36,7 @@ pub fn long(protocol: Protocol, family: Family) -> String {
                 format!("2001:2:0:f1{:02x}::/60", number / 64 * 16),
             ],
         };
-        // Ports below those of any data connection.
+        // Ports below those of all data connections.
         let first = 1 + number % 900;
         let _ = write!(
             text,
@@ -56,7 +56,7 @@ pub fn long(protocol: Protocol, family: Family) -> String {
     text
 }
 
-/// Filters for services that nobody uses here: each packet is held against all of them.
+/// Filters for services that nobody uses here: every packet is compared with all of them.
 pub fn unmatched(protocol: Protocol) -> String {
     let mut text = String::new();
     for number in 0..UNMATCHED {
@@ -89,7 +89,7 @@ fn name_of(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The policies of one adapter of a file alone, for whatever device they are put on.
+/// Returns the policies of one adapter of a file, as a file for any device.
 pub fn on_any_adapter(file: &PolicyFile, adapter: usize) -> PolicyFile {
     let mut made = file.clone();
     let mut adapter = made.adapters.swap_remove(adapter);

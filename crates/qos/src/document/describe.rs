@@ -1,12 +1,12 @@
-//! The policies of an adapter in words, before anything was counted.
+//! The policies of an adapter in words, with their counters at zero.
 
 use super::{FilterReport, PolicyReport};
 use crate::classes::ClassPlan;
 use crate::interpret::CounterReport;
 use crate::policy::{Adapter, Filter, Meter, MeterKind, PolicyFile, written};
 
-/// The policies of `adapter`, each before those inside it, their filters beneath them; shares are
-/// as `plan` has them.
+/// Describes the policies of `adapter`, each before those nested in it, with their filters. Shares
+/// are those of `plan`.
 pub fn describe(
     file: &PolicyFile,
     adapter: &Adapter,
@@ -40,7 +40,7 @@ pub fn describe(
     policies.collect()
 }
 
-/// The policies of an adapter, each before those inside it.
+/// The policies of an adapter, each before those nested in it.
 fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
     let mut tree: Vec<usize> = Vec::with_capacity(adapter.policies.len());
     let mut rest = vec![None];

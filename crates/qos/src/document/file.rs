@@ -1,4 +1,4 @@
-//! What is said of a file: what is in it, and what is doubtful.
+//! The report on a file: its content and warnings.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ use crate::policy::PolicyFile;
 use crate::rules::{Bindings, RuleError, RuleSet};
 use crate::warnings::{Warning, warnings};
 
-/// A policy file that is right, and what is in it.
+/// The content of a valid policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileReport {
-    /// Its name, as it was given.
+    /// Name of the file, as it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many filters it has.
+    /// Number of filters.
     pub filters: usize,
-    /// How many policies.
+    /// Number of policies.
     pub policies: usize,
-    /// Its adapters.
+    /// The adapters.
     pub adapters: Vec<AdapterRules>,
-    /// What its author may not mean.
+    /// Warnings about what the author may not have meant.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Something doubtful in a file.
+/// A warning about a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WarningReport {
     /// The line in which it is defined.
     pub line: usize,
     /// The column.
     pub column: usize,
-    /// What, in words.
+    /// The warning in words.
     pub text: String,
-    /// `apply` refuses the file for it.
+    /// Whether `apply` refuses the file because of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
@@ -51,23 +51,22 @@ impl From<&Warning> for WarningReport {
     }
 }
 
-/// How many rules an adapter's filters make: two for `address`, two for `port`, one for each
-/// family.
+/// The number of rules that an adapter's filters become: two for `address`, two for `port`, one for
+/// each family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdapterRules {
     /// The adapter's name.
     pub name: String,
-    /// Of IPv4.
+    /// Rules for IPv4.
     pub v4_rules: usize,
-    /// Of IPv6.
+    /// Rules for IPv6.
     pub v6_rules: usize,
-    /// Of everything else.
+    /// Rules for all other packets.
     pub other_rules: usize,
 }
 
 impl FileReport {
-    /// What is in `file`, and what is doubtful in it. `speeds` are what drivers tell of adapters
-    /// without a `rate`.
+    /// Reports on `file`. `speeds` are the speeds that drivers report of adapters without a `rate`.
     ///
     /// # Errors
     /// [`RuleError`], if its filters make too many rules.

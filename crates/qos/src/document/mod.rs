@@ -19,7 +19,7 @@ use crate::interpret::CounterReport;
 /// Schema of [`QosDocument`].
 pub const QOS_SCHEMA: &str = "linerate.qos/1";
 
-/// The policies of this host's interfaces, or what is said of a file.
+/// The policies of this host's interfaces, or the report on a file.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QosDocument {
@@ -32,13 +32,13 @@ pub struct QosDocument {
     pub file: Option<FileReport>,
     /// Which filter of a file takes a packet.
     pub explanation: Option<ExplanationReport>,
-    /// What is doubtful or was changed beside, in words.
+    /// Warnings and side effects, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl QosDocument {
-    /// A document of these interfaces.
+    /// A document on these interfaces.
     pub fn new(adapters: Vec<AdapterReport>, notes: Vec<String>) -> Self {
         Self {
             schema: QOS_SCHEMA.to_owned(),
@@ -68,19 +68,19 @@ impl From<ExplanationReport> for QosDocument {
     }
 }
 
-/// What becomes of an interface's packets.
+/// The state of an interface's policy.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum QosState {
-    /// Enabled: packets meet the policy.
+    /// Enabled: packets go through the policy.
     Filtering,
-    /// Enabled, but packets pass as they are.
+    /// Enabled, but packets pass unchanged.
     PassingThrough,
-    /// Packets meet no program; the policy is kept for `enable`.
+    /// Packets go through no program; the policy is kept for `enable`.
     Disabled,
-    /// It is not as it should be: see `fault`.
+    /// Not as it should be: see `fault`.
     Failed,
 }
 
@@ -88,28 +88,28 @@ pub enum QosState {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdapterReport {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its index.
+    /// Index of the interface.
     pub index: u32,
-    /// Its addresses, with the lengths of their prefixes.
+    /// Its addresses with their prefix lengths.
     pub addresses: Vec<String>,
     /// How its frames begin: `ethernet` or `raw_ip`.
     pub kind: String,
-    /// What the driver says that it carries, bits per second.
+    /// Speed that the driver reports, bits per second.
     pub speed_bps: Option<u64>,
-    /// What the policy's shares are parts of, bits per second; absent where there are no classes.
+    /// Rate of which the policies' shares are parts, bits per second; absent without classes.
     pub rate_bps: Option<u64>,
-    /// What becomes of its packets.
+    /// The state of its policy.
     pub state: QosState,
     /// What is wrong, in words.
     pub fault: Option<String>,
-    /// Where the program stands: `tcx` or `clsact`.
+    /// Attachment point of the program: `tcx` or `clsact`.
     pub attached: Option<String>,
-    /// Packets that come in meet the policy, too.
+    /// Whether incoming packets go through the policy, too.
     pub ingress: bool,
-    /// The largest offloaded frame, in bytes, so that none holds up others for longer than a
-    /// millisecond; absent where it is the device's own.
+    /// Maximum size of an offloaded frame, bytes, so that none delays others by more than a
+    /// millisecond; absent if it is the device's own.
     pub gso_max_size_bytes: Option<u32>,
     /// The policies, in the order of the file.
     pub policies: Vec<PolicyReport>,
@@ -121,30 +121,30 @@ pub struct AdapterReport {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyReport {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
-    /// The code point that packets get.
+    /// DSCP that packets get.
     pub dscp: Option<u8>,
-    /// The VLAN priority that they get.
+    /// VLAN priority that packets get.
     pub vlan_priority: Option<u8>,
-    /// The policy inside whose class its own is.
+    /// The policy that it is nested in.
     pub parent: Option<String>,
-    /// What is kept for them, bits per second.
+    /// Reserved rate, bits per second.
     pub reserve_bps: Option<u64>,
-    /// What they never exceed, bits per second.
+    /// Maximum rate, bits per second.
     pub limit_bps: Option<u64>,
-    /// Who is offered first what others leave, 0 to 7.
+    /// Order in which unused rate is offered, 0 (first) to 7.
     pub priority: Option<u8>,
     /// Its meter, in words.
     pub meter: Option<String>,
-    /// Its packets are dropped.
+    /// Whether its packets are dropped.
     pub drop: bool,
-    /// Its class, and what that did since it was made.
+    /// Its class, with the counters since it was made.
     pub class: Option<ClassReport>,
-    /// What it counted of packets that leave.
+    /// Counters of outgoing packets.
     #[serde(default)]
     pub egress: CounterReport,
-    /// What it counted of packets that come in.
+    /// Counters of incoming packets.
     pub ingress: Option<CounterReport>,
     /// Its filters, in the order of the file.
     pub filters: Vec<FilterReport>,
@@ -157,16 +157,16 @@ pub struct FilterReport {
     pub name: String,
     /// Lower is asked first.
     pub priority: u32,
-    /// IP protocols, by name where they have one; empty for any.
+    /// IP protocols, by name if they have one; empty for any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<String>,
     /// The other conditions, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// What it counted of packets that leave.
+    /// Counters of outgoing packets.
     #[serde(default)]
     pub egress: CounterReport,
-    /// What it counted of packets that come in.
+    /// Counters of incoming packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress: Option<CounterReport>,
 }
@@ -174,16 +174,16 @@ pub struct FilterReport {
 /// A class of HTB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
-    /// As `tc` writes it: `4c51:10`.
+    /// Identifier as in `tc`: `4c51:10`.
     pub id: String,
-    /// How packets wait in it: `fq_codel`, or `bfifo` where the kernel has none.
+    /// Queueing discipline of the class: `fq_codel`, or `bfifo` if the kernel lacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// What it has for sure, bits per second.
+    /// Guaranteed rate, bits per second.
     pub rate_bps: u64,
-    /// What it never exceeds, bits per second.
+    /// Maximum rate, bits per second.
     pub ceil_bps: u64,
-    /// 0 (offered first) to 7.
+    /// Priority, 0 (first) to 7.
     pub priority: u8,
     /// Bytes sent.
     pub bytes: u64,
@@ -191,12 +191,12 @@ pub struct ClassReport {
     pub packets: u64,
     /// Packets dropped, because its queue was full.
     pub drops: u64,
-    /// How often it had to wait.
+    /// Number of times that it had to wait.
     pub overlimits: u64,
-    /// Bytes that wait.
+    /// Bytes in its queue.
     pub backlog_bytes: u64,
-    /// Packets sent of its own rate.
+    /// Packets sent from its own rate.
     pub lends: u64,
-    /// Packets sent of others' rates.
+    /// Packets sent with rate borrowed from other classes.
     pub borrows: u64,
 }

@@ -1,4 +1,4 @@
-//! The bytes of a packet that was described.
+//! The bytes of a packet that is given as text.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,8 @@ use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use super::packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
 
 impl Packet {
-    /// Its Ethernet frame, as far as rules look at it: headers without payload, checksums zero.
+    /// The packet as an Ethernet frame, as far as rules look at it: headers without payload,
+    /// checksums zero.
     pub fn frame(&self) -> Vec<u8> {
         let (tag, ethertype, body) = match &self.what {
             What::Frame(bytes) => return bytes.clone(),
@@ -25,7 +26,7 @@ impl Packet {
         frame
     }
 
-    /// Bytes of its frame on the wire.
+    /// Length of the frame on the wire, bytes.
     pub(super) fn wire_length(&self) -> u32 {
         let described = self.frame().len() as u32;
         match &self.what {
@@ -36,26 +37,25 @@ impl Packet {
 }
 
 impl Flow {
-    /// Bytes of the IP packet, as its header says.
+    /// Length of the IP packet in its header, bytes.
     pub fn length(&self) -> u32 {
         self.length.unwrap_or(self.least_length())
     }
 
-    /// Bytes of its headers.
+    /// Minimum length: that of its headers, bytes.
     pub(super) fn least_length(&self) -> u32 {
         (self.network_bytes() + self.transport().len()) as u32
     }
 
-    /// The longest that its family's header can say.
+    /// Maximum length that the header of its family can express, bytes.
     pub(super) fn most_length(&self) -> u32 {
         if self.is_v4() { 65_535 } else { 40 + 65_535 }
     }
 
     fn ethertype(&self) -> u16 {
-        if self.is_v4() {
-            ETHERTYPE_IPV4
-        } else {
-            ETHERTYPE_IPV6
+        match self.is_v4() {
+            true => ETHERTYPE_IPV4,
+            false => ETHERTYPE_IPV6,
         }
     }
 
@@ -148,7 +148,7 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Where a later fragment of a 1500-byte packet begins, in units of eight bytes.
+/// Offset of a later fragment of a 1500-byte packet, in units of eight bytes.
 const LATER_OFFSET: u16 = 185;
 
 const FRAGMENT_HEADER: u8 = 44;

@@ -1,4 +1,4 @@
-//! Which filter takes a packet, and why not those that are asked before it.
+//! Explains which filter takes a packet, and why those before it do not.
 
 mod frame;
 mod packet;
@@ -19,14 +19,14 @@ use crate::rules::{Bindings, Rule, RuleError, RuleSet};
 pub use packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
 pub use syntax::PacketError;
 
-/// What becomes of a packet on an adapter that has seen none before it: which filter takes it, and
-/// why not those asked before it.
+/// What a policy does with a packet that is the first on its adapter: which filter takes it, and
+/// why those before it do not.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplanationReport {
     /// The packet, as it was understood.
     pub packet: String,
-    /// The adapter that it leaves by.
+    /// The interface by which it leaves.
     pub adapter: String,
     /// `ipv4`, `ipv6` or `other`.
     pub family: String,
@@ -34,38 +34,38 @@ pub struct ExplanationReport {
     pub taken: Option<AskedReport>,
     /// The policy of that filter.
     pub policy: Option<String>,
-    /// What that policy does to it, in words, such as `DSCP CS0 becomes EF`; meters have their
-    /// buckets full.
+    /// What that policy does to the packet, in words, such as `DSCP CS0 becomes EF`; meters have
+    /// full buckets.
     pub effects: Vec<String>,
-    /// The filters asked before, the first asked first.
+    /// The filters that were tried before, in this order.
     pub refused: Vec<RefusalReport>,
 }
 
-/// A filter that is asked.
+/// A filter that is tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AskedReport {
-    /// Its name.
+    /// Name of the filter.
     pub filter: String,
     /// The line of the file in which it is defined.
     pub line: usize,
-    /// Its priority.
+    /// Priority of the filter.
     pub priority: u32,
 }
 
 /// A filter that does not take the packet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalReport {
-    /// Which.
+    /// The filter.
     #[serde(flatten)]
     pub asked: AskedReport,
-    /// Its first condition that does not hold, such as `destination port 443 is not 80`.
+    /// The first of its conditions that does not hold, such as `destination port 443 is not 80`.
     pub why: String,
 }
 
-/// What becomes of `packet` on `adapter`.
+/// Explains what happens to `packet` on `adapter`.
 ///
-/// Control groups and interfaces are compared by name: a packet is in a group that its own path
-/// begins with.
+/// Control groups and interfaces are compared by name: a packet is in every group whose path is a
+/// prefix of its own.
 ///
 /// # Errors
 /// [`RuleError`], if the filters make too many rules.
@@ -114,7 +114,7 @@ pub fn explain(
     })
 }
 
-/// The filters of an adapter in the order in which they are asked, each with its index in
+/// The filters of an adapter in the order in which they are tried, each with its index in
 /// [`RuleSet::filters`].
 fn order<'a>(file: &'a PolicyFile, rules: &RuleSet) -> Vec<(usize, &'a Filter)> {
     let by_name: HashMap<&str, &Filter> = (file.filters.iter())
@@ -140,9 +140,9 @@ fn effects(policy: &Policy, decision: &Decision, words: &words::Words<'_>) -> Ve
         let colour = decision
             .colour
             .map(|colour| format!("{colour:?}").to_lowercase());
+        let colour = colour.unwrap_or_default();
         effects.push(format!(
-            "coloured by its meter: {} while the buckets are full",
-            colour.unwrap_or_default()
+            "coloured by its meter: {colour} while the buckets are full"
         ));
     }
     if decision.dropped {

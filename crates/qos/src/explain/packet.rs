@@ -1,4 +1,4 @@
-//! A packet as a person describes it.
+//! A packet as a user describes it.
 
 use std::net::IpAddr;
 
@@ -12,33 +12,33 @@ use crate::rules::Bindings;
 /// frame, `hex:…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is.
+    /// Headers, or the bytes.
     pub what: What,
-    /// `uid=`: who owns its socket.
+    /// `uid=`: the owner of its socket.
     pub uid: Option<u32>,
     /// `cgroup=`: the control group of its socket.
     pub cgroup: Option<CgroupPath>,
     /// `incoming=`: the interface by which it came in.
     pub incoming: Option<Interface>,
-    /// `mark=`.
+    /// `mark=`: its mark.
     pub mark: u32,
-    /// `source_mac=`; of a frame in hexadecimal its own.
+    /// `source_mac=`: source address of its frame; default for a frame in hexadecimal.
     pub source_mac: Mac,
-    /// `destination_mac=`.
+    /// `destination_mac=`: destination address of its frame.
     pub destination_mac: Mac,
 }
 
-/// What a packet is.
+/// The content of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A packet of IPv4 or IPv6.
     Ip {
-        /// Who sends to whom, and what.
+        /// Addresses, protocol and header fields.
         flow: Flow,
         /// `vlan=`, `vlan_priority=`.
         tag: Option<Tag>,
     },
-    /// Another one, by its EtherType.
+    /// A packet of another protocol.
     Other {
         /// Its EtherType, of neither IPv4 nor IPv6 nor a VLAN tag.
         ethertype: u16,
@@ -61,15 +61,15 @@ pub struct Tag {
 /// A packet of IPv4 or IPv6.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Who sends it.
+    /// Source address.
     pub source: IpAddr,
-    /// To whom; of the same family.
+    /// Destination address, of the same family.
     pub destination: IpAddr,
     /// IP protocol.
     pub protocol: u8,
-    /// What its transport header has.
+    /// Fields of the transport header.
     pub upper: Upper,
-    /// `dscp=`.
+    /// `dscp=`: its code point.
     pub dscp: Dscp,
     /// `ecn=`, 0 to 3.
     pub ecn: u8,
@@ -81,7 +81,7 @@ pub struct Flow {
     pub fragment: FragmentPart,
 }
 
-/// What the rules see of a transport header.
+/// The fields of a transport header that rules can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
     /// TCP.
@@ -100,11 +100,11 @@ pub enum Upper {
         /// `code=`.
         code: u8,
     },
-    /// Nothing: another protocol, or a later fragment.
+    /// None: another protocol, or a later fragment.
     Nothing,
 }
 
-/// Which part of a packet it is.
+/// Which fragment of a packet it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FragmentPart {
     /// All of it.
@@ -116,7 +116,7 @@ pub enum FragmentPart {
 }
 
 impl Packet {
-    /// With the length in it that is assumed where none is given: that of its headers alone.
+    /// Returns the packet with a length: that of its headers, if none was given.
     pub fn with_length(&self) -> Self {
         let mut packet = self.clone();
         if let What::Ip { flow, .. } = &mut packet.what {
@@ -125,12 +125,12 @@ impl Packet {
         packet
     }
 
-    /// How its bytes begin: always with Ethernet.
+    /// The link type of its bytes: always Ethernet.
     pub fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
 
-    /// What the kernel knows of it beside its bytes, with the numbers that names have in
+    /// What the kernel knows about the packet beside its bytes; names have the numbers in
     /// `bindings`.
     pub fn metadata(&self, bindings: &Bindings) -> Metadata {
         let mut metadata = Metadata {
@@ -141,7 +141,7 @@ impl Packet {
             ..Metadata::default()
         };
         if let Some(interface) = &self.incoming {
-            // An interface that no filter names is none of those.
+            // An interface that no filter names gets a number that no rule has.
             let index = bindings.interfaces.get(interface).copied();
             metadata.incoming = index.unwrap_or(u32::MAX);
         }

@@ -1,4 +1,4 @@
-//! Packets as text: `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, read and written.
+//! The text form of packets, `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, parsed and written.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ use crate::policy::{CgroupPath, Family, Interface, Mac};
 
 use super::packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
 
-/// A text that is no packet.
+/// An error in the text of a packet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("packet, column {column}: {problem}: {hint}")]
 pub struct PacketError {
@@ -48,31 +48,27 @@ impl FromStr for Packet {
             What::Other { ethertype, tag }
         };
         let is_frame = matches!(what, What::Frame(_));
+        let mark = words.key("mark", |word| word.up_to(u32::MAX, "a mark"))?;
+        let mut mac = |name| match is_frame {
+            true => Ok(Mac::default()),
+            false => words.mac(name),
+        };
+        let (source_mac, destination_mac) = (mac("source_mac")?, mac("destination_mac")?);
         let packet = Self {
             what,
             uid: words.key("uid", |word| word.parse("a user id", "give a number"))?,
             cgroup: words.key("cgroup", cgroup)?,
             incoming: words.key("incoming", |word| Ok(Interface(word.text.to_owned())))?,
-            mark: words
-                .key("mark", |word| word.up_to(u32::MAX, "a mark"))?
-                .unwrap_or(0),
-            source_mac: if is_frame {
-                Mac::default()
-            } else {
-                words.mac("source_mac")?
-            },
-            destination_mac: if is_frame {
-                Mac::default()
-            } else {
-                words.mac("destination_mac")?
-            },
+            mark: mark.unwrap_or(0),
+            source_mac,
+            destination_mac,
         };
         words.end()?;
         Ok(packet)
     }
 }
 
-/// A word and where it begins, in characters from 1.
+/// A word and its column, in characters from 1.
 #[derive(Debug, Clone, Copy)]
 struct Word<'a> {
     column: usize,
@@ -92,7 +88,7 @@ impl Word<'_> {
         self.text.parse().or_else(|_| self.wrong(what, hint))
     }
 
-    /// A number up to `most`, also in hexadecimal.
+    /// Parses a number from 0 to `most`, decimal or hexadecimal.
     fn up_to(&self, most: u32, what: &str) -> Result<u32> {
         let read = match self.text.strip_prefix("0x") {
             Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -105,7 +101,7 @@ impl Word<'_> {
     }
 }
 
-/// The words that were not yet read, and `key=value` of those among them.
+/// The words that are not parsed yet, and the `key=value` pairs among them.
 struct Reader<'a> {
     words: std::vec::IntoIter<Word<'a>>,
     keys: Vec<(Word<'a>, Word<'a>)>,
@@ -149,7 +145,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The value of a key, if it is there.
+    /// Parses and removes the value of a key, if it is given.
     fn key<T>(
         &mut self,
         name: &str,
@@ -175,7 +171,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// `SOURCE > DESTINATION` and the keys that IP has.
+    /// Parses `SOURCE > DESTINATION` and the keys of IP.
     fn flow(&mut self, first: Word<'a>, protocol: u8) -> Result<Flow> {
         let source = self.next("the source", EXAMPLE)?;
         let arrow = self.next("`>`", EXAMPLE)?;
@@ -183,9 +179,8 @@ impl<'a> Reader<'a> {
             return arrow.wrong("`>`", EXAMPLE);
         }
         let target = self.next("the destination", EXAMPLE)?;
-        let fragment = self
-            .key("fragment", fragment)?
-            .unwrap_or(FragmentPart::Whole);
+        let fragment = self.key("fragment", fragment)?;
+        let fragment = fragment.unwrap_or(FragmentPart::Whole);
         let has_ports = fragment != FragmentPart::Later && PROTOCOLS_WITH_PORTS.contains(&protocol);
         let (from, source_port) = end(source, has_ports)?;
         let (to, destination_port) = end(target, has_ports)?;
@@ -197,19 +192,13 @@ impl<'a> Reader<'a> {
             return first.wrong("an upper-layer protocol of IPv6", hint);
         }
         let ports = (source_port, destination_port);
-        let family = if from.is_ipv4() {
-            Family::V4
-        } else {
-            Family::V6
-        };
+        let family = family_of(from);
         let mut flow = Flow {
             source: from,
             destination: to,
             protocol,
             upper: self.upper(protocol, family, fragment, ports)?,
-            dscp: self
-                .key("dscp", dscp)?
-                .unwrap_or(Dscp::new(0).expect("0 is one")),
+            dscp: self.key("dscp", dscp)?.unwrap_or_default(),
             ecn: self.key("ecn", ecn)?.unwrap_or(0),
             length: None,
             flow_label: 0,
@@ -253,7 +242,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whatever is left is wrong.
+    /// Fails if anything is left.
     fn end(mut self) -> Result<()> {
         if let Some(word) = self.words.next() {
             return word.wrong("expected here", EXAMPLE);
@@ -281,9 +270,8 @@ fn split(text: &str) -> impl Iterator<Item = Word<'_>> {
 }
 
 fn number(words: &Words, text: &str) -> Option<u8> {
-    let by_name = words
-        .number(text)
-        .and_then(|number| u8::try_from(number).ok());
+    let by_name = words.number(text);
+    let by_name = by_name.and_then(|number| u8::try_from(number).ok());
     by_name.or_else(|| text.parse().ok())
 }
 
@@ -293,17 +281,17 @@ fn hex(word: Word<'_>, digits: &str) -> Result<Vec<u8>> {
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => Ok(digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect()),
-        _ => word.wrong(
-            "an Ethernet frame in hexadecimal",
-            format!(
+        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => {
+            let pairs = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]);
+            Ok(pairs.collect())
+        }
+        _ => {
+            let hint = format!(
                 "give two digits for each byte, at most {MAX_FRAME} bytes, from the \
                 destination address on"
-            ),
-        ),
+            );
+            word.wrong("an Ethernet frame in hexadecimal", hint)
+        }
     }
 }
 
@@ -312,9 +300,8 @@ fn ethertype(word: Word<'_>) -> Result<u16> {
         let digits = word.text.strip_prefix("0x")?;
         u16::from_str_radix(digits, 16).ok()
     };
-    let by_name = ETHERTYPES
-        .number(word.text)
-        .and_then(|number| number.try_into().ok());
+    let by_name = ETHERTYPES.number(word.text);
+    let by_name = by_name.and_then(|number| number.try_into().ok());
     match by_name.or_else(by_digits) {
         Some(ETHERTYPE_IPV4 | ETHERTYPE_IPV6 | 0x8100 | 0x88a8) => {
             word.wrong("a packet's first word", EXAMPLE)
@@ -328,15 +315,13 @@ fn ethertype(word: Word<'_>) -> Result<u16> {
     }
 }
 
-/// An address, with a port where the protocol has one.
+/// Parses an address, with a port if the protocol has ports.
 fn end(word: Word<'_>, has_port: bool) -> Result<(IpAddr, u16)> {
     const V4: &str = "write 198.18.0.1:80 or [2001:2::1]:80";
     let wrong = |what, hint| word.wrong(what, hint);
     let bare = |text: &str| {
-        let inner = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        match inner {
+        let inner = text.strip_prefix('[');
+        match inner.and_then(|text| text.strip_suffix(']')) {
             Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
             None => text.parse().ok(),
         }
@@ -392,12 +377,11 @@ fn flags(word: Word<'_>) -> Result<u8> {
             "they are fin, syn, rst, psh, ack, urg, ece and cwr, as in syn,ack; or none",
         ),
     };
-    word.text
-        .split(',')
-        .try_fold(0, |all, name| Ok(all | flag(name)?))
+    let mut names = word.text.split(',');
+    names.try_fold(0, |all, name| Ok(all | flag(name)?))
 }
 
-fn icmp_types(family: Family) -> Words {
+pub(super) fn icmp_types(family: Family) -> Words {
     match family {
         Family::V6 => ICMPV6_TYPES,
         _ => ICMP_TYPES,
@@ -418,23 +402,20 @@ fn length(word: Word<'_>, flow: &Flow) -> Result<u32> {
     let (least, most) = (flow.least_length(), flow.most_length());
     match word.text.parse() {
         Ok(length) if (least..=most).contains(&length) => Ok(length),
-        _ => word.wrong(
-            "the length of such a packet",
-            format!("with its IP header it has {least} to {most} bytes"),
-        ),
+        _ => {
+            let hint = format!("with its IP header it has {least} to {most} bytes");
+            word.wrong("the length of such a packet", hint)
+        }
     }
 }
 
 fn cgroup(word: Word<'_>) -> Result<CgroupPath> {
     let path = word.text.trim_end_matches('/');
     if path.starts_with('/') {
-        Ok(CgroupPath(path.to_owned()))
-    } else {
-        word.wrong(
-            "a control group",
-            "write its path, such as /system.slice/ssh.service",
-        )
+        return Ok(CgroupPath(path.to_owned()));
     }
+    let hint = "write its path, such as /system.slice/ssh.service";
+    word.wrong("a control group", hint)
 }
 
 impl fmt::Display for Packet {
@@ -500,11 +481,8 @@ impl fmt::Display for Flow {
         };
         f.write_str(&PROTOCOLS.written(self.protocol))?;
         write!(f, " {}", End(self.source, ports.map(|ports| ports.0)))?;
-        write!(
-            f,
-            " > {}",
-            End(self.destination, ports.map(|ports| ports.1))
-        )?;
+        let destination = End(self.destination, ports.map(|ports| ports.1));
+        write!(f, " > {destination}")?;
         match self.fragment {
             FragmentPart::Whole => {}
             FragmentPart::First => f.write_str(" fragment=first")?,
@@ -513,12 +491,8 @@ impl fmt::Display for Flow {
         match self.upper {
             Upper::Tcp { flags, .. } => write!(f, " flags={}", flags_in_words(flags))?,
             Upper::Icmp { kind, code } => {
-                let family = if self.source.is_ipv4() {
-                    Family::V4
-                } else {
-                    Family::V6
-                };
-                write!(f, " type={} code={code}", icmp_types(family).written(kind))?;
+                let kind = icmp_types(family_of(self.source)).written(kind);
+                write!(f, " type={kind} code={code}")?;
             }
             Upper::Ports(..) | Upper::Nothing => {}
         }
@@ -536,6 +510,13 @@ impl fmt::Display for Flow {
     }
 }
 
+fn family_of(address: IpAddr) -> Family {
+    match address {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    }
+}
+
 /// An address with its port, if it has one.
 struct End(IpAddr, Option<u16>);
 
@@ -549,16 +530,15 @@ impl fmt::Display for End {
     }
 }
 
-/// `syn,ack`, or `none`.
+/// Writes flags as `syn,ack`, or `none`.
 pub(super) fn flags_in_words(flags: u8) -> String {
     let set: Vec<_> = (TCP_FLAGS.entries())
         .filter(|(_, bit)| u32::from(flags) & bit != 0)
         .map(|(name, _)| name)
         .collect();
-    if set.is_empty() {
-        NO_FLAGS.to_owned()
-    } else {
-        set.join(",")
+    match set.is_empty() {
+        true => NO_FLAGS.to_owned(),
+        false => set.join(","),
     }
 }
 
@@ -584,7 +564,7 @@ const KEYS: [&str; 16] = [
     "destination_mac",
 ];
 
-/// The names that conditions of filters have, and those of the same here.
+/// Keys by their names as conditions of filters.
 const ALIASES: [(&str, &str); 3] = [
     ("tcp_flags", "flags"),
     ("icmp_type", "type"),
@@ -593,8 +573,8 @@ const ALIASES: [(&str, &str); 3] = [
 
 const NO_FLAGS: &str = "none";
 
-/// What a TCP packet has unless it is said: data on an established connection.
+/// Flags of a TCP packet by default: data on an established connection.
 const ACK: u8 = 0x10;
 
-/// The most bytes of a frame in hexadecimal.
+/// Maximum bytes of a frame in hexadecimal.
 const MAX_FRAME: usize = 9216;

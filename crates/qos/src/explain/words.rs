@@ -1,20 +1,18 @@
-//! Values and sets in words.
+//! Field values and sets in words.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_core::units::Dscp;
 
 use crate::packet::{Fields, icmp};
-use crate::policy::words::{
-    ECN, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP,
-};
+use crate::policy::words::{ECN, ETHERTYPES, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP};
 use crate::policy::{AddressRange, Conditions, Family, Mac};
 use crate::rules::{Bindings, Field, Ranges, Rule};
 
 use super::packet::Packet;
-use super::syntax::flags_in_words;
+use super::syntax::{flags_in_words, icmp_types};
 
-/// Speaks of one packet.
+/// Describes the fields of one packet.
 pub(super) struct Words<'a> {
     fields: &'a Fields,
     packet: &'a Packet,
@@ -30,8 +28,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Why none of a filter's rules takes the packet: of each, the first condition that does not
-    /// hold.
+    /// Explains why none of a filter's rules takes the packet: the first condition of each that
+    /// does not hold.
     pub(super) fn refusal(&self, rules: &[&Rule]) -> String {
         let mut reasons: Vec<String> = Vec::new();
         for rule in rules {
@@ -43,25 +41,20 @@ impl<'a> Words<'a> {
         reasons.join(", and ")
     }
 
-    /// Why a filter has no rules in the packet's family.
+    /// Explains why a filter has no rules in the packet's family.
     pub(super) fn no_rules(&self, asked: &Conditions) -> String {
         let families = asked.families();
         if families.contains(&self.fields.family()) {
             return format!("no {} packet can have all that it asks for", self.family());
         }
         let names: Vec<_> = families.iter().map(|family| family_name(*family)).collect();
-        format!(
-            "it is for {} packets, and this is {}",
-            names.join(" and "),
-            self.family()
-        )
+        let (names, own) = (names.join(" and "), self.family());
+        format!("it is for {names} packets, and this is {own}")
     }
 
     pub(super) fn new_dscp(&self, dscp: Dscp) -> String {
-        let came = self
-            .fields
-            .value(Field::Dscp)
-            .map(|value| self.value(Field::Dscp, value));
+        let came = self.fields.value(Field::Dscp);
+        let came = came.map(|value| self.value(Field::Dscp, value));
         format!("DSCP {} becomes {dscp}", came.unwrap_or_default())
     }
 
@@ -98,7 +91,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Why a packet has no such field.
+    /// Explains why a packet lacks a field.
     fn lack(&self, field: Field) -> String {
         let is_later = self.fields.fragment().is_some_and(|part| !part.first);
         let protocol = self.fields.value(Field::Protocol);
@@ -110,11 +103,7 @@ impl<'a> Words<'a> {
         };
         match protocol {
             None => ": its transport header is not to be seen".to_owned(),
-            Some(number)
-                if !carriers
-                    .iter()
-                    .any(|carrier| u128::from(*carrier) == number) =>
-            {
+            Some(number) if carriers.iter().all(|one| u128::from(*one) != number) => {
                 format!(": its protocol is {}", self.value(Field::Protocol, number))
             }
             Some(_) if is_later => ": it is a later fragment".to_owned(),
@@ -122,7 +111,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A set: at most four ranges of it.
+    /// Writes a set: at most four of its ranges.
     fn set(&self, field: Field, set: &Ranges) -> String {
         let ranges = set.as_slice();
         let mut words: Vec<_> = (ranges.iter().take(MAX_RANGES))
@@ -164,10 +153,7 @@ impl<'a> Words<'a> {
                 None => value.to_string(),
             },
             Field::Ecn => ECN.written(small),
-            Field::IcmpType => match self.fields.family() {
-                Family::V6 => ICMPV6_TYPES.written(small),
-                _ => ICMP_TYPES.written(small),
-            },
+            Field::IcmpType => icmp_types(self.fields.family()).written(small),
             Field::TcpFlags => flags_in_words(small as u8),
             Field::EtherType => match ETHERTYPES.name(small) {
                 Some(name) => name.to_owned(),
@@ -234,5 +220,5 @@ fn name(field: Field) -> &'static str {
     }
 }
 
-/// Ranges of a set that are written out.
+/// Maximum number of ranges that are written.
 const MAX_RANGES: usize = 4;

@@ -1,15 +1,17 @@
 //! The two meters (RFC 2697, RFC 2698), in whole numbers.
 
+use linerate_core::units::Dscp;
+
 use crate::policy::Meter;
 use crate::rules::{Bucket, Buckets, UNITS_PER_BYTE};
 
 use super::Colour;
 
-/// What a meter remembers: what its buckets lack, so that all zero is a new one, whose buckets are
-/// full.
+/// State of a meter: the tokens that its buckets lack, so that a new meter with full buckets is all
+/// zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeterState {
-    /// When it was last filled.
+    /// Time at which the buckets were last filled.
     pub last_ns: u64,
     /// Tokens that the committed bucket lacks.
     pub committed: u64,
@@ -18,8 +20,7 @@ pub struct MeterState {
 }
 
 impl MeterState {
-    /// The colour of a packet of `bytes`, at most
-    /// [`MAX_METERED_BYTES`](crate::rules::MAX_METERED_BYTES).
+    /// Colours a packet of `bytes`, at most [`MAX_METERED_BYTES`](crate::rules::MAX_METERED_BYTES).
     pub fn colour(
         &mut self,
         buckets: &Buckets,
@@ -78,18 +79,17 @@ impl MeterState {
 }
 
 impl Bucket {
-    /// The tokens that come in `elapsed` nanoseconds; no more than fill it.
+    /// The tokens that come in `elapsed` nanoseconds, at most a full bucket.
     fn gain(&self, elapsed: u64) -> u64 {
         self.rate * elapsed.min(self.full_ns)
     }
 }
 
-/// The colour that a packet brings: that whose code point it has (RFC 2697 and 2698 leave the
-/// encoding open).
+/// The colour that a packet comes with, by its code point (RFC 2697 and 2698 leave the encoding
+/// open).
 pub(super) fn precolour(meter: &Meter, dscp: Option<u128>) -> Colour {
-    let [_, yellow, red] = meter
-        .colours
-        .map(|code| code.map(|code| u128::from(code.octet() >> 2)));
+    let number = |code: Dscp| u128::from(code.octet() >> 2);
+    let [_, yellow, red] = meter.colours.map(|code| code.map(number));
     match dscp {
         None => Colour::Green,
         came if came == red => Colour::Red,

@@ -1,8 +1,7 @@
-//! What becomes of a packet, in plain Rust: the definition that the compiled program must meet.
+//! The treatment of a packet in plain Rust, the definition that the compiled program must match.
 //!
-//! The first rule of the packet's family whose conditions all hold takes it; then its meter colours
-//! it, and then it is dropped or marked. [`rewritten`] says what that
-//! leaves of its bytes.
+//! The first rule of the packet's family whose conditions all hold matches; then its meter colours
+//! the packet, and it is dropped or marked. [`rewritten`] gives its changed bytes.
 
 mod meter;
 mod rewrite;
@@ -21,20 +20,20 @@ pub use meter::MeterState;
 pub use rewrite::{Rewritten, rewritten};
 pub use state::State;
 
-/// What becomes of one packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The decision on one packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The rule that takes it, an index of the family's rules.
+    /// The rule that matches, as an index into the family's rules.
     pub rule: Option<usize>,
-    /// The code point that it leaves with, if it is changed.
+    /// Its new code point, if changed.
     pub dscp: Option<Dscp>,
-    /// The VLAN priority that it leaves with, if it is changed.
+    /// Its new VLAN priority, if changed.
     pub vlan_priority: Option<u8>,
     /// `skb->priority`, if it is set.
     pub priority: Option<u32>,
     /// Its colour, if its policy has a meter.
     pub colour: Option<Colour>,
-    /// It is dropped.
+    /// Whether it is dropped.
     pub dropped: bool,
 }
 
@@ -49,7 +48,7 @@ pub enum Colour {
     Red,
 }
 
-/// What becomes of a packet at `now_ns` of a clock that never goes back and is above 0.
+/// Decides on a packet at `now_ns` of a monotonic clock above 0.
 pub fn interpret(
     rules: &RuleSet,
     fields: &Fields,
@@ -65,12 +64,8 @@ pub fn interpret(
     let rule = remembered.or_else(|| of_family.iter().position(|rule| matches(rule, fields)));
     let Some(rule) = rule else {
         return Decision {
-            rule: None,
-            dscp: None,
-            vlan_priority: None,
             priority: rules.default_class,
-            colour: None,
-            dropped: false,
+            ..Decision::default()
         };
     };
     if rules.fragments == Fragments::Track {
@@ -90,9 +85,10 @@ pub fn interpret(
     decide(rule, action, colour, fields)
 }
 
-/// Whether a packet has what a rule asks for.
+/// Whether a packet meets all conditions of a rule.
 pub fn matches(rule: &Rule, fields: &Fields) -> bool {
-    rule.conditions.iter().all(|(field, set)| {
+    let mut conditions = rule.conditions.iter();
+    conditions.all(|(field, set)| {
         fields
             .value(*field)
             .is_some_and(|value| set.contains(value))
@@ -104,20 +100,15 @@ fn decide(rule: usize, action: &Action, colour: Option<Colour>, fields: &Fields)
     if action.drop || (drops_red && colour == Some(Colour::Red)) {
         return Decision {
             rule: Some(rule),
-            dscp: None,
-            vlan_priority: None,
-            priority: None,
             colour,
             dropped: true,
+            ..Decision::default()
         };
     }
     let of_colour =
         (action.meter.zip(colour)).and_then(|(meter, colour)| meter.colours[colour as usize]);
-    let is_new = |dscp: &Dscp| {
-        fields
-            .value(Field::Dscp)
-            .is_some_and(|came| came != u128::from(dscp.octet() >> 2))
-    };
+    let came = fields.value(Field::Dscp);
+    let is_new = |dscp: &Dscp| came.is_some_and(|came| came != u128::from(dscp.octet() >> 2));
     let pcp = fields.tci().map(|tci| (tci >> 13) as u8);
     Decision {
         rule: Some(rule),
@@ -129,7 +120,7 @@ fn decide(rule: usize, action: &Action, colour: Option<Colour>, fields: &Fields)
     }
 }
 
-/// What a policy or a filter counted since it was first applied, or since `stats --reset`.
+/// Counters of a policy or a filter since it was first applied, or since `stats --reset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CounterReport {
     /// Packets on the wire, segments of an offloaded one each.
@@ -149,7 +140,7 @@ pub struct CounterReport {
 }
 
 impl From<[u64; 7]> for CounterReport {
-    /// As they stand in a value of the per-CPU map `counters`, native byte order.
+    /// The counters in the order of a value of the per-CPU map `counters`, native byte order.
     fn from(counted: [u64; 7]) -> Self {
         let [
             packets,
@@ -173,7 +164,7 @@ impl From<[u64; 7]> for CounterReport {
 }
 
 impl Decision {
-    /// What the packet adds to its filter's counters and to its policy's.
+    /// What the packet adds to the counters of its filter and its policy.
     pub fn counts(&self, metadata: &Metadata) -> CounterReport {
         let packets = u64::from(metadata.gso_segments.max(1));
         let bytes = u64::from(metadata.wire_length);

@@ -1,20 +1,20 @@
-//! What a decision leaves of a packet: the definition of the program's writing.
+//! How a decision changes a packet: the definition of what the program writes.
 
 use crate::packet::{ETHERTYPE_AT, LinkLayer, LinkType, Metadata, NetworkLayer};
 use crate::policy::Family;
 
 use super::Decision;
 
-/// A packet as it goes on.
+/// A packet after a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     /// Its bytes. A tag that got a priority is no longer among them.
     pub bytes: Vec<u8>,
-    /// Tag control information of the tag beside the bytes.
+    /// Tag control information of the tag that is not in the bytes.
     pub vlan_tci: Option<u16>,
 }
 
-/// The packet that a decision leaves; `None` if it is dropped.
+/// Applies a decision to a packet; `None` if it is dropped.
 ///
 /// The ECN bits stay (RFC 3168, 5), and the IPv4 checksum is updated by the difference, so that a
 /// wrong one stays as wrong as it was (RFC 1624). A tag keeps its id and its drop-eligible bit; a

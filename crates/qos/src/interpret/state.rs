@@ -1,4 +1,4 @@
-//! What is remembered from packet to packet.
+//! State that is kept from packet to packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use crate::rules::{Field, Slot};
 
 use super::MeterState;
 
-/// Meters by their policy's slot, and the rules of fragmented packets.
+/// The meters by their policy's slot, and the rules of fragmented packets.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     meters: BTreeMap<Slot, MeterState>,
@@ -19,8 +19,8 @@ pub struct State {
 /// What all fragments of a packet share: family, source, destination, id, protocol.
 type Packet = (Family, u128, u128, u32, u8);
 
-/// Fragmented packets that are remembered. The kernel's map forgets approximately the least
-/// recently used.
+/// Maximum number of fragmented packets that are remembered. The kernel's map forgets approximately
+/// the least recently used one.
 const FRAGMENTED_PACKETS: usize = 4096;
 
 impl State {
@@ -28,7 +28,7 @@ impl State {
         self.meters.entry(slot).or_default()
     }
 
-    /// The rule of a later fragment's first one.
+    /// The rule of a later fragment: that of its first fragment.
     pub(super) fn remembered(&self, fields: &Fields) -> Option<usize> {
         let (packet, fragment) = packet(fields)?;
         if fragment.first {

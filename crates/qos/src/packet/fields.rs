@@ -5,25 +5,26 @@ use crate::policy::words::{ICMP, ICMPV6, PROTOCOLS_WITH_PORTS, TCP, UDP};
 
 use super::layers::{ETHERTYPE_AT, LinkLayer, NetworkLayer, be16, number};
 
-/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`).
-/// Nobody else can be told by it, so no set of [`Field::Uid`] has it and no packet.
+/// What `bpf_get_socket_uid` returns for packets without an owner (the kernel's `overflowuid`). A
+/// user with this number cannot be distinguished, so that neither sets of [`Field::Uid`] nor
+/// packets have it.
 pub const NO_UID: u32 = 65_534;
 
-/// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow
-/// label of IPv4) is in no set of it.
+/// A field of a packet that rules can use. A packet without the field (the port of a fragment, the
+/// flow label of IPv4) is in no set of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// Source address: 32 or 128 bits.
     Source,
     /// Destination address.
     Destination,
-    /// IP protocol; IPv6: of the upper-layer header.
+    /// IP protocol; in IPv6 that of the upper-layer header.
     Protocol,
     /// Source port.
     SourcePort,
     /// Destination port.
     DestinationPort,
-    /// DSCP as it came.
+    /// DSCP before the policy.
     Dscp,
     /// ECN field.
     Ecn,
@@ -37,21 +38,20 @@ pub enum Field {
     FlowLabel,
     /// VLAN id of the outermost tag.
     Vlan,
-    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other
-    /// families.
+    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] use it: the other families
+    /// follow from it.
     EtherType,
     /// Bytes of the IP packet on the wire.
     Length,
     /// Owner of the socket; never [`NO_UID`].
     Uid,
-    /// Id of the control group at this level (the root is 0) among the socket's own and those above
-    /// it, as
-    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one
+    /// Id of the socket's control group, or of the one above it, at this level (0 is the root),
+    /// from `bpf_skb_ancestor_cgroup_id`. A group has one level, so that "in it or below it" is one
     /// comparison.
     Cgroup(u8),
-    /// Index of the interface by which it came in.
+    /// Index of the interface by which the packet came in.
     Incoming,
-    /// These bits of its mark (`skb->mark`); 0 where nobody gave one.
+    /// These bits of its mark (`skb->mark`); 0 if nobody set it.
     Mark(u32),
     /// Source address of its Ethernet header.
     SourceMac,
@@ -59,45 +59,80 @@ pub enum Field {
     DestinationMac,
 }
 
-/// How frames of an interface begin.
+impl Field {
+    /// Whether packets of every family can have the field, because it is not in the IP packet.
+    pub(crate) fn is_beside_ip(self) -> bool {
+        matches!(
+            self,
+            Self::Vlan
+                | Self::EtherType
+                | Self::Uid
+                | Self::Cgroup(_)
+                | Self::Incoming
+                | Self::Mark(_)
+                | Self::SourceMac
+                | Self::DestinationMac
+        )
+    }
+
+    /// Maximum value of the field in a family.
+    pub(crate) fn max(self, family: Family) -> u128 {
+        match self {
+            Self::Source | Self::Destination if family == Family::V6 => u128::MAX,
+            Self::Source | Self::Destination | Self::Uid | Self::Incoming => u32::MAX.into(),
+            Self::Mark(mask) => mask.into(),
+            Self::Protocol | Self::IcmpType | Self::IcmpCode | Self::TcpFlags => 255,
+            Self::SourcePort | Self::DestinationPort | Self::EtherType => 65_535,
+            Self::Dscp => 63,
+            Self::Ecn => 3,
+            Self::FlowLabel => 0xf_ffff,
+            Self::Vlan => 0xfff,
+            // The highest number stands for an unknown length in the program.
+            Self::Length => u128::from(u32::MAX) - 1,
+            Self::Cgroup(_) | Self::SourceMac | Self::DestinationMac => u64::MAX.into(),
+        }
+    }
+}
+
+/// The link layer of an interface's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// 14 bytes of Ethernet, VLAN tags behind them (also loopback and VLAN devices: `ARPHRD_ETHER`,
     /// `ARPHRD_LOOPBACK`).
     Ethernet,
-    /// The IP header at once: TUN, WireGuard, PPP as the kernel shows it (`ARPHRD_NONE`,
+    /// None, the IP header comes first: TUN, WireGuard, PPP as the kernel shows it (`ARPHRD_NONE`,
     /// `ARPHRD_PPP`, tunnels).
     RawIp,
 }
 
-/// Levels of control groups that can be asked for, the root's among them.
+/// Number of control group levels that can be used, including the root.
 pub const CGROUP_LEVELS: usize = 16;
 
 /// What the kernel knows of a packet beside its bytes (`struct __sk_buff`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Metadata {
-    /// `skb->protocol`, host order; it decides the family where a link type has no EtherType.
+    /// `skb->protocol`, host order; it decides the family of packets without an EtherType.
     pub protocol: u16,
     /// TCI of a tag that is not in the bytes (`vlan_present`).
     pub vlan_tci: Option<u16>,
-    /// Payload bytes of each segment of an offloaded packet, 0 for others.
+    /// Payload bytes of each segment of an offloaded packet; 0 for other packets.
     pub gso_size: u32,
-    /// Its segments; 0 counts as 1.
+    /// Number of its segments; 0 counts as 1.
     pub gso_segments: u32,
-    /// Bytes on the wire of all its segments with their headers (`wire_len`).
+    /// Bytes on the wire of all segments with their headers (`wire_len`).
     pub wire_length: u32,
     /// Owner of the socket, if it has one.
     pub uid: Option<u32>,
-    /// Ids of the socket's control group and those above it by level, the root's first; 0 where
-    /// there is none.
+    /// Ids of the socket's control group and those above it by level, from the root; 0 if there is
+    /// none.
     pub cgroups: [u64; CGROUP_LEVELS],
-    /// Index of the interface by which it came in, 0 for packets of this host.
+    /// Index of the interface by which it came in; 0 for packets of this host.
     pub incoming: u32,
     /// `skb->mark`.
     pub mark: u32,
 }
 
-/// The values that a packet has.
+/// The field values of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fields {
     family: Family,
@@ -107,22 +142,22 @@ pub struct Fields {
     fragment: Option<Fragment>,
 }
 
-/// What says which packet a fragment belongs to, beside its addresses.
+/// What identifies the packet that a fragment belongs to, beside its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fragment {
     /// The identification, 16 or 32 bits.
     pub id: u32,
-    /// IPv4: the protocol (RFC 791); IPv6: 0, for there it is no part of the key (RFC 8200, 4.5).
+    /// IPv4: the protocol (RFC 791); IPv6: 0, because it is no part of the key (RFC 8200, 4.5).
     pub protocol: u8,
     /// Whether it is the first, which has the transport header.
     pub first: bool,
 }
 
 impl Fields {
-    /// The fields of a frame, whatever its bytes are.
+    /// Reads the fields of any frame.
     ///
-    /// A frame that is cut has the fields whose bytes are there. Ports come together, and so do
-    /// ICMP type and code.
+    /// A frame that is cut off has the fields whose bytes it has. The two ports come together, and
+    /// so do ICMP type and code.
     pub fn new(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
         let layer = LinkLayer::new(frame, link, metadata);
         let mut fields = Self {
@@ -154,15 +189,13 @@ impl Fields {
         self.family
     }
 
-    /// What it has in a field; `None` where it has no such field.
+    /// The value of a field; `None` if the packet lacks it.
     pub fn value(&self, field: Field) -> Option<u128> {
         if let Field::Mark(mask) = field {
             return Some((self.mark & mask).into());
         }
-        self.values
-            .iter()
-            .find(|(of, _)| *of == field)
-            .map(|(_, value)| *value)
+        let found = self.values.iter().find(|(of, _)| *of == field);
+        found.map(|(_, value)| *value)
     }
 
     /// Tag control information of its outermost VLAN tag: priority (3 bits), drop eligible (1), id
@@ -171,7 +204,7 @@ impl Fields {
         self.tci
     }
 
-    /// Which fragment it is; `None` for whole packets.
+    /// Which fragment the packet is; `None` if it is whole.
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
     }
@@ -184,10 +217,8 @@ impl Fields {
 
     fn put_metadata(&mut self, metadata: &Metadata) {
         self.put(Field::Uid, metadata.uid.filter(|uid| *uid != NO_UID));
-        self.put(
-            Field::Incoming,
-            Some(metadata.incoming).filter(|index| *index != 0),
-        );
+        let incoming = Some(metadata.incoming).filter(|index| *index != 0);
+        self.put(Field::Incoming, incoming);
         for (level, id) in (0u8..).zip(metadata.cgroups) {
             self.put(Field::Cgroup(level), Some(id).filter(|id| *id != 0));
         }
@@ -226,9 +257,9 @@ impl Fields {
     }
 }
 
-/// Bytes of the IP packet on the wire. Of an offloaded packet that is one segment: its headers up
-/// to the payload are known for TCP and UDP; inner headers of a tunnel are not seen, and count as
-/// nothing.
+/// Length of the IP packet on the wire, bytes. For an offloaded packet this is one segment: the
+/// length of its headers is known for TCP and UDP; inner headers of a tunnel are not seen and count
+/// as zero.
 fn length(frame: &[u8], start: usize, network: &NetworkLayer, metadata: &Metadata) -> Option<u32> {
     if metadata.gso_size == 0 {
         return Some(network.length);

@@ -1,5 +1,4 @@
-//! Where the headers of a frame begin, and what they say; nothing here asks that a frame makes
-//! sense.
+//! Where the headers of a frame begin, and what they contain. Frames may be invalid.
 
 use crate::policy::Family;
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
@@ -11,7 +10,7 @@ use super::fields::{Fragment, LinkType, Metadata};
 pub(crate) struct LinkLayer {
     /// Tag control information of the outermost VLAN tag.
     pub(crate) tci: Option<u16>,
-    /// Whether that tag stands in the bytes (at 12), not in the metadata.
+    /// Whether that tag is in the bytes (at 12), not in the metadata.
     pub(crate) tag_in_bytes: bool,
     /// EtherType behind the tags.
     pub(crate) ethertype: Option<u16>,
@@ -29,9 +28,9 @@ pub(crate) struct NetworkLayer {
     pub(crate) flow_label: Option<u32>,
     /// Bytes of the packet as the header says.
     pub(crate) length: u32,
-    /// What is above it; `None` behind too many or cut extension headers.
+    /// The upper-layer protocol; `None` behind too many or cut-off extension headers.
     pub(crate) protocol: Option<u8>,
-    /// Where the transport header begins; `None` where there is none, as in later fragments.
+    /// Offset of the transport header; `None` without one, as in later fragments.
     pub(crate) transport: Option<usize>,
     pub(crate) fragment: Option<Fragment>,
 }
@@ -85,8 +84,8 @@ impl LinkLayer {
 }
 
 impl NetworkLayer {
-    /// `None` for other families, for another version than the EtherType's, and where the fixed
-    /// header is cut.
+    /// `None` for other families, for a version that is not the EtherType's, and if the fixed
+    /// header is cut off.
     pub(crate) fn new(frame: &[u8], at: usize, family: Family) -> Option<Self> {
         match family {
             Family::V4 => Self::v4(frame, at),
@@ -142,7 +141,7 @@ impl NetworkLayer {
     }
 }
 
-/// What is behind IPv6 extension headers.
+/// The headers behind IPv6 extension headers.
 struct Walk {
     protocol: Option<u8>,
     transport: Option<usize>,
@@ -150,8 +149,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// RFC 8200, 4; from the header of number `next` at `at` on. A header counts if its first eight
-    /// bytes are there.
+    /// Walks the chain from the header with number `next` at `at` (RFC 8200, 4). A header counts if
+    /// its first eight bytes are there.
     fn new(frame: &[u8], mut at: usize, mut next: u8) -> Self {
         let mut fragment = None;
         for _ in 0..MAX_EXTENSIONS {
@@ -199,11 +198,10 @@ fn ipv6_fragment(header: &[u8]) -> Option<Fragment> {
     })
 }
 
-/// Big-endian bytes, at most 16.
+/// Reads big-endian bytes, at most 16.
 pub(super) fn number(bytes: &[u8]) -> u128 {
-    bytes
-        .iter()
-        .fold(0, |sum, byte| sum << 8 | u128::from(*byte))
+    let bytes = bytes.iter();
+    bytes.fold(0, |sum, byte| sum << 8 | u128::from(*byte))
 }
 
 pub(super) fn be16(frame: &[u8], at: usize) -> Option<u16> {
@@ -215,10 +213,10 @@ pub(crate) const ETHERTYPE_AT: usize = 12;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
-/// Tags in the bytes; a third one is the EtherType.
+/// Maximum number of tags in the bytes; a third one is the EtherType.
 const MAX_TAGS: usize = 2;
 
-/// IPv6 extension headers that are walked; what is behind more of them is not seen.
+/// Maximum number of IPv6 extension headers that are walked; anything behind them is not seen.
 const MAX_EXTENSIONS: usize = 8;
 
 const FRAGMENT: u8 = 44;

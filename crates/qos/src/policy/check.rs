@@ -1,4 +1,4 @@
-//! What does not go together, in whichever syntax it was written.
+//! Checks for contradictions, in both syntaxes.
 
 use super::words::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP,
@@ -30,19 +30,17 @@ const OTHER: Families = 4;
 const IP: Families = V4 | V6;
 
 impl Conditions {
-    /// The families of which packets can meet all conditions, as far as single conditions tell;
-    /// never empty in a file that was read.
+    /// The families whose packets can meet all conditions, as far as single conditions tell; never
+    /// empty in a file that was read.
     pub fn families(&self) -> Vec<Family> {
         let set = family_sets(self)
             .into_iter()
             .fold(IP | OTHER, |all, (_, one)| all & one);
-        [Family::V4, Family::V6, Family::Other]
-            .into_iter()
-            .filter(|family| set & bit(*family) != 0)
-            .collect()
+        let families = Family::ALL.into_iter();
+        families.filter(|family| set & bit(*family) != 0).collect()
     }
 
-    /// The protocols with ports that the filter allows.
+    /// The protocols with ports that the filter accepts.
     pub(super) fn protocols_with_ports(&self) -> Vec<u8> {
         let mut protocols = PROTOCOLS_WITH_PORTS.to_vec();
         protocols.retain(|protocol| self.allows(*protocol));
@@ -63,7 +61,7 @@ fn bit(family: Family) -> Families {
     }
 }
 
-/// The families that each condition allows.
+/// The families that each condition accepts.
 fn family_sets(conditions: &Conditions) -> Vec<(&'static str, Families)> {
     let mut sets = Vec::new();
     if !conditions.family.is_empty() {
@@ -102,9 +100,8 @@ fn family_sets(conditions: &Conditions) -> Vec<(&'static str, Families)> {
 }
 
 fn of_addresses(ranges: &[AddressRange]) -> Option<Families> {
-    let sets = ranges
-        .iter()
-        .map(|range| if range.first.is_ipv4() { V4 } else { V6 });
+    let sets = ranges.iter().map(|range| range.first.is_ipv4());
+    let sets = sets.map(|is_v4| if is_v4 { V4 } else { V6 });
     sets.reduce(|one, other| one | other)
 }
 
@@ -112,10 +109,8 @@ fn of_ethertypes(ranges: &[Range<u16>]) -> Families {
     let mut set = 0;
     for range in ranges {
         let ip = [(ETHERTYPE_IPV4, V4), (ETHERTYPE_IPV6, V6)];
-        let held: Vec<_> = ip
-            .iter()
-            .filter(|(type_, _)| range.contains(*type_))
-            .collect();
+        let held = ip.iter().filter(|(number, _)| range.contains(*number));
+        let held: Vec<_> = held.collect();
         set |= held.iter().fold(0, |all, (_, one)| all | one);
         if usize::from(range.last - range.first) + 1 > held.len() {
             set |= OTHER;
@@ -132,7 +127,7 @@ fn named(set: Families) -> String {
         .join(" and ")
 }
 
-/// Whether any packet can meet all conditions.
+/// Checks whether any packet can meet all conditions.
 pub(super) fn conditions(conditions: &Conditions) -> Result<(), Conflict> {
     families(conditions)?;
     let transport = [
@@ -149,10 +144,7 @@ pub(super) fn conditions(conditions: &Conditions) -> Result<(), Conflict> {
             continue;
         }
         let (protocols, hint) = carriers(key);
-        if !protocols
-            .iter()
-            .any(|protocol| conditions.allows(*protocol))
-        {
+        if !protocols.iter().any(|one| conditions.allows(*one)) {
             let protocol = protocols_in_words(&conditions.protocol);
             return Conflict::of(key, format!("`{key}` with {protocol}"), hint);
         }
@@ -167,7 +159,7 @@ pub(super) fn conditions(conditions: &Conditions) -> Result<(), Conflict> {
     Ok(())
 }
 
-/// The protocols that have such a field.
+/// The protocols that have the field of a key.
 fn carriers(key: &str) -> (&'static [u8], &'static str) {
     match key {
         "icmp_type" | "icmp_code" => (&[ICMP, ICMPV6], "only ICMP and ICMPv6 have it"),
@@ -204,7 +196,7 @@ fn families(conditions: &Conditions) -> Result<(), Conflict> {
     Ok(())
 }
 
-/// Whether a policy's parts go together.
+/// Checks whether the parts of a policy are consistent.
 pub(super) fn policy(policy: &Policy) -> Result<(), Conflict> {
     if policy.drop {
         let others = [
@@ -232,7 +224,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Conflict> {
     policy.meter.as_ref().map_or(Ok(()), meter)
 }
 
-/// Whether a meter's parts go together.
+/// Checks whether the parts of a meter are consistent.
 pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
     match meter.kind {
         MeterKind::TwoRate {
@@ -262,11 +254,8 @@ pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
     }
     if yellow.is_none() && red.is_none() {
         let hint = "give the code points with which yellow or red packets come";
-        return Conflict::of(
-            "colour",
-            "`colour = \"aware\"` without `yellow` and `red`",
-            hint,
-        );
+        let what = "`colour = \"aware\"` without `yellow` and `red`";
+        return Conflict::of("colour", what, hint);
     }
     let colours: Vec<_> = meter.code_points().collect();
     for (index, (key, dscp)) in colours.iter().enumerate() {

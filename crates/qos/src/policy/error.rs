@@ -1,16 +1,16 @@
 //! What is wrong with a policy file, and where.
 
-use linerate_core::toml_reader::{self, ReadProblem};
+use linerate_core::toml_reader;
 use linerate_core::units::{shortened, suggestion};
 use thiserror::Error;
 
 use super::{NameError, Place};
 
-/// A text that is no policy file, and where.
+/// An error in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {}, column {}: {problem}", place.line, place.column)]
 pub struct PolicyError {
-    /// Where.
+    /// Its place.
     pub place: Place,
     /// What is wrong.
     pub problem: PolicyProblem,
@@ -19,50 +19,50 @@ pub struct PolicyError {
 /// What is wrong with a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PolicyProblem {
-    /// What can be wrong with any file.
-    #[error(transparent)]
-    Read(#[from] ReadProblem),
-    /// A value cannot be read, or is none that it may be.
+    /// Errors that any file can have.
+    #[error("{0}")]
+    Read(String),
+    /// A value that cannot be parsed or is not allowed.
     #[error("`{text}` is no {what}; {hint}")]
     Value {
-        /// What it should be.
+        /// What is expected.
         what: &'static str,
-        /// What is there.
+        /// The value that was given.
         text: String,
-        /// How it is written.
+        /// How to write it.
         hint: String,
     },
     /// A name that nothing has.
     #[error("there is no {what} `{name}`; {hint}")]
     Unknown {
-        /// What it should be.
+        /// What is expected.
         what: &'static str,
         /// The name.
         name: String,
-        /// A name that looks like it, or how to make one.
+        /// A similar name, or how to define one.
         hint: String,
     },
     /// A host, a service or a user that is not known here.
     #[error("{what} `{name}` is not known: {why}")]
     Name {
-        /// What it should be.
+        /// What is expected.
         what: &'static str,
         /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         why: NameError,
     },
-    /// Something that would never be used.
+    /// A part that would never be used.
     #[error("policy `{policy}` has no {what}; {hint}")]
     Unused {
         /// The policy.
         policy: String,
-        /// What uses a policy.
+        /// What would use the policy.
         what: &'static str,
         /// What to do.
         hint: &'static str,
     },
-    /// More than there may be.
+    /// Too many of something.
     #[error("{found} {what}: there may be at most {most}")]
     TooMany {
         /// What.
@@ -75,9 +75,9 @@ pub enum PolicyProblem {
     /// The text is not in HP-UX's syntax.
     #[error("{found} stands where {expected} is expected")]
     Syntax {
-        /// What is there.
+        /// What was found.
         found: String,
-        /// What may stand there.
+        /// What is expected there.
         expected: &'static str,
     },
 }
@@ -110,12 +110,11 @@ impl PolicyProblem {
     }
 
     pub(super) fn conflict(what: impl Into<String>, hint: &'static str) -> Self {
-        let what = what.into();
-        ReadProblem::Contradiction { what, hint }.into()
+        Self::Read(format!("{}: {hint}", what.into()))
     }
 }
 
-/// A problem, and the byte at which it is.
+/// A problem, and its offset in bytes.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) offset: usize,
@@ -123,8 +122,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(offset: usize, problem: impl Into<PolicyProblem>) -> Self {
-        let problem = problem.into();
+    pub(super) fn new(offset: usize, problem: PolicyProblem) -> Self {
         Self { offset, problem }
     }
 
@@ -135,6 +133,10 @@ impl Fault {
         hint: impl Into<String>,
     ) -> Self {
         Self::new(offset, PolicyProblem::value(what, text, hint))
+    }
+
+    pub(super) fn too_many(offset: usize, what: &'static str, found: usize, most: usize) -> Self {
+        Self::new(offset, PolicyProblem::TooMany { what, found, most })
     }
 
     pub(super) fn conflict(offset: usize, what: impl Into<String>, hint: &'static str) -> Self {
@@ -149,13 +151,14 @@ impl Fault {
     }
 }
 
-impl From<toml_reader::Fault<ReadProblem>> for Fault {
-    fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
-        Self::new(fault.offset, fault.problem)
+impl From<toml_reader::Fault> for Fault {
+    fn from(fault: toml_reader::Fault) -> Self {
+        Self::new(fault.offset, PolicyProblem::Read(fault.problem))
     }
 }
 
-/// Where the lines of a text begin: a file has thousands of filters, and each knows its place.
+/// The offsets at which the lines of a text begin: a file has thousands of filters, and each stores
+/// its place.
 pub(super) struct Lines<'a> {
     text: &'a str,
     begins: Vec<usize>,

@@ -1,7 +1,6 @@
 //! Policy files: filters, policies and adapters as they are written, checked.
 //!
-//! Names of hosts and services are resolved when a file is read, by a [`Names`] that the engine
-//! gives.
+//! Names of hosts and services are resolved when a file is read, by the [`Names`] of the engine.
 
 mod check;
 mod error;

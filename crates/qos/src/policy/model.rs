@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 
-/// A whole file. Everything in it is in the order of the file, and refers to the rest by index.
+/// A whole file. Everything is in the order of the file, and refers to other parts by index.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PolicyFile {
     /// `[filter.NAME]`, at least one for each policy.
@@ -25,14 +25,14 @@ impl PolicyFile {
         std::iter::successors(parent(&policy), parent)
     }
 
-    /// Whether a policy has others inside, and so no packets of its own.
+    /// Whether other policies are nested in it, so that it has no packets of its own.
     pub fn holds(&self, policy: usize) -> bool {
         let mut policies = self.policies.iter();
         policies.any(|other| other.parent == Some(policy))
     }
 }
 
-/// Where something stands in its file, both counted from 1.
+/// A position in a file, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// The line.
@@ -41,26 +41,26 @@ pub struct Place {
     pub column: usize,
 }
 
-/// Which packets a policy takes: all its conditions hold.
+/// Which packets a policy takes: those that meet all conditions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
     /// Its name, 1 to 32 letters, digits, `_`, `-`.
     pub name: String,
     /// Where it is defined.
     pub place: Place,
-    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file. [`DEFAULT_PRIORITY`] if
-    /// the file has none.
+    /// 1 to 2³¹ − 1; lower ones are tried first, ties in the order of the file.
+    /// [`DEFAULT_PRIORITY`] if the file has none.
     pub priority: u32,
     /// Its policy, an index of [`PolicyFile::policies`].
     pub policy: usize,
-    /// What must hold.
+    /// What a packet must meet.
     pub conditions: Conditions,
 }
 
-/// Of a filter that gives none: some can be asked before it, and some behind.
+/// Priority of a filter without one; it leaves room before and behind it.
 pub const DEFAULT_PRIORITY: u32 = 1000;
 
-/// The conditions of a filter. An empty list asks nothing; several entries of one list are
+/// The conditions of a filter. An empty list accepts everything; the entries of a list are
 /// alternatives.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
@@ -70,19 +70,19 @@ pub struct Conditions {
     pub source: Vec<AddressRange>,
     /// Destination addresses.
     pub destination: Vec<AddressRange>,
-    /// Addresses of either: source or destination.
+    /// Addresses that must be the source or the destination.
     pub address: Vec<AddressRange>,
     /// Source ports of TCP, UDP, UDP-Lite, SCTP and DCCP.
     pub source_port: Vec<Range<u16>>,
     /// Destination ports.
     pub destination_port: Vec<Range<u16>>,
-    /// Ports of either.
+    /// Ports that must be the source or the destination port.
     pub port: Vec<Range<u16>>,
-    /// IP protocol numbers, IPv6: the upper-layer header's.
+    /// IP protocol numbers; in IPv6 those of the upper-layer header.
     pub protocol: Vec<Range<u8>>,
     /// EtherType, behind VLAN tags.
     pub ethertype: Vec<Range<u16>>,
-    /// DSCP with which the packet comes.
+    /// DSCP before the policy.
     pub dscp: Vec<Range<u8>>,
     /// ECN field, 0 to 3.
     pub ecn: Vec<Range<u8>>,
@@ -90,13 +90,13 @@ pub struct Conditions {
     pub icmp_type: Vec<Range<u8>>,
     /// ICMP or ICMPv6 code.
     pub icmp_code: Vec<Range<u8>>,
-    /// TCP flags, each test an alternative.
+    /// Tests of TCP flags, which are alternatives.
     pub tcp_flags: Vec<FlagTest>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: Vec<Range<u32>>,
     /// VLAN id of the outermost tag, 1 to 4094.
     pub vlan: Vec<Range<u16>>,
-    /// Bytes of the IP packet as it goes on the wire.
+    /// Length of the IP packet on the wire, bytes.
     pub length: Vec<Range<u32>>,
     /// User id of the socket's owner.
     pub uid: Vec<Range<u32>>,
@@ -112,12 +112,12 @@ pub struct Conditions {
     pub destination_mac: Vec<Range<Mac>>,
 }
 
-/// Marks of which the bits of `mask` are a number in `range`.
+/// Marks whose bits in `mask` are a number in `range`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkRange {
-    /// The bits that are looked at; all without `/MASK`.
+    /// The bits that are compared; all without `/MASK`.
     pub mask: u32,
-    /// What they are, as a number within `mask`.
+    /// Their accepted values, within `mask`.
     pub range: Range<u32>,
 }
 
@@ -141,7 +141,7 @@ impl Mac {
     /// The highest, which is the broadcast address.
     pub const LAST: Self = Self((1 << 48) - 1);
 
-    /// As it stands in a frame.
+    /// The bytes in the order of a frame.
     pub fn octets(self) -> [u8; 6] {
         std::array::from_fn(|at| (self.0 >> (40 - 8 * at)) as u8)
     }
@@ -149,11 +149,8 @@ impl Mac {
 
 impl From<[u8; 6]> for Mac {
     fn from(octets: [u8; 6]) -> Self {
-        Self(
-            octets
-                .iter()
-                .fold(0, |sum, octet| sum << 8 | u64::from(*octet)),
-        )
+        let octets = octets.iter();
+        Self(octets.fold(0, |sum, octet| sum << 8 | u64::from(*octet)))
     }
 }
 
@@ -192,7 +189,7 @@ impl std::str::FromStr for Mac {
     }
 }
 
-/// Which network layer.
+/// A family of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.
@@ -203,7 +200,12 @@ pub enum Family {
     Other,
 }
 
-/// Addresses of one family from `first` to `last`, both in it: a prefix or a written range.
+impl Family {
+    /// All families.
+    pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Other];
+}
+
+/// Addresses of one family from `first` to `last`, inclusive: a prefix or a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
     /// The lowest.
@@ -212,7 +214,7 @@ pub struct AddressRange {
     pub last: IpAddr,
 }
 
-/// Numbers from `first` to `last`, both in it, `first` ≤ `last`.
+/// Numbers from `first` to `last`, inclusive, `first` ≤ `last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Range<T> {
     /// The lowest.
@@ -221,8 +223,18 @@ pub struct Range<T> {
     pub last: T,
 }
 
+impl<T: Copy> Range<T> {
+    /// The range of one number.
+    pub fn single(number: T) -> Self {
+        Self {
+            first: number,
+            last: number,
+        }
+    }
+}
+
 impl<T: PartialOrd> Range<T> {
-    /// Whether a number is in it.
+    /// Whether a number is in the range.
     pub fn contains(&self, number: T) -> bool {
         self.first <= number && number <= self.last
     }
@@ -232,9 +244,9 @@ impl<T: PartialOrd> Range<T> {
 /// 128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlagTest {
-    /// The flags that are looked at.
+    /// The flags that are compared.
     pub mask: u8,
-    /// Those of them that are set; a subset of `mask`.
+    /// The flags that must be set; a subset of `mask`.
     pub value: u8,
 }
 
@@ -247,30 +259,30 @@ pub struct CgroupPath(pub String);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interface(pub String);
 
-/// What becomes of the packets of its filters.
+/// What happens to the packets of a policy's filters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Its name, 1 to 32 letters, digits, `_`, `-`.
     pub name: String,
     /// Where it is defined.
     pub place: Place,
-    /// The code point that packets get.
+    /// DSCP that packets get.
     pub dscp: Option<Dscp>,
     /// The priority code point of the VLAN tag, 0 to 7; a packet without a tag gets one with VLAN
     /// id 0.
     pub vlan_priority: Option<u8>,
-    /// The policy inside whose class its own is, an index of [`PolicyFile::policies`].
+    /// The policy that it is nested in, an index of [`PolicyFile::policies`].
     pub parent: Option<usize>,
-    /// What the class has for sure; in percent of what the parent has for sure.
+    /// Guaranteed rate; a percentage refers to the parent's.
     pub reserve: Option<Share>,
-    /// What it never exceeds, in percent of the parent's limit; without it the parent's. The
+    /// Maximum rate; a percentage refers to the parent's, which also applies without a limit. The
     /// outermost parent is the adapter with its rate.
     pub limit: Option<Share>,
-    /// Who is offered first what others leave, 0 (first) to 7.
+    /// Order in which unused rate is offered, 0 (first) to 7.
     pub priority: Option<u8>,
-    /// Colours by rate.
+    /// The meter that colours packets by rate.
     pub meter: Option<Meter>,
-    /// Its packets are dropped.
+    /// Whether its packets are dropped.
     pub drop: bool,
 }
 
@@ -284,7 +296,7 @@ impl Policy {
     }
 }
 
-/// A rate, absolute or a part of the adapter's.
+/// A rate, absolute or as a part of the adapter's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Share {
     /// Bits per second of layer-2 frames, as queueing disciplines count.
@@ -293,17 +305,16 @@ pub enum Share {
     Percent(f64),
 }
 
-/// A meter marks packets by how much came before them (RFC 2697, RFC 2698).
+/// A meter, which colours packets by the amount of traffic before them (RFC 2697, RFC 2698).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
-    /// Which, with its rates and bursts.
+    /// The kind, with its rates and bursts.
     pub kind: MeterKind,
     /// Whether packets that come with the code points of yellow or red keep at least that colour.
     pub colour_aware: bool,
-    /// The code points of green, yellow and red packets; `None` leaves what the policy's `dscp`
-    /// gives.
+    /// Code points that green, yellow and red packets get; `None` for the policy's `dscp`.
     pub colours: [Option<Dscp>; 3],
-    /// Red packets are dropped instead.
+    /// Whether red packets are dropped instead.
     pub drop_red: bool,
 }
 
@@ -350,18 +361,18 @@ pub struct Adapter {
     pub name: String,
     /// Where it is defined.
     pub place: Place,
-    /// What the link carries; without it the speed that the driver tells.
+    /// Rate of the link; without it the speed that the driver reports.
     pub rate: Option<BitRate>,
     /// Its policies, indices of [`PolicyFile::policies`].
     pub policies: Vec<usize>,
-    /// Whether packets that come in are marked and counted too (they have no classes).
+    /// Whether incoming packets are marked and counted, too (they have no classes).
     pub ingress: bool,
 }
 
-/// What becomes of fragments that are not the first and so have no ports.
+/// How fragments other than the first, which have no ports, are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
-    /// They match filters without ports, ICMP types and TCP flags only.
+    /// They match only filters without ports, ICMP types and TCP flags.
     #[default]
     Plain,
     /// They get the rule of their first fragment, if it was seen and is remembered.

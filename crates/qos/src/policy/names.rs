@@ -1,4 +1,4 @@
-//! Names of hosts, services and users, as somebody who can ask the system resolves them.
+//! Resolution of the names of hosts, services and users.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub trait Names {
     fn uid(&mut self, user: &str) -> Result<u32, NameError>;
 }
 
-/// Why a name was not resolved, as the end of a sentence.
+/// The reason why a name was not resolved, as the end of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct NameError(pub String);

@@ -1,5 +1,5 @@
-//! Single values as they are written in either syntax: numbers and ranges of them, addresses,
-//! ports, flags, rates.
+//! Parses single values as both syntaxes write them: numbers and their ranges, addresses, ports,
+//! flags, rates.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -16,10 +16,10 @@ use super::{
 
 type Result<T> = std::result::Result<T, PolicyProblem>;
 
-/// The lowest and the highest number of some.
+/// The lowest and the highest of some numbers.
 pub(super) type Span = (u128, u128);
 
-/// What is left of some numbers without others.
+/// Removes some numbers from others.
 pub(super) fn without(numbers: Vec<Span>, taken: &[Span]) -> Vec<Span> {
     let take = |left: Vec<Span>, (first, last): &Span| {
         let parts = left.into_iter().flat_map(|(from, to)| {
@@ -32,7 +32,7 @@ pub(super) fn without(numbers: Vec<Span>, taken: &[Span]) -> Vec<Span> {
     taken.iter().fold(numbers, take)
 }
 
-/// A kind of number that filters ask for.
+/// A kind of number that filters test.
 pub(super) struct Number {
     /// As in "`70000` is no port".
     what: &'static str,
@@ -51,22 +51,15 @@ impl Number {
         }
     }
 
-    /// One that has names, too.
-    const fn named(
-        what: &'static str,
-        range: RangeInclusive<u32>,
-        words: &'static Words,
-        hint: &'static str,
-    ) -> Self {
+    /// The same with names for some numbers.
+    const fn named(self, words: &'static Words) -> Self {
         Self {
-            what,
-            range,
             words: Some(words),
-            hint,
+            ..self
         }
     }
 
-    /// One number, `FIRST-LAST`, or a word.
+    /// Parses a number, `FIRST-LAST`, or a word.
     pub(super) fn range<T: TryFrom<u32>>(&self, text: &str) -> Result<Range<T>> {
         let (first, last) = ends(text, |text| self.one(text))?.ok_or_else(|| self.refused(text))?;
         let end = |number| T::try_from(number).map_err(|_| self.refused(text));
@@ -76,19 +69,16 @@ impl Number {
         })
     }
 
-    /// The lowest and the highest.
+    /// The lowest and the highest number allowed.
     pub(super) fn all(&self) -> Span {
         ((*self.range.start()).into(), (*self.range.end()).into())
     }
 
-    /// One number or word.
+    /// Parses a number or a word.
     pub(super) fn single<T: TryFrom<u32> + Copy>(&self, text: &str) -> Result<Range<T>> {
         let number = self.one(text).and_then(|number| T::try_from(number).ok());
         let number = number.ok_or_else(|| self.refused(text))?;
-        Ok(Range {
-            first: number,
-            last: number,
-        })
+        Ok(Range::single(number))
     }
 
     /// The word for a number, if there is one.
@@ -99,23 +89,20 @@ impl Number {
     fn one(&self, text: &str) -> Option<u32> {
         let text = text.trim();
         let word = self.words.and_then(|words| words.number(text));
-        word.or_else(|| number(text))
-            .filter(|number| self.range.contains(number))
+        let number = word.or_else(|| number(text));
+        number.filter(|number| self.range.contains(number))
     }
 
     fn refused(&self, text: &str) -> PolicyProblem {
         let names = self.words.into_iter().flat_map(Words::names);
         let meant = suggestion(&text.to_ascii_lowercase(), names);
         let hint = meant.filter(|_| number(text).is_none());
-        PolicyProblem::value(
-            self.what,
-            text,
-            hint.unwrap_or_else(|| self.hint.to_owned()),
-        )
+        let hint = hint.unwrap_or_else(|| self.hint.to_owned());
+        PolicyProblem::value(self.what, text, hint)
     }
 }
 
-/// A mark, or `MARK/MASK`.
+/// Parses a mark or `MARK/MASK`.
 pub(super) fn mark(text: &str) -> Result<MarkRange> {
     let Some((marks, written)) = text.split_once('/') else {
         let (range, mask) = (MARK.range(text)?, u32::MAX);
@@ -129,16 +116,14 @@ pub(super) fn mark(text: &str) -> Result<MarkRange> {
     };
     let is_one = range.first == range.last;
     if range.last > mask || is_one && range.first & !mask != 0 {
-        let hint = format!(
-            "bits are set outside its mask: write {:#x}/{mask:#x}",
-            range.first & mask
-        );
+        let bits = range.first & mask;
+        let hint = format!("bits are set outside its mask: write {bits:#x}/{mask:#x}");
         return Err(PolicyProblem::value("mark", text, hint));
     }
     Ok(MarkRange { mask, range })
 }
 
-/// An Ethernet address, the first bits of some, or `FIRST-LAST`.
+/// Parses an Ethernet address, a prefix, or `FIRST-LAST`.
 pub(super) fn macs(text: &str) -> Result<Range<Mac>> {
     let hint =
         "write 02:00:5e:10:00:01, 02:00:5e:00:00:00/24 or 02:00:5e:10:00:01-02:00:5e:10:00:09";
@@ -159,7 +144,7 @@ pub(super) fn macs(text: &str) -> Result<Range<Mac>> {
     Ok(Range { first, last })
 }
 
-/// Decimal, or hexadecimal behind `0x`; no sign, no blanks.
+/// Parses a decimal number, or a hexadecimal one after `0x`; no sign, no blanks.
 fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
@@ -175,56 +160,54 @@ pub(super) const PORT: Number = Number::new(
     "it is 0 to 65535, a range such as 1000-2000, or the name of a service",
 );
 
-pub(super) const PROTOCOL: Number = Number::named(
+pub(super) const PROTOCOL: Number = Number::new(
     "protocol",
     0..=255,
-    &PROTOCOLS,
     "it is 0 to 255 or a name such as tcp, udp, icmp, icmpv6, sctp, esp",
-);
+)
+.named(&PROTOCOLS);
 
-pub(super) const ETHERTYPE: Number = Number::named(
+pub(super) const ETHERTYPE: Number = Number::new(
     "EtherType",
     0x600..=0xffff,
-    &words::ETHERTYPES,
     "it is 0x600 to 0xffff or a name such as ipv4, ipv6, arp, lldp, mpls, pppoe",
-);
+)
+.named(&words::ETHERTYPES);
 
-pub(super) const ECN: Number = Number::named(
+pub(super) const ECN: Number = Number::new(
     "ECN field",
     0..=3,
-    &words::ECN,
     "it is 0 to 3, or not-ect, ect1, ect0, ce",
-);
+)
+.named(&words::ECN);
 
-pub(super) const ICMP_TYPE: Number = Number::named(
+pub(super) const ICMP_TYPE: Number = Number::new(
     "type of ICMP",
     0..=255,
-    &words::ICMP_TYPES,
     "it is 0 to 255 or a name such as echo-request, echo-reply, time-exceeded",
-);
+)
+.named(&words::ICMP_TYPES);
 
-pub(super) const ICMPV6_TYPE: Number = Number::named(
+pub(super) const ICMPV6_TYPE: Number = Number::new(
     "type of ICMPv6",
     0..=255,
-    &words::ICMPV6_TYPES,
     "it is 0 to 255 or a name such as echo-request, echo-reply, packet-too-big",
-);
+)
+.named(&words::ICMPV6_TYPES);
 
-/// Where the filter does not say of which protocol, a word would be two numbers.
+/// For filters that do not name the protocol, since a word would mean two numbers.
 pub(super) const ANY_ICMP_TYPE: Number = Number::new(
     "type of both ICMP and ICMPv6",
     0..=255,
     "names are of one of them: add protocol = \"icmp\" or \"icmpv6\", or write a number, 0 to 255",
 );
 
-/// The words for types: of the one protocol that a packet can have, or none.
+/// The kind of ICMP type: with the words of the only possible protocol, or none.
 pub(super) fn icmp_types(conditions: &Conditions) -> &'static Number {
     let families = conditions.families();
     let is_possible = |protocol, family| conditions.allows(protocol) && families.contains(&family);
-    match (
-        is_possible(ICMP, Family::V4),
-        is_possible(ICMPV6, Family::V6),
-    ) {
+    let v4 = is_possible(ICMP, Family::V4);
+    match (v4, is_possible(ICMPV6, Family::V6)) {
         (true, false) => &ICMP_TYPE,
         (false, true) => &ICMPV6_TYPE,
         _ => &ANY_ICMP_TYPE,
@@ -267,33 +250,28 @@ pub(super) const VLAN_PRIORITY: Number = Number::new("VLAN priority", 0..=7, "it
 
 pub(super) const DSCP: Number = Number::new("DSCP", 0..=63, "it is 0 to 63");
 
-/// DSCPs have their words in core.
+/// Parses DSCPs, whose words are in the core crate.
 pub(super) fn dscps(text: &str) -> Result<Range<u8>> {
     let one = |text: &str| text.parse::<Dscp>().ok().map(code_point);
-    match ends(text, one)? {
-        Some((first, last)) => Ok(Range { first, last }),
-        None => {
-            let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
-            Err(PolicyProblem::value("DSCP", text, hint))
-        }
-    }
+    let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
+    let ends = ends(text, one)?.ok_or_else(|| PolicyProblem::value("DSCP", text, hint));
+    ends.map(|(first, last)| Range { first, last })
 }
 
-/// One number, or both ends of `FIRST-LAST`; some words have a hyphen of their own.
+/// Parses one number, or both ends of `FIRST-LAST`; some words contain a hyphen themselves.
 fn ends<T>(text: &str, one: impl Fn(&str) -> Option<T>) -> Result<Option<(T, T)>>
 where
     T: Copy + PartialOrd + std::fmt::Display,
 {
-    // Two words are shorter; the tries are as many as hyphens.
+    // Two words are shorter than this; there is one attempt per hyphen.
     if text.len() > 128 {
         return Ok(None);
     }
     if let Some(number) = one(text) {
         return Ok(Some((number, number)));
     }
-    let mut splits = text
-        .match_indices('-')
-        .map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let splits = text.match_indices('-');
+    let mut splits = splits.map(|(at, _)| (&text[..at], &text[at + 1..]));
     match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
         Some((first, last)) if first > last => {
             let hint = format!("it begins above its end: write {last}-{first}");
@@ -305,8 +283,8 @@ where
 
 pub(super) fn dscp(text: &str) -> Result<Dscp> {
     let hint = "it is 0 to 63 or a name such as EF, AF41, CS1, LE, VOICE-ADMIT";
-    text.parse()
-        .map_err(|_| PolicyProblem::value("DSCP", text, hint))
+    let wrong = |_| PolicyProblem::value("DSCP", text, hint);
+    text.parse().map_err(wrong)
 }
 
 /// The number of a DSCP.
@@ -314,7 +292,7 @@ pub(super) fn code_point(dscp: Dscp) -> u8 {
     dscp.octet() >> 2
 }
 
-/// A number, a range or a service's name.
+/// Parses a number, a range or a service's name.
 pub(super) fn ports(
     text: &str,
     protocols: &[u8],
@@ -324,22 +302,15 @@ pub(super) fn ports(
     if read.is_ok() || !is_service(text) {
         return Ok(vec![read?]);
     }
-    let protocols: Vec<_> = protocols
-        .iter()
-        .filter_map(|one| PROTOCOLS.name(*one))
-        .collect();
-    let found = names.ports(text, &protocols);
+    let protocols = protocols.iter().filter_map(|one| PROTOCOLS.name(*one));
+    let found = names.ports(text, &protocols.collect::<Vec<_>>());
     let found = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
     let ports = found.map_err(|why| PolicyProblem::name("service", text, why))?;
-    let single = |port| Range {
-        first: port,
-        last: port,
-    };
-    Ok(ports.into_iter().map(single).collect())
+    Ok(ports.into_iter().map(Range::single).collect())
 }
 
-/// RFC 6335, section 5.1, with the other marks that are found in `/etc/services`; one letter at
-/// least.
+/// A name by RFC 6335, section 5.1, or with other characters found in `/etc/services`; at least one
+/// letter.
 fn is_service(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+/*".contains(&byte);
     let is_number = text.starts_with("0x") || text.starts_with("0X");
@@ -349,7 +320,7 @@ fn is_service(text: &str) -> bool {
         && text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// What a name stands for, sorted and without repetition.
+/// What a name resolves to, sorted and without duplicates.
 fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, NameError> {
     found.sort_unstable();
     found.dedup();
@@ -360,10 +331,10 @@ fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T
     }
 }
 
-/// More addresses or ports than this is no host and no service.
+/// A host or service has no more addresses or ports than this.
 const MAX_RESOLVED: usize = 64;
 
-/// An address, a prefix, `FIRST-LAST`, or a host's name.
+/// Parses an address, a prefix, `FIRST-LAST`, or a host's name.
 pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<AddressRange>> {
     if let Ok(address) = text.parse::<IpAddr>() {
         if let IpAddr::V6(mapped) = address
@@ -416,26 +387,21 @@ fn prefix(text: &str, address: &str, length: &str) -> Result<AddressRange> {
     let address: IpAddr = address.parse().map_err(|_| no_address(text))?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let is_plain = length.bytes().all(|byte| byte.is_ascii_digit());
-    let length = length
-        .parse()
-        .ok()
-        .filter(|length| is_plain && *length <= bits);
-    let Some(length) = length else {
+    let length = length.parse().ok();
+    let Some(length) = length.filter(|length| is_plain && *length <= bits) else {
         let hint = format!("its length is 0 to {bits}");
         return Err(PolicyProblem::value("prefix", text, hint));
     };
     let range = AddressRange::prefix(address, length);
     if range.first != address {
-        let hint = format!(
-            "bits are set behind its length: write {}/{length}",
-            range.first
-        );
+        let first = range.first;
+        let hint = format!("bits are set behind its length: write {first}/{length}");
         return Err(PolicyProblem::value("prefix", text, hint));
     }
     Ok(range)
 }
 
-/// A name by RFC 1123; what has digits and dots alone is an address with a slip in it.
+/// A name by RFC 1123; digits and dots alone are a mistyped address.
 fn is_host(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     text.len() <= 253
@@ -453,29 +419,15 @@ impl AddressRange {
         }
     }
 
-    /// The prefix of this length that `address` is in; a length above the family's is the family's.
+    /// The prefix of this length that contains `address`; a length beyond the family's is reduced
+    /// to that.
     pub fn prefix(address: IpAddr, length: u32) -> Self {
-        match address {
-            IpAddr::V4(address) => {
-                let host = u32::MAX.checked_shr(length).unwrap_or(0);
-                let bits = address.to_bits();
-                Self {
-                    first: IpAddr::V4((bits & !host).into()),
-                    last: IpAddr::V4((bits | host).into()),
-                }
-            }
-            IpAddr::V6(address) => {
-                let host = u128::MAX.checked_shr(length).unwrap_or(0);
-                let bits = address.to_bits();
-                Self {
-                    first: IpAddr::V6((bits & !host).into()),
-                    last: IpAddr::V6((bits | host).into()),
-                }
-            }
-        }
+        let (bits, (number, _)) = Self::single(address).span();
+        let host = (u128::MAX >> (128 - bits)).checked_shr(length).unwrap_or(0);
+        Self::from_span(bits, (number & !host, number | host))
     }
 
-    /// Its family's number of bits, and its ends.
+    /// The number of bits of its family, and its ends.
     pub(super) fn span(&self) -> (u32, Span) {
         match (self.first, self.last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -485,7 +437,7 @@ impl AddressRange {
         }
     }
 
-    /// From what [`AddressRange::span`] gives.
+    /// The inverse of [`AddressRange::span`].
     pub(super) fn from_span(bits: u32, (first, last): Span) -> Self {
         let address = |number: u128| match bits {
             32 => IpAddr::V4((number as u32).into()),
@@ -497,22 +449,10 @@ impl AddressRange {
         }
     }
 
-    /// The length of the prefix that it is, if it is one.
+    /// The length of the prefix, if it is one.
     pub fn prefix_length(&self) -> Option<u32> {
-        let (first, last, bits) = match (self.first, self.last) {
-            (IpAddr::V4(first), IpAddr::V4(last)) => {
-                let shift = 128 - 32;
-                let first = u128::from(first.to_bits()) << shift;
-                (
-                    first,
-                    u128::from(last.to_bits()) << shift | (u128::MAX >> 32),
-                    32,
-                )
-            }
-            (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits(), 128),
-            _ => return None,
-        };
-        let length = (first ^ last).leading_zeros().min(bits);
+        let (bits, (first, last)) = self.span();
+        let length = (first ^ last).leading_zeros() - (128 - bits);
         (*self == Self::prefix(self.first, length)).then_some(length)
     }
 }
@@ -524,15 +464,13 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// `syn,!ack`.
+/// Parses flags such as `syn,!ack`.
 pub(super) fn flags(text: &str) -> Result<FlagTest> {
     let mut test = FlagTest { mask: 0, value: 0 };
     for word in text.split(',').map(str::trim) {
         let name = word.strip_prefix('!').unwrap_or(word);
-        let flag = words::TCP_FLAGS
-            .number(name)
-            .and_then(|bit| u8::try_from(bit).ok());
-        let Some(flag) = flag else {
+        let flag = words::TCP_FLAGS.number(name);
+        let Some(flag) = flag.and_then(|bit| u8::try_from(bit).ok()) else {
             let hint = "they are fin, syn, rst, psh, ack, urg, ece and cwr, as in \"syn,!ack\"";
             return Err(PolicyProblem::value("TCP flag", word, hint));
         };
@@ -548,7 +486,7 @@ pub(super) fn flags(text: &str) -> Result<FlagTest> {
     Ok(test)
 }
 
-/// A number, a range of them or a user's name.
+/// Parses a number, a range or a user's name.
 pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
     let read = UID.range(text);
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._$@".contains(&byte);
@@ -560,53 +498,42 @@ pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
     }
     let uid = names.uid(text);
     let uid = uid.map_err(|why| PolicyProblem::name("user", text, why))?;
-    Ok(Range {
-        first: uid,
-        last: uid,
-    })
+    Ok(Range::single(uid))
 }
 
-/// A path below the root of the control groups, as `/proc/PID/cgroup` has it.
+/// Parses a path below the root of the control groups, as in `/proc/PID/cgroup`.
 pub(super) fn cgroup(text: &str) -> Result<CgroupPath> {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.len() <= 255;
+    let names = text.strip_prefix('/').map(|path| path.split('/'));
     let is_path = text.len() <= 1024
         && text.matches('/').count() <= 15
         && !text.contains(char::is_control)
-        && text
-            .strip_prefix('/')
-            .is_some_and(|path| path.split('/').all(is_name));
-    if is_path {
-        Ok(CgroupPath(text.to_owned()))
-    } else {
-        let hint = "write its path below the root of version 2, such as /system.slice/ssh.service";
-        Err(PolicyProblem::value("control group", text, hint))
-    }
+        && names.is_some_and(|mut names| names.all(is_name));
+    let hint = "write its path below the root of version 2, such as /system.slice/ssh.service";
+    right(is_path, ("control group", text, hint))?;
+    Ok(CgroupPath(text.to_owned()))
 }
 
-/// As the kernel has it (`dev_valid_name`), in ASCII.
+/// Parses a name the kernel allows (`dev_valid_name`), in ASCII.
 pub(super) fn interface(text: &str) -> Result<Interface> {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'*');
-    if (1..=15).contains(&text.len()) && text.bytes().all(is_allowed) && !matches!(text, "." | "..")
-    {
-        Ok(Interface(text.to_owned()))
-    } else {
-        let hint = "its name has 1 to 15 characters, without blanks, `/`, `:` and `*`";
-        Err(PolicyProblem::value("interface", text, hint))
-    }
+    let is_short = (1..=15).contains(&text.len());
+    let is_name = is_short && text.bytes().all(is_allowed) && !matches!(text, "." | "..");
+    let hint = "its name has 1 to 15 characters, without blanks, `/`, `:` and `*`";
+    right(is_name, ("interface", text, hint))?;
+    Ok(Interface(text.to_owned()))
 }
 
-/// The name of a filter or a policy.
+/// Parses the name of a filter or a policy.
 pub(super) fn name(text: &str) -> Result<String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if (1..=32).contains(&text.len()) && text.bytes().all(is_allowed) {
-        Ok(text.to_owned())
-    } else {
-        let hint = "it has 1 to 32 letters, digits, `_` and `-`";
-        Err(PolicyProblem::value("name", text, hint))
-    }
+    let is_name = (1..=32).contains(&text.len()) && text.bytes().all(is_allowed);
+    let hint = "it has 1 to 32 letters, digits, `_` and `-`";
+    right(is_name, ("name", text, hint))?;
+    Ok(text.to_owned())
 }
 
-/// `30mbit` or `30%`.
+/// Parses `30mbit` or `30%`.
 pub(super) fn share(text: &str) -> Result<Share> {
     if !text.trim_end().ends_with('%') {
         return rate(text).map(Share::Rate);
@@ -615,46 +542,47 @@ pub(super) fn share(text: &str) -> Result<Share> {
     percent(text, number)
 }
 
-/// That number, which is written as `text`.
+/// Checks a share written as `text`.
 pub(super) fn percent(text: &str, number: f64) -> Result<Share> {
-    if (0.001..=100.0).contains(&number) {
-        Ok(Share::Percent(number))
-    } else {
-        let hint = "it is 0.001 % to 100 % of the adapter's rate";
-        Err(PolicyProblem::value("share", text, hint))
-    }
+    let hint = "it is 0.001 % to 100 % of the adapter's rate";
+    right((0.001..=100.0).contains(&number), ("share", text, hint))?;
+    Ok(Share::Percent(number))
 }
 
-/// `30mbit`.
+/// Parses `30mbit`.
 pub(super) fn rate(text: &str) -> Result<BitRate> {
     in_range(text, unit("rate", text)?)
 }
 
-/// That rate, which is written as `text`.
+/// Checks a rate written as `text`.
 pub(super) fn in_range(text: &str, rate: BitRate) -> Result<BitRate> {
-    if RATES.contains(&rate.0) {
-        Ok(rate)
-    } else {
-        let hint = "it is 1kbit to 10Tbit";
-        Err(PolicyProblem::value("rate", text, hint))
-    }
+    right(
+        RATES.contains(&rate.0),
+        ("rate", text, "it is 1kbit to 10Tbit"),
+    )?;
+    Ok(rate)
 }
 
-/// From what a queueing discipline can still keep to what no link has.
+/// From the least a queueing discipline can hold to more than any link carries.
 const RATES: RangeInclusive<u64> = 1_000..=10_000_000_000_000;
 
-/// `64KiB`, not above 1 GiB.
+/// Parses `64KiB`, at most 1 GiB.
 pub(super) fn burst(text: &str, least: u64) -> Result<ByteCount> {
     let burst: ByteCount = unit("burst", text)?;
-    if (least..=1 << 30).contains(&burst.0) {
-        Ok(burst)
-    } else {
-        let hint = format!("it is {least} B to 1GiB");
-        Err(PolicyProblem::value("burst", text, hint))
+    let hint = format!("it is {least} B to 1GiB");
+    right((least..=1 << 30).contains(&burst.0), ("burst", text, &hint))?;
+    Ok(burst)
+}
+
+/// Fails unless the value is right: what it should be, its text, and a hint.
+fn right(is_right: bool, (what, text, hint): (&'static str, &str, &str)) -> Result<()> {
+    if is_right {
+        return Ok(());
     }
+    Err(PolicyProblem::value(what, text, hint))
 }
 
 fn unit<T: FromStr<Err = UnitError>>(what: &'static str, text: &str) -> Result<T> {
-    text.parse()
-        .map_err(|error: UnitError| PolicyProblem::value(what, text, error.why()))
+    let wrong = |error: UnitError| PolicyProblem::value(what, text, error.why());
+    text.parse().map_err(wrong)
 }

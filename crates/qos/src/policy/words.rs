@@ -1,35 +1,29 @@
-//! Names of the numbers in packets, one table for each kind: files are read and written with them,
-//! and whatever is said of packets and rules uses the same.
+//! Names of numbers in packets, one table per kind, used to read and write files and in all output.
 
-/// Names of numbers. A number can have several names; the first is the one that is written.
+/// Names of numbers. A number can have several names; the first is used for output.
 #[derive(Debug)]
 pub struct Words(&'static [(&'static str, u32)]);
 
 impl Words {
     /// The number of a name, in either case.
     pub fn number(&self, name: &str) -> Option<u32> {
-        let mut entries = self.0.iter();
-        entries
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, number)| *number)
+        let mut entries = self.entries();
+        let found = entries.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, number)| number)
     }
 
     /// The name of a number.
     pub fn name(&self, number: impl Into<u32>) -> Option<&'static str> {
         let number = number.into();
-        let mut entries = self.0.iter();
-        entries
-            .find(|(_, known)| *known == number)
-            .map(|(name, _)| *name)
+        let found = self.entries().find(|(_, known)| *known == number);
+        found.map(|(name, _)| name)
     }
 
     /// The name of a number, or its digits.
     pub fn written(&self, number: impl Into<u32>) -> String {
         let number = number.into();
-        match self.name(number) {
-            Some(name) => name.to_owned(),
-            None => number.to_string(),
-        }
+        let name = self.name(number);
+        name.map_or_else(|| number.to_string(), str::to_owned)
     }
 
     /// All names.
@@ -114,8 +108,7 @@ pub const TCP_FLAGS: Words = Words(&[
     ("cwr", 0x80),
 ]);
 
-/// EtherTypes. Those of VLAN tags are not among them: they stand before the EtherType that is asked
-/// for.
+/// EtherTypes. Those of VLAN tags are missing, since they precede the EtherType that filters test.
 pub const ETHERTYPES: Words = Words(&[
     ("ipv4", 0x0800),
     ("ip", 0x0800),

@@ -12,8 +12,9 @@ use super::{
 };
 
 impl PolicyFile {
-    /// The file as [`PolicyFile::from_toml`] reads it, but for the places: filters, then policies,
-    /// then adapters. Names are those that were resolved: addresses, ports and numbers of users.
+    /// The file in the form read by [`PolicyFile::from_toml`], without the original places:
+    /// filters, then policies, then adapters. Names appear resolved, as addresses, ports and user
+    /// ids.
     pub fn to_toml(&self) -> String {
         let mut text = Text::default();
         if self.fragments == Fragments::Track {
@@ -48,17 +49,16 @@ impl PolicyFile {
 
     fn write_adapter(&self, text: &mut Text, adapter: &Adapter) {
         text.optional("rate", adapter.rate.map(|rate| quoted(&rate_text(rate))));
-        let names = adapter
-            .policies
-            .iter()
-            .map(|at| quoted(&self.policies[*at].name));
-        let names: Vec<_> = names.collect();
+        let policies = adapter.policies.iter();
+        let names: Vec<_> = policies
+            .map(|at| quoted(&self.policies[*at].name))
+            .collect();
         text.line("policies", format_args!("[{}]", names.join(", ")));
         text.flag("ingress", adapter.ingress);
     }
 }
 
-/// Each condition by its key, with its values as a file has them.
+/// The conditions by key, with their values as in a file.
 pub(crate) fn written(asked: &Conditions) -> Vec<(&'static str, Vec<String>)> {
     let ports = |ranges: &[Range<u16>]| numbers(ranges, &values::PORT);
     let types = values::icmp_types(asked);
@@ -125,7 +125,7 @@ fn write_policy(text: &mut Text, policy: &Policy) {
     text.flag("drop", policy.drop);
 }
 
-/// An inline table.
+/// A meter as an inline table.
 fn meter(meter: &Meter) -> String {
     let rate = |rate| quoted(&rate_text(rate));
     let mut keys = match meter.kind {
@@ -160,11 +160,8 @@ fn meter(meter: &Meter) -> String {
     if meter.drop_red {
         keys.push(("drop_red", "true".to_owned()));
     }
-    let keys: Vec<_> = keys
-        .iter()
-        .map(|(key, value)| format!("{key} = {value}"))
-        .collect();
-    format!("{{ {} }}", keys.join(", "))
+    let keys = keys.iter().map(|(key, value)| format!("{key} = {value}"));
+    format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
 }
 
 /// The text so far.
@@ -199,7 +196,7 @@ impl Text {
         }
     }
 
-    /// One value as it is, several as a list.
+    /// Writes one value directly, several as a list.
     fn list(&mut self, key: &str, values: &[String]) {
         match values {
             [one] => self.line(key, value(one)),
@@ -211,7 +208,7 @@ impl Text {
     }
 }
 
-/// A number as it is, anything else in quotes.
+/// Writes a number directly, anything else in quotes.
 fn value(text: &str) -> String {
     let number = text.parse::<u32>().map(|number| number.to_string());
     match number {
@@ -234,10 +231,9 @@ fn address(range: &AddressRange) -> String {
 }
 
 fn macs(Range { first, last }: &Range<Mac>) -> String {
-    if first == last {
-        first.to_string()
-    } else {
-        format!("{first}-{last}")
+    match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
     }
 }
 
@@ -274,19 +270,19 @@ fn rate_text(rate: BitRate) -> String {
         (1_000_000, "mbit"),
         (1_000, "kbit"),
     ];
-    let whole = units
-        .iter()
-        .find(|(scale, _)| rate.0 != 0 && rate.0.is_multiple_of(*scale));
-    let (scale, unit) = whole.copied().unwrap_or((1, "bit"));
-    format!("{}{unit}", rate.0 / scale)
+    whole(rate.0, units, "bit")
+}
+
+/// Writes a number in the largest unit of which it is a multiple.
+fn whole(number: u64, units: [(u64, &str); 3], smallest: &str) -> String {
+    let mut units = units.into_iter();
+    let unit = units.find(|(scale, _)| number != 0 && number.is_multiple_of(*scale));
+    let (scale, unit) = unit.unwrap_or((1, smallest));
+    format!("{}{unit}", number / scale)
 }
 
 /// Exact, with the largest unit that divides it.
 fn burst(bytes: ByteCount) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let whole = units
-        .iter()
-        .find(|(scale, _)| bytes.0 != 0 && bytes.0.is_multiple_of(*scale));
-    let (scale, unit) = whole.copied().unwrap_or((1, "B"));
-    quoted(&format!("{}{unit}", bytes.0 / scale))
+    quoted(&whole(bytes.0, units, "B"))
 }

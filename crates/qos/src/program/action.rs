@@ -1,4 +1,4 @@
-//! What is done with a packet that a rule takes: counted, coloured, dropped or marked.
+//! What happens to a packet that a rule matches: it is counted, coloured, dropped or marked.
 
 use crate::policy::Family;
 use crate::rules::Action;
@@ -7,51 +7,53 @@ use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{NO_HALF, Slot, context};
 use super::generator::{COUNTERS, Generator, Layer};
 
-use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
+use Condition::{Above, Equal, NotEqual};
+use Operation::{Add, And, Or, ShiftLeft, ShiftRight, Xor};
+use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
+use Size::{Byte, Double, Half, Word};
 
-/// A number of an action: known when the program is written, or read from the action's record at
-/// `R8`.
+/// A number of an action: a constant of the program, or read from the action's record at `R8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     Known(u64),
-    /// With as many bytes as `Size` says, at this offset.
+    /// In the record, of this size at this offset.
     Recorded(Size, i16),
 }
 
-/// Whether packets get something.
+/// Whether packets get a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Never,
     Always(Value),
-    /// Unless the number is this.
+    /// Unless the value equals this number.
     Unless(Value, u32),
 }
 
-/// What is done, by one action or by any of several.
+/// The effect of one action, or of any of several.
 #[derive(Debug, Clone)]
 pub(super) struct Effect {
-    /// Where the policy counts.
+    /// The policy's slot for counting.
     pub(super) slot: Value,
-    /// The octet of the code point by colour; odd for none.
+    /// The octet of the code point for each colour; an odd number for none.
     pub(super) dscp: [Asked; 3],
     pub(super) vlan_priority: Asked,
     pub(super) class: Asked,
-    /// Not 0 if the packets are dropped.
+    /// Non-zero if packets are dropped.
     pub(super) drop: Asked,
-    /// Not 0 if red packets are.
+    /// Non-zero if red packets are dropped.
     pub(super) drop_red: Asked,
     pub(super) meter: Option<super::meter::Metering>,
 }
 
-/// For no code point.
+/// Stands for no code point.
 pub(super) const NO_DSCP: u32 = 1;
-/// For no VLAN priority.
+/// Stands for no VLAN priority.
 pub(super) const NO_PRIORITY: u32 = 0xff;
-/// For no class: its minor number is that of a queueing discipline's root, which has no class.
+/// Stands for no class: a minor number of 0xffff is that of a queueing discipline's root.
 pub(super) const NO_CLASS: u32 = u32::MAX;
 
 impl Effect {
-    /// What an action does.
+    /// The effect of one action.
     pub(super) fn new(action: &Action) -> Self {
         let known = |number: Option<u64>| match number {
             Some(number) => Asked::Always(Value::Known(number)),
@@ -72,14 +74,14 @@ impl Effect {
     }
 }
 
-/// The octets of the code points that green, yellow and red packets get.
+/// The octets of the code points for green, yellow and red packets.
 pub(super) fn octets(action: &Action) -> [Option<u8>; 3] {
     let colours = action.meter.map_or([None; 3], |meter| meter.colours);
     colours.map(|colour| colour.or(action.dscp).map(|dscp| dscp.octet()))
 }
 
 impl Generator<'_> {
-    /// The code of the actions that rules of chains jump to.
+    /// Writes the code of the actions that chains of rules jump to.
     pub(super) fn code_of_actions(&mut self) {
         for ((layer, action), label) in self.asked_actions() {
             self.code.bind(label);
@@ -88,8 +90,8 @@ impl Generator<'_> {
         }
     }
 
-    /// All of it, in the order in which it is defined, but for counting, which needs to know how it
-    /// ends.
+    /// Writes the whole effect in its defined order, except for counting, which depends on the
+    /// outcome.
     pub(super) fn act(&mut self, layer: Layer, effect: &Effect) {
         let dropped = self.code.label();
         if let Some(metering) = &effect.meter {
@@ -99,7 +101,7 @@ impl Generator<'_> {
         if effect.drop_red != Asked::Never {
             let kept = self.code.label();
             self.take(R0, Slot::Colour);
-            self.code.branch_with(Condition::NotEqual, R0, 2, kept);
+            self.code.branch_with(NotEqual, R0, 2, kept);
             self.if_asked(effect.drop_red, dropped);
             self.code.bind(kept);
         }
@@ -127,26 +129,25 @@ impl Generator<'_> {
             Asked::Always(_) => self.code.jump(way),
             Asked::Unless(value, none) => {
                 self.number(R0, value);
-                self.code.branch32_with(Condition::NotEqual, R0, none, way);
+                self.code.branch32_with(NotEqual, R0, none, way);
             }
         }
     }
 
-    /// `R0` becomes the number, or it goes to `otherwise`. Whether it can be there at all.
+    /// Loads the value into `R0`, or jumps to `otherwise`. Returns whether there can be one.
     fn asked(&mut self, asked: Asked, otherwise: Label) -> bool {
         match asked {
             Asked::Never => return false,
             Asked::Always(value) => self.number(R0, value),
             Asked::Unless(value, none) => {
                 self.number(R0, value);
-                self.code
-                    .branch32_with(Condition::Equal, R0, none, otherwise);
+                self.code.branch32_with(Equal, R0, none, otherwise);
             }
         }
         true
     }
 
-    /// Counts the packet for its filter and for its policy.
+    /// Counts the packet for its filter and its policy.
     fn count(&mut self, effect: &Effect, dropped: bool) {
         self.take(R0, Slot::Filter);
         self.count_in_slot(effect, dropped);
@@ -154,19 +155,15 @@ impl Generator<'_> {
         self.count_in_slot(effect, dropped);
     }
 
-    /// In the slot of `R0`. Only this CPU writes there, and nothing that sends packets interrupts
+    /// Counts in slot `R0`. Only this CPU writes there, and nothing that sends packets interrupts
     /// it.
     fn count_in_slot(&mut self, effect: &Effect, dropped: bool) {
         let [none, several] = std::array::from_fn(|_| self.code.label());
-        let map = self.map(COUNTERS);
         self.put(Slot::Segments, R0);
-        self.code.map(R1, map);
-        self.address(R2, R10, Slot::Segments.offset());
-        self.code.call(Helper::MapLookup);
-        self.code.branch_with(Condition::Equal, R0, 0, none);
-        // Packets on the wire: at least one.
+        self.find(COUNTERS, Slot::Segments.offset(), none);
+        // Packets on the wire; at least one.
         self.context(R1, context::SEGMENTS);
-        self.code.branch_with(Condition::NotEqual, R1, 0, several);
+        self.code.branch_with(NotEqual, R1, 0, several);
         self.code.set(R1, 1);
         self.code.bind(several);
         self.context(R2, context::WIRE_LENGTH);
@@ -179,23 +176,23 @@ impl Generator<'_> {
         if effect.meter.is_some() {
             let uncoloured = self.code.label();
             self.take(R2, Slot::Colour);
-            self.code.branch_with(Condition::Above, R2, 2, uncoloured);
-            self.code.operate_with(Operation::ShiftLeft, R2, 3);
-            self.code.operate(Operation::Add, R0, R2);
+            self.code.branch_with(Above, R2, 2, uncoloured);
+            self.code.operate_with(ShiftLeft, R2, 3);
+            self.code.operate(Add, R0, R2);
             self.add(R0, 32, R1);
             self.code.bind(uncoloured);
         }
         self.code.bind(none);
     }
 
-    /// Adds to 64 bits in memory.
+    /// Adds to a 64-bit number in memory.
     fn add(&mut self, base: Register, offset: i16, number: Register) {
-        self.code.load(Size::Double, R3, base, offset);
-        self.code.operate(Operation::Add, R3, number);
-        self.code.store(Size::Double, base, offset, R3);
+        self.code.load(Double, R3, base, offset);
+        self.code.operate(Add, R3, number);
+        self.code.store(Double, base, offset, R3);
     }
 
-    /// Writes the code point of the packet's colour.
+    /// Writes the code point for the packet's colour.
     fn mark(&mut self, layer: Layer, effect: &Effect) {
         let (Layer::V4 | Layer::V6, [green, yellow, red]) = (layer, effect.dscp) else {
             return;
@@ -211,8 +208,7 @@ impl Generator<'_> {
             self.take(R1, Slot::Colour);
             for (colour, asked) in [(1, yellow), (2, red)] {
                 let other = self.code.label();
-                self.code
-                    .branch_with(Condition::NotEqual, R1, colour, other);
+                self.code.branch_with(NotEqual, R1, colour, other);
                 if self.asked(asked, unmarked) {
                     self.code.jump(written);
                 } else {
@@ -232,79 +228,78 @@ impl Generator<'_> {
         self.code.bind(unmarked);
     }
 
-    /// The code point of the octet in `R0`, and the checksum by RFC 1624, equation 3, which holds
-    /// in any byte order.
+    /// Writes the octet in `R0` as the code point and updates the checksum by RFC 1624, equation 3,
+    /// which holds in any byte order.
     fn mark_v4(&mut self, same: Label) {
-        // Where the octet is in the header's first 16 bits.
+        // Position of the octet in the header's first 16 bits.
         let (shift, rest) = if cfg!(target_endian = "little") {
             (8, 0x00ff)
         } else {
             (0, 0xff00)
         };
-        self.code.load(Size::Byte, R1, R7, 1);
+        self.code.load(Byte, R1, R7, 1);
         self.code.copy(R2, R1);
-        self.code.operate_with(Operation::And, R2, 3);
-        self.code.operate(Operation::Or, R2, R0);
-        self.code.branch(Condition::Equal, R1, R2, same);
-        self.code.load(Size::Half, R4, R7, 0);
+        self.code.operate_with(And, R2, 3);
+        self.code.operate(Or, R2, R0);
+        self.code.branch(Equal, R1, R2, same);
+        self.code.load(Half, R4, R7, 0);
         self.code.copy(R5, R2);
-        self.code.operate_with(Operation::ShiftLeft, R5, shift);
+        self.code.operate_with(ShiftLeft, R5, shift);
         self.code.copy(R3, R4);
-        self.code.operate_with(Operation::And, R3, rest);
-        self.code.operate(Operation::Or, R5, R3);
-        self.code.operate_with(Operation::Xor, R4, 0xffff);
-        self.code.load(Size::Half, R3, R7, 10);
-        self.code.operate_with(Operation::Xor, R3, 0xffff);
-        self.code.operate(Operation::Add, R3, R4);
-        self.code.operate(Operation::Add, R3, R5);
+        self.code.operate_with(And, R3, rest);
+        self.code.operate(Or, R5, R3);
+        self.code.operate_with(Xor, R4, 0xffff);
+        self.code.load(Half, R3, R7, 10);
+        self.code.operate_with(Xor, R3, 0xffff);
+        self.code.operate(Add, R3, R4);
+        self.code.operate(Add, R3, R5);
         for _ in 0..2 {
             self.code.copy(R4, R3);
-            self.code.operate_with(Operation::ShiftRight, R4, 16);
-            self.code.operate_with(Operation::And, R3, 0xffff);
-            self.code.operate(Operation::Add, R3, R4);
+            self.code.operate_with(ShiftRight, R4, 16);
+            self.code.operate_with(And, R3, 0xffff);
+            self.code.operate(Add, R3, R4);
         }
-        self.code.operate_with(Operation::Xor, R3, 0xffff);
-        self.code.store(Size::Half, R7, 10, R3);
-        self.code.store(Size::Byte, R7, 1, R2);
+        self.code.operate_with(Xor, R3, 0xffff);
+        self.code.store(Half, R7, 10, R3);
+        self.code.store(Byte, R7, 1, R2);
     }
 
-    /// The code point of the octet in `R0`: the lower half of the first byte and the upper bits of
-    /// the second.
+    /// Writes the octet in `R0` as the code point: the lower half of the first byte and the upper
+    /// bits of the second.
     fn mark_v6(&mut self, same: Label) {
-        self.code.load(Size::Half, R1, R7, 0);
+        self.code.load(Half, R1, R7, 0);
         self.code.copy(R2, R1);
         self.code.swap(R2, 16);
-        self.code.operate_with(Operation::And, R2, 0xf03f);
-        self.code.operate_with(Operation::ShiftLeft, R0, 4);
-        self.code.operate(Operation::Or, R2, R0);
+        self.code.operate_with(And, R2, 0xf03f);
+        self.code.operate_with(ShiftLeft, R0, 4);
+        self.code.operate(Or, R2, R0);
         self.code.swap(R2, 16);
-        self.code.branch(Condition::Equal, R1, R2, same);
-        self.code.store(Size::Half, R7, 0, R2);
+        self.code.branch(Equal, R1, R2, same);
+        self.code.store(Half, R7, 0, R2);
         if self.target.ingress {
-            // What a device has summed is over this header too.
-            self.code.operate_with(Operation::Xor, R1, 0xffff);
-            self.code.operate(Operation::Add, R2, R1);
+            // The checksum of a device covers this header too.
+            self.code.operate_with(Xor, R1, 0xffff);
+            self.code.operate(Add, R2, R1);
             self.code.copy(R1, R6);
             self.code.call(Helper::ChecksumUpdate);
         }
     }
 
-    /// Gives the outermost tag a priority; a packet without one gets one of VLAN 0. The tag is
-    /// popped before it is pushed: else there would be two.
+    /// Gives the outermost tag a priority; an untagged packet gets a tag of VLAN 0. The old tag is
+    /// popped before the new one is pushed, as otherwise there would be two.
     fn change_tag(&mut self, priority: Asked) {
         let [same, untagged, push] = std::array::from_fn(|_| self.code.label());
         if !self.asked(priority, same) {
             return;
         }
-        self.code.operate_with(Operation::ShiftLeft, R0, 13);
+        self.code.operate_with(ShiftLeft, R0, 13);
         self.code.copy(R7, R0);
         self.take(R1, Slot::Tci);
-        self.code
-            .branch_with(Condition::Equal, R1, NO_HALF as i32, untagged);
+        self.code.branch_with(Equal, R1, NO_HALF as i32, untagged);
         self.code.copy(R2, R1);
-        self.code.operate_with(Operation::And, R1, 0x1fff);
-        self.code.operate(Operation::Or, R7, R1);
-        self.code.branch(Condition::Equal, R7, R2, same);
+        self.code.operate_with(And, R1, 0x1fff);
+        self.code.operate(Or, R7, R1);
+        self.code.branch(Equal, R7, R2, same);
         self.code.copy(R1, R6);
         self.code.call(Helper::VlanPop);
         self.take(R2, Slot::Tpid);
@@ -321,7 +316,7 @@ impl Generator<'_> {
     fn classify(&mut self, class: Asked) {
         let none = self.code.label();
         if self.asked(class, none) {
-            self.code.store(Size::Word, R6, context::PRIORITY, R0);
+            self.code.store(Word, R6, context::PRIORITY, R0);
         }
         self.code.bind(none);
     }

@@ -1,11 +1,9 @@
-//! Instructions of eBPF (RFC 9669), labels, and what is done to them before the kernel sees them:
-//! code that nothing reaches is taken out, because the verifier refuses it, and jumps that are too
-//! far become two.
+//! An assembler for eBPF (RFC 9669) with labels. It removes unreachable code, which the verifier
+//! refuses, and splits jumps that are too far into two.
 
 use super::output::Reference;
 
-/// A register. `R10` is the frame pointer, `R1` to `R5` are lost in calls, `R0` is what they
-/// return.
+/// A register. `R10` is the frame pointer; calls clobber `R1` to `R5` and return in `R0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
     R0,
@@ -21,7 +19,7 @@ pub(super) enum Register {
     R10,
 }
 
-/// How much is loaded or stored.
+/// Size of a load or store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Byte = 0x10,
@@ -51,18 +49,18 @@ pub(super) enum Condition {
     Equal = 0x10,
     Above = 0x20,
     AtLeast = 0x30,
-    /// Any bit of both.
+    /// Any bit set in both.
     Bits = 0x40,
     NotEqual = 0x50,
     Below = 0xa0,
     AtMost = 0xb0,
 }
 
-/// A place in the code.
+/// A position in the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Label(usize);
 
-/// Instructions as they are written.
+/// Instructions under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     items: Vec<Item>,
@@ -70,7 +68,7 @@ pub(super) struct Assembler {
     labels: Vec<Option<usize>>,
 }
 
-/// What the assembler leaves.
+/// The finished code.
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub(super) instructions: Vec<[u8; 8]>,
@@ -91,19 +89,19 @@ struct Item {
 }
 
 impl Assembler {
-    /// A place that [`Assembler::bind`] sets later.
+    /// A new label, placed later by [`Assembler::bind`].
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label stands here.
+    /// Places the label here.
     pub(super) fn bind(&mut self, label: Label) {
         debug_assert!(self.labels[label.0].is_none(), "bound twice");
         self.labels[label.0] = Some(self.items.len());
     }
 
-    /// A label that stands here.
+    /// A new label placed here.
     pub(super) fn here(&mut self) -> Label {
         let label = self.label();
         self.bind(label);
@@ -114,7 +112,7 @@ impl Assembler {
         self.operate(Operation::Move, to, from);
     }
 
-    /// Any constant, in one instruction where it fits.
+    /// Loads any constant, with one instruction if it fits.
     pub(super) fn set(&mut self, to: Register, value: u64) {
         if let Ok(small) = i32::try_from(value as i64) {
             self.operate_with(Operation::Move, to, small);
@@ -126,7 +124,7 @@ impl Assembler {
         }
     }
 
-    /// 64 bits, with another register.
+    /// A 64-bit operation with another register.
     pub(super) fn operate(&mut self, operation: Operation, to: Register, with: Register) {
         self.push(
             ALU64 | FROM_REGISTER | operation as u8,
@@ -137,17 +135,17 @@ impl Assembler {
         );
     }
 
-    /// 64 bits, with a constant that is sign-extended.
+    /// A 64-bit operation with a sign-extended constant.
     pub(super) fn operate_with(&mut self, operation: Operation, to: Register, with: i32) {
         self.push(ALU64 | operation as u8, to, 0, 0, with);
     }
 
-    /// The lower 32 bits, with a constant; the upper become zero.
+    /// A 32-bit operation with a constant; the upper bits become zero.
     pub(super) fn operate32_with(&mut self, operation: Operation, to: Register, with: i32) {
         self.push(ALU32 | operation as u8, to, 0, 0, with);
     }
 
-    /// From network order to the host's, or back; the bits above become zero.
+    /// Converts between network and host order; higher bits become zero.
     pub(super) fn swap(&mut self, register: Register, bits: i32) {
         self.push(ALU32 | FROM_REGISTER | 0xd0, register, 0, 0, bits);
     }
@@ -164,23 +162,23 @@ impl Assembler {
         self.push(STORE_CONSTANT | size as u8, base, 0, offset, value);
     }
 
-    /// 32 bits at `base` become `new` if they are `R0`; `R0` becomes what they were.
+    /// Stores `new` in the 32 bits at `base` if they equal `R0`; `R0` gets the old value.
     pub(super) fn compare_exchange32(&mut self, base: Register, offset: i16, new: Register) {
         self.push(ATOMIC32, base, new as u8, offset, 0xf1);
     }
 
-    /// 32 bits at `base` and the register change places; a full barrier.
+    /// Exchanges the 32 bits at `base` with the register; a full barrier.
     pub(super) fn exchange32(&mut self, base: Register, offset: i16, value: Register) {
         self.push(ATOMIC32, base, value as u8, offset, 0xe1);
     }
 
-    /// The address of a map.
+    /// Loads the address of a map.
     pub(super) fn map(&mut self, to: Register, map: usize) {
         let item = self.push(LOAD_64, to, PSEUDO_MAP, 0, 0);
         (item.second, item.map) = (Some(0), Some((map, None)));
     }
 
-    /// The address of a place in the value of a map of one entry.
+    /// Loads an address inside the value of a map with one entry.
     pub(super) fn map_value(&mut self, to: Register, map: usize, offset: u32) {
         let item = self.push(LOAD_64, to, PSEUDO_MAP_VALUE, 0, 0);
         (item.second, item.map) = (Some(offset as i32), Some((map, Some(offset))));
@@ -190,7 +188,7 @@ impl Assembler {
         self.push(JUMP, Register::R0, 0, 0, 0).target = Some(to);
     }
 
-    /// If the condition holds for the 64 bits of two registers.
+    /// Branches on a 64-bit comparison of two registers.
     pub(super) fn branch(
         &mut self,
         condition: Condition,
@@ -202,7 +200,7 @@ impl Assembler {
         self.push(code, left, right as u8, 0, 0).target = Some(to);
     }
 
-    /// If the condition holds for 64 bits and a constant that is sign-extended.
+    /// Branches on a 64-bit comparison with a sign-extended constant.
     pub(super) fn branch_with(
         &mut self,
         condition: Condition,
@@ -213,7 +211,7 @@ impl Assembler {
         self.push(JUMP | condition as u8, left, 0, 0, right).target = Some(to);
     }
 
-    /// If the condition holds for the lower 32 bits and a constant.
+    /// Branches on a 32-bit comparison with a constant.
     pub(super) fn branch32_with(
         &mut self,
         condition: Condition,
@@ -241,21 +239,13 @@ impl Assembler {
         offset: i16,
         immediate: i32,
     ) -> &mut Item {
-        self.items.push(Item {
-            code,
-            destination,
-            source,
-            offset,
-            immediate,
-            second: None,
-            target: None,
-            map: None,
-        });
+        let item = Item::new(code, destination, source, offset, immediate);
+        self.items.push(item);
         self.items.last_mut().expect("one was pushed")
     }
 }
 
-/// Functions of the kernel (`enum bpf_func_id`).
+/// Kernel functions (`enum bpf_func_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Helper {
     MapLookup = 1,
@@ -271,7 +261,7 @@ pub(super) enum Helper {
 }
 
 impl Assembler {
-    /// The code as the kernel takes it.
+    /// The code in the kernel's format.
     pub(super) fn finish(mut self) -> Assembled {
         self.remove_unreachable();
         while self.remove_jumps_to_next() {}
@@ -299,7 +289,7 @@ impl Assembler {
         self.keep(&reached);
     }
 
-    /// A jump to what is next anyway; whether there was one.
+    /// Removes jumps to the next instruction; returns whether there were any.
     fn remove_jumps_to_next(&mut self) -> bool {
         let kept: Vec<bool> = (self.items.iter().enumerate())
             .map(|(at, item)| {
@@ -326,7 +316,7 @@ impl Assembler {
         self.items.retain(|_| *kept.next().expect("one for each"));
     }
 
-    /// Where each item begins in units of instructions, and the end.
+    /// Start of each item, counted in instructions, and the end.
     fn starts(&self) -> Vec<i64> {
         let mut starts = vec![0];
         for item in &self.items {
@@ -335,8 +325,8 @@ impl Assembler {
         starts
     }
 
-    /// Makes one conditional jump that is too far a near one over an unconditional one, which can
-    /// be far (`gotol`).
+    /// Turns one conditional jump that is too far into a near one over an unconditional long jump
+    /// (`gotol`).
     fn lengthen_one(&mut self) -> bool {
         let starts = self.starts();
         let far = (self.items.iter().enumerate()).position(|(at, item)| {
@@ -355,14 +345,8 @@ impl Assembler {
         (self.labels[near.0], self.labels[over.0]) = (Some(at + 2), Some(at + 3));
         self.items[at].target = Some(near);
         let jump = |target| Item {
-            code: JUMP,
-            destination: Register::R0,
-            source: 0,
-            offset: 0,
-            immediate: 0,
-            second: None,
             target,
-            map: None,
+            ..Item::new(JUMP, Register::R0, 0, 0, 0)
         };
         self.items
             .splice(at + 1..at + 1, [jump(Some(over)), jump(target)]);
@@ -402,6 +386,18 @@ impl Assembler {
 }
 
 impl Item {
+    fn new(code: u8, destination: Register, source: u8, offset: i16, immediate: i32) -> Self {
+        Self {
+            code,
+            destination,
+            source,
+            offset,
+            immediate,
+            second: None,
+            target: None,
+            map: None,
+        }
+    }
     /// `struct bpf_insn`.
     fn bytes(&self) -> [u8; 8] {
         let destination = self.destination as u8;

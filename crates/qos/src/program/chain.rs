@@ -1,57 +1,27 @@
-//! Few rules: one after the other, each condition a comparison or two.
+//! Code for few rules: they are tested in sequence, each condition with a comparison or two.
 
 use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule};
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_LENGTH, Slot, context, mac, wide};
+use super::frame::{Slot, context, mac, wide};
 use super::generator::{Generator, Layer};
 
+use Condition::{Above, Below, NotEqual};
+use Operation::{And, Or, ShiftRight, Sub};
 use Register::{R0, R1, R2, R6, R7, R9, R10};
+use Size::{Byte, Double, Half, Word};
 
-/// The most rules that are asked one after the other.
+/// Most rules in a chain.
 const MAX_RULES: usize = 16;
-/// The most ranges in their conditions.
+/// Most ranges in the conditions of a chain.
 const MAX_RANGES: usize = 64;
 
-/// Whether rules are few enough for a chain.
+/// Whether the rules are few enough for a chain.
 pub(super) fn is_short(rules: &[Rule]) -> bool {
     let ranges = rules.iter().flat_map(|rule| &rule.conditions);
     let ranges: usize = ranges.map(|(_, ranges)| ranges.as_slice().len()).sum();
     rules.len() <= MAX_RULES && ranges <= MAX_RANGES
-}
-
-/// Whether a field is there for packets without an IP header too.
-pub(super) fn is_beside(field: Field) -> bool {
-    matches!(
-        field,
-        Field::Vlan
-            | Field::EtherType
-            | Field::Uid
-            | Field::Cgroup(_)
-            | Field::Incoming
-            | Field::Mark(_)
-            | Field::SourceMac
-            | Field::DestinationMac
-    )
-}
-
-/// The highest number that a field can have in the program.
-pub(super) fn highest(field: Field, family: Family) -> u128 {
-    match field {
-        Field::Source | Field::Destination if family == Family::V6 => u128::MAX,
-        Field::Source | Field::Destination | Field::Uid | Field::Incoming => u32::MAX.into(),
-        Field::Mark(mask) => mask.into(),
-        Field::Protocol | Field::IcmpType | Field::IcmpCode | Field::TcpFlags => 255,
-        Field::SourcePort | Field::DestinationPort | Field::EtherType => 65_535,
-        Field::Dscp => 63,
-        Field::Ecn => 3,
-        Field::FlowLabel => 0xf_ffff,
-        Field::Vlan => 0xfff,
-        Field::Length => u128::from(NO_LENGTH) - 1,
-        // Beyond all addresses is what frames without one have.
-        Field::Cgroup(_) | Field::SourceMac | Field::DestinationMac => u64::MAX.into(),
-    }
 }
 
 impl Generator<'_> {
@@ -60,7 +30,7 @@ impl Generator<'_> {
         let rules = self.rules.family(family);
         for (number, rule) in rules.iter().enumerate() {
             let mut fields = rule.conditions.iter().map(|(field, _)| *field);
-            if layer == Layer::None && !fields.all(is_beside) {
+            if layer == Layer::None && !fields.all(Field::is_beside_ip) {
                 continue;
             }
             let next = self.code.label();
@@ -73,11 +43,11 @@ impl Generator<'_> {
         self.code.jump(self.unmatched);
     }
 
-    /// The ids of the control groups at the levels that are asked for.
+    /// Loads the control group ids at the levels that rules test.
     fn load_groups(&mut self, family: Family) {
         for (number, level) in self.group_levels(family).into_iter().enumerate() {
             self.group(level);
-            self.code.store(Size::Double, R10, wide(number), R0);
+            self.code.store(Double, R10, wide(number), R0);
         }
     }
 
@@ -89,14 +59,14 @@ impl Generator<'_> {
         self.needs(family).fields().filter_map(level).collect()
     }
 
-    /// `R0` becomes the id of the control group at a level; 0 if there is none.
+    /// Loads the id of the control group at a level into `R0`; 0 if there is none.
     pub(super) fn group(&mut self, level: u8) {
         self.code.copy(R1, R6);
         self.code.set(R2, level.into());
         self.code.call(Helper::AncestorCgroup);
     }
 
-    /// The rule of that number takes the packet.
+    /// The rule with that number matches.
     fn matched(&mut self, family: Family, layer: Layer, number: usize) {
         if self.needs(family).track && layer != Layer::None {
             self.code.set(R9, number as u64);
@@ -114,7 +84,7 @@ impl Generator<'_> {
         self.code.jump(action);
     }
 
-    /// The rule whose number is in `R9`, which is one, takes the packet.
+    /// The rule whose number is in `R9` matches.
     pub(super) fn take_by_number(&mut self, family: Family, layer: Layer) {
         if self.tables.has(family) {
             self.take_from_tables(family, layer);
@@ -122,18 +92,17 @@ impl Generator<'_> {
         }
         for number in 0..self.rules.family(family).len() {
             let other = self.code.label();
-            self.code
-                .branch_with(Condition::NotEqual, R9, number as i32, other);
+            self.code.branch_with(NotEqual, R9, number as i32, other);
             self.take_rule(family, layer, number);
             self.code.bind(other);
         }
         self.code.jump(self.unmatched);
     }
 
-    /// To `otherwise` unless the field's value is in the set.
+    /// Jumps to `otherwise` unless the field's value is in the set.
     fn condition(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
-        let highest = highest(field, family);
-        let ranges = Ranges::new([(0, highest)]).and_then(|all| ranges.intersection(&all));
+        let ranges =
+            Ranges::new([(0, field.max(family))]).and_then(|all| ranges.intersection(&all));
         let Some(ranges) = ranges else {
             self.code.jump(otherwise);
             return;
@@ -185,13 +154,12 @@ impl Generator<'_> {
         self.code.bind(found);
     }
 
-    /// A field of at most 32 bits.
+    /// Tests a field of at most 32 bits.
     fn small(&mut self, field: Field, ranges: &Ranges, family: Family, otherwise: Label) {
         if let Some((mask, value)) = masked(ranges).filter(|_| field == Field::TcpFlags) {
             self.value(field, family);
-            self.code.operate32_with(Operation::And, R0, mask as i32);
-            self.code
-                .branch32_with(Condition::NotEqual, R0, value, otherwise);
+            self.code.operate32_with(And, R0, mask as i32);
+            self.code.branch32_with(NotEqual, R0, value, otherwise);
             return;
         }
         self.each(ranges, otherwise, |code, (first, last), way| {
@@ -200,25 +168,24 @@ impl Generator<'_> {
         });
     }
 
-    /// To `way` unless the number in `R0` is in a range; changes it.
+    /// Jumps to `way` unless the number in `R0` is in the range; changes `R0`.
     fn in_range(&mut self, first: u32, last: u32, way: Label) {
         if first == last {
-            self.code.branch32_with(Condition::NotEqual, R0, first, way);
+            self.code.branch32_with(NotEqual, R0, first, way);
             return;
         }
         if first > 0 {
-            self.code.operate32_with(Operation::Sub, R0, first as i32);
+            self.code.operate32_with(Sub, R0, first as i32);
         }
-        self.code
-            .branch32_with(Condition::Above, R0, last - first, way);
+        self.code.branch32_with(Above, R0, last - first, way);
     }
 
     fn double_in(&mut self, at: i16, (first, last): (u128, u128), way: Label) {
-        self.code.load(Size::Double, R0, R10, at);
+        self.code.load(Double, R0, R10, at);
         self.code.set(R1, first as u64);
-        self.code.branch(Condition::Below, R0, R1, way);
+        self.code.branch(Below, R0, R1, way);
         self.code.set(R1, last as u64);
-        self.code.branch(Condition::Above, R0, R1, way);
+        self.code.branch(Above, R0, R1, way);
     }
 
     fn address_v4(&mut self, field: Field, (first, last): (u128, u128), way: Label) {
@@ -234,18 +201,16 @@ impl Generator<'_> {
             return;
         }
         let offset = if field == Field::Source { 12 } else { 16 };
-        self.code.load(Size::Word, R0, R7, offset);
+        self.code.load(Word, R0, R7, offset);
         self.masked_word(first, !host_bits, way);
     }
 
-    /// To `way` unless the word of network order in `R0` has these bits where the mask has any.
+    /// Jumps to `way` unless the word in `R0` (network order) equals `bits` under the mask.
     fn masked_word(&mut self, bits: u32, mask: u32, way: Label) {
         if mask != u32::MAX {
-            self.code
-                .operate32_with(Operation::And, R0, mask.to_be() as i32);
+            self.code.operate32_with(And, R0, mask.to_be() as i32);
         }
-        self.code
-            .branch32_with(Condition::NotEqual, R0, bits.to_be(), way);
+        self.code.branch32_with(NotEqual, R0, bits.to_be(), way);
     }
 
     fn address_v6(&mut self, field: Field, (first, last): (u128, u128), way: Label) {
@@ -259,45 +224,44 @@ impl Generator<'_> {
         for word in 0..4 {
             let of = |number: u128| (number >> (96 - 32 * word)) as u32;
             if of(!host_bits) != 0 {
-                self.code.load(Size::Word, R0, R7, offset + 4 * word as i16);
+                self.code.load(Word, R0, R7, offset + 4 * word as i16);
                 self.masked_word(of(first), of(!host_bits), way);
             }
         }
     }
 
-    /// A range that is no prefix.
+    /// Tests a range that is not a prefix.
     fn between_v6(&mut self, offset: i16, first: u128, last: u128, way: Label) {
         let [above_first, below_last] = std::array::from_fn(|_| self.code.label());
         let halves = |number: u128| [(number >> 64) as u64, number as u64];
         let ([first_high, first_low], [last_high, last_low]) = (halves(first), halves(last));
         self.half_v6(offset, first_high);
-        self.code.branch(Condition::Below, R0, R1, way);
-        self.code.branch(Condition::Above, R0, R1, above_first);
+        self.code.branch(Below, R0, R1, way);
+        self.code.branch(Above, R0, R1, above_first);
         self.half_v6(offset + 8, first_low);
-        self.code.branch(Condition::Below, R0, R1, way);
+        self.code.branch(Below, R0, R1, way);
         self.code.bind(above_first);
         self.half_v6(offset, last_high);
-        self.code.branch(Condition::Above, R0, R1, way);
-        self.code.branch(Condition::Below, R0, R1, below_last);
+        self.code.branch(Above, R0, R1, way);
+        self.code.branch(Below, R0, R1, below_last);
         self.half_v6(offset + 8, last_low);
-        self.code.branch(Condition::Above, R0, R1, way);
+        self.code.branch(Above, R0, R1, way);
         self.code.bind(below_last);
     }
 
-    /// `R0` becomes half an address, `R1` what it is compared with.
+    /// Loads half an address into `R0` and its comparison value into `R1`.
     fn half_v6(&mut self, offset: i16, with: u64) {
-        self.code.load(Size::Double, R0, R7, offset);
+        self.code.load(Double, R0, R7, offset);
         self.code.swap(R0, 64);
         self.code.set(R1, with);
     }
 
-    /// `R0` becomes the value of a field of at most 32 bits; out of its range where the packet has
-    /// none.
+    /// Loads a field of at most 32 bits into `R0`; a value out of its range if the packet lacks it.
     pub(super) fn value(&mut self, field: Field, family: Family) {
         match field {
             Field::Source => self.network_word(12),
             Field::Destination => self.network_word(16),
-            Field::Protocol if family == Family::V4 => self.code.load(Size::Byte, R0, R7, 9),
+            Field::Protocol if family == Family::V4 => self.code.load(Byte, R0, R7, 9),
             Field::Protocol => self.take(R0, Slot::Protocol),
             Field::SourcePort => self.take(R0, Slot::SourcePort),
             Field::DestinationPort => self.take(R0, Slot::DestinationPort),
@@ -308,7 +272,7 @@ impl Generator<'_> {
             Field::TcpFlags => self.take(R0, Slot::TcpFlags),
             Field::FlowLabel => {
                 self.network_word(0);
-                self.code.operate_with(Operation::And, R0, 0xf_ffff);
+                self.code.operate_with(And, R0, 0xf_ffff);
             }
             Field::Vlan => self.vlan(),
             Field::EtherType => self.take(R0, Slot::EtherType),
@@ -317,45 +281,45 @@ impl Generator<'_> {
             Field::Incoming => self.context(R0, context::INCOMING),
             Field::Mark(mask) => {
                 self.context(R0, context::MARK);
-                self.code.operate32_with(Operation::And, R0, mask as i32);
+                self.code.operate32_with(And, R0, mask as i32);
             }
             Field::SourceMac | Field::DestinationMac => {
-                self.code.load(Size::Double, R0, R10, mac(field));
+                self.code.load(Double, R0, R10, mac(field));
             }
             Field::Cgroup(_) => unreachable!("ids of control groups have 64 bits"),
         }
     }
 
     fn network_word(&mut self, offset: i16) {
-        self.code.load(Size::Word, R0, R7, offset);
+        self.code.load(Word, R0, R7, offset);
         self.code.swap(R0, 32);
     }
 
-    /// `R0` becomes the code point.
+    /// Loads the code point into `R0`.
     pub(super) fn dscp(&mut self, family: Family) {
         match family {
             Family::V4 => {
-                self.code.load(Size::Byte, R0, R7, 1);
-                self.code.operate_with(Operation::ShiftRight, R0, 2);
+                self.code.load(Byte, R0, R7, 1);
+                self.code.operate_with(ShiftRight, R0, 2);
             }
             _ => {
-                self.code.load(Size::Half, R0, R7, 0);
+                self.code.load(Half, R0, R7, 0);
                 self.code.swap(R0, 16);
-                self.code.operate_with(Operation::ShiftRight, R0, 6);
-                self.code.operate_with(Operation::And, R0, 0x3f);
+                self.code.operate_with(ShiftRight, R0, 6);
+                self.code.operate_with(And, R0, 0x3f);
             }
         }
     }
 
     fn ecn(&mut self, family: Family) {
-        self.code.load(Size::Byte, R0, R7, 1);
+        self.code.load(Byte, R0, R7, 1);
         if family == Family::V6 {
-            self.code.operate_with(Operation::ShiftRight, R0, 4);
+            self.code.operate_with(ShiftRight, R0, 4);
         }
-        self.code.operate_with(Operation::And, R0, 3);
+        self.code.operate_with(And, R0, 3);
     }
 
-    /// The id, or 4096 without a tag: of the tag's 17th bit it is the 13th.
+    /// Loads the VLAN id, or 4096 without a tag: the tag's 17th bit moves to the 13th.
     fn vlan(&mut self) {
         if !self.looks_at_tag() {
             self.code.set(R0, 0x1000);
@@ -363,15 +327,15 @@ impl Generator<'_> {
         }
         self.take(R0, Slot::Tci);
         self.code.copy(R1, R0);
-        self.code.operate_with(Operation::ShiftRight, R1, 4);
-        self.code.operate_with(Operation::And, R1, 0x1000);
-        self.code.operate_with(Operation::And, R0, 0xfff);
-        self.code.operate(Operation::Or, R0, R1);
+        self.code.operate_with(ShiftRight, R1, 4);
+        self.code.operate_with(And, R1, 0x1000);
+        self.code.operate_with(And, R0, 0xfff);
+        self.code.operate(Or, R0, R1);
     }
 }
 
-/// `number & mask == value`, if that is what a set of bytes says. The mask has all bits above them,
-/// which are not set.
+/// Mask and value if the set of bytes can be tested as `number & mask == value`. The mask includes
+/// all bits above the byte, which are not set.
 fn masked(ranges: &Ranges) -> Option<(u32, u32)> {
     let numbers = || (0..=255u32).filter(|number| ranges.contains((*number).into()));
     let all = numbers().fold(0xff, |all, number| all & number);

@@ -1,13 +1,13 @@
-//! What the program keeps on its stack, and where the kernel keeps what it knows of a packet.
+//! Layout of the program's stack and of the kernel's packet context.
 //!
-//! Numbers of 32 bits stand at offsets that are four more than a multiple of eight. There the
-//! verifier forgets what it knew of a value that is stored, so what is loaded is any number:
-//! comparisons with one field are not followed through all those that come after, and a chain of
-//! rules is verified in linear time. It also makes paths equal that differ in constants only.
+//! 32-bit numbers are at offsets of four more than a multiple of eight. There the verifier forgets
+//! the range of a stored value, so a loaded value may be anything: it does not carry the outcome of
+//! one comparison through all later ones, and a chain of rules is verified in linear time. It also
+//! makes paths equal that differ only in constants.
 
 use crate::rules::Field;
 
-/// A number of 32 bits on the stack.
+/// A 32-bit number on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     Protocol,
@@ -25,12 +25,12 @@ pub(super) enum Slot {
     Uid,
     /// 0 for whole packets, [`FIRST`], [`LATER`].
     Fragment,
-    /// Where the filter counts.
+    /// The filter's slot for counting.
     Filter,
     Colour,
-    /// The colour that the packet came with.
+    /// The colour of the packet on arrival.
     Precolour,
-    /// The rule that took it.
+    /// The rule that matched.
     Rule,
     /// Segments, for the counters.
     Segments,
@@ -45,13 +45,13 @@ impl Slot {
 
 /// A first fragment.
 pub(super) const FIRST: i32 = 1;
-/// Another.
+/// A later fragment.
 pub(super) const LATER: i32 = 2;
 
-/// Bytes of packets that are not where the program can look: 16.
+/// Buffer of 16 bytes for packet data the program cannot access directly.
 pub(super) const BUFFER: i16 = -8 * 17 - 16;
-/// What all fragments of a packet share: source and destination (16 bytes each), id (4), protocol,
-/// family, 2 bytes.
+/// Key of a fragmented packet: source and destination (16 bytes each), id (4), protocol, family, 2
+/// bytes.
 pub(super) const FRAGMENT_KEY: i16 = BUFFER - 40;
 /// Addresses of the Ethernet header, 64 bits each.
 pub(super) const fn mac(field: Field) -> i16 {
@@ -60,12 +60,12 @@ pub(super) const fn mac(field: Field) -> i16 {
         _ => FRAGMENT_KEY - 16,
     }
 }
-/// Sixty-four bits each: where rows of tables are, or ids of control groups.
+/// 64-bit numbers: addresses of table rows, or control group ids.
 pub(super) const fn wide(number: usize) -> i16 {
     FRAGMENT_KEY - 24 - 8 * number as i16
 }
 
-/// Values that fields have where a packet has none: outside their ranges.
+/// Values of absent fields, outside their ranges.
 pub(super) const NO_BYTE: u32 = 1 << 8;
 pub(super) const NO_HALF: u32 = 1 << 16;
 pub(super) const NO_LENGTH: u32 = u32::MAX;

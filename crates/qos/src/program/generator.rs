@@ -1,4 +1,4 @@
-//! The program as a whole: what comes after what.
+//! Writes the program as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,27 @@ use crate::packet::LinkType;
 use crate::policy::{Family, Fragments};
 use crate::rules::{Field, Rule, RuleSet};
 
-use super::assembler::{Assembler, Condition, Label, Register, Size};
+use super::assembler::{Assembler, Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{Slot, context};
 use super::output::{Lifetime, MapKind, MapSpec, Program, Target};
 use super::tables::Tables;
+use Condition::{Above, Equal};
+use Operation::Add;
+use Register::{R0, R1, R2, R6, R7, R8, R10};
+use Size::Word;
 
-/// What of a packet can be looked at where rules are asked.
+/// What rules can look at in a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
     /// `R7` is at an IPv4 header.
     V4,
     /// `R7` is at an IPv6 header.
     V6,
-    /// There is no IP header: another protocol, or a header that is cut or wrong.
+    /// No IP header: another protocol, or a truncated or invalid header.
     None,
 }
 
-/// What rules of a family ask for.
+/// What the rules of a family test.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Needs {
     fields: BTreeSet<Field>,
@@ -55,13 +59,13 @@ impl Needs {
         self.has(Field::IcmpType) || self.has(Field::IcmpCode)
     }
 
-    /// Whether the transport header, or where it is, matters.
+    /// Whether the transport header or its position matters.
     pub(super) fn transport(&self) -> bool {
         self.ports() || self.icmp() || self.has(Field::TcpFlags) || self.has(Field::Length)
     }
 }
 
-/// A program that is being written.
+/// A program under construction.
 ///
 /// `R6` is the context all the time; `R7` points to the network layer from when it was found until
 /// the packet is changed; `R8` is the end of the data while headers are looked for.
@@ -69,18 +73,18 @@ pub(super) struct Generator<'a> {
     pub(super) code: Assembler,
     pub(super) rules: &'a RuleSet,
     pub(super) target: &'a Target,
-    /// Whether the program tells in `cb` what it did.
+    /// Whether the program reports in `cb` what it did.
     pub(super) observed: bool,
-    /// The rules' tables, for families with many.
+    /// Tables of the rules, for families with many.
     pub(super) tables: Tables,
     maps: Vec<MapSpec>,
-    /// Where the code of an action begins, for those that something jumps to.
+    /// Start of each action's code, for those that are jumped to.
     actions: BTreeMap<(Layer, usize), Label>,
-    /// Where the rule in `R9` is taken from tables, for those for which that is written.
+    /// Start of the code that applies the rule in `R9`, where that is written.
     taken: BTreeMap<(Family, Layer), Label>,
-    /// No rule takes the packet.
+    /// No rule matches.
     pub(super) unmatched: Label,
-    /// The packet goes on.
+    /// The packet continues.
     pub(super) done: Label,
 }
 
@@ -108,11 +112,9 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn program(mut self) -> Program {
-        self.code.copy(Register::R6, Register::R1);
-        if [Family::V4, Family::V6, Family::Other]
-            .iter()
-            .any(|family| !self.rules.family(*family).is_empty())
-        {
+        self.code.copy(R6, R1);
+        let has_rules = |family| !self.rules.family(family).is_empty();
+        if Family::ALL.into_iter().any(has_rules) {
             self.link_layer();
             self.code_of_actions();
         }
@@ -143,14 +145,13 @@ impl<'a> Generator<'a> {
         self.code.bind(done);
         self.observe_tag();
         let verdict = self.target.verdict as i64 as u64;
-        self.code.set(Register::R0, verdict);
+        self.code.set(R0, verdict);
         self.code.exit();
     }
 
     pub(super) fn set_priority(&mut self, class: u32) {
-        self.code.set(Register::R0, class.into());
-        self.code
-            .store(Size::Word, Register::R6, context::PRIORITY, Register::R0);
+        self.code.set(R0, class.into());
+        self.code.store(Word, R6, context::PRIORITY, R0);
     }
 
     pub(super) fn needs(&self, family: Family) -> Needs {
@@ -159,11 +160,11 @@ impl<'a> Generator<'a> {
         Needs::new(rules, track && !rules.is_empty())
     }
 
-    /// Whether rules of any family ask for a field.
+    /// Whether rules of any family test a field.
     pub(super) fn asks_for(&self, field: Field) -> bool {
-        [Family::V4, Family::V6, Family::Other]
-            .iter()
-            .any(|family| self.needs(*family).has(field))
+        Family::ALL
+            .into_iter()
+            .any(|family| self.needs(family).has(field))
     }
 
     /// Whether the outermost VLAN tag matters.
@@ -173,19 +174,17 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn changes_tag(&self) -> bool {
-        self.rules
-            .actions
-            .iter()
-            .any(|action| action.vlan_priority.is_some())
+        let mut actions = self.rules.actions.iter();
+        actions.any(|action| action.vlan_priority.is_some())
     }
 
-    /// Asks the rules of a family, and goes to what the first that holds does, or to `unmatched`.
+    /// Tests the rules of a family and jumps to the action of the first match or to `unmatched`.
     pub(super) fn ask(&mut self, family: Family, layer: Layer) {
         let needs = self.needs(family);
         if needs.has(Field::Uid) {
-            self.code.copy(Register::R1, Register::R6);
-            self.code.call(super::assembler::Helper::SocketUid);
-            self.put(Slot::Uid, Register::R0);
+            self.code.copy(R1, R6);
+            self.code.call(Helper::SocketUid);
+            self.put(Slot::Uid, R0);
         }
         if self.tables.has(family) {
             self.ask_tables(family, layer)
@@ -194,13 +193,13 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Where the code of an action begins.
+    /// Start of an action's code.
     pub(super) fn action(&mut self, layer: Layer, action: usize) -> Label {
         let code = &mut self.code;
         *(self.actions.entry((layer, action))).or_insert_with(|| code.label())
     }
 
-    /// Where a rule is taken from tables, and whether that is still to be written.
+    /// Start of the code that applies a rule from tables, and whether it still has to be written.
     pub(super) fn taken(&mut self, family: Family, layer: Layer) -> (Label, bool) {
         if let Some(label) = self.taken.get(&(family, layer)) {
             return (*label, false);
@@ -210,15 +209,12 @@ impl<'a> Generator<'a> {
         (label, true)
     }
 
-    /// The actions that something jumps to.
+    /// The actions that are jumped to.
     pub(super) fn asked_actions(&self) -> Vec<((Layer, usize), Label)> {
-        self.actions
-            .iter()
-            .map(|(of, label)| (*of, *label))
-            .collect()
+        self.actions.clone().into_iter().collect()
     }
 
-    /// The number of a map; it is one of the program's from then on.
+    /// The number of a map, which becomes one of the program's.
     pub(super) fn map(&mut self, name: &'static str) -> usize {
         if let Some(known) = self.maps.iter().position(|spec| spec.name == name) {
             return known;
@@ -240,49 +236,53 @@ impl<'a> Generator<'a> {
     }
 
     pub(super) fn put(&mut self, slot: Slot, value: Register) {
-        self.code
-            .store(Size::Word, Register::R10, slot.offset(), value);
+        self.code.store(Word, R10, slot.offset(), value);
     }
 
     pub(super) fn put_constant(&mut self, slot: Slot, value: u32) {
-        let (base, offset) = (Register::R10, slot.offset());
-        self.code
-            .store_constant(Size::Word, base, offset, value as i32);
+        let (base, offset) = (R10, slot.offset());
+        self.code.store_constant(Word, base, offset, value as i32);
     }
 
     pub(super) fn take(&mut self, to: Register, slot: Slot) {
-        self.code.load(Size::Word, to, Register::R10, slot.offset());
+        self.code.load(Word, to, R10, slot.offset());
     }
 
     pub(super) fn context(&mut self, to: Register, offset: i16) {
-        self.code.load(Size::Word, to, Register::R6, offset);
+        self.code.load(Word, to, R6, offset);
     }
 
-    /// `R0` is `base` and `offset`.
+    /// Looks up the key at `key` of the frame in a map: `R0` points to the value. Jumps to
+    /// `otherwise` if there is none.
+    pub(super) fn find(&mut self, map: &'static str, key: i16, otherwise: Label) {
+        let map = self.map(map);
+        self.code.map(R1, map);
+        self.address(R2, R10, key);
+        self.code.call(Helper::MapLookup);
+        self.code.branch_with(Equal, R0, 0, otherwise);
+    }
+
     pub(super) fn address(&mut self, to: Register, base: Register, offset: i16) {
         self.code.copy(to, base);
-        self.code
-            .operate_with(super::assembler::Operation::Add, to, offset.into());
+        self.code.operate_with(Add, to, offset.into());
     }
 
-    /// To `otherwise`, if fewer than `bytes` of the packet are to be looked at from `R7` on. `R8`
+    /// Jumps to `otherwise` if fewer than `bytes` of the packet are accessible from `R7` on; `R8`
     /// is their end.
     pub(super) fn within(&mut self, bytes: i16, otherwise: Label) {
-        self.address(Register::R0, Register::R7, bytes);
-        self.code
-            .branch(Condition::Above, Register::R0, Register::R8, otherwise);
+        self.address(R0, R7, bytes);
+        self.code.branch(Above, R0, R8, otherwise);
     }
 
-    /// What a test reads: the rule that took the packet, counted from 1.
+    /// For tests: the rule that matched, counted from 1.
     pub(super) fn observe_rule(&mut self, rule: usize) {
         if self.observed {
-            self.code.set(Register::R0, rule as u64 + 1);
-            self.code
-                .store(Size::Word, Register::R6, context::CB[0], Register::R0);
+            self.code.set(R0, rule as u64 + 1);
+            self.code.store(Word, R6, context::CB[0], R0);
         }
     }
 
-    /// And the tag beside the bytes, which nothing else shows.
+    /// For tests: the tag kept beside the bytes, which nothing else shows.
     fn observe_tag(&mut self) {
         if !self.observed {
             return;
@@ -292,8 +292,8 @@ impl<'a> Generator<'a> {
             (context::VLAN_TCI, context::CB[3]),
             (context::VLAN_PROTOCOL, context::CB[4]),
         ] {
-            self.context(Register::R0, from);
-            self.code.store(Size::Word, Register::R6, to, Register::R0);
+            self.context(R0, from);
+            self.code.store(Word, R6, to, R0);
         }
     }
 }
@@ -314,10 +314,10 @@ fn spec(name: &'static str, kind: MapKind, key: u32, value: u32, entries: u32) -
 pub(super) const COUNTERS: &str = "counters";
 /// Meters by their policy's slot.
 pub(super) const METERS: &str = "meters";
-/// The rules of fragmented packets.
+/// The rules that fragmented packets matched.
 pub(super) const FRAGMENTS: &str = "fragments";
 /// All tables, in one value.
 pub(super) const TABLES: &str = "tables";
 
-/// Fragmented packets that are remembered.
+/// Number of fragmented packets remembered.
 const FRAGMENTED_PACKETS: u32 = 4096;

@@ -1,4 +1,4 @@
-//! Where the network layer begins.
+//! Finds the network layer.
 
 use crate::packet::LinkType;
 use crate::policy::Family;
@@ -8,9 +8,12 @@ use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{NO_HALF, NO_MAC, Slot, context, mac};
 use super::generator::{Generator, Layer};
 
+use Condition::{AtLeast, AtMost, Equal, NotEqual};
+use Operation::{Add, ShiftLeft, ShiftRight, Sub};
 use Register::{R0, R1, R2, R3, R6, R7, R8, R10};
+use Size::{Double, Half};
 
-/// Where frames of each family go on.
+/// Where frames of each family continue.
 struct Ways {
     v4: Label,
     v6: Label,
@@ -21,7 +24,7 @@ struct Ways {
 }
 
 impl Generator<'_> {
-    /// Finds the network layer, and goes on with the code of each family.
+    /// Finds the network layer and continues with the code of each family.
     pub(super) fn link_layer(&mut self) {
         let ways = Ways {
             v4: self.way(Family::V4),
@@ -35,7 +38,7 @@ impl Generator<'_> {
         for field in MACS {
             if self.asks_for(field) {
                 self.code.set(R0, NO_MAC);
-                self.code.store(Size::Double, R10, mac(field), R0);
+                self.code.store(Double, R10, mac(field), R0);
             }
         }
         self.look();
@@ -60,7 +63,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A label for a family's code; a family without rules is not looked at.
+    /// A label for a family's code; a family without rules is skipped.
     fn way(&mut self, family: Family) -> Label {
         if self.rules.family(family).is_empty() {
             self.unmatched
@@ -69,13 +72,13 @@ impl Generator<'_> {
         }
     }
 
-    /// The tag that the kernel keeps beside the bytes.
+    /// Reads the tag that the kernel keeps beside the bytes.
     fn tag_beside(&mut self) {
         let none = self.code.label();
         self.put_constant(Slot::Tci, NO_HALF);
         self.put_constant(Slot::Tpid, 0);
         self.context(R0, context::VLAN_PRESENT);
-        self.code.branch_with(Condition::Equal, R0, 0, none);
+        self.code.branch_with(Equal, R0, 0, none);
         self.context(R0, context::VLAN_TCI);
         self.put(Slot::Tci, R0);
         self.context(R0, context::VLAN_PROTOCOL);
@@ -83,7 +86,7 @@ impl Generator<'_> {
         self.code.bind(none);
     }
 
-    /// `R7` and `R8` become the packet's data and their end, the headers within.
+    /// Sets `R7` and `R8` to the packet's data and end, with the headers inside.
     fn look(&mut self) {
         let link = match self.target.link {
             LinkType::Ethernet => 14 + 2 * 4,
@@ -94,15 +97,14 @@ impl Generator<'_> {
         let enough = self.code.label();
         self.data();
         self.address(R0, R7, window);
-        self.code.branch(Condition::AtMost, R0, R8, enough);
+        self.code.branch(AtMost, R0, R8, enough);
         // A short packet, or one whose headers are in fragments of its buffer.
         self.context(R2, context::LENGTH);
         self.code.copy(R3, R8);
-        self.code.operate(Operation::Sub, R3, R7);
-        self.code.branch(Condition::AtLeast, R3, R2, enough);
+        self.code.operate(Sub, R3, R7);
+        self.code.branch(AtLeast, R3, R2, enough);
         let short = self.code.label();
-        self.code
-            .branch_with(Condition::AtMost, R2, window.into(), short);
+        self.code.branch_with(AtMost, R2, window.into(), short);
         self.code.set(R2, window as u64);
         self.code.bind(short);
         self.code.copy(R1, R6);
@@ -120,8 +122,8 @@ impl Generator<'_> {
         let cut = self.code.label();
         self.within(14, cut);
         self.macs();
-        self.code.load(Size::Half, R1, R7, 12);
-        self.code.operate_with(Operation::Add, R7, 14);
+        self.code.load(Half, R1, R7, 12);
+        self.code.operate_with(Add, R7, 14);
         let tagged = self.code.label();
         self.by_type(ways, Some(tagged));
         self.code.jump(ways.other);
@@ -135,50 +137,48 @@ impl Generator<'_> {
         self.code.jump(ways.asked);
     }
 
-    /// The addresses of the Ethernet header at `R7`, as far as they are asked for.
+    /// Reads those addresses of the Ethernet header at `R7` that rules test.
     fn macs(&mut self) {
-        // Eight bytes that have the six of it in front, or behind.
+        // Eight bytes that start or end with the six of the address.
         let places = [(0, None), (4, Some(16))];
         for (field, (at, front)) in MACS.into_iter().zip(places) {
             if !self.asks_for(field) {
                 continue;
             }
-            self.code.load(Size::Double, R0, R7, at);
+            self.code.load(Double, R0, R7, at);
             self.code.swap(R0, 64);
             if let Some(bits) = front {
-                self.code.operate_with(Operation::ShiftLeft, R0, bits);
+                self.code.operate_with(ShiftLeft, R0, bits);
             }
-            self.code.operate_with(Operation::ShiftRight, R0, 16);
-            self.code.store(Size::Double, R10, mac(field), R0);
+            self.code.operate_with(ShiftRight, R0, 16);
+            self.code.store(Double, R10, mac(field), R0);
         }
     }
 
-    /// Goes by the EtherType in `R1`, or on.
+    /// Jumps by the EtherType in `R1`, or falls through.
     fn by_type(&mut self, ways: &Ways, tagged: Option<Label>) {
         let families = [(ETHERTYPE_V4, ways.v4), (ETHERTYPE_V6, ways.v6)];
         let tags = [VLAN, SERVICE_VLAN].map(|number| tagged.map(|way| (number, way)));
         for (number, way) in families.into_iter().chain(tags.into_iter().flatten()) {
-            self.code
-                .branch_with(Condition::Equal, R1, number.to_be().into(), way);
+            self.code.branch_with(Equal, R1, number.to_be().into(), way);
         }
     }
 
-    /// Steps over the tag at `R7`, whose own EtherType is in `R1`.
+    /// Skips the tag at `R7`, whose own EtherType is in `R1`.
     fn tag(&mut self, ways: &Ways, again: Option<Label>) {
         self.within(4, ways.other);
         if self.looks_at_tag() {
             let known = self.code.label();
             self.take(R0, Slot::Tci);
-            self.code
-                .branch_with(Condition::NotEqual, R0, NO_HALF as i32, known);
-            self.code.load(Size::Half, R0, R7, 0);
+            self.code.branch_with(NotEqual, R0, NO_HALF as i32, known);
+            self.code.load(Half, R0, R7, 0);
             self.code.swap(R0, 16);
             self.put(Slot::Tci, R0);
             self.put(Slot::Tpid, R1);
             self.code.bind(known);
         }
-        self.code.load(Size::Half, R1, R7, 2);
-        self.code.operate_with(Operation::Add, R7, 4);
+        self.code.load(Half, R1, R7, 2);
+        self.code.operate_with(Add, R7, 4);
         self.by_type(ways, again);
         self.code.jump(ways.other);
     }

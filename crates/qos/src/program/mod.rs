@@ -4,8 +4,8 @@
 //! link ─▶ network ─▶ transport ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
 //! ```
 //!
-//! Code is written for the rules at hand: a field that no rule asks for is not looked for, and a
-//! family without rules goes on at once. The same rules give the same program.
+//! The code is specific to its rules: a field that no rule tests is not read, and a family without
+//! rules continues at once. The same rules give the same program.
 
 mod action;
 mod assembler;
@@ -37,8 +37,8 @@ pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, CompileError
     generate(rules, target, false)
 }
 
-/// The same program for tests: it also leaves in `cb` what it did (the number of the rule from 1,
-/// and the VLAN tag that is beside the bytes: whether there is one, its TCI, its EtherType in
+/// The same program for tests: it also reports in `cb` what it did (the number of the rule from 1,
+/// and for the VLAN tag beside the bytes whether there is one, its TCI, and its EtherType in
 /// network order), and takes the time of its meters from there (nanoseconds, the lower half in
 /// `cb[3]`).
 ///
@@ -49,7 +49,7 @@ pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, Com
 }
 
 fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, CompileError> {
-    for family in [Family::V4, Family::V6, Family::Other] {
+    for family in Family::ALL {
         let rules = rules.family(family).len();
         if rules > MAX_RULES {
             let most = MAX_RULES;

@@ -1,8 +1,8 @@
-//! The headers of IPv4 and IPv6, up to where the transport layer begins.
+//! Parses IPv4 and IPv6 headers up to the transport layer.
 //!
-//! The way of most packets looks at bytes directly. What is unusual (options, extension headers,
-//! fragments, headers that are not in the packet's linear part, or not there at all) goes a slower
-//! way, which asks the kernel for bytes.
+//! Most packets are read directly. Unusual ones (options, extension headers, fragments, headers
+//! that are outside the packet's linear part or missing) take a slower path that asks the kernel
+//! for bytes.
 
 use crate::packet::EXTENSIONS;
 use crate::policy::Family;
@@ -12,22 +12,25 @@ use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{BUFFER, FIRST, FRAGMENT_KEY, LATER, NO_BYTE, NO_LENGTH, Slot, context};
 use super::generator::{FRAGMENTS, Generator, Layer, Needs};
 
-use Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+use Condition::{Above, AtLeast, Bits, Equal, NotEqual};
+use Operation::{Add, And, ShiftLeft, ShiftRight, Sub};
+use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use Size::{Byte, Double, Half, Word};
 
 impl Generator<'_> {
-    /// From an IPv4 header (RFC 791) at `R7`.
+    /// Handles an IPv4 header (RFC 791) at `R7`.
     pub(super) fn v4(&mut self) {
         let needs = self.needs(Family::V4);
         let [wrong, odd, slow, asked] = std::array::from_fn(|_| self.code.label());
         self.within(20, wrong);
-        self.code.load(Size::Byte, R1, R7, 0);
+        self.code.load(Byte, R1, R7, 0);
         if needs.transport() || needs.track {
             self.begin(&needs, Family::V4);
-            self.code.branch_with(Condition::NotEqual, R1, 0x45, odd);
-            self.code.load(Size::Half, R2, R7, 6);
+            self.code.branch_with(NotEqual, R1, 0x45, odd);
+            self.code.load(Half, R2, R7, 6);
             self.code
-                .branch_with(Condition::Bits, R2, i32::from(0x3fff_u16.to_be()), slow);
-            self.code.load(Size::Byte, R1, R7, 9);
+                .branch_with(Bits, R2, i32::from(0x3fff_u16.to_be()), slow);
+            self.code.load(Byte, R1, R7, 9);
             self.transport(&needs, Family::V4, 20, slow);
             self.code.jump(asked);
             self.code.bind(odd);
@@ -43,30 +46,30 @@ impl Generator<'_> {
         self.ask(Family::V4, Layer::None);
     }
 
-    /// To `wrong` unless the first byte, in `R1`, says version 4 and 5 words or more.
+    /// Jumps to `wrong` unless the first byte, in `R1`, says version 4 and at least 5 words.
     fn check_v4(&mut self, wrong: Label) {
-        self.code.operate32_with(Operation::Sub, R1, 0x45);
-        self.code.branch32_with(Condition::Above, R1, 0x0a, wrong);
+        self.code.operate32_with(Sub, R1, 0x45);
+        self.code.branch32_with(Above, R1, 0x0a, wrong);
     }
 
-    /// With options, in fragments, or with its transport header somewhere else.
+    /// Handles packets with options, fragments, and those whose transport header is elsewhere.
     fn slow_v4(&mut self, needs: &Needs, asked: Label) {
         self.offset_of_network();
-        self.code.load(Size::Byte, R1, R7, 0);
-        self.code.operate_with(Operation::And, R1, 0x0f);
-        self.code.operate_with(Operation::ShiftLeft, R1, 2);
-        self.code.operate(Operation::Add, R9, R1);
-        self.code.load(Size::Byte, R8, R7, 9);
-        self.code.load(Size::Half, R2, R7, 6);
+        self.code.load(Byte, R1, R7, 0);
+        self.code.operate_with(And, R1, 0x0f);
+        self.code.operate_with(ShiftLeft, R1, 2);
+        self.code.operate(Add, R9, R1);
+        self.code.load(Byte, R8, R7, 9);
+        self.code.load(Half, R2, R7, 6);
         self.code.swap(R2, 16);
         let (whole, first) = (self.code.label(), self.code.label());
-        self.code.operate_with(Operation::And, R2, 0x3fff);
-        self.code.branch_with(Condition::Equal, R2, 0, whole);
+        self.code.operate_with(And, R2, 0x3fff);
+        self.code.branch_with(Equal, R2, 0, whole);
         if needs.track {
             self.key_v4();
         }
-        self.code.operate_with(Operation::And, R2, 0x1fff);
-        self.code.branch_with(Condition::Equal, R2, 0, first);
+        self.code.operate_with(And, R2, 0x1fff);
+        self.code.branch_with(Equal, R2, 0, first);
         if needs.track {
             self.remembered(Family::V4, Layer::V4);
         }
@@ -80,7 +83,7 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// What a packet has until it is found to have something else.
+    /// Sets the fields of a packet to their initial values.
     fn begin(&mut self, needs: &Needs, family: Family) {
         self.no_transport(needs);
         if needs.track {
@@ -89,37 +92,37 @@ impl Generator<'_> {
         if needs.has(Field::Length) {
             let plain = self.code.label();
             let offset = if family == Family::V4 { 2 } else { 4 };
-            self.code.load(Size::Half, R2, R7, offset);
+            self.code.load(Half, R2, R7, offset);
             self.code.swap(R2, 16);
             if family == Family::V6 {
-                self.code.operate_with(Operation::Add, R2, 40);
+                self.code.operate_with(Add, R2, 40);
             }
             self.put(Slot::Length, R2);
             self.context(R0, context::SEGMENT_SIZE);
-            self.code.branch_with(Condition::Equal, R0, 0, plain);
+            self.code.branch_with(Equal, R0, 0, plain);
             self.put_constant(Slot::Length, NO_LENGTH);
             self.code.bind(plain);
         }
     }
 
-    /// `R9` becomes the offset of `R7` in the packet.
+    /// Sets `R9` to the offset of `R7` in the packet.
     fn offset_of_network(&mut self) {
         self.code.copy(R9, R7);
         self.context(R0, context::DATA);
-        self.code.operate(Operation::Sub, R9, R0);
+        self.code.operate(Sub, R9, R0);
     }
 
-    /// From an IPv6 header (RFC 8200) at `R7`.
+    /// Handles an IPv6 header (RFC 8200) at `R7`.
     pub(super) fn v6(&mut self) {
         let needs = self.needs(Family::V6);
         let [wrong, slow, asked, walk] = std::array::from_fn(|_| self.code.label());
         self.within(40, wrong);
-        self.code.load(Size::Byte, R1, R7, 0);
-        self.code.operate_with(Operation::And, R1, 0xf0);
-        self.code.branch_with(Condition::NotEqual, R1, 0x60, wrong);
+        self.code.load(Byte, R1, R7, 0);
+        self.code.operate_with(And, R1, 0xf0);
+        self.code.branch_with(NotEqual, R1, 0x60, wrong);
         if needs.transport() || needs.track || needs.has(Field::Protocol) {
             self.begin(&needs, Family::V6);
-            self.code.load(Size::Byte, R1, R7, 6);
+            self.code.load(Byte, R1, R7, 6);
             self.if_in(R1, &EXTENSIONS, walk);
             self.put(Slot::Protocol, R1);
             self.transport(&needs, Family::V6, 40, slow);
@@ -134,12 +137,12 @@ impl Generator<'_> {
         self.ask(Family::V6, Layer::None);
     }
 
-    /// Over the extension headers: `R8` is the number of the next header, `R9` where it is.
+    /// Skips extension headers: `R8` is the number of the next header, `R9` its position.
     fn walk(&mut self, needs: &Needs, asked: Label) {
         let [ended, known] = std::array::from_fn(|_| self.code.label());
-        self.code.load(Size::Byte, R8, R7, 6);
+        self.code.load(Byte, R8, R7, 6);
         self.offset_of_network();
-        self.code.operate_with(Operation::Add, R9, 40);
+        self.code.operate_with(Add, R9, 40);
         for _ in 0..MAX_EXTENSIONS {
             let extension = self.code.label();
             self.if_in(R8, &EXTENSIONS, extension);
@@ -149,7 +152,7 @@ impl Generator<'_> {
             self.step(needs, asked);
         }
         self.code.bind(ended);
-        // Still an extension: what is above is not known.
+        // Still an extension: the upper layer is unknown.
         let nothing = self.code.label();
         self.if_in(R8, &EXTENSIONS, nothing);
         self.code.bind(known);
@@ -161,46 +164,45 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// Over one header, whose first eight bytes are in the buffer.
+    /// Skips one header, whose first eight bytes are in the buffer.
     fn step(&mut self, needs: &Needs, asked: Label) {
         let [fragment, authentication, next] = std::array::from_fn(|_| self.code.label());
-        self.code.load(Size::Byte, R1, R10, BUFFER + 1);
+        self.code.load(Byte, R1, R10, BUFFER + 1);
+        self.code.branch_with(Equal, R8, FRAGMENT.into(), fragment);
         self.code
-            .branch_with(Condition::Equal, R8, FRAGMENT.into(), fragment);
-        self.code
-            .branch_with(Condition::Equal, R8, AUTHENTICATION.into(), authentication);
-        self.code.operate_with(Operation::Add, R1, 1);
-        self.code.operate_with(Operation::ShiftLeft, R1, 3);
+            .branch_with(Equal, R8, AUTHENTICATION.into(), authentication);
+        self.code.operate_with(Add, R1, 1);
+        self.code.operate_with(ShiftLeft, R1, 3);
         self.code.jump(next);
         self.code.bind(authentication);
-        // RFC 4302, 2.2: in units of four bytes, less two.
-        self.code.operate_with(Operation::Add, R1, 2);
-        self.code.operate_with(Operation::ShiftLeft, R1, 2);
+        // RFC 4302, 2.2: counted in four bytes, less two.
+        self.code.operate_with(Add, R1, 2);
+        self.code.operate_with(ShiftLeft, R1, 2);
         self.code.jump(next);
         self.code.bind(fragment);
         self.fragment_header(needs, asked);
         self.code.set(R1, 8);
         self.code.bind(next);
-        self.code.load(Size::Byte, R8, R10, BUFFER);
-        self.code.operate(Operation::Add, R9, R1);
+        self.code.load(Byte, R8, R10, BUFFER);
+        self.code.operate(Add, R9, R1);
     }
 
-    /// RFC 8200, 4.5. A later fragment goes on from here.
+    /// RFC 8200, 4.5. A later fragment continues from here.
     fn fragment_header(&mut self, needs: &Needs, asked: Label) {
         let [whole, first] = std::array::from_fn(|_| self.code.label());
         if needs.track {
             self.put_constant(Slot::Fragment, 0);
         }
-        self.code.load(Size::Half, R2, R10, BUFFER + 2);
+        self.code.load(Half, R2, R10, BUFFER + 2);
         self.code.swap(R2, 16);
-        self.code.operate_with(Operation::And, R2, 0xfff9);
-        self.code.branch_with(Condition::Equal, R2, 0, whole);
+        self.code.operate_with(And, R2, 0xfff9);
+        self.code.branch_with(Equal, R2, 0, whole);
         if needs.track {
             self.key_v6();
         }
-        self.code.operate_with(Operation::And, R2, 0xfff8);
-        self.code.branch_with(Condition::Equal, R2, 0, first);
-        self.code.load(Size::Byte, R8, R10, BUFFER);
+        self.code.operate_with(And, R2, 0xfff8);
+        self.code.branch_with(Equal, R2, 0, first);
+        self.code.load(Byte, R8, R10, BUFFER);
         self.later_v6(needs, asked);
         self.code.bind(first);
         if needs.track {
@@ -209,7 +211,7 @@ impl Generator<'_> {
         self.code.bind(whole);
     }
 
-    /// A later fragment of IPv6: it has a protocol and no transport header.
+    /// Handles a later fragment of IPv6, which has a protocol but no transport header.
     fn later_v6(&mut self, needs: &Needs, asked: Label) {
         let [extension, known] = std::array::from_fn(|_| self.code.label());
         self.if_in(R8, &EXTENSIONS, extension);
@@ -224,28 +226,28 @@ impl Generator<'_> {
         self.code.jump(asked);
     }
 
-    /// What all fragments of the packet share.
+    /// Stores the key that all fragments of the packet share.
     fn key_v4(&mut self) {
         for word in [0, 4, 8, 16, 20, 24] {
             self.key_constant(word, 0);
         }
         for (from, to) in [(12, 12), (16, 28)] {
-            self.code.load(Size::Word, R1, R7, from);
-            self.key(Size::Word, to, R1);
+            self.code.load(Word, R1, R7, from);
+            self.key(Word, to, R1);
         }
-        self.code.load(Size::Half, R1, R7, 4);
-        self.key(Size::Word, 32, R1);
+        self.code.load(Half, R1, R7, 4);
+        self.key(Word, 32, R1);
         self.key_constant(36, 4);
-        self.key(Size::Byte, 37, R8);
+        self.key(Byte, 37, R8);
     }
 
     fn key_v6(&mut self) {
         for (from, to) in [(8, 0), (16, 8), (24, 16), (32, 24)] {
-            self.code.load(Size::Double, R1, R7, from);
-            self.key(Size::Double, to, R1);
+            self.code.load(Double, R1, R7, from);
+            self.key(Double, to, R1);
         }
-        self.code.load(Size::Word, R1, R10, BUFFER + 4);
-        self.key(Size::Word, 32, R1);
+        self.code.load(Word, R1, R10, BUFFER + 4);
+        self.key(Word, 32, R1);
         self.key_constant(36, 6);
     }
 
@@ -255,22 +257,17 @@ impl Generator<'_> {
 
     fn key_constant(&mut self, at: i16, value: i32) {
         self.code
-            .store_constant(Size::Word, R10, FRAGMENT_KEY + at, value);
+            .store_constant(Word, R10, FRAGMENT_KEY + at, value);
     }
 
-    /// A later fragment gets the rule of the first, if that is known; else it goes on here.
+    /// A later fragment gets the rule of the first, if known; otherwise it continues here.
     fn remembered(&mut self, family: Family, layer: Layer) {
         let unknown = self.code.label();
         self.put_constant(Slot::Fragment, LATER as u32);
-        let map = self.map(FRAGMENTS);
-        self.code.map(R1, map);
-        self.address(R2, R10, FRAGMENT_KEY);
-        self.code.call(Helper::MapLookup);
-        self.code.branch_with(Condition::Equal, R0, 0, unknown);
-        self.code.load(Size::Word, R9, R0, 0);
+        self.find(FRAGMENTS, FRAGMENT_KEY, unknown);
+        self.code.load(Word, R9, R0, 0);
         let rules = self.rules.family(family).len();
-        self.code
-            .branch_with(Condition::AtLeast, R9, rules as i32, unknown);
+        self.code.branch_with(AtLeast, R9, rules as i32, unknown);
         self.take_by_number(family, layer);
         self.code.bind(unknown);
     }
@@ -282,44 +279,44 @@ impl Generator<'_> {
         }
         let other = self.code.label();
         self.take(R0, Slot::Fragment);
-        self.code.branch_with(Condition::NotEqual, R0, FIRST, other);
+        self.code.branch_with(NotEqual, R0, FIRST, other);
         self.put(Slot::Rule, R9);
         let map = self.map(FRAGMENTS);
         self.code.map(R1, map);
         self.address(R2, R10, FRAGMENT_KEY);
         self.address(R3, R10, Slot::Rule.offset());
-        self.code.set(Register::R4, 0);
+        self.code.set(R4, 0);
         self.code.call(Helper::MapUpdate);
         self.code.bind(other);
     }
 
-    /// `bytes` of the packet from `R9` on become those of the buffer; to `otherwise` if they are
-    /// not there.
+    /// Copies `bytes` of the packet from `R9` on into the buffer; jumps to `otherwise` if they do
+    /// not exist.
     pub(super) fn load_bytes(&mut self, bytes: u64, otherwise: Label) {
         self.code.copy(R1, R6);
         self.code.copy(R2, R9);
         self.address(R3, R10, BUFFER);
-        self.code.set(Register::R4, bytes);
+        self.code.set(R4, bytes);
         self.code.call(Helper::LoadBytes);
-        self.code.branch_with(Condition::NotEqual, R0, 0, otherwise);
+        self.code.branch_with(NotEqual, R0, 0, otherwise);
     }
 
-    /// To `way` if a register's number is one of a list. One branch for those below 64; changes
-    /// `R3`.
+    /// Jumps to `way` if the register's number is in the list. Uses one branch for numbers below
+    /// 64; changes `R3`.
     pub(super) fn if_in(&mut self, number: Register, list: &[u8], way: Label) {
         let (high, out) = (self.code.label(), self.code.label());
         let low: u64 = (list.iter().filter(|number| **number < 64))
             .map(|number| 1 << number)
             .sum();
-        self.code.branch_with(Condition::Above, number, 63, high);
+        self.code.branch_with(Above, number, 63, high);
         self.code.set(R3, low);
-        self.code.operate(Operation::ShiftRight, R3, number);
-        self.code.branch_with(Condition::Bits, R3, 1, way);
+        self.code.operate(ShiftRight, R3, number);
+        self.code.branch_with(Bits, R3, 1, way);
         self.code.jump(out);
         self.code.bind(high);
         for number_in in list.iter().filter(|number| **number >= 64) {
             self.code
-                .branch_with(Condition::Equal, number, (*number_in).into(), way);
+                .branch_with(Equal, number, (*number_in).into(), way);
         }
         self.code.bind(out);
     }

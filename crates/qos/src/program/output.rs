@@ -1,26 +1,25 @@
-//! What the compiler makes, and for what.
+//! The compiler's target and output.
 
 use crate::packet::LinkType;
 
 /// Where the program will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// How frames begin there.
+    /// How its frames begin.
     pub link: LinkType,
-    /// Slots of the counters' map: above every slot of the rules.
+    /// Number of slots in the counters' map; more than every slot of the rules.
     pub slots: u32,
-    /// What it returns for packets that go on: −1 (`TCX_NEXT`) at TCX, and `TC_ACT_UNSPEC` at
-    /// clsact is the same number.
+    /// Return value for packets that continue: −1, which is `TCX_NEXT` at TCX and `TC_ACT_UNSPEC`
+    /// at clsact.
     pub verdict: i32,
-    /// Whether packets come in there: then what a device has summed over them follows their
-    /// changes.
+    /// Whether packets arrive there; then a checksum computed by the device must follow changes.
     pub ingress: bool,
 }
 
-/// A program with its maps, not loaded.
+/// A program with its maps, not yet loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The instructions as the kernel takes them (`struct bpf_insn`, native byte order).
+    /// The instructions in the kernel's format (`struct bpf_insn`, native byte order).
     pub instructions: Vec<[u8; 8]>,
     /// Its maps, to be created or found before it is loaded.
     pub maps: Vec<MapSpec>,
@@ -39,11 +38,11 @@ pub struct MapSpec {
     pub key_bytes: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// How many it holds.
+    /// Number of entries.
     pub entries: u32,
     /// Whether it is kept when the program is replaced.
     pub lifetime: Lifetime,
-    /// Its values from the first on, without gaps (arrays only); the rest is zero.
+    /// Its first values without gaps (arrays only); the rest is zero.
     pub content: Vec<u8>,
 }
 
@@ -54,7 +53,7 @@ pub enum MapKind {
     Array,
     /// An array for each CPU.
     PerCpuArray,
-    /// A hash that forgets the least recently used.
+    /// A hash that evicts the least recently used entry.
     LruHash,
 }
 
@@ -63,13 +62,13 @@ pub enum MapKind {
 pub enum Lifetime {
     /// As long as its program: tables of rules.
     Program,
-    /// Over replacements of the program: counters, meters, fragments. It is found by its name; its
-    /// key and value sizes never change.
+    /// Across replacements of the program: counters, meters, fragments. It is found by its name;
+    /// its key and value sizes never change.
     Adapter,
 }
 
-/// An instruction (the first of a pair) that loads a map, or a place in the value of a map of one
-/// entry.
+/// An instruction (the first of a pair) that loads a map or an address inside the value of a map
+/// with one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
     /// Which instruction.
@@ -86,7 +85,7 @@ pub enum CompileError {
     /// Too many rules.
     #[error("{rules} rules of one family; a program holds at most {most}")]
     TooManyRules {
-        /// How many there are.
+        /// Number of rules.
         rules: usize,
         /// The most.
         most: usize,
@@ -110,9 +109,8 @@ pub enum CompileError {
 }
 
 impl Program {
-    /// The instructions with the descriptors of the maps in them, as bpf(2) takes them.
-    /// `descriptors` are those of
-    /// [`Program::maps`], in their order.
+    /// The instructions with the maps' descriptors filled in, as bpf(2) takes them. `descriptors`
+    /// are those of [`Program::maps`], in order.
     ///
     /// # Panics
     /// If there are fewer descriptors than maps.

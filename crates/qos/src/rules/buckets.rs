@@ -1,7 +1,7 @@
-//! The token buckets of a meter in integers that a program for the kernel computes alike.
+//! Token buckets of a meter in integers, computed the same way by a kernel program.
 //!
-//! A token is a billionth of a bit: what a rate of 1 bit/s gives in 1 ns. So filling is one
-//! multiplication and nothing is ever rounded.
+//! A token is a billionth of a bit, what 1 bit/s gives in 1 ns. So filling is one multiplication
+//! and nothing is ever rounded.
 
 use linerate_core::units::{BitRate, ByteCount};
 
@@ -10,13 +10,13 @@ use crate::policy::{Meter, MeterKind};
 /// Tokens of one byte.
 pub const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// The deepest bucket, 1 GiB: two of them are within 64 bits.
+/// The deepest bucket, 1 GiB: two of them fit in 64 bits.
 pub const MAX_BURST_BYTES: u64 = 1 << 30;
 
-/// What a packet counts at most: longer ones count this.
+/// Most bytes a packet is charged for.
 pub const MAX_METERED_BYTES: u32 = 1 << 30;
 
-/// Above this a rate counts as this, 1 Pbit/s, so that a filling never leaves 64 bits.
+/// Highest rate used, 1 Pbit/s, so that filling never exceeds 64 bits.
 const MAX_RATE: u64 = 1_000_000_000_000_000;
 
 /// The constants of a meter.
@@ -41,12 +41,12 @@ pub enum Buckets {
 /// The constants of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// Tokens in a nanosecond.
+    /// Tokens per nanosecond.
     pub rate: u64,
-    /// The most tokens it holds.
+    /// Most tokens it holds.
     pub depth: u64,
-    /// Nanoseconds after which it is full whatever it held; longer times count as this, and `rate`
-    /// × it fits into 64 bits.
+    /// Nanoseconds after which it is full whatever it held; longer times count as this, and
+    /// multiplied by `rate` it fits in 64 bits.
     pub full_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl Meter {
 }
 
 impl Bucket {
-    /// A bucket that is surely full, and `further` tokens beside it, after `full_ns`.
+    /// A bucket that is surely full after `full_ns`, with `further` tokens for a second one.
     fn new(rate: BitRate, burst: ByteCount, further: u64) -> Self {
         let rate = rate.0.min(MAX_RATE);
         let depth = depth(burst);

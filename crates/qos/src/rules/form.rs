@@ -10,39 +10,39 @@ use crate::packet::Field;
 
 use super::Ranges;
 
-/// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that
-/// its counters do.
+/// The place of a filter's or policy's counters, which stays the same when a policy is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The filter it comes from, an index of [`RuleSet::filters`]; one filter can be several rules.
+    /// Index in [`RuleSet::filters`] of the filter it comes from; one filter can become several
+    /// rules.
     pub filter: usize,
-    /// What it does, an index of [`RuleSet::actions`].
+    /// Index of its action in [`RuleSet::actions`].
     pub action: usize,
-    /// The sets, each field at most once, in the order of [`Field`].
+    /// The set for each tested field, each field at most once, in the order of [`Field`].
     pub conditions: Vec<(Field, Ranges)>,
 }
 
-/// What is done with the packets of a policy.
+/// What happens to the packets of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     /// The policy's name.
     pub policy: String,
-    /// Where the policy counts.
+    /// The policy's counters.
     pub slot: Slot,
-    /// The code point that packets get. ECN bits are never changed.
+    /// The code point written to packets. ECN bits are never changed.
     pub dscp: Option<Dscp>,
     /// The VLAN priority they get.
     pub vlan_priority: Option<u8>,
     /// The HTB class, `major << 16 | minor`, put into `skb->priority`: the policy's, else the
     /// default one.
     pub class: Option<u32>,
-    /// Colours by rate.
+    /// The meter that colours packets by rate.
     pub meter: Option<Meter>,
-    /// They are dropped.
+    /// Whether packets are dropped.
     pub drop: bool,
 }
 
@@ -51,22 +51,23 @@ pub struct Action {
 pub struct RuleSet {
     /// Names and slots of the filters whose policies the adapter has, in the order of the file.
     pub filters: Vec<(String, Slot)>,
-    /// What rules do.
+    /// The actions of the rules.
     pub actions: Vec<Action>,
-    /// The rules of IPv4, first asked first.
+    /// The rules for IPv4, in the order they are tested.
     pub v4: Vec<Rule>,
-    /// Of IPv6.
+    /// The rules for IPv6.
     pub v6: Vec<Rule>,
-    /// Of everything else.
+    /// The rules for everything else.
     pub other: Vec<Rule>,
-    /// What becomes of fragments that are not the first.
+    /// How later fragments are treated.
     pub fragments: Fragments,
-    /// `skb->priority` of packets that no rule takes: the default class. `None` leaves it alone.
+    /// `skb->priority` of packets that match no rule: the default class. `None` leaves it
+    /// unchanged.
     pub default_class: Option<u32>,
 }
 
 impl RuleSet {
-    /// No rules: all packets go on as they are.
+    /// No rules: all packets pass unchanged.
     pub fn pass_through() -> Self {
         Self {
             filters: Vec::new(),
@@ -79,7 +80,7 @@ impl RuleSet {
         }
     }
 
-    /// The rules of a family, first asked first.
+    /// The rules of a family in the order they are tested.
     pub fn family(&self, family: Family) -> &[Rule] {
         match family {
             Family::V4 => &self.v4,
@@ -90,17 +91,14 @@ impl RuleSet {
 }
 
 impl Rule {
-    /// What it asks of a field, if it does.
+    /// The set it requires of a field, if any.
     pub fn condition(&self, field: Field) -> Option<&Ranges> {
-        self.conditions
-            .iter()
-            .find(|(asked, _)| *asked == field)
-            .map(|(_, ranges)| ranges)
+        let found = self.conditions.iter().find(|(asked, _)| *asked == field);
+        found.map(|(_, ranges)| ranges)
     }
 }
 
-/// What the engine adds to a file before its rules can be made: names of this host as the kernel's
-/// numbers.
+/// What the engine adds to a file to make rules: this host's names as the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bindings {
     /// The slot of each filter of the file.
@@ -123,20 +121,20 @@ pub struct Bindings {
 pub struct Cgroup {
     /// Its id, the inode of its directory; never 0.
     pub id: u64,
-    /// How many groups are above it; the root's is 0.
+    /// Number of groups above it; 0 for the root.
     pub level: u8,
 }
 
 impl CgroupPath {
-    /// How many groups are above it: the components of its path.
+    /// Number of groups above it, the components of its path.
     pub fn level(&self) -> usize {
         self.0.split('/').filter(|part| !part.is_empty()).count()
     }
 }
 
 impl Bindings {
-    /// Numbers that stand for names where no kernel is asked: to check and to explain a file. Slots
-    /// count filters, then policies; there are no classes.
+    /// Made-up numbers where no kernel is asked, to check and explain a file. Slots count filters,
+    /// then policies; there are no classes.
     pub fn stand_in(file: &PolicyFile) -> Self {
         let filters = file.filters.len() as u32;
         let policies = file.policies.len() as u32;
@@ -158,7 +156,7 @@ impl Bindings {
     }
 
     fn stand_in_cgroup(&mut self, path: &CgroupPath) {
-        // 1 is the root's in the kernel.
+        // In the kernel, 1 is the root.
         let id = self.cgroups.len() as u64 + 2;
         let level = path.level().try_into().unwrap_or(u8::MAX);
         self.cgroups

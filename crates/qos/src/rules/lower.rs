@@ -1,4 +1,4 @@
-//! From a file to the rules of one adapter.
+//! Turns a file into the rules of one adapter.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,13 +13,13 @@ use crate::policy::{
 use super::Ranges;
 use super::form::{Action, Bindings, Rule, RuleSet};
 
-/// The most rules of one family.
+/// Most rules of one family.
 pub const MAX_RULES: usize = 16_384;
 
-/// Why there are no rules.
+/// Why rules cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Too many.
+    /// Too many rules.
     #[error(
         "the filters of adapter `{adapter}` make more than {MAX_RULES} rules of one family; \
          a filter makes two for `address`, two for `port`, four for both"
@@ -47,7 +47,7 @@ pub enum RuleError {
         filter: String,
         /// Its path.
         path: String,
-        /// How many are above it.
+        /// Number of groups above it.
         level: u8,
     },
     /// An interface has no number.
@@ -60,12 +60,11 @@ pub enum RuleError {
     },
 }
 
-/// What one rule asks.
+/// The conditions of one rule.
 pub(crate) type Box = BTreeMap<Field, Ranges>;
 
 impl RuleSet {
-    /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in
-    /// the file.
+    /// The rules of `adapter` in the order they are tested: by priority, then by place in the file.
     ///
     /// `bindings` has a slot for each filter and each policy of the file.
     ///
@@ -94,11 +93,8 @@ impl RuleSet {
             fragments: file.fragments,
             default_class: bindings.default_class,
         };
-        let mut ordered: Vec<_> = chosen
-            .iter()
-            .map(|(_, filter)| *filter)
-            .enumerate()
-            .collect();
+        let filters = chosen.iter().map(|(_, filter)| *filter);
+        let mut ordered: Vec<_> = filters.enumerate().collect();
         ordered.sort_by_key(|(_, filter)| filter.priority);
         for (index, filter) in ordered {
             let action = policies.partition_point(|policy| *policy < filter.policy);
@@ -144,8 +140,8 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
     }
 }
 
-/// What a filter asks in a family that its conditions allow one by one: alternatives, none where no
-/// packet has all.
+/// The alternatives of a filter in a family that each of its conditions allows; none if no packet
+/// can meet all conditions.
 fn boxes(
     asked: &Conditions,
     family: Family,
@@ -178,89 +174,66 @@ fn boxes(
     boxes
 }
 
-/// The conditions that make no alternatives.
+/// Adds the conditions that make no alternatives.
 fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
-    let mut ask = |field, is_asked: bool, set: Option<Ranges>| {
-        if is_asked {
+    let mut protocols = numbers(&asked.protocol);
+    if family == Family::V6 {
+        // Extension headers precede the header whose protocol this is.
+        let extensions = points(EXTENSIONS).expect("some numbers");
+        protocols = protocols.and_then(|set| set.without(&extensions));
+    }
+    let no_user = points([NO_UID]).expect("one number");
+    let owners = numbers(&asked.uid).and_then(|set| set.without(&no_user));
+    let addresses = |list: &[AddressRange]| (list.is_empty(), addresses(list, family));
+    let all = [
+        (Field::Source, addresses(&asked.source)),
+        (Field::Destination, addresses(&asked.destination)),
+        (Field::SourcePort, listed(&asked.source_port)),
+        (Field::DestinationPort, listed(&asked.destination_port)),
+        (Field::Protocol, (asked.protocol.is_empty(), protocols)),
+        (Field::Dscp, listed(&asked.dscp)),
+        (Field::Ecn, listed(&asked.ecn)),
+        (Field::IcmpType, listed(&asked.icmp_type)),
+        (Field::IcmpCode, listed(&asked.icmp_code)),
+        (
+            Field::TcpFlags,
+            (asked.tcp_flags.is_empty(), flags(&asked.tcp_flags)),
+        ),
+        (Field::Vlan, listed(&asked.vlan)),
+        (Field::FlowLabel, listed(&asked.flow_label)),
+        (Field::Length, listed(&asked.length)),
+        (Field::SourceMac, listed(&asked.source_mac)),
+        (Field::DestinationMac, listed(&asked.destination_mac)),
+        (Field::Uid, (asked.uid.is_empty(), owners)),
+    ];
+    for (field, (is_any, set)) in all {
+        if !is_any {
             narrow(boxes, field, set);
         }
-    };
-    let (source, destination) = (&asked.source, &asked.destination);
-    ask(Field::Source, !source.is_empty(), addresses(source, family));
-    let set = addresses(destination, family);
-    ask(Field::Destination, !destination.is_empty(), set);
-    let ports = &asked.source_port;
-    ask(Field::SourcePort, !ports.is_empty(), numbers(ports));
-    let ports = &asked.destination_port;
-    ask(Field::DestinationPort, !ports.is_empty(), numbers(ports));
-    let numbers8: [(Field, &[Range<u8>]); 5] = [
-        (Field::Protocol, &asked.protocol),
-        (Field::Dscp, &asked.dscp),
-        (Field::Ecn, &asked.ecn),
-        (Field::IcmpType, &asked.icmp_type),
-        (Field::IcmpCode, &asked.icmp_code),
-    ];
-    for (field, list) in numbers8 {
-        let mut set = numbers(list);
-        if (field, family) == (Field::Protocol, Family::V6) {
-            // They stand before the header whose protocol it is.
-            let extensions = EXTENSIONS.map(|number| (number.into(), number.into()));
-            let extensions = Ranges::new(extensions).expect("some numbers");
-            set = set.and_then(|set| set.without(&extensions));
-        }
-        ask(field, !list.is_empty(), set);
     }
-    let tests = &asked.tcp_flags;
-    ask(Field::TcpFlags, !tests.is_empty(), flags(tests));
-    ask(Field::Vlan, !asked.vlan.is_empty(), numbers(&asked.vlan));
-    let labels = &asked.flow_label;
-    ask(Field::FlowLabel, !labels.is_empty(), numbers(labels));
-    ask(
-        Field::Length,
-        !asked.length.is_empty(),
-        numbers(&asked.length),
-    );
-    let macs = [
-        (Field::SourceMac, &asked.source_mac),
-        (Field::DestinationMac, &asked.destination_mac),
-    ];
-    for (field, list) in macs {
-        ask(field, !list.is_empty(), numbers(list));
-    }
-    let owners = numbers(&asked.uid).and_then(|set| set.without(&single(NO_UID)));
-    ask(Field::Uid, !asked.uid.is_empty(), owners);
 }
 
-/// The EtherType decides a family, so only rules of others ask for it.
+/// The EtherType decides the family, so only rules of other families test it.
 fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
     if family == Family::Other {
-        let ip = [ETHERTYPE_IPV4, ETHERTYPE_IPV6].map(|number| (number.into(), number.into()));
-        let ip = Ranges::new(ip).expect("two numbers");
+        let ip = points([ETHERTYPE_IPV4, ETHERTYPE_IPV6]).expect("two numbers");
         let others = numbers(list).and_then(|set| set.without(&ip));
         narrow(boxes, Field::EtherType, others);
     }
 }
 
-/// All boxes with a further condition; those that it leaves nothing of go.
+/// Adds a condition to all boxes and drops those that become empty.
 fn narrow(boxes: &mut Vec<Box>, field: Field, set: Option<Ranges>) {
-    *boxes = match set {
-        None => Vec::new(),
-        Some(set) => (boxes.iter())
-            .filter_map(|one| with(one, field, &set))
-            .collect(),
-    };
+    let narrowed = boxes
+        .iter()
+        .filter_map(|one| with(one, field, set.as_ref()?));
+    *boxes = narrowed.collect();
 }
 
-/// Each box twice: with the condition on one field, and on the other.
+/// Doubles each box: with the condition on one field, and on the other.
 fn either(boxes: &mut Vec<Box>, fields: [Field; 2], set: Option<Ranges>) {
-    let Some(set) = set else {
-        boxes.clear();
-        return;
-    };
-    *boxes = (boxes.iter())
-        .flat_map(|one| fields.map(|field| with(one, field, &set)))
-        .flatten()
-        .collect();
+    let both = |one| fields.map(|field| with(one, field, set.as_ref()?));
+    *boxes = boxes.iter().flat_map(both).flatten().collect();
 }
 
 fn with(one: &Box, field: Field, set: &Ranges) -> Option<Box> {
@@ -273,7 +246,7 @@ fn with(one: &Box, field: Field, set: &Ranges) -> Option<Box> {
     Some(one)
 }
 
-/// Whether the protocols that a box asks for have the fields that it asks for.
+/// Whether the protocols a box allows have the fields it tests.
 fn is_possible(one: &Box, family: Family) -> bool {
     match (one.get(&Field::Protocol), protocols_with(one, family)) {
         (_, Some(None)) => false,
@@ -282,17 +255,12 @@ fn is_possible(one: &Box, family: Family) -> bool {
     }
 }
 
-/// The protocols that have all fields of the transport layer that a box asks for: `None` if it asks
-/// for none,
-/// `Some(None)` if no protocol has all.
+/// The protocols that have all fields of the transport layer that a box tests: `None` if it tests
+/// none, `Some(None)` if no protocol has all.
 pub(crate) fn protocols_with(one: &Box, family: Family) -> Option<Option<Ranges>> {
     let mut needed: Option<Option<Ranges>> = None;
     let mut need = |protocols: &[u8]| {
-        let set = Ranges::new(protocols.iter().map(|number| {
-            let number = u128::from(*number);
-            (number, number)
-        }));
-        needed = Some(match (needed.take(), set) {
+        needed = Some(match (needed.take(), points(protocols.iter().copied())) {
             (None, set) => set,
             (Some(Some(before)), Some(set)) => before.intersection(&set),
             _ => None,
@@ -319,7 +287,7 @@ fn addresses(list: &[AddressRange], family: Family) -> Option<Ranges> {
     }))
 }
 
-/// An address as its family's number.
+/// An address as a number of its family.
 pub(crate) fn address_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u32::from(address).into(),
@@ -334,21 +302,26 @@ fn numbers<T: Copy + Into<u128>>(list: &[Range<T>]) -> Option<Ranges> {
     )
 }
 
+/// Whether a condition is absent, and its numbers.
+fn listed<T: Copy + Into<u128>>(list: &[Range<T>]) -> (bool, Option<Ranges>) {
+    (list.is_empty(), numbers(list))
+}
+
+/// The set of some single numbers.
+fn points<T: Copy + Into<u128>>(numbers: impl IntoIterator<Item = T>) -> Option<Ranges> {
+    Ranges::new(
+        numbers
+            .into_iter()
+            .map(|number| (number.into(), number.into())),
+    )
+}
+
 fn flags(tests: &[FlagTest]) -> Option<Ranges> {
-    let passes = |flags: u8| {
-        tests
-            .iter()
-            .any(|test| flags & test.mask == test.value)
-            .then_some((flags.into(), flags.into()))
-    };
-    Ranges::new((0..=u8::MAX).filter_map(passes))
+    let passes = |flags: &u8| tests.iter().any(|test| flags & test.mask == test.value);
+    points((0..=u8::MAX).filter(passes))
 }
 
-fn single(number: u32) -> Ranges {
-    Ranges::new([(number.into(), number.into())]).expect("one number")
-}
-
-/// The marks that a filter asks for by each mask, which are alternatives.
+/// For each mask the marks a filter tests, as alternatives.
 fn marks(asked: &Conditions) -> Option<Vec<(Field, Ranges)>> {
     let mut masks: BTreeMap<u32, Vec<Range<u32>>> = BTreeMap::new();
     for mark in &asked.mark {
@@ -358,38 +331,36 @@ fn marks(asked: &Conditions) -> Option<Vec<(Field, Ranges)>> {
     Some(masks.into_iter().filter_map(set).collect())
 }
 
-/// The ids that a filter asks for at each level, which are alternatives.
+/// For each level the ids a filter tests, as alternatives.
 fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<Vec<Vec<(Field, Ranges)>>, RuleError> {
-    let mut levels: BTreeMap<u8, Vec<(u128, u128)>> = BTreeMap::new();
-    for CgroupPath(path) in &filter.conditions.cgroup {
-        let Some(group) = bindings.cgroups.get(&CgroupPath(path.clone())) else {
-            return Err(RuleError::Cgroup {
-                filter: filter.name.clone(),
-                path: path.clone(),
-            });
+    let mut levels: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+    for cgroup in &filter.conditions.cgroup {
+        let (filter, CgroupPath(path)) = (filter.name.clone(), cgroup.clone());
+        let Some(group) = bindings.cgroups.get(cgroup) else {
+            return Err(RuleError::Cgroup { filter, path });
         };
-        if usize::from(group.level) >= CGROUP_LEVELS {
+        let level = group.level;
+        if usize::from(level) >= CGROUP_LEVELS {
             return Err(RuleError::CgroupLevel {
-                filter: filter.name.clone(),
-                path: path.clone(),
-                level: group.level,
+                filter,
+                path,
+                level,
             });
         }
-        let ids = levels.entry(group.level).or_default();
-        ids.push((group.id.into(), group.id.into()));
+        levels.entry(group.level).or_default().push(group.id);
     }
-    let set = |(level, ids)| Some((Field::Cgroup(level), Ranges::new(ids)?));
+    let set = |(level, ids)| Some((Field::Cgroup(level), points::<u64>(ids)?));
     Ok(vec![levels.into_iter().filter_map(set).collect()])
 }
 
 fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Option<Ranges>, RuleError> {
     let index = |name: &Interface| match bindings.interfaces.get(name) {
-        Some(index) => Ok(((*index).into(), (*index).into())),
+        Some(index) => Ok(*index),
         None => Err(RuleError::Interface {
             filter: filter.name.clone(),
             name: name.0.clone(),
         }),
     };
-    let indices: Result<Vec<_>, _> = filter.conditions.incoming.iter().map(index).collect();
-    Ok(Ranges::new(indices?))
+    let indices: Result<Vec<u32>, _> = filter.conditions.incoming.iter().map(index).collect();
+    Ok(points(indices?))
 }

@@ -1,9 +1,8 @@
-//! The one intermediate form: the rules of one adapter, for each family in the order in which they
-//! are asked.
+//! The intermediate form: the rules of one adapter, by family, in the order they are tested.
 //!
-//! A rule is a product of sets, one for each [`Field`] that it asks for; the first rule of the
-//! packet's family whose sets hold all the packet's values takes it. The interpreter, the
-//! explanation and the code generator read this form and nothing before it.
+//! A rule is a set for each [`Field`] that it tests; the first rule of the packet's family whose
+//! sets contain all the packet's values matches. The interpreter, the explanation and the code
+//! generator read only this form.
 
 mod buckets;
 mod form;

@@ -1,16 +1,14 @@
 //! Sets of numbers.
 
-/// A set of numbers as ranges: sorted, apart from each other, not empty.
+/// A set of numbers as sorted, separate, non-empty ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// The set of these ranges, sorted and joined; `None` if there is none.
+    /// The set of these ranges, sorted and merged; `None` if there are none.
     pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Option<Self> {
-        let mut ranges: Vec<_> = ranges
-            .into_iter()
-            .filter(|(first, last)| first <= last)
-            .collect();
+        let ranges = ranges.into_iter().filter(|(first, last)| first <= last);
+        let mut ranges: Vec<_> = ranges.collect();
         ranges.sort_unstable();
         let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -27,7 +25,7 @@ impl Ranges {
         &self.0
     }
 
-    /// The lowest number and the highest.
+    /// The lowest and the highest number.
     pub fn hull(&self) -> (u128, u128) {
         (self.0[0].0, self.0[self.0.len() - 1].1)
     }
@@ -46,12 +44,11 @@ impl Ranges {
         })
     }
 
-    /// Whether a number is in both.
+    /// Whether the sets overlap.
     pub fn meets(&self, other: &Self) -> bool {
-        let (few, many) = if self.0.len() <= other.0.len() {
-            (self, other)
-        } else {
-            (other, self)
+        let (few, many) = match self.0.len() <= other.0.len() {
+            true => (self, other),
+            false => (other, self),
         };
         few.0.iter().any(|(first, last)| {
             let behind = many.0.partition_point(|(start, _)| start <= last);
@@ -59,7 +56,7 @@ impl Ranges {
         })
     }
 
-    /// What is in both; `None` if nothing is.
+    /// The intersection; `None` if it is empty.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = Vec::new();
@@ -77,7 +74,7 @@ impl Ranges {
         Self::new(both)
     }
 
-    /// What is in this set and not in `other`; `None` if nothing is.
+    /// The difference; `None` if it is empty.
     pub fn without(&self, other: &Self) -> Option<Self> {
         let mut rest = Vec::new();
         for &(first, last) in &self.0 {

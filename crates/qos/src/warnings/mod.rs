@@ -1,8 +1,8 @@
-//! What a file says and its author may not mean: filters that never take a packet, ties,
+//! Warnings about a file that its author may not intend: filters that never match, ties,
 //! reservations that do not fit.
 //!
-//! Nothing here is refused. What is said is sure; not everything is found: a filter that only many
-//! others together hide is noticed as far as a bounded search gets.
+//! Nothing is refused here. Every warning is certain, but not everything is found: a filter hidden
+//! only by many others together is noticed as far as a bounded search gets.
 
 mod rates;
 mod shadow;
@@ -17,78 +17,78 @@ use crate::packet::EXTENSIONS;
 use crate::policy::{Adapter, Family, Filter, Place, PolicyFile, Range};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
-/// Something doubtful, and where it is defined.
+/// A warning and the place of its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Warning {
-    /// Where.
+    /// Where it is.
     pub place: Place,
-    /// What.
+    /// What it is.
     pub doubt: Doubt,
 }
 
-/// What is doubtful.
+/// What a warning says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
-    /// No packet has all that a filter asks for.
+    /// No packet can meet all conditions of a filter.
     Impossible {
         /// The filter.
         filter: String,
     },
-    /// All packets that a filter asks for are taken before.
+    /// Other filters before it match all packets of a filter.
     Hidden {
         /// The filter.
         filter: String,
-        /// By these.
+        /// The filters before it.
         by: Vec<String>,
         /// The adapter, where the file has several.
         adapter: Option<String>,
     },
-    /// The protocol that a filter asks for is an extension header in IPv6, and none there.
+    /// The protocol a filter tests is an extension header in IPv6, not a protocol.
     ExtensionHeader {
         /// The filter.
         filter: String,
     },
-    /// Two filters of one priority and of two policies ask for some packet both: their order in the
-    /// file decides.
+    /// Two filters of equal priority and different policies match some of the same packets: their
+    /// order in the file decides.
     Tie {
-        /// The one that stands first and takes it.
+        /// The first in the file, which wins.
         first: String,
         /// The other.
         second: String,
         /// Their priority.
         priority: u32,
     },
-    /// There can be no classes.
+    /// The classes are impossible.
     Classes(ClassError),
-    /// More than the whole link is reserved, whatever it carries.
+    /// More than the whole link is reserved, whatever its rate.
     MoreThanAll {
         /// The adapter.
         adapter: String,
         /// The sum of its policies' reservations in percent.
         percent: f64,
     },
-    /// A meter drops every frame of full size, whatever the rate.
+    /// A meter drops every full-size frame, whatever the rate.
     SmallBurst {
         /// The policy.
         policy: String,
         /// The longest frame that is not red.
         longest: ByteCount,
     },
-    /// Packets that come in are to meet policies with classes.
+    /// Incoming packets are given policies with classes.
     IngressClasses {
         /// The adapter.
         adapter: String,
     },
-    /// A share in percent is not the same on all adapters of a policy.
+    /// A share in percent differs between the adapters of a policy.
     Differs {
         /// The policy.
         policy: String,
-        /// Its adapters and what they carry.
+        /// Its adapters and their rates.
         adapters: Vec<(String, BitRate)>,
     },
 }
 
-/// What is doubtful in a file, in the order of the file. `speeds` are what drivers tell of adapters
+/// The warnings for a file, in its order. `speeds` are the rates that drivers report for adapters
 /// without a `rate`.
 ///
 /// # Errors
@@ -119,7 +119,7 @@ pub fn warnings(
     Ok(warnings)
 }
 
-/// Whether a filter asks for packets of IPv6 with protocols that none has.
+/// Whether a filter tests IPv6 packets for protocols that do not exist there.
 fn is_extension(filter: &Filter) -> bool {
     let asked = &filter.conditions.protocol;
     let is_extension =
@@ -136,12 +136,11 @@ fn of_filters(
 ) -> Result<(), RuleError> {
     let bindings = Bindings::stand_in(file);
     let rules = RuleSet::new(file, adapter, &bindings)?;
-    // Stand-in slots of filters are their numbers in the file.
+    // Stand-in slots of filters are their indices in the file.
     let filter = |index: usize| &file.filters[rules.filters[index].1.0 as usize];
     let name = |index: usize| filter(index).name.clone();
-    let priorities: Vec<u32> = (0..rules.filters.len())
-        .map(|index| filter(index).priority)
-        .collect();
+    let filters = 0..rules.filters.len();
+    let priorities: Vec<u32> = filters.map(|index| filter(index).priority).collect();
     let found = shadow::search(&rules, &priorities);
     let several = file.adapters.len() > 1;
     let fates = found.fates.iter().enumerate();
@@ -160,24 +159,21 @@ fn of_filters(
         let place = filter(index).place;
         Some(Warning { place, doubt })
     }));
-    warnings.extend(
-        found
-            .ties
-            .iter()
-            .map(|(priority, (first, second))| Warning {
-                place: filter(*second).place,
-                doubt: Doubt::Tie {
-                    first: name(*first),
-                    second: name(*second),
-                    priority: *priority,
-                },
-            }),
-    );
+    for (priority, (first, second)) in found.ties {
+        let place = filter(second).place;
+        let (first, second) = (name(first), name(second));
+        let doubt = Doubt::Tie {
+            first,
+            second,
+            priority,
+        };
+        warnings.push(Warning { place, doubt });
+    }
     Ok(())
 }
 
 impl Doubt {
-    /// Whether `apply` refuses the file for it.
+    /// Whether `apply` refuses such a file.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Classes(_) | Self::MoreThanAll { .. })
     }
@@ -193,12 +189,10 @@ impl fmt::Display for Warning {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Impossible { filter } => {
-                write!(
-                    f,
-                    "filter `{filter}` takes no packet: none has all that it asks for"
-                )
-            }
+            Self::Impossible { filter } => write!(
+                f,
+                "filter `{filter}` takes no packet: none has all that it asks for"
+            ),
             Self::Hidden {
                 filter,
                 by,
@@ -220,24 +214,11 @@ impl fmt::Display for Doubt {
                  header there, and the \
                  protocol is that of the header behind"
             ),
-            of_rates => of_rates.write_rates(f),
-        }
-    }
-}
-
-impl Doubt {
-    /// Those of reservations, limits and meters.
-    fn write_rates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Classes(error) => {
-                let words = error.to_string();
-                // The line of the policy stands before the warning.
-                let words = match (error.policy(), words.split_once(": ")) {
-                    (Some(_), Some((line, rest))) if line.starts_with("line ") => rest,
-                    _ => &words,
-                };
-                write!(f, "it cannot be applied: {words}")
+            // The policy's line precedes the warning.
+            Self::Classes(ClassError::Policy { problem, .. }) => {
+                write!(f, "it cannot be applied: {problem}")
             }
+            Self::Classes(error) => write!(f, "it cannot be applied: {error}"),
             Self::MoreThanAll { adapter, percent } => write!(
                 f,
                 "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of \
@@ -256,19 +237,13 @@ impl Doubt {
                  that leave"
             ),
             Self::Differs { policy, adapters } => {
-                let each: Vec<_> = (adapters.iter())
-                    .map(|(adapter, rate)| format!("`{adapter}` with {rate}"))
-                    .collect();
+                let each = |(adapter, rate): &(_, _)| format!("`{adapter}` with {rate}");
+                let each = adapters.iter().map(each).collect::<Vec<_>>().join(", ");
                 write!(
                     f,
-                    "policy `{policy}` has shares in percent, which are other rates on each of {}",
-                    each.join(", ")
+                    "policy `{policy}` has shares in percent, which are other rates on each of {each}"
                 )
             }
-            Self::Impossible { .. }
-            | Self::Hidden { .. }
-            | Self::Tie { .. }
-            | Self::ExtensionHeader { .. } => Ok(()),
         }
     }
 }
@@ -283,31 +258,25 @@ fn write_hidden(
     if let Some(adapter) = adapter {
         write!(f, " on adapter `{adapter}`")?;
     }
-    let named: Vec<_> = by
-        .iter()
-        .take(MAX_NAMES)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let named = named.join(", ");
-    let more = by.len().saturating_sub(MAX_NAMES);
-    match (by.len(), more) {
-        (1, _) => write!(
-            f,
-            ": {named}, which is asked before it, takes all its packets"
-        ),
-        (_, 0) => write!(
-            f,
-            ": {named}, which are asked before it, take all its packets"
-        ),
-        _ => write!(
-            f,
-            ": {named} and {more} more, which are asked before it, take all its packets"
-        ),
-    }
+    let named = by.iter().take(MAX_NAMES).map(|name| format!("`{name}`"));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match by.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (is, takes) = if by.len() == 1 {
+        ("is", "takes")
+    } else {
+        ("are", "take")
+    };
+    write!(
+        f,
+        ": {named}{more}, which {is} asked before it, {takes} all its packets"
+    )
 }
 
-/// A frame of Ethernet with 1,500 bytes of IP, as meters count it.
+/// An Ethernet frame with 1,500 bytes of IP, as meters count it.
 const FULL_FRAME: u64 = 1514;
 
-/// Filters that are named in one warning.
+/// Most filters named in one warning.
 const MAX_NAMES: usize = 4;

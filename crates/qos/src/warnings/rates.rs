@@ -1,4 +1,4 @@
-//! Reservations and limits that do not fit their adapters.
+//! Warnings about reservations and limits that do not fit their adapters.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,9 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
         let place = policy.map_or(adapter.place, |policy| policy.place);
         warnings.extend(doubt.map(|doubt| Warning { place, doubt }));
         if adapter.ingress && has_classes(file, adapter) {
-            warnings.push(Warning {
-                place: adapter.place,
-                doubt: Doubt::IngressClasses {
-                    adapter: adapter.name.clone(),
-                },
-            });
+            let (place, adapter) = (adapter.place, adapter.name.clone());
+            let doubt = Doubt::IngressClasses { adapter };
+            warnings.push(Warning { place, doubt });
         }
     }
     for (number, policy) in file.policies.iter().enumerate() {
@@ -45,26 +42,22 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
             .filter_map(|adapter| Some((adapter.name.clone(), rate(adapter)?)))
             .collect();
         warnings.extend(differs(policy, adapters));
-        warnings.extend(small_burst(policy).map(|doubt| Warning {
-            place: policy.place,
-            doubt,
-        }));
+        let place = policy.place;
+        warnings.extend(small_burst(policy).map(|doubt| Warning { place, doubt }));
     }
     warnings
 }
 
-/// Numbers of classes depend on what was in force before, which a file does not know.
+/// Class numbers depend on what was in force before, which a file does not tell.
 fn error_is_of_file(error: &ClassError) -> bool {
     !matches!(error, ClassError::NoNumber { .. })
 }
 
-/// Of a link whose rate is not known only this is sure.
+/// The only certain warning for a link of unknown rate.
 fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     let policies = adapter.policies.iter().map(|at| &file.policies[*at]);
-    let reserves = policies
-        .filter(|policy| policy.parent.is_none())
-        .map(|policy| policy.reserve);
-    let percent: f64 = reserves.filter_map(percent).sum();
+    let outermost = policies.filter(|policy| policy.parent.is_none());
+    let percent: f64 = outermost.filter_map(|policy| percent(policy.reserve)).sum();
     (percent > 100.0).then(|| Doubt::MoreThanAll {
         adapter: adapter.name.clone(),
         percent,

@@ -1,45 +1,44 @@
-//! Filters all of whose packets others take before them.
+//! Finds filters whose packets others before them all match.
 //!
-//! A rule is a box, a set for each field that it asks for. It is never asked if the boxes before it
-//! cover it. One box that covers it is always found; several that cover it together are found by
-//! taking them away from it one after the other, as long as what is left stays in few pieces.
+//! A rule is a box, a set for each field that it tests. It is never reached if the boxes before it
+//! cover it. A single covering box is always found; several that cover it together are found by
+//! subtracting them one after the other, as long as the rest stays in few pieces.
 //!
-//! A box that asks for a field that the rule does not cannot help: what of the rule has no such
-//! field is not in it, and what covers that covers the rest too.
+//! A box that tests a field which the rule does not test cannot help: packets of the rule without
+//! that field are outside the box, and what covers those covers the others too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule, RuleSet, protocols_with};
 
-/// What becomes of a filter.
+/// The outcome for a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// As far as is known it takes some packet.
+    /// It matches some packet, as far as is known.
     Asked,
     /// It has no rules.
     Impossible,
-    /// These filters take all its packets before.
+    /// These filters before it match all its packets.
     Hidden(Vec<usize>),
 }
 
-/// What was found, with filters as indices of [`RuleSet::filters`].
+/// The result, with filters as indices of [`RuleSet::filters`].
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Of each filter.
+    /// The outcome for each filter.
     pub(super) fates: Vec<Fate>,
-    /// For each priority the first two filters found that have it, have other policies and a packet
-    /// in common.
+    /// For each priority the first two filters of different policies with a packet in common.
     pub(super) ties: BTreeMap<u32, (usize, usize)>,
 }
 
-/// Looks at all filters; `priorities` are theirs.
+/// Searches all filters; `priorities` are theirs.
 pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut covers: Vec<Option<BTreeSet<usize>>> = vec![None; rules.filters.len()];
     let mut is_asked = vec![false; rules.filters.len()];
     let mut ties = BTreeMap::new();
     let mut work = MAX_WORK;
-    for family in [Family::V4, Family::V6, Family::Other] {
+    for family in Family::ALL {
         let boxes: Vec<_> = (rules.family(family).iter())
             .map(|rule| Asked::new(rule, family))
             .collect();
@@ -52,20 +51,17 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
             }
             let priority = priorities[filter];
             if !ties.contains_key(&priority) {
-                let tied = before
-                    .iter()
-                    .rev()
-                    .take_while(|other| priorities[other.rule.filter] == priority);
+                let is_tied = |other: &&Asked<'_>| priorities[other.rule.filter] == priority;
+                let tied = before.iter().rev().take_while(is_tied);
                 let other = tied.filter(|other| other.ties_with(asked)).last();
                 ties.extend(other.map(|other| (priority, (other.rule.filter, filter))));
             }
         }
     }
     let fates = covers.into_iter().zip(is_asked).enumerate();
+    let fates = fates.map(|(filter, (by, is_asked))| fate(filter, by, is_asked));
     Found {
-        fates: fates
-            .map(|(filter, (by, is_asked))| fate(filter, by, is_asked))
-            .collect(),
+        fates: fates.collect(),
         ties,
     }
 }
@@ -74,7 +70,7 @@ fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
     match by {
         _ if is_asked => Fate::Asked,
         None => Fate::Impossible,
-        // One rule of a filter can cover another one; what covers that is among the rest.
+        // One rule of a filter can cover another; what covers the first is among the rest.
         Some(by) => Fate::Hidden(by.into_iter().filter(|other| *other != filter).collect()),
     }
 }
@@ -82,9 +78,9 @@ fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
 /// A rule as a box.
 struct Asked<'a> {
     rule: &'a Rule,
-    /// The fields that it asks for, a bit each.
+    /// The fields it tests, a bit each.
     asked: u64,
-    /// What its packets have: its conditions and what they imply.
+    /// Its conditions and what they imply of its packets.
     has: Vec<(Field, Ranges)>,
     /// The fields of `has`.
     has_fields: u64,
@@ -94,9 +90,8 @@ impl<'a> Asked<'a> {
     fn new(rule: &'a Rule, family: Family) -> Self {
         let has = implied(rule, family);
         let bits = |conditions: &[(Field, Ranges)]| {
-            conditions
-                .iter()
-                .fold(0, |bits, (field, _)| bits | bit(*field))
+            let fields = conditions.iter().map(|(field, _)| *field);
+            fields.fold(0, |bits, field| bits | bit(field))
         };
         Self {
             rule,
@@ -106,7 +101,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The filters of boxes that cover it, alone or together.
+    /// The filters of the boxes that cover it, alone or together.
     fn covered_by(&self, before: &[Asked<'_>], work: &mut usize) -> Option<Vec<usize>> {
         let mut parts = Vec::new();
         for other in before {
@@ -129,7 +124,7 @@ impl<'a> Asked<'a> {
             .then(|| parts.iter().map(|part| part.rule.filter).collect())
     }
 
-    /// How this box lies to what `other` has, which has all the fields that this one asks for.
+    /// Relation of this box to `other`, which has all fields this one tests.
     fn relation(&self, other: &Asked<'_>) -> Relation {
         let mut covers = true;
         let mut has = other.has.iter();
@@ -152,8 +147,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether nothing is left of it when `parts` are taken away; `false` also if that takes too
-    /// long.
+    /// Whether subtracting `parts` leaves nothing; `false` also if that takes too long.
     fn is_taken_away(&self, parts: &[&Asked<'_>], work: &mut usize) -> bool {
         let mut left = vec![self.has.clone()];
         for part in parts {
@@ -168,7 +162,7 @@ impl<'a> Asked<'a> {
         left.is_empty()
     }
 
-    /// Whether a packet can be in both and it matters which is first.
+    /// Whether a packet can be in both and their order matters.
     fn ties_with(&self, other: &Asked<'_>) -> bool {
         let (left, right) = (&self.rule.conditions, &other.rule.conditions);
         let mut right = right.iter().peekable();
@@ -183,8 +177,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether no mark is in both: where each asks for one number, by a mask of its own, and these
-/// differ in a bit of both masks.
+/// Whether no mark is in both: each tests one number under its own mask, and these differ in a bit
+/// of both masks.
 fn have_other_marks(left: &[(Field, Ranges)], right: &[(Field, Ranges)]) -> bool {
     let single = |(field, set): &(Field, Ranges)| match (field, set.as_slice()) {
         (Field::Mark(mask), [(first, last)]) if first == last => Some((*mask, *first as u32)),
@@ -201,22 +195,17 @@ enum Relation {
     Covers,
 }
 
-/// Whether the parts together have all of a field's set: else they cannot cover.
+/// Whether the parts together contain the field's whole set; otherwise they cannot cover it.
 fn is_spanned(field: Field, set: &Ranges, parts: &[&Asked<'_>]) -> bool {
-    let of_parts: Option<Vec<_>> = parts
-        .iter()
-        .map(|part| part.rule.condition(field))
-        .collect();
-    let Some(of_parts) = of_parts else {
+    let of_parts = parts.iter().map(|part| part.rule.condition(field));
+    let Some(of_parts) = of_parts.collect::<Option<Vec<_>>>() else {
         return true;
     };
-    let all = of_parts
-        .iter()
-        .flat_map(|ranges| ranges.as_slice().iter().copied());
-    Ranges::new(all).is_some_and(|all| all.covers(set))
+    let all = of_parts.iter().flat_map(|ranges| ranges.as_slice());
+    Ranges::new(all.copied()).is_some_and(|all| all.covers(set))
 }
 
-/// What is left of a box, as boxes apart from each other.
+/// The rest of a box as separate boxes.
 fn without(
     mut piece: Vec<(Field, Ranges)>,
     taken: &[(Field, Ranges)],
@@ -245,13 +234,17 @@ fn without(
     left
 }
 
-/// The conditions of a rule, and what its packets have besides because of them. All packets with an
-/// address have the whole IP header, ports come together, and a header with flags has ports.
+/// The conditions of a rule and what they imply. A packet with an address has the whole IP header,
+/// ports come together, and a header with flags has ports.
 fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
     let mut has: BTreeMap<Field, Ranges> = rule.conditions.iter().cloned().collect();
     let asks = |fields: &[Field]| fields.iter().any(|field| rule.condition(*field).is_some());
     let mut fields = Vec::new();
-    if asks(&OF_IP) {
+    if rule
+        .conditions
+        .iter()
+        .any(|(field, _)| !field.is_beside_ip())
+    {
         fields.extend([Field::Source, Field::Destination, Field::Dscp, Field::Ecn]);
         fields.push(match family {
             Family::V6 => Field::FlowLabel,
@@ -272,36 +265,23 @@ fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
         has.extend(protocols.map(|protocols| (Field::Protocol, protocols)));
     }
     for field in fields {
-        has.entry(field).or_insert_with(|| whole(field, family));
+        let whole = || Ranges::new([(0, field.max(family))]).expect("0 is in it");
+        has.entry(field).or_insert_with(whole);
     }
     has.into_iter().collect()
-}
-
-/// All values of a field.
-fn whole(field: Field, family: Family) -> Ranges {
-    let last = match (field, family) {
-        (Field::Source | Field::Destination, Family::V6) => u128::MAX,
-        (Field::Source | Field::Destination, _) => u32::MAX.into(),
-        (Field::SourcePort | Field::DestinationPort, _) => u16::MAX.into(),
-        (Field::FlowLabel, _) => 0xf_ffff,
-        (Field::Dscp, _) => 63,
-        (Field::Ecn, _) => 3,
-        _ => u8::MAX.into(),
-    };
-    Ranges::new([(0, last)]).expect("0 is in it")
 }
 
 fn bit(field: Field) -> u64 {
     let number = match field {
         Field::Cgroup(level) => ALL.len() as u32 + u32::from(level),
-        // Of all masks: this only says which boxes are not worth a look.
+        // One bit for all masks: it only tells which boxes can be skipped.
         Field::Mark(_) => u64::BITS - 1,
         field => ALL.iter().position(|other| *other == field).unwrap_or(0) as u32,
     };
     1 << number
 }
 
-/// All but control groups, of which there are as many as levels, and marks.
+/// All but control groups, of which there is one per level, and marks.
 const ALL: [Field; 18] = [
     Field::Source,
     Field::Destination,
@@ -323,24 +303,8 @@ const ALL: [Field; 18] = [
     Field::DestinationMac,
 ];
 
-/// Who asks for one of these has a whole IP header.
-const OF_IP: [Field; 12] = [
-    Field::Source,
-    Field::Destination,
-    Field::Protocol,
-    Field::SourcePort,
-    Field::DestinationPort,
-    Field::Dscp,
-    Field::Ecn,
-    Field::IcmpType,
-    Field::IcmpCode,
-    Field::TcpFlags,
-    Field::FlowLabel,
-    Field::Length,
-];
-
-/// Pieces of one box that are kept while others are taken away.
+/// Most pieces of one box kept while others are subtracted.
 const MAX_PIECES: usize = 256;
 
-/// Pieces that are looked at in one search.
+/// Most pieces examined in one search.
 const MAX_WORK: usize = 1_000_000;

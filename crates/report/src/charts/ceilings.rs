@@ -1,12 +1,13 @@
-//! What each cause would let through, with the measured rate as a line: the lowest bar that the
+//! Chart of the ceiling of each cause, with the measured rate as a line: the lowest bar that the
 //! line reaches is the bottleneck.
 
 use linerate_core::ceilings::{Ceiling, Verdict};
 
-use crate::number::{percent, rate};
-use crate::svg::{Bar, Bars, Body, Chart, Fill, Unit};
+use super::lowest;
+use crate::number::{joined, percent, rate};
+use crate::svg::{Bar, Bars, Chart, Fill, Unit};
 
-/// The lowest ceiling of each cause.
+/// Bars of the lowest ceiling of each cause.
 pub(super) fn ceilings(
     name: &str,
     title: String,
@@ -15,7 +16,9 @@ pub(super) fn ceilings(
     measured_bps: Option<f64>,
 ) -> Option<Chart> {
     let measured = measured_bps.filter(|bps| *bps > 0.0)?;
-    let lowest = lowest(ceilings);
+    let lowest = lowest(ceilings, |one| {
+        one.limit_bps.is_finite() && one.limit_bps > 0.0
+    });
     let nearest = lowest.first()?.limit_bps;
     let cause = verdict.map(|verdict| verdict.cause);
     let expected = verdict.and_then(|verdict| verdict.predicted_bps);
@@ -23,37 +26,28 @@ pub(super) fn ceilings(
         expected.filter(|bps| *bps < FAR * measured && (bps / measured - 1.0).abs() > 0.02);
     let mut levels = vec![(measured, format!("measured {}", rate(measured)))];
     levels.extend(expected.map(|bps| (bps, format!("expected {}", rate(bps)))));
-    // What matters is near the line; the rest goes beyond the edge.
-    let end = nearest
-        .min(FAR * measured)
-        .max(measured)
-        .max(expected.unwrap_or(0.0))
-        * 1.25;
-    // What is derived from the measured rate tells something only where it is near.
+    // What matters is near the measured rate; longer bars are cut off.
+    let near = nearest.min(FAR * measured).max(measured);
+    let end = 1.25 * near.max(expected.unwrap_or(0.0));
+    // A ceiling that is derived from the measured rate says something only if it is near.
     let tells = |ceiling: &&&Ceiling| {
         ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
     };
-    let rows: Vec<Bar> = lowest
-        .iter()
-        .filter(tells)
-        .map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause))
-        .collect();
+    let shown = lowest.iter().filter(tells);
+    let rows = shown.map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause));
+    let rows: Vec<Bar> = rows.collect();
     let highest = rows.iter().map(|row| row.value).fold(0.0, f64::max);
-    let said = rows
+    let named = rows
         .iter()
         .map(|row| format!("{} {}", row.label, rate(row.value)));
-    let says = format!(
-        "Measured: {}. Ceilings: {}.",
-        rate(measured),
-        said.collect::<Vec<_>>().join(", ")
-    );
+    let named = joined(named, ", ");
+    let says = format!("Measured: {}. Ceilings: {named}.", rate(measured));
     let bars = Bars {
-        unit: Unit::Rate,
-        rows,
         levels,
         end: (highest > end).then_some(end),
+        ..Bars::new(Unit::Rate, rows)
     };
-    Some(Chart::new(name, title, says, Body::Bars(bars)))
+    Some(Chart::new(name, title, says, bars))
 }
 
 fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
@@ -76,17 +70,5 @@ fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
     }
 }
 
-/// The first of each cause: they are sorted.
-fn lowest(ceilings: &[Ceiling]) -> Vec<&Ceiling> {
-    let mut lowest: Vec<&Ceiling> = Vec::new();
-    for ceiling in ceilings {
-        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
-        if !is_known && ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0 {
-            lowest.push(ceiling);
-        }
-    }
-    lowest
-}
-
-/// So many times the measured rate is no longer near.
+/// A ceiling above this multiple of the measured rate is far away.
 const FAR: f64 = 8.0;

@@ -1,22 +1,22 @@
-//! What went on through a run, on one time axis.
+//! Chart of runs over time, with one time axis.
 
 use linerate_core::record::Interval;
 
-use crate::number::{count, rate, seconds};
-use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+use crate::number::{count, ends, joined, rate, seconds};
+use crate::svg::{Chart, Mark, Panel, Plot, Series, Unit};
 
 /// The intervals of one direction of one run.
 pub(super) struct Course<'a> {
     pub(super) name: String,
     pub(super) intervals: Vec<&'a Interval>,
-    /// When it began on the common axis, s.
+    /// Start of the run on the common time axis, s.
     pub(super) begin_s: f64,
 }
 
-/// A figure of an interval, how it is called and drawn.
+/// A panel: its title, unit and mark, and how to find the figure of an interval.
 type Shown = (&'static str, Unit, Mark, fn(&Interval) -> Option<f64>);
 
-/// The panels, the most asked for first.
+/// The panels, the most important first.
 const SHOWN: [Shown; 6] = [
     ("Goodput", Unit::Rate, Mark::Line, |interval| {
         (interval.bytes > 0 || interval.transactions.is_none()).then_some(interval.throughput_bps)
@@ -38,32 +38,18 @@ const SHOWN: [Shown; 6] = [
     }),
 ];
 
-/// The courses over time; nothing where there are not even two intervals. `levels` are rates to
-/// hold the goodput against.
-pub(super) fn over_time(
-    name: &str,
-    courses: &[Course<'_>],
-    levels: Vec<(f64, String)>,
-) -> Option<Chart> {
+/// The runs over time; `None` if no run has two intervals. `levels` are rates that are drawn as
+/// lines in the first panel.
+pub(super) fn over_time(name: &str, courses: &[Course<'_>]) -> Option<Chart> {
     let courses: Vec<&Course> = courses.iter().filter(|it| it.intervals.len() > 1).collect();
-    let mut panels: Vec<Panel> = SHOWN
-        .iter()
-        .filter_map(|shown| panel(shown, &courses))
-        .collect();
-    panels.first_mut()?.levels = levels;
-    let says: Vec<String> = courses.iter().map(|course| says(course)).collect();
-    let plot = Plot {
-        x: "Time",
-        x_unit: Unit::Seconds,
-        log: false,
-        panels,
-    };
-    Some(Chart::new(
-        name,
-        "Over time",
-        says.join(" "),
-        Body::Plot(plot),
-    ))
+    let panels = SHOWN.iter().filter_map(|shown| panel(shown, &courses));
+    let panels: Vec<Panel> = panels.collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let says = joined(courses.iter().map(|course| says(course)), " ");
+    let plot = Plot::new("Time", Unit::Seconds, panels);
+    Some(Chart::new(name, "Over time", says, plot))
 }
 
 fn panel((y, unit, mark, of): &Shown, courses: &[&Course<'_>]) -> Option<Panel> {
@@ -87,15 +73,9 @@ fn panel((y, unit, mark, of): &Shown, courses: &[&Course<'_>]) -> Option<Panel> 
 /// `up: 10 intervals in 10.0 s, goodput from 12.1 to 14.0 Mbit/s, 12 segments retransmitted.`
 fn says(course: &Course<'_>) -> String {
     let intervals = &course.intervals;
-    let rates = || intervals.iter().map(|interval| interval.throughput_bps);
-    let (low, high) = (
-        rates().fold(f64::INFINITY, f64::min),
-        rates().fold(0.0, f64::max),
-    );
+    let [low, high] = ends(intervals.iter().map(|interval| interval.throughput_bps));
     let length = intervals.iter().map(|interval| interval.seconds).sum();
-    let lost = intervals
-        .iter()
-        .filter_map(|interval| interval.retransmitted_segments);
+    let lost = intervals.iter().filter_map(|it| it.retransmitted_segments);
     let lost = lost.reduce(u64::saturating_add);
     let lost = lost.map(|n| format!(", {} segments retransmitted", count(n)));
     format!(

@@ -1,16 +1,16 @@
-//! How many round trips took no longer than how long: idle beside loaded.
+//! Chart of the distribution of round-trip times, idle and loaded.
 
 use linerate_core::stats::{LatencyBuckets, LatencySummary};
 
-use crate::number::micros;
-use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+use crate::number::{ends, joined, micros};
+use crate::svg::{Chart, Mark, Panel, Plot, Series, Unit};
 
-/// Round trips of one kind.
+/// Round-trip times of one kind.
 pub(super) struct Trips<'a> {
     pub(super) name: String,
     pub(super) summary: &'a LatencySummary,
     pub(super) buckets: Option<&'a LatencyBuckets>,
-    /// Without a load.
+    /// Whether they were measured without load.
     pub(super) idle: bool,
     pub(super) colour: usize,
 }
@@ -27,13 +27,14 @@ impl<'a> Trips<'a> {
     }
 }
 
-/// Shares of the round trips by their time.
+/// The share of round trips that took no longer than a time.
 pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
     let series = all.iter().map(|trips| {
         let mark = if trips.idle { Mark::Dashed } else { Mark::Line };
-        let points = trips
-            .buckets
-            .map_or_else(|| quantiles(trips.summary), shares);
+        let points = match trips.buckets {
+            Some(buckets) => shares(buckets),
+            None => quantiles(trips.summary),
+        };
         let points = points.into_iter().filter(|point| point[0] > 0.0);
         Series::new(&trips.name, mark, trips.colour, points)
     });
@@ -44,40 +45,23 @@ pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
     let says = all.iter().map(|trips| {
         let all = trips.summary;
         let p99 = (all.count >= 100).then(|| format!(", 99 % {}", micros(all.p99)));
-        let (p50, p99) = (micros(all.p50), p99.unwrap_or_default());
-        format!(
-            "{}: half take at most {p50}{p99}, all {}.",
-            trips.name,
-            micros(all.max)
-        )
+        let (p50, p99, max) = (micros(all.p50), p99.unwrap_or_default(), micros(all.max));
+        format!("{}: half take at most {p50}{p99}, all {max}.", trips.name)
     });
-    let times = || {
-        series
-            .iter()
-            .flat_map(|series| series.points.iter().map(|point| point[0]))
-    };
-    let [least, most] = [
-        times().fold(f64::INFINITY, f64::min),
-        times().fold(0.0, f64::max),
-    ];
+    let points = series.iter().flat_map(|series| &series.points);
+    let [least, most] = ends(points.map(|point| point[0]));
+    let panel = Panel::new("Share that took no longer", Unit::Percent, series);
     let plot = Plot {
-        x: "Round trip",
-        x_unit: Unit::Micros,
         log: most > WIDE * least,
-        panels: vec![Panel::new(
-            "Share that took no longer",
-            Unit::Percent,
-            series,
-        )],
+        ..Plot::new("Round trip", Unit::Micros, vec![panel])
     };
-    let says = says.collect::<Vec<_>>().join(" ");
-    Some(Chart::new(name, "Latency", says, Body::Plot(plot)))
+    Some(Chart::new(name, "Latency", joined(says, " "), plot))
 }
 
-/// The longest over the shortest time, from which on powers of ten are as far from each other.
+/// The axis is logarithmic if the longest time is more than this multiple of the shortest.
 const WIDE: f64 = 20.0;
 
-/// As far as there are samples beyond them.
+/// The quantiles for which there are enough samples.
 fn quantiles(all: &LatencySummary) -> Vec<[f64; 2]> {
     let known = [
         (all.min, 0.0, 1),
@@ -87,21 +71,20 @@ fn quantiles(all: &LatencySummary) -> Vec<[f64; 2]> {
         (all.p999, 99.9, 1000),
         (all.max, 100.0, 1),
     ];
-    let known = known
-        .into_iter()
-        .filter(|(_, _, least)| all.count >= *least);
+    let known = known.into_iter().filter(|(.., least)| all.count >= *least);
     known.map(|(us, share, _)| [us, share]).collect()
 }
 
-/// Steps: a bucket says nothing of where in it its samples are.
+/// Points of a step function: where in a bucket its samples lie is not known.
 fn shares(buckets: &LatencyBuckets) -> Vec<[f64; 2]> {
     let total: u64 = buckets.0.iter().map(|(_, count)| count).sum();
+    let share = |count: u64| 100.0 * count as f64 / total.max(1) as f64;
     let mut so_far = 0;
     let mut points = Vec::new();
     for (upper_us, count) in &buckets.0 {
-        points.push([*upper_us, 100.0 * so_far as f64 / total.max(1) as f64]);
+        points.push([*upper_us, share(so_far)]);
         so_far += count;
-        points.push([*upper_us, 100.0 * so_far as f64 / total.max(1) as f64]);
+        points.push([*upper_us, share(so_far)]);
     }
     points
 }

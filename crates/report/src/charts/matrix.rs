@@ -7,7 +7,8 @@ use linerate_mesh::MatrixDocument;
 use crate::number::{plural, rate};
 use crate::svg::{Body, Chart, escaped};
 
-/// What each site sends to each other one: the darker, the faster. None for more sites than can be seen.
+/// Heat map of the rate from each site to each other: darker is faster. Empty for more sites than a
+/// picture can show.
 pub(crate) fn matrix(document: &MatrixDocument) -> Vec<Chart> {
     let sites = document.sites.len();
     let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
@@ -22,17 +23,11 @@ pub(crate) fn matrix(document: &MatrixDocument) -> Vec<Chart> {
         format!("; the slowest is {from} to {to}, {least}")
     });
     let pairs = plural(slowest.len() as u64, "pair");
-    let says = format!(
-        "Rows send, columns receive: {pairs} up to {}{worst}.",
-        rate(most)
-    );
+    let most_of_all = rate(most);
+    let says = format!("Rows send, columns receive: {pairs} up to {most_of_all}{worst}.");
+    let title = format!("{} between the sites", document.test);
     let picture = Body::Picture(drawn(document, most));
-    vec![Chart::new(
-        "matrix",
-        format!("{} between the sites", document.test),
-        says,
-        picture,
-    )]
+    vec![Chart::new("matrix", title, says, picture)]
 }
 
 fn drawn(document: &MatrixDocument, most: f64) -> String {
@@ -73,9 +68,9 @@ fn drawn(document: &MatrixDocument, most: f64) -> String {
     svg
 }
 
-/// Pixels of a cell.
+/// Width and height of a cell, pixels.
 const CELL: f64 = 18.0;
-/// More sites have no picture.
+/// With more sites there is no picture.
 const MOST_SITES: usize = 60;
-/// Letters of a site's name at its row.
+/// A site's name is cut to this many characters.
 const MOST_LETTERS: usize = 16;

@@ -1,12 +1,12 @@
-//! Which charts a document has: from its figures to [`Chart`](crate::svg::Chart)s, nothing drawn
-//! yet.
+//! Selects the charts of a document: from its figures to [`Chart`](crate::svg::Chart)s, which are
+//! drawn elsewhere.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | `course` | rate, round trips, windows and retransmissions over time |
 //! | `ceilings` | what each cause would let through, with the measured rate as a line |
 //! | `latency` | how many round trips took how long |
-//! | `runs` | records, sweeps, checks, mixes, connections: of these three |
+//! | `runs` | records, sweeps, checks, mixes and connections, built from the three above |
 //! | `matrix` | sites against sites: a heat map |
 //! | `pairs` | the pairs of a comparison |
 //! | `series` | the runs of a test over the days |
@@ -24,15 +24,34 @@ mod series;
 pub(crate) use matrix::matrix;
 pub(crate) use pairs::comparison;
 pub(crate) use rest::{capacity, experiment, profile, trace};
-pub(crate) use runs::{answer, check, check_answer, connections, load, record, sweep};
+pub(crate) use runs::{
+    answer, check, check_answer, connections, load, record, single_figure, sweep,
+};
 pub use series::PastRun;
 pub(crate) use series::time_line;
 
+use linerate_core::ceilings::Ceiling;
 use linerate_core::stats::Figure;
 
-use crate::svg::Unit;
+use crate::svg::{Fill, Unit};
 
-/// The unit that the name of a figure says.
+/// The colour of a bar; the one that the page is about stands out.
+fn fill(is_accent: bool) -> Fill {
+    if is_accent { Fill::Accent } else { Fill::Plain }
+}
+
+/// The lowest ceiling of each cause, of those that `counts` accepts.
+pub(crate) fn lowest(ceilings: &[Ceiling], counts: impl Fn(&Ceiling) -> bool) -> Vec<&Ceiling> {
+    let mut lowest: Vec<&Ceiling> = Vec::new();
+    for ceiling in ceilings.iter().filter(|ceiling| counts(ceiling)) {
+        if lowest.iter().all(|known| known.cause != ceiling.cause) {
+            lowest.push(ceiling);
+        }
+    }
+    lowest
+}
+
+/// The unit of a metric, by its name.
 fn unit_of(metric: &str) -> Unit {
     let ends = |end: &str| metric.split('.').any(|part| part.ends_with(end));
     match metric {
@@ -45,7 +64,7 @@ fn unit_of(metric: &str) -> Unit {
     }
 }
 
-/// One value for a figure with its interval: of modes the largest group, of a drift its end.
+/// One value of a figure with its interval: of several modes the largest group, of a drift its end.
 fn middle(figure: &Figure) -> Option<(f64, Option<[f64; 2]>)> {
     match figure {
         Figure::One(one) if one.n > 1 => Some((one.median, Some([one.low, one.high]))),

@@ -1,17 +1,16 @@
-//! The pairs of a comparison: both figures of each, and the changes beside the effect.
+//! Charts of a comparison: both figures of each pair, and their change with the effect.
 
 use linerate_core::compare::{ComparedMetric, ComparedPair, Comparison};
 
 use super::unit_of;
 use crate::number::digits;
-use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+use crate::svg::{Chart, Mark, Panel, Plot, Series, Unit};
 
 /// One chart for each metric.
 pub(crate) fn comparison(comparison: &Comparison) -> Vec<Chart> {
     let metrics = comparison.metrics.iter();
-    metrics
-        .map(|metric| of_metric(metric, comparison))
-        .collect()
+    let charts = metrics.map(|metric| of_metric(metric, comparison));
+    charts.collect()
 }
 
 fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
@@ -22,14 +21,11 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
         let points = counted().filter_map(|pair| Some([number(pair), of(pair, path)?]));
         Series::new(name, mark, colour, points)
     };
-    let mut figures = Panel::new(
-        "Figures",
-        unit_of(path),
-        vec![
-            side("A", Mark::Line, 0, |pair, path| pair.a.get(path).copied()),
-            side("B", Mark::Dashed, 1, |pair, path| pair.b.get(path).copied()),
-        ],
-    );
+    let sides = vec![
+        side("A", Mark::Line, 0, |pair, path| pair.a.get(path).copied()),
+        side("B", Mark::Dashed, 1, |pair, path| pair.b.get(path).copied()),
+    ];
+    let mut figures = Panel::new("Figures", unit_of(path), sides);
     figures.close = true;
     let excluded = comparison.runs.iter().filter(|pair| !pair.counts());
     let excluded = excluded.filter_map(|pair| Some([number(pair), pair.change_percent(path)?]));
@@ -42,9 +38,7 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
     let found = &metric.conclusion;
     changes.band = Some(found.interval_percent);
     let effect = found.effect_percent;
-    changes
-        .levels
-        .push((effect, format!("effect {} %", digits(effect))));
+    changes.levels = vec![(effect, format!("effect {} %", digits(effect)))];
     let [low, high] = found.interval_percent.map(digits);
     let says = format!(
         "{path}: {}, B against A {} %, interval {low} to {high} %, {} pairs. The band is the interval.",
@@ -52,20 +46,8 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
         digits(effect),
         found.pairs,
     );
-    let plot = Plot {
-        x: "Pair",
-        x_unit: Unit::Count,
-        log: false,
-        panels: vec![changes, figures],
-    };
-    let name: String = path
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .collect();
-    Chart::new(
-        &format!("pairs-{name}"),
-        format!("Pair by pair: {path}"),
-        says,
-        Body::Plot(plot),
-    )
+    let plot = Plot::new("Pair", Unit::Count, vec![changes, figures]);
+    let name = path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let title = format!("Pair by pair: {path}");
+    Chart::new(&format!("pairs-{name}"), title, says, plot)
 }

@@ -6,22 +6,22 @@ use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
 use linerate_core::trace::{HopDocument, TraceDocument};
 
-use super::{middle, unit_of};
-use crate::number::{count, micros, percent, plural};
+use super::{fill, middle, unit_of};
+use crate::number::{count, joined, micros, percent, plural};
 use crate::svg::{
-    Bar, Bars, Body, Chart, Fill, Mark, Panel, Plot, Series, Unit, flame_picture, layer_name,
+    Bar, Bars, Body, Chart, Mark, Panel, Plot, Series, Unit, flame_picture, layer_name,
 };
 
-/// Each hop's least round trip; the step that adds most stands out.
+/// Each hop's smallest round-trip time; the step that adds most is emphasised.
 pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     let delays = &trace.delay;
     let largest = delays.largest.and_then(|step| delays.steps.get(step));
     let mut before = 0.0;
     let mut rows = Vec::new();
     for hop in &delays.hops {
-        let added = (hop.path_us - before).max(0.0);
+        let [added, least] = [(hop.path_us - before).max(0.0), hop.least_us].map(micros);
         let document = trace.hops.iter().find(|of| of.ttl == hop.ttl);
-        // An older document does not tell from where on the step is seen.
+        // Older documents do not have `seen_from_ttl`.
         let is_largest = largest.is_some_and(|step| match step.seen_from_ttl {
             0 => step.to_ttl == hop.ttl,
             first => first == hop.ttl,
@@ -30,17 +30,9 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
             label: format!("{}  {}", hop.ttl, document.map_or_else(String::new, router)),
             from: before.min(hop.path_us),
             value: hop.path_us,
-            colour: if is_largest {
-                Fill::Accent
-            } else {
-                Fill::Plain
-            },
-            note: Some(format!("{} (+{})", micros(hop.least_us), micros(added))),
-            tip: format!(
-                "least round trip {}, {} of it added here",
-                micros(hop.least_us),
-                micros(added)
-            ),
+            colour: fill(is_largest),
+            note: Some(format!("{least} (+{added})")),
+            tip: format!("least round trip {least}, {added} of it added here"),
             ..Bar::default()
         });
         before = hop.path_us;
@@ -53,35 +45,23 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     } else {
         delays.words.join(" ")
     };
-    let bars = Bars {
-        unit: Unit::Micros,
-        rows,
-        levels: Vec::new(),
-        end: None,
-    };
-    vec![Chart::new(
-        "hops",
-        "Where the delay is added",
-        says,
-        Body::Bars(bars),
-    )]
+    let bars = Bars::new(Unit::Micros, rows);
+    vec![Chart::new("hops", "Where the delay is added", says, bars)]
 }
 
 fn router(hop: &HopDocument) -> String {
     let address = hop.address.map(|address| address.to_string());
     let name = hop.name.clone().or(address).unwrap_or_default();
-    let short: String = name.chars().take(MAX_NAME).collect();
-    if short.len() < name.len() {
-        short + "…"
-    } else {
-        short
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
     }
 }
 
-/// Letters of a router's name in a picture.
+/// A router's name is cut to this many characters.
 const MAX_NAME: usize = 28;
 
-/// Latency by the number of connections held, and how they were opened.
+/// Latency by the number of connections held, and how they were opened over time.
 pub(crate) fn capacity(document: &CapacityDocument) -> Vec<Chart> {
     let latency = latency_by_number(&document.latency);
     latency.into_iter().chain(opened(document)).collect()
@@ -100,16 +80,10 @@ fn latency_by_number(latency: &[LatencyAt]) -> Option<Chart> {
         let [p50, p99] = [at.latency_us.p50, at.latency_us.p99].map(micros);
         format!("beside {}: p50 {p50}, p99 {p99}", count(at.population))
     });
-    let says = says.collect::<Vec<_>>().join("; ") + ".";
+    let says = joined(says, "; ") + ".";
     let panel = Panel::new("Round trip of an active one", Unit::Micros, series);
-    let plot = Plot {
-        x: "Idle connections beside it",
-        x_unit: Unit::Count,
-        log: false,
-        panels: vec![panel],
-    };
-    let chart = || Chart::new("latency", "Latency by number", says, Body::Plot(plot));
-    (latency.len() > 1).then(chart)
+    let plot = Plot::new("Idle connections beside it", Unit::Count, vec![panel]);
+    (latency.len() > 1).then(|| Chart::new("latency", "Latency by number", says, plot))
 }
 
 fn opened(document: &CapacityDocument) -> Option<Chart> {
@@ -122,24 +96,21 @@ fn opened(document: &CapacityDocument) -> Option<Chart> {
     for (colour, (name, pool)) in pools.enumerate() {
         let points = pool.ramp.iter().map(|step| [step.at_s, step.opened as f64]);
         series.push(Series::new(name, Mark::Line, colour, points));
-        says.push(format!(
-            "{name}: {} of {} opened.",
-            count(pool.opened),
-            count(pool.asked)
-        ));
+        let [opened, asked] = [pool.opened, pool.asked].map(count);
+        says.push(format!("{name}: {opened} of {asked} opened."));
     }
     series.retain(|series| series.points.len() > 1);
     if series.is_empty() {
         return None;
     }
-    let plot = Plot {
-        x: "Time",
-        x_unit: Unit::Seconds,
-        log: false,
-        panels: vec![Panel::new("Open", Unit::Count, series)],
-    };
-    let (title, says) = ("How they were opened", says.join(" "));
-    Some(Chart::new("opened", title, says, Body::Plot(plot)))
+    let panel = Panel::new("Open", Unit::Count, series);
+    let plot = Plot::new("Time", Unit::Seconds, vec![panel]);
+    Some(Chart::new(
+        "opened",
+        "How they were opened",
+        says.join(" "),
+        plot,
+    ))
 }
 
 /// The layers of each end, and the flame graph.
@@ -148,10 +119,10 @@ pub(crate) fn profile(document: &ProfileDocument) -> Vec<Chart> {
         ("sender", &document.sender),
         ("receiver", &document.receiver),
     ];
-    let ends = ends
+    let charts = ends
         .into_iter()
-        .filter_map(|(name, end)| Some((name, end.as_ref()?)));
-    let mut charts: Vec<Chart> = ends.filter_map(|(name, end)| layers(name, end)).collect();
+        .filter_map(|(name, end)| layers(name, end.as_ref()?));
+    let mut charts: Vec<Chart> = charts.collect();
     if !charts.is_empty() {
         let says =
             "Flame graph of both ends: width is CPU time, height the depth of the call chain.";
@@ -162,93 +133,58 @@ pub(crate) fn profile(document: &ProfileDocument) -> Vec<Chart> {
 }
 
 fn layers(end: &str, of: &EndLayers) -> Option<Chart> {
-    let shown: Vec<&LayerCost> = of
-        .layers
-        .iter()
-        .filter(|cost| cost.layer != Layer::Idle && cost.share_percent > 0.0)
-        .collect();
+    let is_shown = |cost: &&LayerCost| cost.layer != Layer::Idle && cost.share_percent > 0.0;
+    let shown: Vec<&LayerCost> = of.layers.iter().filter(is_shown).collect();
     let largest = shown.first()?.layer;
     let rows = shown.iter().map(|cost| Bar {
         label: layer_name(cost.layer).to_owned(),
         value: cost.share_percent,
         interval: Some(cost.share_interval_percent),
-        colour: if cost.layer == largest {
-            Fill::Accent
-        } else {
-            Fill::Plain
-        },
+        colour: fill(cost.layer == largest),
         tip: format!("{} s of CPU time", cost.cpu_seconds),
         ..Bar::default()
     });
-    let bars = Bars {
-        unit: Unit::Percent,
-        rows: rows.collect(),
-        levels: Vec::new(),
-        end: None,
-    };
-    let says = shown
+    let bars = Bars::new(Unit::Percent, rows.collect());
+    let says = bars
+        .rows
         .iter()
-        .map(|cost| format!("{} {}", layer_name(cost.layer), percent(cost.share_percent)));
-    let says = says.collect::<Vec<_>>().join(", ") + ".";
+        .map(|row| format!("{} {}", row.label, percent(row.value)));
+    let says = joined(says, ", ") + ".";
     let title = format!("CPU time of the {end}, by layer");
-    Some(Chart::new(
-        &format!("layers-{end}"),
-        title,
-        says,
-        Body::Bars(bars),
-    ))
+    Some(Chart::new(&format!("layers-{end}"), title, says, bars))
 }
 
-/// Each column of the table, with the report's figure beside ours.
+/// A chart for each column of the table, with the report's figures as diamonds.
 pub(crate) fn experiment(document: &ExperimentDocument) -> Vec<Chart> {
-    let table = &document.table;
-    let columns = table.columns.iter().enumerate().take(MAX_COLUMNS);
-    columns
-        .filter_map(|(number, column)| {
-            let rows = table.rows.iter().filter_map(|row| figure(row, number));
-            let rows: Vec<Bar> = rows.collect();
-            let is_ratio = column.ratio_to.is_some();
-            let unit = if is_ratio {
-                Unit::Count
-            } else {
-                unit_of(&column.metric)
-            };
-            let level = column.level.iter().map(|level| format!("{level}, "));
-            let title = format!("{}{}", level.collect::<String>(), column.title);
-            let said = rows.iter().map(|row| {
-                let report = row.beside.map(|it| format!(" (report {})", unit.write(it)));
-                format!(
-                    "{} {}{}",
-                    row.label,
-                    unit.write(row.value),
-                    report.unwrap_or_default()
-                )
-            });
-            let says = said.collect::<Vec<_>>().join("; ");
-            let has_report = rows.iter().any(|row| row.beside.is_some());
-            let key = if has_report {
-                " Diamonds are the report's figures."
-            } else {
-                ""
-            };
-            let bars = Bars {
-                unit,
-                rows,
-                levels: Vec::new(),
-                end: None,
-            };
-            let chart = || {
-                Chart::new(
-                    &format!("column-{}", number + 1),
-                    title,
-                    says + "." + key,
-                    Body::Bars(bars),
-                )
-            };
-            (!table.rows.is_empty()).then(chart)
-        })
-        .filter(|chart| matches!(&chart.body, Body::Bars(bars) if !bars.rows.is_empty()))
-        .collect()
+    let columns = document.table.columns.iter().enumerate().take(MAX_COLUMNS);
+    let charts = columns.filter_map(|(number, column)| {
+        let rows = document
+            .table
+            .rows
+            .iter()
+            .filter_map(|row| figure(row, number));
+        let rows: Vec<Bar> = rows.collect();
+        let unit = match column.ratio_to {
+            Some(_) => Unit::Count,
+            None => unit_of(&column.metric),
+        };
+        let level = column.level.as_ref().map(|level| format!("{level}, "));
+        let title = level.unwrap_or_default() + &column.title;
+        let figures = rows.iter().map(|row| {
+            let report = row.beside.map(|it| format!(" (report {})", unit.write(it)));
+            let (value, report) = (unit.write(row.value), report.unwrap_or_default());
+            format!("{} {value}{report}", row.label)
+        });
+        let figures = joined(figures, "; ");
+        let key = match rows.iter().any(|row| row.beside.is_some()) {
+            true => " Diamonds are the report's figures.",
+            false => "",
+        };
+        let name = format!("column-{}", number + 1);
+        let says = format!("{figures}.{key}");
+        (!rows.is_empty()).then(|| Chart::new(&name, title, says, Bars::new(unit, rows)))
+    });
+    charts.collect()
 }
 
 fn figure(row: &DocumentRow, column: usize) -> Option<Bar> {
@@ -263,5 +199,5 @@ fn figure(row: &DocumentRow, column: usize) -> Option<Bar> {
     })
 }
 
-/// Columns of an experiment that are drawn; the table has all.
+/// Columns of an experiment that have a chart; the table has all.
 const MAX_COLUMNS: usize = 8;

@@ -1,4 +1,4 @@
-//! Of runs: rates, round trips, ceilings.
+//! Charts of runs: rates, round trips and ceilings.
 
 use linerate_core::ceilings::Cause;
 use linerate_core::connection::ConnectionsDocument;
@@ -10,39 +10,40 @@ use super::ceilings::ceilings;
 use super::course::{Course, over_time};
 use super::latency::{Trips, distribution};
 use super::{middle, unit_of};
-use crate::number::{NBSP, rate, with_unit};
-use crate::svg::{Body, Chart, Mark, Panel, Plot, Series, Unit};
+use crate::number::{joined, rate, sure, with_unit};
+use crate::svg::{Chart, Mark, Panel, Plot, Series, Unit};
 
-/// `13.9 Mbit/s up to pit.example; bottleneck: receive window, 97 % sure`
-pub(crate) fn answer(record: &Record) -> String {
-    let figure = match record.workload {
-        Workload::Stream => record.throughput_bps().map(rate),
+/// The figure of a run: its throughput, or its exchanges per second.
+pub(crate) fn single_figure(record: &Record) -> String {
+    let per_second = match record.workload {
+        Workload::Stream => None,
         Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
         Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
     };
-    let figure = figure.unwrap_or_else(|| "no figure".to_owned());
+    let figure = per_second.or_else(|| record.throughput_bps().map(rate));
+    figure.unwrap_or_else(|| "no figure".to_owned())
+}
+
+/// The answer of a run: its figure, the way, and what held it back.
+pub(crate) fn answer(record: &Record) -> String {
     let way = match (record.workload, record.direction) {
         (Workload::Stream, Direction::Up) => "up to",
         (Workload::Stream, Direction::Down) => "down from",
         _ => "with",
     };
+    let of_two = record.legs.len() > 1;
     let held = record.legs.iter().filter_map(|leg| {
-        let name = if record.legs.len() > 1 {
-            leg.direction.word()
-        } else {
-            ""
-        };
+        let name = if of_two { leg.direction.word() } else { "" };
         Some(format!("; {}", held(name, leg)?))
     });
-    format!("{figure} {way} {}{}", record.host, held.collect::<String>())
+    let (figure, held) = (single_figure(record), joined(held, ""));
+    format!("{figure} {way} {}{held}", record.host)
 }
 
 /// `bottleneck up: receive window, 97 % sure`
 fn held(direction: &str, leg: &Leg) -> Option<String> {
     let verdict = leg.verdict.as_ref()?;
-    let sure = verdict.confidence.map_or_else(String::new, |share| {
-        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
-    });
+    let sure = sure(verdict.confidence);
     let cause = match verdict.cause {
         Cause::AsAsked => "none, it kept to the rate asked for",
         cause => cause.words(),
@@ -59,30 +60,23 @@ pub(crate) fn check_answer(check: &Check) -> String {
         let held = held("", leg).map_or_else(String::new, |held| format!(" ({held})"));
         Some(format!("{name} {}{held}", rate(leg.throughput_bps?)))
     });
-    let ways: Vec<String> = ways.collect();
-    if ways.is_empty() {
-        return format!("{}: throughput was not measured", check.host);
+    match joined(ways, ", ") {
+        none if none.is_empty() => format!("{}: throughput was not measured", check.host),
+        ways => format!("{}: {ways}", check.host),
     }
-    format!("{}: {}", check.host, ways.join(", "))
 }
 
 pub(crate) fn record(record: &Record) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    for leg in &record.legs {
-        charts.extend(of_leg(record, leg));
-    }
+    let legs = record.legs.iter();
+    let mut charts: Vec<Chart> = legs.filter_map(|leg| of_leg(record, leg)).collect();
     let courses: Vec<Course> = match record.legs.as_slice() {
-        [] | [_] => vec![course(
-            record.direction.word(),
-            record.intervals.iter(),
-            0.0,
-        )],
+        [] | [_] => vec![whole_course(record.direction, record)],
         legs => legs
             .iter()
             .map(|leg| course(leg.direction.word(), record.intervals_of(leg), 0.0))
             .collect(),
     };
-    charts.extend(over_time("time", &courses, Vec::new()));
+    charts.extend(over_time("time", &courses));
     if let Some(summary) = &record.latency_us {
         let trips = Trips {
             buckets: record.latency_histogram.as_ref(),
@@ -105,6 +99,10 @@ fn course<'a>(
     }
 }
 
+fn whole_course(direction: Direction, record: &Record) -> Course<'_> {
+    course(direction.word(), record.intervals.iter(), 0.0)
+}
+
 fn of_leg(record: &Record, leg: &Leg) -> Option<Chart> {
     let direction = leg.direction.word();
     let title = format!("What holds it back, {direction}");
@@ -115,35 +113,30 @@ fn of_leg(record: &Record, leg: &Leg) -> Option<Chart> {
 
 pub(crate) fn check(check: &Check) -> Vec<Chart> {
     let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)];
-    let ways: Vec<_> = ways
-        .iter()
-        .filter_map(|(direction, record)| Some((*direction, record.as_ref()?)))
-        .collect();
-    let mut charts: Vec<Chart> = ways
-        .iter()
-        .flat_map(|(_, record)| record.legs.iter().filter_map(|leg| of_leg(record, leg)))
-        .collect();
-    let idle = check.idle_latency_us.as_ref();
-    let mut trips: Vec<Trips> = idle
-        .map(|idle| Trips::new("idle", idle, true, 2))
+    let ways = ways
         .into_iter()
-        .collect();
+        .filter_map(|(way, record)| Some((way, record.as_ref()?)));
+    let mut charts = Vec::new();
+    for (_, record) in ways.clone() {
+        charts.extend(record.legs.iter().filter_map(|leg| of_leg(record, leg)));
+    }
+    let mut trips = Vec::new();
+    let idle = check.idle_latency_us.as_ref();
+    trips.extend(idle.map(|idle| Trips::new("idle", idle, true, 2)));
     for (direction, colour) in [("down", 0), ("up", 1)] {
         let loaded = check.loaded_latency_by_direction_us.get(direction);
         let name = format!("loaded {direction}");
         trips.extend(loaded.map(|loaded| Trips::new(&name, loaded, false, colour)));
     }
     charts.extend(distribution("latency", &trips));
-    let courses = ways
-        .iter()
-        .map(|(direction, record)| course(direction.word(), record.intervals.iter(), 0.0));
-    charts.extend(over_time("time", &courses.collect::<Vec<_>>(), Vec::new()));
+    let courses = ways.map(|(direction, record)| whole_course(direction, record));
+    charts.extend(over_time("time", &courses.collect::<Vec<_>>()));
     charts.extend(check.route.iter().flat_map(|route| super::trace(route)));
     charts
 }
 
-/// Each run over the size, or over its number where all have one; the median of each size as a
-/// line.
+/// A chart of each run over its size, or over its number if all have the same size; the median of
+/// each size as a line.
 pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     let Some(first) = sweep.rows.first() else {
         return Vec::new();
@@ -153,47 +146,42 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     };
     let size = |row: &Record| row.plan.traffic.message_bytes() as f64;
     let is_sweep = sweep.rows.iter().any(|row| size(row) != size(first));
-    let runs = sweep.rows.iter().enumerate().filter_map(|(number, row)| {
+    let runs = (1..).zip(&sweep.rows).filter_map(|(number, row)| {
         let x = if is_sweep {
             size(row)
         } else {
-            number as f64 + 1.0
+            f64::from(number)
         };
         Some([x, row.headline()?.1])
     });
     let runs: Vec<[f64; 2]> = runs.collect();
     let medians = medians(sweep, is_sweep, &runs);
-    let (x, x_unit, y) = match (is_sweep, first.workload) {
-        (true, Workload::Stream) => ("Message", Unit::Bytes, "Goodput"),
-        (true, _) => ("Request", Unit::Bytes, "Requests answered each second"),
-        (false, Workload::Stream) => ("Run", Unit::Count, "Goodput"),
-        (false, _) => ("Run", Unit::Count, "Requests answered each second"),
+    let (size_name, y) = match first.workload {
+        Workload::Stream => ("Message", "Goodput"),
+        _ => ("Request", "Requests answered each second"),
+    };
+    let (title, x, x_unit) = match is_sweep {
+        true => ("By size", size_name, Unit::Bytes),
+        false => ("Run by run", "Run", Unit::Count),
     };
     let unit = unit_of(metric);
-    let says = runs
-        .iter()
-        .map(|[x, y]| format!("{}: {}", x_unit.write(*x), unit.write(*y)));
-    let says = says.take(MAX_SAID).collect::<Vec<_>>().join("; ") + ".";
+    let says = runs.iter().take(MAX_SAID);
+    let says = says.map(|[x, y]| format!("{}: {}", x_unit.write(*x), unit.write(*y)));
+    let says = joined(says, "; ") + ".";
     let mut panel = Panel::new(y, unit, vec![Series::new("each run", Mark::Dots, 0, runs)]);
     if medians.len() > 1 {
-        panel
-            .series
-            .insert(0, Series::new("median", Mark::Line, 0, medians));
+        let medians = Series::new("median", Mark::Line, 0, medians);
+        panel.series.insert(0, medians);
     } else if let Some((median, interval)) = sweep.figures.first().and_then(|of| middle(&of.figure))
     {
-        panel
-            .levels
-            .push((median, format!("median {}", unit.write(median))));
+        panel.levels = vec![(median, format!("median {}", unit.write(median)))];
         panel.band = interval;
     }
     let plot = Plot {
-        x,
-        x_unit,
         log: is_sweep,
-        panels: vec![panel],
+        ..Plot::new(x, x_unit, vec![panel])
     };
-    let title = if is_sweep { "By size" } else { "Run by run" };
-    let mut charts = vec![Chart::new("runs", title, says, Body::Plot(plot))];
+    let mut charts = vec![Chart::new("runs", title, says, plot)];
     if !is_sweep {
         let mut ranked: Vec<&Record> = sweep.rows.iter().collect();
         ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
@@ -202,7 +190,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     charts
 }
 
-/// Of each size of a sweep, which has one run where it has no figure.
+/// The median of each size of a sweep. A size without a figure has one run.
 fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let mut medians: Vec<[f64; 2]> = match sweep.figures.as_slice() {
         figures if is_sweep && !figures.is_empty() => figures
@@ -216,14 +204,12 @@ fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
     medians
 }
 
-/// Figures that a description repeats at most.
+/// Maximum number of figures in a description.
 const MAX_SAID: usize = 40;
 
 pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
-    let streams = load
-        .members
-        .iter()
-        .filter(|it| it.record.workload == Workload::Stream);
+    let streams = load.members.iter();
+    let streams = streams.filter(|it| it.record.workload == Workload::Stream);
     let courses = streams.flat_map(|member: &LoadMember| {
         let begin_s = member.started_s.unwrap_or(member.start_s);
         member.record.legs.iter().map(move |leg| {
@@ -233,21 +219,20 @@ pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
     });
     let mut trips = Vec::new();
     for (colour, class) in load.latency.iter().enumerate() {
-        let idle = class.idle_us.as_ref();
-        let name = format!("{} idle", class.member);
-        trips.extend(idle.map(|idle| Trips::new(&name, idle, true, colour)));
-        let loaded = class.loaded_us.as_ref();
-        let name = format!("{} loaded", class.member);
-        trips.extend(loaded.map(|loaded| Trips::new(&name, loaded, false, colour)));
+        for (state, summary) in [("idle", &class.idle_us), ("loaded", &class.loaded_us)] {
+            let name = format!("{} {state}", class.member);
+            let trip = |summary| Trips::new(&name, summary, state == "idle", colour);
+            trips.extend(summary.as_ref().map(trip));
+        }
     }
     let mut charts: Vec<Chart> = distribution("latency", &trips).into_iter().collect();
-    charts.extend(over_time("time", &courses.collect::<Vec<_>>(), Vec::new()));
+    charts.extend(over_time("time", &courses.collect::<Vec<_>>()));
     let busiest = load.busiest();
     charts.extend(busiest.and_then(|(member, leg)| of_leg(&member.record, leg)));
     charts
 }
 
-/// Of the largest connection.
+/// Charts of the largest connection.
 pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     let Some(first) = document.connections.first() else {
         return Vec::new();
@@ -258,6 +243,6 @@ pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     let course = course(first.direction.word(), first.intervals.iter(), 0.0);
     ceilings
         .into_iter()
-        .chain(over_time("time", &[course], Vec::new()))
+        .chain(over_time("time", &[course]))
         .collect()
 }

@@ -1,6 +1,6 @@
-//! The pages of `linerate web`: what the history has, and the test that runs.
+//! The pages of `linerate web`: the saved history, and the running test.
 //!
-//! They load nothing from elsewhere. One of them has a script, which only reads itself anew.
+//! The pages load nothing from other sites. One page has a script, which only refreshes that page.
 
 use std::fmt::Write;
 
@@ -13,66 +13,66 @@ use crate::style::{Form, Style};
 use crate::svg::{escaped, spark};
 use crate::text::{self, SavedRun, SeriesChange, begun, series_change};
 
-/// A test of a path as the overview has it.
+/// A row of the overview: a test of a path.
 #[derive(Debug, Clone)]
 pub struct Overview {
-    /// Where to.
+    /// The path.
     pub path: String,
-    /// What is run.
+    /// The test.
     pub test: String,
-    /// What its runs are found by.
+    /// Key of the series that its runs belong to.
     pub series: String,
-    /// How many were saved.
+    /// Number of saved runs.
     pub runs: i64,
-    /// The newest: its number, when it began, and what came of it.
+    /// The newest run: its number, its start and its answer.
     pub last: Option<(i64, String, String)>,
-    /// The newest figures, the oldest of them first.
+    /// The newest figures, the oldest first.
     pub values: Vec<f64>,
-    /// What they are of.
+    /// The metric of these figures.
     pub metric: String,
-    /// What the last runs make plain.
+    /// The latest change, if the runs show one.
     pub changed: Option<SeriesChange>,
-    /// It can be started from here.
+    /// Whether the test can be started from this page.
     pub starts: bool,
 }
 
-/// The runs of a series over time.
+/// A series of runs over time.
 #[derive(Debug, Clone)]
 pub struct TimeLine<'a> {
-    /// What they are found by, and called.
+    /// Key of the series, and its name.
     pub series: &'a str,
-    /// The figure that is shown.
+    /// The metric that is shown.
     pub metric: &'a str,
-    /// Those that could be.
+    /// All metrics that can be shown.
     pub metrics: &'a [String],
-    /// All of them, the oldest first.
+    /// All runs, the oldest first.
     pub runs: &'a [PastRun],
-    /// Where they have changed: before which of them, and how.
+    /// The changes, each with the index of the first run after it.
     pub changes: &'a [(usize, SeriesChange)],
-    /// To how many runs that is exact.
+    /// How exactly a change's position is known, in runs.
     pub exact: usize,
-    /// A screenful of them, the newest first.
+    /// The runs that this page lists, the newest first.
     pub listed: &'a [SavedRun<'a>],
-    /// How many are skipped on the page of newer ones.
+    /// How many runs the page of newer runs skips.
     pub newer: Option<u32>,
-    /// How many are skipped on the page of older ones.
+    /// How many runs the page of older runs skips.
     pub older: Option<u32>,
 }
 
-/// The test that runs.
+/// The running test.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// `bulk to pit`
+    /// Test and path, such as `bulk to pit`.
     pub test: String,
-    /// Since it began.
+    /// Seconds since the test began.
     pub elapsed_s: u64,
-    /// How long it takes, about.
+    /// Approximate duration, seconds.
     pub seconds: u64,
-    /// The newest of it, in words.
+    /// The newest interval, in words.
     pub now: String,
 }
 
-/// A page with what is in it, as HTML.
+/// A whole page; `body` and `more` are HTML.
 fn page(title: &str, body: &str, more: &str) -> String {
     let head = head(&escaped(title), more);
     format!(
@@ -81,13 +81,13 @@ fn page(title: &str, body: &str, more: &str) -> String {
     )
 }
 
-/// A page that says something.
+/// A page with a single message.
 pub fn notice(title: &str, words: &str) -> String {
     let body = format!("<h1>{}</h1><p>{}</p>\n", escaped(title), escaped(words));
     page(title, &body, "")
 }
 
-/// Each path with its tests; the token goes with what is started.
+/// The overview: each path with its tests. `token` is sent with every form.
 pub fn overview(all: &[Overview], is_running: bool, token: &str) -> String {
     let mut body = "<h1>Paths</h1>\n".to_owned();
     if is_running {
@@ -167,10 +167,10 @@ fn line(body: &mut String, one: &Overview, token: &str) {
     );
 }
 
-/// Fewer runs tell no change from chance.
+/// With fewer runs, a change cannot be told from chance.
 const FEW: usize = 10;
 
-/// A series over time: its chart, its changes, its runs to be looked at and compared.
+/// A series: its chart, its changes, and its runs, two of which can be compared.
 pub fn time_line(line: &TimeLine<'_>) -> String {
     let name = escaped(line.series);
     let mut body = format!("<h1>{name}</h1>\n");
@@ -200,7 +200,7 @@ pub fn time_line(line: &TimeLine<'_>) -> String {
     page(line.series, &body, "")
 }
 
-/// Which figure is shown.
+/// Writes a form to choose the metric.
 fn metrics(body: &mut String, line: &TimeLine<'_>) {
     if line.metrics.len() < 2 {
         return;
@@ -222,7 +222,7 @@ fn metrics(body: &mut String, line: &TimeLine<'_>) {
     );
 }
 
-/// A line for each run, two of which can be chosen.
+/// Writes a table of the runs, two of which can be chosen.
 fn runs(body: &mut String, line: &TimeLine<'_>) {
     body.push_str(
         "<form action=\"/compare\"><section class=\"ends\"><h2>Runs</h2><table class=\"stack\"><thead><tr>\
@@ -261,7 +261,8 @@ fn runs(body: &mut String, line: &TimeLine<'_>) {
     body.push_str("</p></section></form>\n");
 }
 
-/// A run's report; what is concluded is expected to be fresh. `before` is the run before it in its series.
+/// The page of one run, whose conclusions have just been computed. `before` is the run before it in
+/// its series.
 pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Document) -> String {
     let title = format!("Run {id}");
     let mut body = format!(
@@ -280,7 +281,7 @@ pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Docume
     page(&title, &body, "")
 }
 
-/// Two runs side by side, with what has changed from the first to the second.
+/// Two runs side by side, with the changes from the first to the second.
 pub fn beside(numbers: [i64; 2], changes: &Baseline, documents: [&mut dyn Document; 2]) -> String {
     let [a, b] = numbers;
     let title = format!("Run {b} beside run {a}");
@@ -299,19 +300,19 @@ pub fn beside(numbers: [i64; 2], changes: &Baseline, documents: [&mut dyn Docume
     page(&title, &body, "")
 }
 
-/// What came of a test.
+/// How the last test ended.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// The run that was saved.
+    /// The run, if it was saved.
     pub run: Option<i64>,
-    /// In words.
+    /// The outcome in words.
     pub says: String,
 }
 
-/// What the page of the test that runs reads itself anew by.
+/// The script that refreshes the page of the running test.
 pub const LIVE: &str = include_str!("live.js");
 
-/// The test that runs. Without a script the page is read anew by itself.
+/// The page of the running test. Without scripts, the browser reloads it.
 pub fn running(running: Option<&Running>, last: Option<&Ended>) -> String {
     let more = "<script src=\"/live.js\" defer></script>\n\
                 <noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n";
@@ -322,7 +323,7 @@ pub fn running(running: Option<&Running>, last: Option<&Ended>) -> String {
     page("Running", &body, if running.is_some() { more } else { "" })
 }
 
-/// The part of that page that changes.
+/// The part of that page that is refreshed.
 pub fn live(running: Option<&Running>, last: Option<&Ended>) -> String {
     let Some(running) = running else {
         let last = last.map_or_else(String::new, |last| match last.run {
@@ -344,7 +345,7 @@ pub fn live(running: Option<&Running>, last: Option<&Ended>) -> String {
     )
 }
 
-/// An address with a value of any text in it.
+/// An address with a percent-encoded value in its query.
 fn link(path: &str, key: &str, value: &str) -> String {
     let code = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {

@@ -1,4 +1,4 @@
-//! Draws a row with a bar for each figure.
+//! Draws charts with a bar in each row.
 
 use std::fmt::Write;
 
@@ -13,36 +13,33 @@ const ROW: f64 = 28.0;
 const LINE: f64 = 17.0;
 const FOOT: f64 = 38.0;
 const RIGHT: f64 = 16.0;
-/// Narrower pictures have a row's label above its bar.
+/// In pictures narrower than this, a row's label stands above its bar.
 const NARROW: f64 = 500.0;
-/// The letters of the row that matters are wider.
+/// Factor for the width of bold letters.
 const BOLD: f64 = 1.15;
 const WIDEST_LABEL: f64 = 240.0;
-/// What is kept free behind the longest bar for its value.
+/// Space for the value behind the longest bar.
 const VALUE: f64 = 92.0;
 
-/// Where the rows of a picture are.
+/// Layout of the rows.
 struct Rows {
     x: Scale,
-    /// Of the labels above the bars.
+    /// Height of the labels above the bars.
     above: f64,
     top: f64,
-    /// Where the picture ends.
+    /// Right edge of the picture.
     right: f64,
 }
 
 impl Bars {
-    /// The drawing, and its height.
+    /// Draws the chart and returns its height.
     pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
         let is_narrow = width < NARROW;
         let longest = self.rows.iter().map(|row| row.label.chars().count()).max();
         let label = (longest.unwrap_or(0) as f64 * LETTER * BOLD + 14.0).min(WIDEST_LABEL);
         let left = if is_narrow { 4.0 } else { label };
-        let values = self
-            .rows
-            .iter()
-            .flat_map(Bar::values)
-            .chain(self.levels.iter().map(|l| l.0));
+        let levels = self.levels.iter().map(|(level, _)| *level);
+        let values = self.rows.iter().flat_map(Bar::values).chain(levels);
         let scale = Scale::new(values, false, [left, width - RIGHT - VALUE]);
         let mut scale = match self.end {
             Some(end) => Scale {
@@ -85,10 +82,8 @@ impl Bars {
 impl Bar {
     fn values(&self) -> impl Iterator<Item = f64> {
         let interval = self.interval.into_iter().flatten();
-        [self.from, self.value]
-            .into_iter()
-            .chain(interval)
-            .chain(self.beside)
+        let values = [self.from, self.value].into_iter();
+        values.chain(interval).chain(self.beside)
     }
 }
 
@@ -106,7 +101,7 @@ impl Rows {
         }
     }
 
-    /// What a row is called: above its bar, or before it.
+    /// Draws the label of a row: above its bar, or before it.
     fn label(&self, svg: &mut String, label: &str, strong: &str, top: f64) {
         let label = escaped(label);
         let (x, y, class) = if self.above > 0.0 {
@@ -160,10 +155,8 @@ impl Rows {
                 middle - 6.0
             );
         }
-        let value = row
-            .note
-            .clone()
-            .unwrap_or_else(|| bars.unit.write(row.value));
+        let note = row.note.clone();
+        let value = note.unwrap_or_else(|| bars.unit.write(row.value));
         let room = 7.0 + value.chars().count() as f64 * LETTER;
         let (x, class) = if is_torn {
             (to - 14.0, "end on")
@@ -180,7 +173,7 @@ impl Rows {
         );
     }
 
-    /// A line through all rows; its words stand above on the side that has more room.
+    /// Draws a line through all rows; its label stands above it, on the side with more room.
     fn level(
         &self,
         svg: &mut String,
@@ -208,7 +201,7 @@ impl Rows {
     }
 }
 
-/// A bar; one that goes on has a torn end.
+/// Outline of a bar; a bar that is cut off has a jagged end.
 fn outline(from: f64, to: f64, top: f64, is_torn: bool) -> String {
     let end = if is_torn {
         let tooth = BAR / 4.0;

@@ -1,15 +1,15 @@
-//! What a chart holds: the figures of a document with their words, before anything is drawn.
+//! The content of a chart: figures and labels, before anything is drawn.
 
-use crate::number::{bytes, count, digits, micros, percent, rate};
+use crate::number::{BYTES, MICROS, RATES, Scale, bytes, count, digits, micros, percent, rate};
 
-/// A picture of figures, drawn by [`Chart::svg`].
+/// A chart, drawn by [`Chart::svg`].
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// Of a file of its own: lower case letters, digits and dashes.
+    /// Name for a file of its own: lower-case letters, digits and dashes.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// The same for who cannot see it, with the figures that matter.
+    /// Description with the most important figures, for readers who cannot see the picture.
     pub says: String,
     pub(crate) body: Body,
 }
@@ -20,11 +20,11 @@ pub(crate) enum Body {
     Plot(Plot),
     /// A row for each figure.
     Bars(Bars),
-    /// Drawn elsewhere, wide.
+    /// A picture that was drawn elsewhere, wide.
     Picture(String),
 }
 
-/// What a figure is of.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
     /// Bits per second.
@@ -32,36 +32,36 @@ pub(crate) enum Unit {
     /// µs.
     Micros,
     Seconds,
-    /// A moment, seconds since 1970: an axis alone has it.
+    /// A point in time, seconds since 1970; for axes only.
     Moment,
     Bytes,
     Percent,
-    /// Things without a unit.
+    /// A number without a unit.
     Count,
 }
 
-/// Panels below each other with one x axis.
+/// Panels one below the other, with a common x axis.
 #[derive(Debug, Clone)]
 pub(crate) struct Plot {
-    /// What x is, in words.
+    /// Name of the x axis.
     pub(crate) x: &'static str,
     pub(crate) x_unit: Unit,
-    /// Powers of ten are as far from each other.
+    /// Whether the x axis is logarithmic.
     pub(crate) log: bool,
     pub(crate) panels: Vec<Panel>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
-    /// What y is, in words.
+    /// Name of the y axis.
     pub(crate) y: &'static str,
     pub(crate) unit: Unit,
     pub(crate) series: Vec<Series>,
-    /// Levels to hold the series against, with their words.
+    /// Horizontal lines with their labels.
     pub(crate) levels: Vec<(f64, String)>,
-    /// A range to hold them against.
+    /// A shaded range, such as an interval.
     pub(crate) band: Option<[f64; 2]>,
-    /// What matters are the differences, however small: its axis need not begin at 0.
+    /// Whether small differences matter, so that the axis need not begin at 0.
     pub(crate) close: bool,
 }
 
@@ -77,14 +77,14 @@ pub(crate) struct Series {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
-    /// A line that is told apart without its colour, too.
+    /// A line that can be told apart without its colour.
     Dashed,
     Dots,
-    /// Dots that do not count.
+    /// Hollow dots, for values that do not count.
     Rings,
-    /// Dots of which there may be thousands.
+    /// Small dots, of which there may be thousands.
     Points,
-    /// From the axis up, where not zero.
+    /// Vertical lines from the axis to each value.
     Stems,
 }
 
@@ -93,46 +93,87 @@ pub(crate) enum Mark {
 pub(crate) struct Bars {
     pub(crate) unit: Unit,
     pub(crate) rows: Vec<Bar>,
-    /// Lines through all rows, with their words.
+    /// Vertical lines through all rows, with their labels.
     pub(crate) levels: Vec<(f64, String)>,
-    /// Where the scale ends, bars beyond are torn off; absent: at the longest.
+    /// End of the scale, beyond which bars are cut off; `None`: the longest bar.
     pub(crate) end: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bar {
     pub(crate) label: String,
-    /// Where it begins.
+    /// Where the bar begins.
     pub(crate) from: f64,
     pub(crate) value: f64,
     pub(crate) interval: Option<[f64; 2]>,
-    /// A figure of others beside it.
+    /// A figure from elsewhere to compare with.
     pub(crate) beside: Option<f64>,
     pub(crate) colour: Fill,
-    /// Behind the bar, in place of its value.
+    /// Text behind the bar, in place of its value.
     pub(crate) note: Option<String>,
-    /// Shown where a mouse rests on it.
+    /// Tooltip.
     pub(crate) tip: String,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// One among others.
+    /// An ordinary bar.
     #[default]
     Plain,
-    /// The one that matters.
+    /// The bar that matters.
     Accent,
-    /// Outlined: it proves nothing.
+    /// An outline, for a value that proves nothing.
     Hollow,
 }
 
 impl Chart {
-    pub(crate) fn new(name: &str, title: impl Into<String>, says: String, body: Body) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        title: impl Into<String>,
+        says: String,
+        body: impl Into<Body>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             title: title.into(),
             says,
-            body,
+            body: body.into(),
+        }
+    }
+}
+
+impl From<Plot> for Body {
+    fn from(plot: Plot) -> Self {
+        Self::Plot(plot)
+    }
+}
+
+impl From<Bars> for Body {
+    fn from(bars: Bars) -> Self {
+        Self::Bars(bars)
+    }
+}
+
+impl Plot {
+    /// A plot whose x axis is linear.
+    pub(crate) fn new(x: &'static str, x_unit: Unit, panels: Vec<Panel>) -> Self {
+        Self {
+            x,
+            x_unit,
+            log: false,
+            panels,
+        }
+    }
+}
+
+impl Bars {
+    /// Bars without levels.
+    pub(crate) fn new(unit: Unit, rows: Vec<Bar>) -> Self {
+        Self {
+            unit,
+            rows,
+            levels: Vec::new(),
+            end: None,
         }
     }
 }
@@ -158,7 +199,7 @@ impl Panel {
 }
 
 impl Series {
-    /// Points that are no numbers are left out.
+    /// A series without those points that are not finite.
     pub(crate) fn new(
         name: impl Into<String>,
         mark: Mark,
@@ -178,24 +219,13 @@ impl Series {
 }
 
 impl Unit {
-    /// One of the unit in which values up to `most` are written, and its name.
+    /// The unit in which values up to `most` are written: its size and its name.
     pub(super) fn scale(self, most: f64) -> (f64, &'static str) {
-        let units: &[(f64, &'static str)] = match self {
-            Self::Rate => &[
-                (1e12, "Tbit/s"),
-                (1e9, "Gbit/s"),
-                (1e6, "Mbit/s"),
-                (1e3, "kbit/s"),
-                (1.0, "bit/s"),
-            ],
-            Self::Micros => &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")],
+        let units: &[Scale] = match self {
+            Self::Rate => &RATES,
+            Self::Micros => &MICROS,
             Self::Seconds => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
-            Self::Bytes => &[
-                (1_073_741_824.0, "GiB"),
-                (1_048_576.0, "MiB"),
-                (1024.0, "KiB"),
-                (1.0, "B"),
-            ],
+            Self::Bytes => &BYTES,
             Self::Percent => &[(1.0, "%")],
             Self::Count | Self::Moment => &[(1.0, "")],
         };

@@ -1,9 +1,9 @@
 //! A flame graph (Gregg, *The Flame Graph*, CACM 59(6), 2016): width is CPU time, height the depth
 //! of the call chain.
 //!
-//! Both ends stand beside each other on one root. Colours are not random but the layers': a frame
-//! has that of most of the time above it. Names are in alphabetical order, as time has none here. A
-//! click zooms to a frame or marks a layer, `/` searches names (`flame.js`).
+//! Both ends stand side by side on one root. A frame has the colour of the layer that most of the
+//! time above it belongs to. Names are in alphabetical order, since a flame graph has no time axis.
+//! A click zooms to a frame or highlights a layer, `/` searches names (`flame.js`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,8 +13,8 @@ use linerate_core::profile::{Layer, ProfileDocument};
 
 use super::escaped;
 
-/// Draws the stacks that are the ends' own. Whole numbers of samples, so it is the same on every
-/// machine. A viewer with scripts zooms and searches; one without shows the same picture.
+/// Draws the stacks of both ends' own work. Samples are integers, so that the picture is the same
+/// on every machine. Viewers without scripts show it without zoom and search.
 pub fn flame_graph(document: &ProfileDocument) -> String {
     let buttons = "<text id=\"reset\" class=\"button\" x=\"1000\" y=\"20\">[whole picture]</text>\
          <text id=\"search\" class=\"button\" x=\"1120\" y=\"20\">[search]</text>\n";
@@ -22,7 +22,7 @@ pub fn flame_graph(document: &ProfileDocument) -> String {
     drawn(document, buttons, &script)
 }
 
-/// The same for a page without scripts.
+/// The same picture for a page without scripts.
 pub(crate) fn flame_picture(document: &ProfileDocument) -> String {
     drawn(document, "", "").replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
 }
@@ -43,12 +43,12 @@ fn drawn(document: &ProfileDocument, buttons: &str, script: &str) -> String {
         escaped(&title(document)),
         height - 6,
     );
-    Canvas {
+    let mut canvas = Canvas {
         svg: &mut svg,
         all: root.samples,
         ground,
-    }
-    .frame(&root, "both ends", 0, 0);
+    };
+    canvas.frame(&root, "both ends", 0, 0);
     legend(&mut svg, &root, height);
     svg + script + "</svg>\n"
 }
@@ -63,9 +63,9 @@ const MARGIN: usize = 10;
 const TOP: usize = 32;
 const FRAME: usize = 16;
 const LEGEND: usize = 60;
-/// Tenths of a pixel: what is narrower is left out.
+/// Frames narrower than this are left out, tenths of a pixel.
 const NARROWEST: u64 = 2;
-/// Tenths of a pixel that a letter takes.
+/// Width of a letter, tenths of a pixel.
 const LETTER: u64 = 67;
 
 fn title(document: &ProfileDocument) -> String {
@@ -100,13 +100,10 @@ impl Node {
         1 + self.children.values().map(Self::levels).max().unwrap_or(0)
     }
 
-    /// That of most of its time; of two with as much, the first in their order.
+    /// The layer with most samples; of two with as many, the first in their order.
     fn layer(&self) -> Layer {
-        let most = self
-            .layers
-            .iter()
-            .rev()
-            .max_by_key(|&(_, &samples)| samples);
+        let layers = self.layers.iter().rev();
+        let most = layers.max_by_key(|&(_, &samples)| samples);
         most.map_or(Layer::Unattributed, |(&layer, _)| layer)
     }
 }
@@ -124,14 +121,14 @@ fn tree(document: &ProfileDocument) -> Node {
 
 struct Canvas<'a> {
     svg: &'a mut String,
-    /// Samples of the root, which takes the whole width.
+    /// Samples of the root, which has the full width.
     all: u64,
-    /// Where the root stands, pixels from above.
+    /// Bottom edge of the root, pixels from the top.
     ground: usize,
 }
 
 impl Canvas<'_> {
-    /// A frame and what stands on it, `before` samples from the left.
+    /// Draws a frame, `before` samples from the left, and the frames above it.
     fn frame(&mut self, node: &Node, name: &str, before: u64, depth: usize) {
         let [left, right] = [before, before + node.samples].map(|at| self.tenths(at));
         let width = right - left;
@@ -163,7 +160,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Where the picture is so many samples from the left, tenths of a pixel.
+    /// Horizontal position of a number of samples, tenths of a pixel.
     fn tenths(&self, samples: u64) -> u64 {
         let room = ((WIDTH - 2 * MARGIN) * 10) as u64;
         let from_left = u128::from(samples) * u128::from(room) / u128::from(self.all.max(1));
@@ -180,8 +177,8 @@ impl std::fmt::Display for Tenths {
     }
 }
 
-/// As much of an escaped name as there is room for. A name with markup is not cut, but left out
-/// where it does not fit.
+/// As much of an escaped name as fits. A name with escaped markup is not cut, but left out where it
+/// does not fit.
 fn label(name: &str, width: u64) -> Option<String> {
     let room = (width.saturating_sub(30) / LETTER) as usize;
     let letters = name.chars().count();
@@ -192,11 +189,10 @@ fn label(name: &str, width: u64) -> Option<String> {
         .then(|| name.chars().take(room - 2).chain("..".chars()).collect())
 }
 
-/// The layers that there are, each with its colour.
+/// Draws the layers that occur, each with its colour.
 fn legend(svg: &mut String, root: &Node, height: usize) {
-    let present = Layer::ALL
-        .iter()
-        .filter(|layer| root.layers.contains_key(layer));
+    let layers = Layer::ALL.iter();
+    let present = layers.filter(|layer| root.layers.contains_key(layer));
     for (at, &layer) in present.enumerate() {
         let x = MARGIN + at % PER_LINE * (WIDTH - 2 * MARGIN) / PER_LINE;
         let y = height - LEGEND + 14 + at / PER_LINE * 18;
@@ -214,7 +210,7 @@ fn legend(svg: &mut String, root: &Node, height: usize) {
 
 const PER_LINE: usize = 7;
 
-/// How a layer is filled: plainly, or hatched.
+/// Fill of a layer: plain or hatched.
 fn fill(layer: Layer) -> String {
     match colour(layer) {
         (colour, false) => colour.to_owned(),
@@ -222,14 +218,11 @@ fn fill(layer: Layer) -> String {
     }
 }
 
-/// The patterns of the layers that are hatched.
+/// Patterns of the hatched layers.
 fn hatches() -> String {
     let mut patterns = "<defs>".to_owned();
-    for (colour, _) in Layer::ALL
-        .map(colour)
-        .iter()
-        .filter(|(_, hatched)| *hatched)
-    {
+    let colours = Layer::ALL.map(colour).into_iter();
+    for (colour, _) in colours.filter(|(_, hatched)| *hatched) {
         let _ = write!(
             patterns,
             "<pattern id=\"h{}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" \
@@ -240,9 +233,9 @@ fn hatches() -> String {
     patterns + "</defs>\n"
 }
 
-/// The colour, and whether it is hatched. Okabe and Ito's colours ("Color Universal Design", 2008)
-/// and two more, light enough for black letters: whoever lacks a cone tells all of them apart, and
-/// layers of one colour by the hatching.
+/// A layer's colour, and whether it is hatched. The colours are those of Okabe and Ito ("Color
+/// Universal Design", 2008) and two more, light enough for black letters. People with any kind of
+/// colour blindness can tell them apart; layers of one colour differ by the hatching.
 fn colour(layer: Layer) -> (&'static str, bool) {
     match layer {
         Layer::Application => ("#cc79a7", false),

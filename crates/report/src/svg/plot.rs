@@ -1,4 +1,4 @@
-//! Draws panels below each other over one x axis.
+//! Draws panels one below the other over a common x axis.
 
 use std::fmt::Write;
 
@@ -10,17 +10,17 @@ use super::scale::Scale;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const LINE: f64 = 18.0;
-/// Between a panel's title and its top.
+/// Distance from a panel's title to its top.
 const HEAD: f64 = 11.0;
 const FIRST: f64 = 180.0;
 const FURTHER: f64 = 96.0;
 const GAP: f64 = 14.0;
 const FOOT: f64 = 40.0;
-/// Of a letter of 12 px, about.
+/// Approximate width of a letter of 12 px.
 pub(super) const LETTER: f64 = 6.6;
 
 impl Plot {
-    /// The drawing, and its height.
+    /// Draws the plot and returns its height.
     pub(super) fn draw(&self, svg: &mut String, width: f64) -> f64 {
         let points = self.panels.iter().flat_map(|panel| &panel.series);
         let xs = points.flat_map(|series| series.points.iter().map(|point| point[0]));
@@ -66,7 +66,7 @@ impl Plot {
     }
 }
 
-/// `Goodput, Mbit/s`
+/// Title of an axis, such as `Goodput, Mbit/s`.
 fn named(what: &str, unit: &str) -> String {
     if unit.is_empty() {
         return escaped(what);
@@ -76,14 +76,11 @@ fn named(what: &str, unit: &str) -> String {
 
 impl Panel {
     fn unit(&self) -> (f64, &'static str) {
-        self.unit.scale(
-            self.values()
-                .filter(|value| value.is_finite())
-                .fold(0.0, f64::max),
-        )
+        let values = self.values().filter(|value| value.is_finite());
+        self.unit.scale(values.fold(0.0, f64::max))
     }
 
-    /// What y is and, where there are several, the names of the series; where the panel begins.
+    /// Draws the title of y and, for several series, the legend; returns the top of the panel.
     fn head(&self, svg: &mut String, top: f64, width: f64) -> f64 {
         let title = named(self.y, self.unit().1);
         let mut y = top + LINE - 4.0;
@@ -160,15 +157,12 @@ impl Panel {
 
 impl Series {
     fn class(&self) -> String {
-        let dash = if self.mark == Mark::Dashed {
-            " dash"
-        } else {
-            ""
-        };
+        let is_dashed = self.mark == Mark::Dashed;
+        let dash = if is_dashed { " dash" } else { "" };
         format!("s{}{dash}", self.colour % COLOURS)
     }
 
-    /// Its mark in the legend.
+    /// Draws the series' mark in the legend.
     fn key(&self, svg: &mut String, x: f64, y: f64) {
         let class = self.class();
         let _ = match self.mark {
@@ -189,10 +183,8 @@ impl Series {
     }
 
     fn draw(&self, svg: &mut String, x: &Scale, y: &Scale) {
-        let places = self
-            .points
-            .iter()
-            .map(|point| (x.at(point[0]), y.at(point[1])));
+        let places = self.points.iter();
+        let places = places.map(|point| (x.at(point[0]), y.at(point[1])));
         match self.mark {
             Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
             Mark::Line | Mark::Dashed => {
@@ -203,13 +195,10 @@ impl Series {
                 }
                 let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", self.class());
             }
-            // One element, however many there are: lines without length, whose ends are round.
+            // One path for all points, however many: lines of zero length with round ends.
             Mark::Points => {
-                let many = if self.points.len() > MANY {
-                    " many"
-                } else {
-                    ""
-                };
+                let are_many = self.points.len() > MANY;
+                let many = if are_many { " many" } else { "" };
                 let path: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
                 let _ = write!(
                     svg,
@@ -229,22 +218,15 @@ impl Series {
     }
 }
 
-/// A line of values without axes, from 0 up, in so many pixels; `says` is for who cannot see it.
+/// A line of values without axes. `says` describes it for readers who cannot see it.
 pub(crate) fn spark(values: &[f64], says: &str) -> String {
     const PIXELS: [f64; 2] = [120.0, 28.0];
     let [width, height] = PIXELS;
     let points = (0..).zip(values).map(|(at, value)| [f64::from(at), *value]);
     let series = Series::new("", Mark::Line, 0, points);
-    let x = Scale::new(
-        series.points.iter().map(|at| at[0]),
-        false,
-        [2.0, width - 2.0],
-    );
-    let y = Scale::new(
-        series.points.iter().map(|at| at[1]),
-        false,
-        [height - 2.0, 2.0],
-    );
+    let of =
+        |axis: usize, pixels| Scale::new(series.points.iter().map(|at| at[axis]), false, pixels);
+    let (x, y) = (of(0, [2.0, width - 2.0]), of(1, [height - 2.0, 2.0]));
     let mut drawing = String::new();
     series.draw(&mut drawing, &x, &y);
     let says = escaped(says);
@@ -254,7 +236,7 @@ pub(crate) fn spark(values: &[f64], says: &str) -> String {
     )
 }
 
-/// More points than these are drawn smaller.
+/// With more points than these, dots are smaller.
 const MANY: usize = 2000;
-/// Colours that a series can have; see the style of [`super::STYLE`].
+/// Number of colours that a series can have; see [`super::STYLE`].
 const COLOURS: usize = 6;

@@ -1,8 +1,10 @@
-//! Where a value stands on an axis, and the round values that are written there.
+//! Positions of values on an axis, and its round tick values.
 
 use linerate_core::units::civil_date;
 
-/// An axis: its values and its pixels.
+use crate::number::ends;
+
+/// An axis: its range of values, and its range of pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     pub(super) low: f64,
@@ -12,14 +14,10 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Over all finite `values`; a linear one has 0 on it and ends at a round value.
+    /// An axis over all finite `values`; a linear one includes 0.
     pub(super) fn new(values: impl Iterator<Item = f64>, log: bool, pixels: [f64; 2]) -> Self {
         let fits = |value: &f64| value.is_finite() && (!log || *value > 0.0);
-        let (mut low, mut high) = values
-            .filter(fits)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
+        let [mut low, mut high] = ends(values.filter(fits));
         if low > high {
             (low, high) = (1.0, 10.0);
         }
@@ -41,25 +39,16 @@ impl Scale {
         }
     }
 
-    /// The same without the 0 that is not among them.
+    /// The axis limited to `values`, without a 0 that is not among them.
     pub(super) fn close(self, values: impl Iterator<Item = f64>) -> Self {
-        let ends = values
-            .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
-        if ends.0 < ends.1 {
-            Self {
-                low: ends.0,
-                high: ends.1,
-                ..self
-            }
-        } else {
-            self
+        let [low, high] = ends(values.filter(|value| value.is_finite()));
+        if low < high {
+            return Self { low, high, ..self };
         }
+        self
     }
 
-    /// Ends at round values, so that nothing touches the edge.
+    /// The axis extended to round values, so that nothing touches its edge.
     pub(super) fn rounded(self, ticks: usize, unit: f64) -> Self {
         if self.log {
             return self;
@@ -70,7 +59,7 @@ impl Scale {
         Self { low, high, ..self }
     }
 
-    /// The pixel of a value; one beyond the end is drawn at the end.
+    /// The pixel of a value; a value beyond the end is drawn at the end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let place = |value: f64| if self.log { value.log10() } else { value };
         let (low, high) = (place(self.low), place(self.high));
@@ -78,7 +67,7 @@ impl Scale {
         self.pixels[0] + share * (self.pixels[1] - self.pixels[0])
     }
 
-    /// About `most` round values, as they are and as they are written in `unit`.
+    /// About `most` round values, each with its text in `unit`.
     pub(super) fn ticks(&self, most: usize, unit: f64) -> Vec<(f64, String)> {
         if self.log {
             return self.log_ticks(unit);
@@ -87,15 +76,13 @@ impl Scale {
         let decimals = (-(step * 1.0001).log10().floor()).max(0.0) as usize;
         let first = (self.low / unit / step - 1e-6).ceil() as i64;
         let last = (self.high / unit / step + 1e-6).floor() as i64;
-        (first..=last.min(first.saturating_add(MAX_TICKS)))
-            .map(|number| {
-                let value = number as f64 * step;
-                (value * unit, format!("{value:.decimals$}"))
-            })
-            .collect()
+        let values =
+            (first..=last.min(first.saturating_add(MAX_TICKS))).map(|number| number as f64 * step);
+        let ticks = values.map(|value| (value * unit, format!("{value:.decimals$}")));
+        ticks.collect()
     }
 
-    /// About `most` round moments of an axis in seconds since 1970, UTC.
+    /// About `most` round moments, for an axis in seconds since 1970, UTC.
     pub(super) fn dates(&self, most: usize) -> Vec<(f64, String)> {
         let span = self.high - self.low;
         let fits = |step: &&f64| **step >= span / most.max(1) as f64;
@@ -108,7 +95,7 @@ impl Scale {
             .collect()
     }
 
-    /// The powers of ten; where there are few, 2 and 5 times them, too.
+    /// The powers of ten and, where they are few, 2 and 5 times them.
     fn log_ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
@@ -131,7 +118,8 @@ impl Scale {
     }
 }
 
-/// From moment to moment, seconds: minutes, hours, days, about months and years.
+/// Distances between ticks of a time axis, seconds: minutes, hours, days, and about months and
+/// years.
 const STEPS: [f64; 15] = [
     60.0,
     300.0,
@@ -151,7 +139,7 @@ const STEPS: [f64; 15] = [
 ];
 const DAY: f64 = 86_400.0;
 
-/// `14:00`, `11-23 14:00`, `11-23` or `2026-11-23`, as far as it tells moments apart.
+/// A moment with as much detail as the ticks need: `14:00`, `11-23 14:00`, `11-23` or `2026-11-23`.
 fn date(moment: u64, step: f64, span: f64) -> String {
     let (year, month, day) = civil_date(moment / 86_400);
     let time = format!("{:02}:{:02}", moment / 3600 % 24, moment / 60 % 60);
@@ -166,7 +154,7 @@ fn date(moment: u64, step: f64, span: f64) -> String {
     }
 }
 
-/// No axis has more.
+/// Maximum number of ticks on an axis.
 const MAX_TICKS: i64 = 50;
 
 /// 1, 2 or 5 times a power of ten, so that `span` has about `most` of it.

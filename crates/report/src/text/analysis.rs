@@ -1,4 +1,4 @@
-//! What figures that were measured elsewhere can say.
+//! The page of an analysis of figures that were measured elsewhere.
 
 use linerate_core::analyze::{
     Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings, Setting, Source,
@@ -8,7 +8,7 @@ use linerate_core::stats::Figure;
 
 use super::Style;
 use super::figure;
-use super::number::{NBSP, count, digits, plural, rate};
+use super::number::{NBSP, digits, joined, plural, rate, signed};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 use crate::document::Document;
@@ -19,7 +19,7 @@ impl Document for Analysis {
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         for source in &self.sources {
-            page.paragraph(Emphasis::Strong, "", 2, &of_source(source));
+            page.verdict(&of_source(source));
         }
         for name in &self.metrics {
             metric(&mut page, self, name);
@@ -29,15 +29,13 @@ impl Document for Analysis {
         if !self.doubts.is_empty() {
             page.gap();
         }
-        for doubt in &self.doubts {
-            page.doubt(&doubt.message);
-        }
+        self.doubts
+            .iter()
+            .for_each(|doubt| page.doubt(&doubt.message));
         if !self.notes.is_empty() {
             page.gap();
         }
-        for note in &self.notes {
-            page.point(note);
-        }
+        self.notes.iter().for_each(|note| page.point(note));
         page.finish()
     }
 }
@@ -50,58 +48,41 @@ fn of_source(source: &Source) -> String {
         Format::Netperf => "netperf",
         Format::Json => "JSON",
     };
-    let label = if source.label == source.file {
-        String::new()
-    } else {
-        format!(" ({})", source.label)
-    };
+    let label = Some(&source.label).filter(|label| **label != source.file);
+    let label = label.map_or_else(String::new, |label| format!(" ({label})"));
     let rows = plural(source.rows as u64, "row");
     format!("{}{label}: {format}, {rows}", source.file)
 }
 
 fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
-    let groups: Vec<&Group> = analysis
-        .groups
-        .iter()
-        .filter(|group| group.metric == name)
-        .collect();
+    let groups = analysis.groups.iter().filter(|group| group.metric == name);
+    let groups: Vec<&Group> = groups.collect();
     page.gap();
-    page.paragraph(Emphasis::Strong, "", 2, &heading(analysis, name));
+    page.verdict(&heading(analysis, name));
     let shown = &groups[..groups.len().min(MAX_GROUPS)];
     match analysis.factor {
         None => page.table(&figures(shown)),
         Some(_) => {
             page.table(&contrasts(shown));
             says(page, shown);
-            let lone = groups
-                .iter()
-                .filter(|group| group.comparisons.is_empty())
-                .count();
+            let lone = groups.iter().filter(|group| group.comparisons.is_empty());
+            let lone = lone.count();
             if lone > 0 {
                 let words = format!("{lone} groups have no level to compare with the first one");
                 page.point(&words);
             }
         }
     }
-    for overall in analysis
-        .overall
-        .iter()
-        .filter(|overall| overall.metric == name)
-    {
-        page.point(&over_groups(overall));
-    }
-    if groups.len() > shown.len() {
-        let words = format!("{} groups more, with --json", groups.len() - shown.len());
-        page.point(&words);
-    }
+    let overall = analysis.overall.iter().filter(|all| all.metric == name);
+    overall.for_each(|all| page.point(&over_groups(all)));
+    page.left_out(groups.len() - shown.len(), "groups");
 }
 
-/// What is compared. Two levels are named here, and in no row then.
+/// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = if analysis.by.is_empty() {
-        String::new()
-    } else {
-        format!(", for each {}", analysis.by.join(", "))
+    let by = match analysis.by.join(", ") {
+        none if none.is_empty() => none,
+        by => format!(", for each {by}"),
     };
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
@@ -120,7 +101,7 @@ fn heading(analysis: &Analysis, name: &str) -> String {
     )
 }
 
-/// Without a factor: the figure of each group.
+/// The figure of each group, for an analysis without a factor.
 fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
     let rows = groups
         .iter()
@@ -131,17 +112,16 @@ fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
             median(level).map(|median| [median.low, median.high].map(writer(&group.metric)))?;
         Some(format!("{low} to {high}"))
     };
+    let coverage = |(_, level): &(_, &Level)| Some(whole(100.0 * median(level)?.coverage));
     Table::of(rows)
         .left("group", |(group, _)| group_name(&group.settings))
-        .right("runs", |(_, level)| count(level.runs as u64))
+        .right("runs", |(_, level)| level.runs as u64)
         .right("median", |(group, level)| {
             middle(level, writer(&group.metric))
         })
         .right("interval", interval)
-        .right("at %", |(_, level)| {
-            Some(format!("{:.0}", 100.0 * median(level)?.coverage))
-        })
-        // A mean between modes is as little a figure as a median.
+        .right("at %", coverage)
+        // Where runs have several modes, the mean says as little as the median.
         .right("mean", |(group, level)| {
             level.median.map(|_| writer(&group.metric)(level.mean))
         })
@@ -159,23 +139,22 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         .iter()
         .flat_map(|group| group.comparisons.iter().map(move |one| (*group, one)));
     let rows: Vec<_> = rows.collect();
-    let is_named = rows
-        .iter()
-        .any(|(_, one)| (&one.a, &one.b) != (&rows[0].1.a, &rows[0].1.b));
+    let pair = |at: usize| (&rows[at].1.a, &rows[at].1.b);
+    let is_named = (1..rows.len()).any(|at| pair(at) != pair(0));
     let median = |group: &Group, name: &String| {
         let mut levels = group.levels.iter();
         let level = levels.find(|level| level.level.as_ref() == Some(name))?;
         middle(level, writer(&group.metric))
     };
-    let range = |[low, high]: [f64; 2], write: fn(f64) -> String| {
-        format!("{} to {}", write(low), write(high))
+    let range = |write: fn(f64) -> String| {
+        move |[low, high]: [f64; 2]| format!("{} to {}", write(low), write(high))
     };
     Table::of(rows)
         .left("group", |(group, _)| group_name(&group.settings))
         .left("a", |(_, one)| is_named.then(|| one.a.clone()))
         .left("b", |(_, one)| is_named.then(|| one.b.clone()))
-        .right("runs\na", |(_, one)| count(one.n_a as u64))
-        .right("\nb", |(_, one)| count(one.n_b as u64))
+        .right("runs\na", |(_, one)| one.n_a as u64)
+        .right("\nb", |(_, one)| one.n_b as u64)
         .right("median\na", |(group, one)| median(group, &one.a))
         .right("\nb", |(group, one)| median(group, &one.b))
         .right("\nb − a", |(group, one)| {
@@ -183,24 +162,21 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         })
         .right("\nb ÷ a", |(_, one)| one.ratio.map(digits))
         .right("clock\nallows", |(_, one)| {
-            one.ratio_by_clock.map(|ends| range(ends, digits))
+            one.ratio_by_clock.map(range(digits))
         })
         .right("effect\n%", |(_, one)| {
             one.effect_percent.map(signed_percent)
         })
         .right("interval\n%", |(_, one)| {
-            one.interval_percent.map(|ends| range(ends, signed_percent))
+            one.interval_percent.map(range(signed_percent))
         })
-        .right("\nat %", |(_, one)| {
-            one.confidence_percent
-                .map(|percent| format!("{percent:.0}"))
-        })
+        .right("\nat %", |(_, one)| one.confidence_percent.map(whole))
         .right("runs\nneeded", |(_, one)| {
-            one.runs_needed.map(|runs| count(runs as u64))
+            one.runs_needed.map(|runs| runs as u64)
         })
 }
 
-/// What so many runs show: each sentence once, with the groups that it is about.
+/// Writes each conclusion once, with the groups that it holds for.
 fn says(page: &mut Page, groups: &[&Group]) {
     let mut sentences: Vec<(&str, Vec<String>)> = Vec::new();
     let mut contrasts = 0;
@@ -223,7 +199,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
     let is_long = sentences.len() > MAX_SENTENCES;
     page.gap();
     for (sentence, about) in sentences {
-        // In a long table the sentences of single rows repeat its figures.
+        // In a long table, the conclusion on a single row only repeats its figures.
         if is_long && about.len() == 1 {
             continue;
         }
@@ -237,20 +213,20 @@ fn says(page: &mut Page, groups: &[&Group]) {
 }
 
 fn over_groups(overall: &Overall) -> String {
-    let at = |settings: &[Setting]| words(settings);
+    let Overall {
+        a,
+        b,
+        groups,
+        larger,
+        smaller,
+        ..
+    } = overall;
+    let median = digits(overall.median_ratio);
+    let [from, to] = [&overall.smallest, &overall.largest]
+        .map(|group| format!("{} at {}", digits(group.ratio), words(&group.settings)));
     format!(
-        "{} ÷ {} over {} groups: above 1 in {}, below 1 in {}; median {}, from {} at {} to {} at \
-         {}",
-        overall.b,
-        overall.a,
-        overall.groups,
-        overall.larger,
-        overall.smaller,
-        digits(overall.median_ratio),
-        digits(overall.smallest.ratio),
-        at(&overall.smallest.settings),
-        digits(overall.largest.ratio),
-        at(&overall.largest.settings)
+        "{b} ÷ {a} over {groups} groups: above 1 in {larger}, below 1 in {smaller}; median \
+         {median}, from {from} to {to}"
     )
 }
 
@@ -259,20 +235,16 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         return;
     }
     page.gap();
-    let are_own = analysis
-        .sources
-        .iter()
-        .any(|source| source.format == Format::Linerate);
-    let own = if are_own {
-        "; linerate's own records keep their verdict"
-    } else {
-        ""
+    let is_own = |source: &Source| source.format == Format::Linerate;
+    let own = match analysis.sources.iter().any(is_own) {
+        true => "; linerate's own records keep their verdict",
+        false => "",
     };
     let heading = format!(
         "What the columns of each row would let through, Mbit/s; the lowest explains a row that \
          agrees with it{own}"
     );
-    page.paragraph(Emphasis::Strong, "", 2, &heading);
+    page.verdict(&heading);
     let mbits = |bps: f64| digits(bps / 1e6);
     let limit = |row: &RowCeilings, cause| {
         let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;
@@ -287,11 +259,7 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         .right("measured", |row| mbits(row.throughput_bps))
         .left("explained by", |row| row.explained_by.words());
     page.table(&table);
-    let rows = analysis.ceilings.len();
-    if rows > MAX_GROUPS {
-        let words = format!("{} rows more, with --json", rows - MAX_GROUPS);
-        page.point(&words);
-    }
+    page.left_out(analysis.ceilings.len().saturating_sub(MAX_GROUPS), "rows");
 }
 
 fn claims(page: &mut Page, analysis: &Analysis) {
@@ -299,17 +267,14 @@ fn claims(page: &mut Page, analysis: &Analysis) {
         return;
     }
     page.gap();
-    let agree = analysis
-        .claims
+    let claims = &analysis.claims;
+    let agree = claims
         .iter()
         .filter(|claim| claim.verdict == ClaimVerdict::Agrees);
-    let heading = format!(
-        "What the report says, against its own rows: {} of {} agree",
-        agree.count(),
-        analysis.claims.len()
-    );
-    page.paragraph(Emphasis::Strong, "", 2, &heading);
-    for claim in &analysis.claims {
+    let (agree, all) = (agree.count(), claims.len());
+    let heading = format!("What the report says, against its own rows: {agree} of {all} agree");
+    page.verdict(&heading);
+    for claim in claims {
         let (word, emphasis) = match claim.verdict {
             ClaimVerdict::Agrees => ("agrees", Emphasis::None),
             ClaimVerdict::Disagrees => ("disagrees", Emphasis::Warning),
@@ -323,18 +288,18 @@ fn claims(page: &mut Page, analysis: &Analysis) {
 }
 
 fn group_name(settings: &[Setting]) -> Option<String> {
-    let values = settings.iter().map(|setting| setting.value.as_str());
-    (!settings.is_empty()).then(|| values.collect::<Vec<_>>().join(", "))
+    let values = settings.iter().map(|setting| setting.value.clone());
+    (!settings.is_empty()).then(|| joined(values, ", "))
 }
 
 fn words(settings: &[Setting]) -> String {
     let each = settings
         .iter()
         .map(|s| format!("{}{NBSP}{}", s.column, s.value));
-    each.collect::<Vec<_>>().join(", ")
+    joined(each, ", ")
 }
 
-/// A figure of a metric: rates with their unit, others as the table has them.
+/// How a figure of a metric is written: rates with their unit, others as digits.
 fn writer(metric: &str) -> fn(f64) -> String {
     if metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
         rate
@@ -343,25 +308,19 @@ fn writer(metric: &str) -> fn(f64) -> String {
     }
 }
 
-/// With a sign, also where it is positive.
-fn signed(value: f64, write: fn(f64) -> String) -> String {
-    let text = write(value.abs());
-    match value {
-        0.0 => text,
-        value if value < 0.0 => format!("-{text}"),
-        _ => format!("+{text}"),
-    }
-}
-
 fn signed_percent(percent: f64) -> String {
     signed(percent, digits)
 }
 
-/// Groups and rows that a terminal shows; the document has all.
+fn whole(percent: f64) -> String {
+    format!("{percent:.0}")
+}
+
+/// Maximum number of groups and rows on a page; the document has all.
 const MAX_GROUPS: usize = 100;
-/// Groups that a sentence names.
+/// Maximum number of groups that a sentence names.
 const MAX_NAMED: usize = 4;
-/// With more, the sentences of single rows are left to the document.
+/// With more conclusions, those on single rows are left to the document.
 const MAX_SENTENCES: usize = 14;
-/// Columns of the verdicts beside the claims.
+/// Width of the column of verdicts.
 const VERDICTS: usize = 14;

@@ -1,4 +1,4 @@
-//! A document beside an earlier one.
+//! The comparison of a document with an earlier one.
 
 use linerate_core::record::{Baseline, Cause, Change, Significance};
 
@@ -7,13 +7,13 @@ use super::number::NBSP;
 use super::page::Page;
 use super::table::Table;
 
-/// What has changed since an earlier document, if one was set beside it.
+/// Writes what has changed since the baseline, if there is one.
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let Some(baseline) = baseline else { return };
     page.gap();
-    for sentence in judgements(baseline) {
-        page.heading(&sentence);
-    }
+    judgements(baseline)
+        .iter()
+        .for_each(|sentence| page.heading(sentence));
     page.words(&format!(
         "Baseline of {}, an observation: between runs of different times more may have changed.",
         baseline.started_at
@@ -22,10 +22,9 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let shown = |change: &&Change| details || !change.metric.contains("p99");
     let figure = |metric: &str, value: f64| {
         let (path, _) = metric.split_once('@').unwrap_or((metric, ""));
-        if is_effect(path) {
-            signed(value)
-        } else {
-            writer(path)(value)
+        match is_effect(path) {
+            true => signed(value),
+            false => writer(path)(value),
         }
     };
     let rows = baseline.changes.iter().filter(shown);
@@ -47,7 +46,7 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     }
 }
 
-/// Better, worse or noise: a sentence for each that there is among what the test is run for.
+/// A sentence for each judgement (better, worse, noise) among the headline figures.
 fn judgements(baseline: &Baseline) -> Vec<String> {
     let mut sentences: Vec<(&str, Vec<String>, &str)> = Vec::new();
     for change in baseline.changes.iter().filter(|change| change.headline) {
@@ -64,30 +63,28 @@ fn judgements(baseline: &Baseline) -> Vec<String> {
     sentences.into_iter().map(written).collect()
 }
 
-/// What it is, and how that is known.
+/// The judgement of a change, and the reason for it.
 fn judgement(change: &Change) -> (&'static str, &'static str) {
     const SURE: &str = "of single runs: 6 each time make it sure (--repeat 6)";
-    match (change.significance(), change.has_intervals()) {
-        (Significance::Worse, true) => ("Worse than then", "the intervals lie apart"),
-        (Significance::Better, true) => ("Better than then", "the intervals lie apart"),
-        (Significance::WithinNoise, true) => ("Within noise", "the intervals overlap"),
-        (Significance::Worse, false) => ("Worse than then", SURE),
-        (Significance::Better, false) => ("Better than then", SURE),
-        (Significance::WithinNoise, false) => ("Within noise", "single runs differ by as much"),
-        (Significance::TooFewRuns, _) => (
-            "Not told from noise",
-            "too few runs: 6 each time tell (--repeat 6)",
-        ),
+    const TOO_FEW: &str = "too few runs: 6 each time tell (--repeat 6)";
+    let [apart, overlap] = match change.has_intervals() {
+        true => ["the intervals lie apart", "the intervals overlap"],
+        false => [SURE, "single runs differ by as much"],
+    };
+    match change.significance() {
+        Significance::Worse => ("Worse than then", apart),
+        Significance::Better => ("Better than then", apart),
+        Significance::WithinNoise => ("Within noise", overlap),
+        Significance::TooFewRuns => ("Not told from noise", TOO_FEW),
     }
 }
 
-/// A change with its sign: of an effect in points.
+/// A change with its sign; the change of an effect is in percentage points.
 fn by(change: &Change) -> String {
     let words = signed(change.change_percent);
-    if is_effect(&change.metric) {
-        words.replace('%', "points")
-    } else {
-        words
+    match is_effect(&change.metric) {
+        true => words.replace('%', "points"),
+        false => words,
     }
 }
 

@@ -1,4 +1,4 @@
-//! How many connections two ends held, what they cost, what stopped them and what would.
+//! The page of a capacity test: how many connections were held, their cost, and their limits.
 
 mod limits;
 
@@ -7,11 +7,12 @@ use linerate_core::capacity::{
 };
 use linerate_core::record::{Observed, Status};
 use linerate_core::stats::LatencySummary;
-use linerate_core::units::Family;
 
 use super::Style;
 use super::ceilings::caveats;
-use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_unit};
+use super::number::{
+    bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, with_unit,
+};
 use super::page::Page;
 use super::record::{destination, emulated, latencies};
 use super::table::Table;
@@ -20,7 +21,7 @@ use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for CapacityDocument {
-    /// What was held, what stopped it or would; then what it cost, and the limits.
+    /// What was held, and what stopped it or would stop it; then the costs and the limits.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -32,17 +33,17 @@ impl Document for CapacityDocument {
             trouble(&mut page, name, pool);
         }
         page.gap();
-        page.facts("held by", &held_by(self));
-        page.facts("load", &load(self));
-        page.facts("churn", &churn(self));
+        page.facts("held by", held_by(self));
+        page.facts("load", load(self));
+        page.facts("churn", churn(self));
         if style.details {
-            page.facts("run", &run(self));
+            page.facts("run", run(self));
             times(&mut page, self);
             page.gap();
-            page.facts("active", &beside(self));
-            page.facts("CPU", &cpu(self));
-            page.facts("sockets", &sockets(self));
-            page.facts("slab", &slab(self));
+            page.facts("active", beside(self));
+            page.facts("CPU", cpu(self));
+            page.facts("sockets", sockets(self));
+            page.facts("slab", slab(self));
             limits::table(&mut page, self);
         }
         caveats(&mut page, &self.caveats);
@@ -51,10 +52,8 @@ impl Document for CapacityDocument {
 
     fn observed(&self) -> Observed {
         let pool = |pool: &Option<PoolResult>| Some(pool.as_ref()?.alive as f64);
-        let figures = [
-            ("tcp.alive", pool(&self.tcp)),
-            ("udp.alive", pool(&self.udp)),
-        ];
+        let [tcp, udp] = [&self.tcp, &self.udp].map(pool);
+        let figures = [("tcp.alive", tcp), ("udp.alive", udp)];
         Observed::figures_of(&self.started_at, figures)
     }
 
@@ -78,61 +77,47 @@ impl Document for CapacityDocument {
 /// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets alive after 5.00 s, none lost: to
 /// pit (…)`
 fn headline(document: &CapacityDocument) -> String {
-    let pools: Vec<String> = named_pools(document)
-        .map(|(name, pool)| {
-            if pool.alive >= pool.asked {
-                format!("all {} {name}", count(pool.asked))
-            } else {
-                format!("{} of {} {name}", count(pool.alive), count(pool.asked))
-            }
-        })
-        .collect();
+    let pools = named_pools(document).map(|(name, pool)| {
+        let [alive, asked] = [pool.alive, pool.asked].map(count);
+        match pool.alive >= pool.asked {
+            true => format!("all {asked} {name}"),
+            false => format!("{alive} of {asked} {name}"),
+        }
+    });
+    let pools = joined(pools, " and ");
     let peer = destination(&document.host, &document.peer, None);
     let when = match document.status {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
         Status::Partial => "when it was ended".to_owned(),
     };
-    let lost: u64 = named_pools(document)
-        .map(|(_, pool)| pool.lost)
-        .fold(0, u64::saturating_add);
-    let lost = match lost {
-        0 => "none lost".to_owned(),
-        lost => format!("{} LOST", count(lost)),
-    };
-    format!("{} alive {when}, {lost}: to {peer}", pools.join(" and "))
+    let lost = named_pools(document).map(|(_, pool)| pool.lost);
+    let lost = lost.fold(0, u64::saturating_add);
+    let lost = counted(lost, "LOST").unwrap_or_else(|| "none lost".to_owned());
+    format!("{pools} alive {when}, {lost}: to {peer}")
 }
 
-fn run(document: &CapacityDocument) -> Vec<String> {
-    let family = match document.family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    };
-    let mut facts = vec![format!("over {family}")];
-    if let Some(rate) = document.test.rate_per_s {
-        facts.push(format!("asked {}/s", count(rate)));
-    }
+fn run(document: &CapacityDocument) -> [Option<String>; 7] {
+    let asked = document.test.rate_per_s;
     let heartbeat = seconds(document.test.heartbeat.as_secs_f64());
-    facts.push(format!("a heartbeat on each every {heartbeat}"));
-    facts.push(match document.status {
-        Status::Complete => "complete".to_owned(),
-        Status::Partial => "ended before its time".to_owned(),
-    });
-    facts.push(format!("{} in all", seconds(document.seconds)));
-    facts.extend(
-        document
-            .close_seconds
-            .map(|s| format!("closing {}", seconds(s))),
-    );
+    let status = match document.status {
+        Status::Complete => "complete",
+        Status::Partial => "ended before its time",
+    };
     let here = match document.client.workers {
         1 => "1 process here".to_owned(),
         several => format!("{} processes here", count(u64::from(several))),
     };
-    facts.push(match &document.server {
-        Some(server) => format!("{here}, {} there", count(u64::from(server.workers))),
-        None => here,
-    });
-    facts.push(format!("begun {}", document.started_at));
-    facts
+    let there = document.server.as_ref();
+    let there = there.map(|server| format!(", {} there", count(u64::from(server.workers))));
+    [
+        Some(format!("over {}", document.family)),
+        asked.map(|rate| format!("asked {}/s", count(rate))),
+        Some(format!("a heartbeat on each every {heartbeat}, {status}")),
+        Some(format!("{} in all", seconds(document.seconds))),
+        named("closing", document.close_seconds, seconds),
+        Some(here + &there.unwrap_or_default()),
+        Some(format!("begun {}", document.started_at)),
+    ]
 }
 
 fn named_pools(document: &CapacityDocument) -> impl Iterator<Item = (&'static str, &PoolResult)> {
@@ -145,14 +130,14 @@ fn pools(page: &mut Page, document: &CapacityDocument) {
     let each = |memory: Option<f64>| memory.map(|memory| bytes(memory.max(0.0).round() as u64));
     let table = Table::of(named_pools(document))
         .left("", |(name, _)| *name)
-        .right("asked", |(_, pool)| count(pool.asked))
-        .right("opened", |(_, pool)| count(pool.opened))
-        .right("alive", |(_, pool)| count(pool.alive))
-        .right("lost", |(_, pool)| count(pool.lost))
+        .right("asked", |(_, pool)| pool.asked)
+        .right("opened", |(_, pool)| pool.opened)
+        .right("alive", |(_, pool)| pool.alive)
+        .right("lost", |(_, pool)| pool.lost)
         .right("opened\nin", |(_, pool)| pool.connect_seconds.map(seconds))
         .spare(3, 1)
         .right("each\nsecond", |(_, pool)| pool.connect_per_s.map(digits))
-        .right("SYN\nretrans.", |(_, pool)| count(pool.syn_retransmissions))
+        .right("SYN\nretrans.", |(_, pool)| pool.syn_retransmissions)
         .spare(2, 1)
         .right("kernel\neach", |(_, pool)| each(pool.kernel_bytes_each))
         .right("here\neach", |(_, pool)| each(pool.user_bytes_each))
@@ -166,14 +151,14 @@ fn pools(page: &mut Page, document: &CapacityDocument) {
     }
 }
 
-/// What was not opened, and what did not stay, by cause.
+/// Writes the causes of connections that were not opened or were lost.
 fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
-    let lists = [("not opened", &pool.failures), ("lost", &pool.losses)];
-    for (what, list) in lists {
-        let causes: Vec<String> = list.iter().map(failure).collect();
-        if !causes.is_empty() {
-            let words = format!("{name} {what}: {}", causes.join("; "));
-            page.doubt(&words);
+    for (what, list) in [("not opened", &pool.failures), ("lost", &pool.losses)] {
+        if !list.is_empty() {
+            page.doubt(&format!(
+                "{name} {what}: {}",
+                joined(list.iter().map(failure), "; ")
+            ));
         }
     }
 }
@@ -183,68 +168,59 @@ fn failure(failure: &Failure) -> String {
     format!("{} {}", count(*n), FailureCause::words(*cause))
 }
 
-/// Every latency that was measured.
+/// Writes every latency that was measured.
 fn times(page: &mut Page, document: &CapacityDocument) {
-    let mut rows: Vec<(String, &LatencySummary)> = Vec::new();
+    let mut rows: Vec<(String, Option<&LatencySummary>)> = Vec::new();
     for (name, pool) in [("TCP", &document.tcp), ("UDP", &document.udp)] {
         let Some(pool) = pool else { continue };
         if let Some(connect) = &pool.connect_latency_us {
-            let tries = [
-                ("connect", &connect.first_try),
-                ("connect, SYN retrans.", &connect.retransmitted),
-            ];
-            for (what, latency) in tries {
-                rows.extend(latency.as_ref().map(|l| (format!("{name} {what}"), l)));
-            }
+            rows.push((format!("{name} connect"), connect.first_try.as_ref()));
+            let retransmitted = connect.retransmitted.as_ref();
+            rows.push((format!("{name} connect, SYN retrans."), retransmitted));
         }
-        let heartbeat = pool.heartbeat_latency_us.as_ref();
-        rows.extend(heartbeat.map(|l| (format!("{name} heartbeat"), l)));
+        rows.push((
+            format!("{name} heartbeat"),
+            pool.heartbeat_latency_us.as_ref(),
+        ));
     }
     for at in &document.latency {
         let beside = format!("RTT with {} idle", count(at.population));
-        rows.push((beside, &at.latency_us));
+        rows.push((beside, Some(&at.latency_us)));
     }
-    let load = document
-        .load
-        .as_ref()
-        .and_then(|load| load.latency_us.as_ref());
-    rows.extend(load.map(|l| ("load".to_owned(), l)));
+    let load = document.load.as_ref();
+    rows.push((
+        "load".to_owned(),
+        load.and_then(|load| load.latency_us.as_ref()),
+    ));
     latencies(
         page,
-        rows.iter()
-            .map(|(name, latency)| (name.as_str(), Some(*latency))),
+        rows.iter().map(|(name, latency)| (name.as_str(), *latency)),
     );
 }
 
-/// The median beside the most idle ones against that beside the fewest.
-fn beside(document: &CapacityDocument) -> Vec<String> {
-    let (Some(first), Some(last)) = (document.latency.first(), document.latency.last()) else {
-        return Vec::new();
-    };
+/// The median latency beside the most idle connections, compared with that beside the fewest.
+fn beside(document: &CapacityDocument) -> Option<String> {
+    let (first, last) = (document.latency.first()?, document.latency.last()?);
     if first.population == last.population || first.latency_us.p50 <= 0.0 {
-        return Vec::new();
+        return None;
     }
     let change = 100.0 * (last.latency_us.p50 / first.latency_us.p50 - 1.0);
     let more = if change < 0.0 { "less" } else { "more" };
-    vec![format!(
-        "the median round trip of one is {} {more} beside {} idle ones than beside {}",
-        percent(change.abs()),
-        count(last.population),
-        count(first.population)
-    )]
+    let [few, many] = [first.population, last.population].map(count);
+    Some(format!(
+        "the median round trip of one is {} {more} beside {many} idle ones than beside {few}",
+        percent(change.abs())
+    ))
 }
 
-/// Where it took several processes: a program of one may not hold as many.
-fn held_by(document: &CapacityDocument) -> Vec<String> {
+/// The number of processes, if a single one could not hold as many connections.
+fn held_by(document: &CapacityDocument) -> Option<String> {
     let half = &document.client;
-    let Some(each) = half.limits.descriptors_each.filter(|_| half.workers > 1) else {
-        return Vec::new();
-    };
-    vec![format!(
-        "{} processes here: one has at most {} descriptors (ulimit -Hn)",
-        count(half.workers.into()),
-        count(each)
-    )]
+    let each = half.limits.descriptors_each.filter(|_| half.workers > 1)?;
+    let (workers, each) = (count(half.workers.into()), count(each));
+    Some(format!(
+        "{workers} processes here: one has at most {each} descriptors (ulimit -Hn)"
+    ))
 }
 
 fn load(document: &CapacityDocument) -> Vec<String> {
@@ -268,26 +244,18 @@ fn load(document: &CapacityDocument) -> Vec<String> {
     facts
 }
 
-fn churn(document: &CapacityDocument) -> Vec<String> {
-    let Some(churn) = &document.churn else {
-        return Vec::new();
-    };
-    vec![
-        format!(
-            "{}/s of {}/s asked",
-            digits(churn.per_s),
-            count(churn.asked_per_s)
-        ),
-        format!("{} closed", count(churn.closed)),
-        format!("{} opened in their place", count(churn.opened)),
-    ]
+fn churn(document: &CapacityDocument) -> Option<String> {
+    let churn = document.churn.as_ref()?;
+    let [asked, closed, opened] = [churn.asked_per_s, churn.closed, churn.opened].map(count);
+    let per_s = digits(churn.per_s);
+    Some(format!(
+        "{per_s}/s of {asked}/s asked, {closed} closed, {opened} opened in their place"
+    ))
 }
 
 fn ends(document: &CapacityDocument) -> impl Iterator<Item = (&'static str, &CapacityHalf)> {
-    let server = document.server.as_ref();
-    let here = [("here", &document.client)];
-    here.into_iter()
-        .chain(server.map(|server| ("there", server)))
+    let server = document.server.iter().map(|server| ("there", server));
+    std::iter::once(("here", &document.client)).chain(server)
 }
 
 fn cpu(document: &CapacityDocument) -> Vec<String> {
@@ -299,7 +267,7 @@ fn cpu(document: &CapacityDocument) -> Vec<String> {
     ends(document).map(figures).collect()
 }
 
-/// Before, at the height and after, so that what is left behind is seen.
+/// Memory before, at the height and after, so that leaks are visible.
 fn course(
     document: &CapacityDocument,
     figure: impl Fn(&MemoryReading) -> Option<u64>,
@@ -315,11 +283,8 @@ fn course(
             "{end} {before} before, {height} at the height{after}"
         ))
     };
-    let shown = if document.environment.shared_kernel {
-        1
-    } else {
-        2
-    };
+    let is_shared = document.environment.shared_kernel;
+    let shown = if is_shared { 1 } else { 2 };
     ends(document).take(shown).filter_map(of_end).collect()
 }
 

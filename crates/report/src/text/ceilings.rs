@@ -1,14 +1,15 @@
-//! What each cause would let through, the verdict, its remedy, the caveats.
+//! Ceilings, verdict, remedy and caveats of a run.
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Leg};
 
-use super::number::{NBSP, bar, percent, plural, rate, span};
-use super::page::{Emphasis, Page};
+use super::number::{bar, counted, joined, percent, plural, rate, span, sure};
+use super::page::Page;
 use super::table::Table;
+use crate::charts;
 
-/// The lowest `most` ceilings with the measured rate as a share of each.
+/// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
 pub(super) fn ceilings(
     page: &mut Page,
     ceilings: &[Ceiling],
@@ -30,23 +31,17 @@ pub(super) fn ceilings(
         .right("reached", reached)
         .left("formula", |ceiling| ceiling.formula.clone());
     page.table(&table);
-    let mut notes = Vec::new();
-    if shown.iter().any(|ceiling| !ceiling.independent) {
-        notes.push("* derived from the measured rate; cannot confirm".to_owned());
-    }
-    if shown.len() < ceilings.len() {
-        let left_out = ceilings.len() - shown.len();
-        notes.push(format!("{left_out} higher left out"));
-    }
-    if !notes.is_empty() {
-        page.paragraph(Emphasis::None, "", 2, &notes.join("; "));
+    let is_derived = shown.iter().any(|ceiling| !ceiling.independent);
+    let derived = is_derived.then(|| "* derived from the measured rate; cannot confirm".to_owned());
+    let others = counted((ceilings.len() - shown.len()) as u64, "higher left out");
+    if is_derived || others.is_some() {
+        page.indented(&joined([derived, others], "; "));
     }
 }
 
-/// The verdict of a direction in a sentence with its evidence, then the remedy as a command of its
-/// own.
+/// Writes the verdict of a direction as a sentence, its evidence, and the remedy as a command.
 ///
-/// `direction` is named where there are several. Before the details one sentence of the evidence is
+/// `direction` is given where there are several. Without details, one sentence of evidence is
 /// enough.
 pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) {
     let Some(verdict) = &leg.verdict else { return };
@@ -56,24 +51,20 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
         Some(Direction::Both) | None => "Bottleneck",
     };
     let sentence = verdict_sentence(subject, verdict, leg);
-    page.paragraph(Emphasis::Strong, "", 2, &sentence);
+    page.verdict(&sentence);
     let few = if direction.is_some() { 0 } else { 1 };
     let most = if page.has_details() { usize::MAX } else { few };
-    for evidence in verdict.evidence.iter().take(most) {
-        page.paragraph(Emphasis::None, "    -", 6, evidence);
-    }
+    page.evidence(verdict.evidence.iter().take(most));
     if let Some(remedy) = &verdict.remedy {
-        page.plain(&format!(
-            "  {}",
-            remedy_promise(verdict, leg.throughput_bps)
-        ));
+        let promise = remedy_promise(verdict, leg.throughput_bps);
+        page.plain(&format!("  {promise}"));
         page.command(&remedy.command);
     }
     runner_up(page, verdict);
 }
 
-/// What it would be otherwise, and the run that tells: with the details, and where nothing else is
-/// said.
+/// Writes the second most likely cause, and the run that would tell both apart: with the details,
+/// and where the bottleneck is unexplained.
 fn runner_up(page: &mut Page, verdict: &Verdict) {
     let is_unexplained = verdict.cause == Cause::Unexplained;
     let Some(next) = &verdict.runner_up else {
@@ -92,20 +83,16 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
     page.command(&next.tell_apart.command);
 }
 
-/// The lowest ceiling of each of the first `most` causes as a bar. One that is derived from the
-/// measured rate is left out, unless it is the verdict's.
+/// Draws the lowest ceiling of each of the first `most` causes as a bar. A ceiling that is derived
+/// from the measured rate is left out, unless it is the verdict's.
 pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
     if page.has_pictures() {
         return;
     }
     let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
-    let mut lowest: Vec<&Ceiling> = Vec::new();
-    for ceiling in &leg.ceilings {
-        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
-        if !is_known && (ceiling.independent || Some(ceiling.cause) == found) {
-            lowest.push(ceiling);
-        }
-    }
+    let mut lowest = charts::lowest(&leg.ceilings, |ceiling| {
+        ceiling.independent || Some(ceiling.cause) == found
+    });
     let verdicts = lowest.iter().position(|one| Some(one.cause) == found);
     if let Some(at) = verdicts.filter(|at| most > 0 && *at >= most) {
         lowest.swap(at, most - 1);
@@ -132,13 +119,9 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     if verdict.cause == Cause::AsAsked {
         return format!("{subject}: none. The sender kept to the rate that was asked for.");
     }
-    let sure = verdict.confidence.map_or_else(String::new, |share| {
-        // Neither is ever certain.
-        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
-    });
-    let cause = format!("{}{sure}", verdict.cause.words());
+    let cause = format!("{}{}", verdict.cause.words(), sure(verdict.confidence));
     match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
-        // One that is derived from the measured rate is always reached.
+        // A ceiling that is derived from the measured rate is always reached.
         (Some(share), Some(ceiling)) if ceiling.independent => format!(
             "{subject}: {cause}, at {} of its ceiling of {}.",
             percent(100.0 * share),
@@ -148,37 +131,35 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     }
 }
 
-/// The ceiling that the verdict's share is of, among those of its cause.
+/// The ceiling that the verdict's share refers to, among those of its cause.
 fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> {
     let limit_bps = leg.throughput_bps? / verdict.share_of_ceiling?;
     let off = |ceiling: &Ceiling| (ceiling.limit_bps / limit_bps).ln().abs();
-    leg.ceilings
-        .iter()
-        .filter(|ceiling| ceiling.cause == verdict.cause)
-        .min_by(|a, b| off(a).total_cmp(&off(b)))
+    let ceilings = leg.ceilings.iter();
+    let ceilings = ceilings.filter(|ceiling| ceiling.cause == verdict.cause);
+    ceilings.min_by(|a, b| off(a).total_cmp(&off(b)))
 }
 
 fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
-    let now = measured_bps.map(rate);
-    let brings = verdict.predicted_bps.map(|bps| match now {
-        Some(now) => format!("expected: {}", span(&now, &rate(bps), "→")),
-        None => format!("expected: {}", rate(bps)),
+    let expected = verdict.predicted_bps.map(rate);
+    if let (Some(asked), Some(Cause::AsAsked)) = (&expected, verdict.next_cause) {
+        return format!("Remedy (expected: the {asked} asked for):");
+    }
+    let expected = expected.map(|then| match measured_bps.map(rate) {
+        Some(now) => format!("expected: {}", span(&now, &then, "→")),
+        None => format!("expected: {then}"),
     });
     let next = verdict
         .next_cause
         .map(|next| format!("next: {}", next.words()));
-    if let (Some(bps), Some(Cause::AsAsked)) = (verdict.predicted_bps, verdict.next_cause) {
-        return format!("Remedy (expected: the {} asked for):", rate(bps));
+    match joined([expected, next], "; ") {
+        none if none.is_empty() => "Remedy:".to_owned(),
+        facts => format!("Remedy ({facts}):"),
     }
-    let facts: Vec<String> = brings.into_iter().chain(next).collect();
-    if facts.is_empty() {
-        return "Remedy:".to_owned();
-    }
-    format!("Remedy ({}):", facts.join("; "))
 }
 
-/// Doubts, each with its way out on a line of its own. Before the details only those that change
-/// how the figures are to be read, and how many others there are.
+/// Writes caveats, each with its remedy on a line of its own. Without details, only those that
+/// change how the figures are to be read, and the number of the others.
 pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
     let mut all: Vec<&Caveat> = Vec::new();
     for caveat in caveats {
@@ -189,37 +170,33 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
     if all.is_empty() {
         return;
     }
-    let shown: Vec<&Caveat> = if page.has_details() {
-        all.clone()
-    } else {
-        let matters = all.iter().filter(|caveat| changes_the_reading(caveat.kind));
-        matters.take(MAX_CAVEATS).copied().collect()
-    };
+    let number = all.len();
+    if !page.has_details() {
+        all.retain(|caveat| changes_the_reading(caveat.kind));
+        all.truncate(MAX_CAVEATS);
+    }
     page.gap();
-    for caveat in &shown {
+    for caveat in &all {
         page.doubt(&caveat.says());
         match &caveat.remedy {
             CaveatRemedy::Command(command) => page.command(command),
             CaveatRemedy::Words(words) if words.is_empty() => {}
-            CaveatRemedy::Words(words) => page.paragraph(Emphasis::None, "", 4, words),
+            CaveatRemedy::Words(words) => page.reason(words),
         }
     }
-    let others = (all.len() - shown.len()) as u64;
+    let others = (number - all.len()) as u64;
     if others > 0 {
-        let notes = if shown.is_empty() {
-            "note"
-        } else {
-            "more note"
-        };
+        let is_first = all.is_empty();
+        let notes = if is_first { "note" } else { "more note" };
         let place = page.place_of_evidence();
         page.plain(&format!("  {}: {place}", plural(others, notes)));
     }
 }
 
-/// Caveats that a page opens with.
+/// Maximum number of caveats without details.
 const MAX_CAVEATS: usize = 2;
 
-/// The other kinds say where figures are from.
+/// Whether a caveat changes how figures are to be read; the other kinds say where figures are from.
 fn changes_the_reading(kind: CaveatKind) -> bool {
     !matches!(
         kind,

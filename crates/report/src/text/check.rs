@@ -1,9 +1,8 @@
-//! The main job on one screen.
+//! The page of `linerate check`.
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
-    Caveat, CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, Observed, PathFacts, Record,
-    Status,
+    CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, Observed, PathFacts, Record, Status,
 };
 use linerate_core::remedy::{Name, shell_word};
 use linerate_core::responsiveness::{Place, Queue, Responsiveness};
@@ -11,10 +10,10 @@ use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
 use super::baseline::baseline;
-use super::ceilings::{bars, caveats, ceilings, verdict};
+use super::ceilings::{self, bars, caveats};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
 use super::figure::{around, figure};
-use super::number::{count, digits, exact_bytes, micros, percent, rate};
+use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, latencies};
 use super::table::Table;
@@ -24,15 +23,14 @@ use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Check {
-    /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then
-    /// the path, its hosts and the evidence. Before the details as many ceilings as leave it on a
-    /// screen.
+    /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,
+    /// the hosts and the evidence. Without details, as many ceilings as fit on a screen.
     fn text(&self, style: Style) -> String {
         let mut pages = (0..=LOWEST).rev().map(|most| page(self, style, most));
         let is_screen = style.form == Form::Plain && !style.details;
         let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
         let found = pages.find(fits);
-        // At last without the empty lines.
+        // As a last resort, without empty lines.
         found.unwrap_or_else(|| page(self, style, 0).replace("\n\n", "\n"))
     }
 
@@ -58,8 +56,8 @@ impl Document for Check {
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.up.iter_mut().chain(&mut self.down);
+        let records = records.map(|record| (&mut record.environment, &mut record.caveats));
         records
-            .map(|record| (&mut record.environment, &mut record.caveats))
             .chain([(&mut self.environment, &mut self.caveats)])
             .collect()
     }
@@ -74,7 +72,7 @@ impl Document for Check {
     }
 }
 
-/// The page, with at most so many ceilings of each direction before the details.
+/// The page, with at most `most` ceilings for each direction if there are no details.
 fn page(check: &Check, style: Style, most: usize) -> String {
     let mut page = Page::new(style);
     let directions = [
@@ -110,12 +108,11 @@ fn page(check: &Check, style: Style, most: usize) -> String {
     page.finish()
 }
 
-/// The demonstration is over: what was wrong with its path.
+/// Writes what was wrong with the demonstration's path, now that it is over.
 fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
-    let measured = if fault.direction == Direction::Down {
-        &check.down
-    } else {
-        &check.up
+    let measured = match fault.direction {
+        Direction::Down => &check.down,
+        _ => &check.up,
     };
     page.gap();
     if measured.is_none() {
@@ -123,48 +120,50 @@ fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
         return;
     }
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
-    let direction = fault.direction.word();
-    page.heading(&format!(
-        "Hidden fault, {direction}: {verdict}. {}",
-        fault.description
-    ));
+    let (direction, what) = (fault.direction.word(), &fault.description);
+    page.heading(&format!("Hidden fault, {direction}: {verdict}. {what}"));
 }
 
-/// What the path is like without a load.
+/// Writes what the path is like without load.
 fn in_short(page: &mut Page, check: &Check) {
     let path = &check.path;
-    let mut facts = Vec::new();
-    facts.extend(check.idle_latency_us.as_ref().map(|idle| {
+    let idle = named("idle latency", check.idle_latency_us.as_ref(), |idle| {
         let p99 = (idle.count >= 100).then(|| format!(" (p99 {})", micros(idle.p99)));
-        format!(
-            "idle latency {}{}",
-            micros(idle.p50),
-            p99.unwrap_or_default()
-        )
-    }));
-    if check.loaded_latency_by_direction_us.is_empty() {
-        let loaded = loaded(check);
-        facts.extend(
-            loaded
-                .iter()
-                .map(|(name, all)| format!("{name} {}", micros(all.p50))),
-        );
-    }
-    let mtu = path.pmtu_bytes.or(path.device_mtu_bytes);
-    facts.extend(mtu.map(|mtu| format!("path MTU {}", exact_bytes(mtu))));
-    facts.extend(path.mss_bytes.map(|mss| match larger_mss(path) {
-        Some(expected) => format!("MSS {}, NOT {}", exact_bytes(mss), exact_bytes(expected)),
-        None => format!("MSS {}", exact_bytes(mss)),
-    }));
-    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+        micros(idle.p50) + &p99.unwrap_or_default()
+    });
+    let loaded = match check.loaded_latency_by_direction_us.is_empty() {
+        true => loaded(check),
+        false => Vec::new(),
+    };
+    let loaded = loaded
+        .iter()
+        .map(|(name, all)| named(name, Some(all.p50), micros));
+    let sizes = [
+        named(
+            "path MTU",
+            path.pmtu_bytes.or(path.device_mtu_bytes),
+            exact_bytes,
+        ),
+        mss(path, ", NOT ", ""),
+    ];
+    let facts = std::iter::once(idle).chain(loaded).chain(sizes);
+    page.indented(&joined(facts, ", "));
     if check.hidden_fault.is_none() {
-        // Of the demonstration it would tell the fault before it is found.
+        // In a demonstration this would give the fault away.
         emulated(page, &check.environment);
     }
 }
 
-/// The MSS that the MTU carries, where that of the path is smaller. TCP keeps a segment to half of
-/// a 64 KiB window, and a device may round: a few bytes are no sign.
+/// The MSS, and the one that the MTU carries if that is larger, between `before` and `after`.
+fn mss(path: &PathFacts, before: &str, after: &str) -> Option<String> {
+    let expected = larger_mss(path).map(|size| format!("{before}{}{after}", exact_bytes(size)));
+    named("MSS", path.mss_bytes, |mss| {
+        exact_bytes(mss) + &expected.unwrap_or_default()
+    })
+}
+
+/// The MSS that the MTU allows, if the path's is smaller. TCP limits a segment to half of a 64 KiB
+/// window, and a device may round: a few bytes are no sign of a fault.
 fn larger_mss(path: &PathFacts) -> Option<u32> {
     let expected = path.mss_expected_bytes?;
     let least = expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW);
@@ -175,31 +174,25 @@ fn larger_mss(path: &PathFacts) -> Option<u32> {
 type Measured<'a> = (Direction, &'a Option<Record>, &'a Option<Figure>);
 
 fn headline(check: &Check) -> String {
-    let stopped = match check.status {
-        Status::Complete => "",
-        Status::Partial => ", STOPPED EARLY",
+    let what = match check.hidden_fault {
+        Some(_) => "demonstration on an emulated path".to_owned(),
+        None => format!("check of {}", check.host),
     };
-    let sides = if check.one_sided {
-        ", from this end alone"
-    } else {
-        ""
-    };
-    let is_quick = |caveat: &Caveat| caveat.kind == CaveatKind::FewRuns;
-    let quick = if check.caveats.iter().any(is_quick) {
-        ", one run each way (RPM: without --quick)"
-    } else {
-        ""
-    };
-    let what = if check.hidden_fault.is_some() {
-        "demonstration on an emulated path"
-    } else {
-        &format!("check of {}", check.host)
-    };
-    format!("{what}{sides}{quick}{stopped}")
+    let is_quick = check
+        .caveats
+        .iter()
+        .any(|caveat| caveat.kind == CaveatKind::FewRuns);
+    let remarks = [
+        (check.one_sided, ", from this end alone"),
+        (is_quick, ", one run each way (RPM: without --quick)"),
+        (check.status == Status::Partial, ", STOPPED EARLY"),
+    ];
+    let remarks = remarks.into_iter().filter(|(holds, _)| *holds);
+    what + &remarks.map(|(_, remark)| remark).collect::<String>()
 }
 
-/// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is
-/// added.
+/// Writes the hops with their smallest RTT, the end of the path if it is not the endpoint, and
+/// where delay is added.
 fn route(page: &mut Page, check: &Check) {
     let Some(route) = &check.route else { return };
     let hop = |hop: &HopDocument| {
@@ -209,65 +202,42 @@ fn route(page: &mut Page, check: &Check) {
             (None, None) => "silent".to_owned(),
         };
         let least = hop.rtt_us.iter().copied().min_by(f64::total_cmp);
-        let least = least.map_or_else(String::new, |us| format!(" {}", micros(us)));
-        format!("{} {who}{least}", hop.ttl)
+        joined([Some(format!("{} {who}", hop.ttl)), least.map(micros)], " ")
     };
-    page.facts("route", &route.hops.iter().map(hop).collect::<Vec<_>>());
+    page.facts("route", route.hops.iter().map(hop));
     let end = (!route.reached).then(|| route.end_words.clone());
     let largest = route.delay.words.first().filter(|_| route.hops.len() > 1);
     let largest = largest.map(|words| words.trim_end_matches('.').to_owned());
-    page.facts("", &end.into_iter().chain(largest).collect::<Vec<_>>());
+    page.facts("", end.into_iter().chain(largest));
 }
 
 fn path(page: &mut Page, check: &Check) {
     let path = &check.path;
-    let mut way = vec![check.host.clone()];
-    if !path.addresses.is_empty() && path.addresses != [check.host.as_str()] {
-        way.push(format!("→ {}", path.addresses.join(" ")));
-    }
-    let optional = [
-        ("by", &path.device),
-        ("from", &path.source),
-        ("through", &path.gateway),
+    let is_named = !path.addresses.is_empty() && path.addresses != [check.host.as_str()];
+    let addresses = is_named.then(|| format!("→ {}", path.addresses.join(" ")));
+    let way = [
+        Some(check.host.clone()),
+        addresses,
+        named("by", path.device.clone(), |name| name),
+        named("from", path.source.clone(), |name| name),
+        named("through", path.gateway.clone(), |name| name),
     ];
-    for (what, name) in optional {
-        way.extend(name.as_ref().map(|name| format!("{what} {name}")));
-    }
-    let mut facts = vec![way.join(" ")];
-    facts.extend(
-        path.connect_us
-            .map(|us| format!("connects in {}", micros(us))),
-    );
-    page.facts("path", &facts);
-    page.facts("sizes", &sizes(path));
+    let connects = named("connects in", path.connect_us, micros);
+    page.facts("path", [Some(joined(way, " ")), connects]);
+    let sizes = [
+        named("MTU", path.device_mtu_bytes, exact_bytes),
+        named("path MTU", path.pmtu_bytes, exact_bytes),
+        mss(path, ", SMALLER than the ", " that this MTU carries"),
+    ];
+    page.facts("sizes", sizes);
     let metrics = path.route_metrics.iter();
-    let metrics: Vec<String> = metrics
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect();
-    page.facts("route has", &metrics);
+    page.facts(
+        "route has",
+        metrics.map(|(name, value)| format!("{name} {value}")),
+    );
 }
 
-fn sizes(path: &PathFacts) -> Vec<String> {
-    let mut facts = Vec::new();
-    let mtus = [
-        ("MTU", path.device_mtu_bytes),
-        ("path MTU", path.pmtu_bytes),
-    ];
-    for (what, size) in mtus {
-        facts.extend(size.map(|size| format!("{what} {}", exact_bytes(size))));
-    }
-    facts.extend(path.mss_bytes.map(|mss| match larger_mss(path) {
-        Some(expected) => format!(
-            "MSS {}, SMALLER than the {} that this MTU carries",
-            exact_bytes(mss),
-            exact_bytes(expected)
-        ),
-        None => format!("MSS {}", exact_bytes(mss)),
-    }));
-    facts
-}
-
-/// Less than any tunnel's or option's header.
+/// Less than the header of any tunnel or option.
 const FEW_BYTES: u32 = 4;
 /// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`,
 /// net/ipv4/tcp.h).
@@ -275,49 +245,46 @@ const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {
     let environment = &check.environment;
-    if environment.shared_kernel {
-        page.facts("both ends", &host_facts(&environment.client));
-        return;
-    }
-    page.facts("this end", &host_facts(&environment.client));
-    let server = environment.server.as_ref();
-    page.facts("far end", &server.map(host_facts).unwrap_or_default());
+    let this = match environment.shared_kernel {
+        true => "both ends",
+        false => "this end",
+    };
+    page.facts(this, host_facts(&environment.client));
+    let server = environment
+        .server
+        .as_ref()
+        .filter(|_| !environment.shared_kernel);
+    page.facts("far end", server.into_iter().flat_map(host_facts));
 }
 
-fn host_facts(host: &HostFacts) -> Vec<String> {
-    let mut facts = Vec::new();
-    if !host.hostname.is_empty() {
-        facts.push(host.hostname.clone());
-    }
-    if !host.kernel.is_empty() {
-        facts.push(format!("Linux {}", host.kernel));
-    }
-    if host.cpu.count > 0 {
-        facts.push(format!("{} CPUs", host.cpu.count));
-    }
-    facts.extend(host.congestion.clone());
-    if let Some(device) = &host.device {
-        let speed = device.speed_bps.map(|bps| format!(" {}", rate(bps as f64)));
-        facts.push(format!("{}{}", device.name, speed.unwrap_or_default()));
-    }
-    facts
+fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
+    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let device = host.device.as_ref().map(|device| {
+        let speed = device.speed_bps.map(|bps| rate(bps as f64));
+        joined([Some(device.name.clone()), speed], " ")
+    });
+    [
+        known(&host.hostname),
+        named("Linux", known(&host.kernel), |kernel| kernel),
+        (host.cpu.count > 0).then(|| format!("{} CPUs", host.cpu.count)),
+        host.congestion.clone(),
+        device,
+    ]
 }
 
 fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
-    let measured = directions.iter().filter_map(|(direction, record, runs)| {
+    let legs = directions.iter().filter_map(|(_, record, _)| {
         let record = record.as_ref()?;
-        Some((*direction, record, record.leg()?, *runs))
+        Some((record, record.leg()?))
     });
-    let measured: Vec<_> = measured.collect();
-    if measured.is_empty() {
+    let legs: Vec<_> = legs.collect();
+    if legs.is_empty() {
         return;
     }
     page.gap();
-    let legs = measured.iter().map(|(_, record, leg, _)| (*record, *leg));
-    page.table(&throughput_table(legs.clone().collect()));
-    let doubt = legs
-        .into_iter()
-        .find_map(|(record, leg)| service_demand_doubt(record, leg));
+    page.table(&throughput_table(legs.clone()));
+    let mut doubts = legs.into_iter();
+    let doubt = doubts.find_map(|(record, leg)| service_demand_doubt(record, leg));
     if let Some(doubt) = doubt {
         page.plain(&format!("  host's service demand {doubt}"));
     }
@@ -339,14 +306,12 @@ fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, 
             Some(micros(leg.tcp_sender()?.rtt_mean_us.into()))
         })
         .right("sent\nagain", |(_, leg)| {
-            leg.tcp.as_ref()?.retransmitted_segments().map(count)
+            leg.tcp.as_ref()?.retransmitted_segments()
         })
         .right("\nshare", |(_, leg)| {
             retransmitted_percent(leg.tcp_sender()?).map(percent)
         })
-        .right("time-\nouts", |(_, leg)| {
-            leg.tcp_sender()?.timeouts.map(count)
-        })
+        .right("time-\nouts", |(_, leg)| leg.tcp_sender()?.timeouts)
         .right("core %\nsend", |(_, leg)| core(&leg.sender))
         .right("\nrecv", |(_, leg)| core(&leg.receiver))
         .right("µs/KiB\nsend", |(record, leg)| {
@@ -363,39 +328,30 @@ fn latency(page: &mut Page, check: &Check) {
     let Some(idle) = idle.filter(|idle| idle.p50 > 0.0) else {
         return;
     };
-    let grown: Vec<String> = loaded
+    let grown = loaded
         .iter()
-        .map(|(name, latency)| format!("{name} {}", growth(idle, latency)))
-        .collect();
-    page.facts("median is", &grown);
+        .map(|(name, latency)| format!("{name} {}", growth(idle, latency)));
+    page.facts("median is", grown);
 }
 
-/// By direction where it is known, else the larger of both.
+/// Latency under load by direction where it is known, else the larger of both.
 fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
     let by = &check.loaded_latency_by_direction_us;
     let parts = [("loaded up", by.get("up")), ("loaded down", by.get("down"))];
-    let known: Vec<_> = parts
-        .into_iter()
-        .filter_map(|(name, latency)| Some((name, latency?)))
-        .collect();
-    if known.is_empty() {
-        let whole = check.loaded_latency_us.as_ref();
-        return whole
-            .map(|latency| ("loaded", latency))
-            .into_iter()
-            .collect();
+    let known = |(name, latency)| Some((name, latency?));
+    let parts: Vec<_> = parts.into_iter().filter_map(known).collect();
+    if parts.is_empty() {
+        let whole = ("loaded", check.loaded_latency_us.as_ref());
+        return known(whole).into_iter().collect();
     }
-    known
+    parts
 }
 
 fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
     let more = loaded.p50 - idle.p50;
     let sign = if more < 0.0 { "-" } else { "+" };
-    format!(
-        "{sign}{} ({} times idle)",
-        micros(more.abs()),
-        digits(loaded.p50 / idle.p50)
-    )
+    let (more, times) = (micros(more.abs()), digits(loaded.p50 / idle.p50));
+    format!("{sign}{more} ({times} times idle)")
 }
 
 /// `latency 268 ms under load (9.21 times idle)`
@@ -404,11 +360,8 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
     let idle = check.idle_latency_us.as_ref().map(|idle| loaded / idle.p50);
     let times = idle.filter(|times| times.is_finite() && *times >= NOTICEABLE);
     let times = times.map(|times| format!(" ({} times idle)", digits(times)));
-    Some(format!(
-        "latency {} under load{}",
-        micros(loaded),
-        times.unwrap_or_default()
-    ))
+    let (loaded, times) = (micros(loaded), times.unwrap_or_default());
+    Some(format!("latency {loaded} under load{times}"))
 }
 
 /// `187 RPM under load, grade D (+239 ms)`
@@ -440,7 +393,8 @@ fn queue(queue: &Queue) -> String {
     )
 }
 
-/// What the round trips per minute are made of, where its own flows' packets wait, what helps.
+/// Writes what the round trips per minute consist of, where packets of the loaded flows wait, and
+/// what helps.
 fn responsiveness_table(page: &mut Page, check: &Check) {
     let rows: Vec<_> = check.responsiveness.iter().rev().collect();
     if rows.is_empty() {
@@ -448,23 +402,23 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
     }
     page.gap();
     let table = Table::of(rows)
-        .left("load", |(direction, _)| (*direction).clone())
-        .right("flows", |(_, found)| Some(count(found.flows.into())))
-        .right("\nrate", |(_, found)| Some(rate(found.throughput_bps)))
-        .right("connect\nidle", |(_, found)| Some(micros(found.idle_us)))
-        .right("\nloaded", |(_, found)| Some(micros(found.connect_us)))
-        .right("request\nloaded", |(_, found)| {
-            Some(micros(found.request_us))
-        })
+        .left("load", |(direction, _)| direction.as_str())
+        .right("flows", |(_, found)| u64::from(found.flows))
+        .right("\nrate", |(_, found)| rate(found.throughput_bps))
+        .right("connect\nidle", |(_, found)| micros(found.idle_us))
+        .right("\nloaded", |(_, found)| micros(found.connect_us))
+        .right("request\nloaded", |(_, found)| micros(found.request_us))
         .right("on loaded\nflow", |(_, found)| {
             found.loaded_flow_us.map(micros)
         })
-        .right("probes", |(_, found)| Some(count(found.probes)))
-        .right("RPM", |(_, found)| Some(count(found.rpm.round() as u64)));
+        .right("probes", |(_, found)| found.probes)
+        .right("RPM", |(_, found)| found.rpm.round() as u64);
     page.table(&table);
     for (direction, found) in check.responsiveness.iter().rev() {
-        let waits: Vec<String> = found.queues.iter().map(queue).collect();
-        page.facts(&format!("{direction} waits"), &waits);
+        page.facts(
+            &format!("{direction} waits"),
+            found.queues.iter().map(queue),
+        );
         for remedy in found
             .queues
             .iter()
@@ -475,10 +429,10 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
     }
 }
 
-/// Growth of the latency under load that is told, times the idle one.
+/// Smallest growth of latency under load that is mentioned, as a multiple of the idle latency.
 const NOTICEABLE: f64 = 1.1;
 
-/// What a direction reached, why it is as fast as it is, and what would make it faster.
+/// Writes the rate of a direction, the reason for it, and what would make it faster.
 fn explanation(
     page: &mut Page,
     direction: Direction,
@@ -499,22 +453,20 @@ fn explanation(
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
     if page.has_details() {
-        ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
+        ceilings::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {
         bars(page, leg, most);
     }
-    verdict(page, Some(direction), leg);
-    // The demonstration's hosts are gone, with the settings that were its fault.
-    let has_remedy = leg
-        .verdict
-        .as_ref()
-        .is_some_and(|found| found.remedy.is_some());
+    ceilings::verdict(page, Some(direction), leg);
+    // The demonstration's hosts, whose settings were its fault, no longer exist.
+    let verdict = leg.verdict.as_ref();
+    let has_remedy = verdict.is_some_and(|found| found.remedy.is_some());
     if page.has_details() && has_remedy && check.hidden_fault.is_none() {
         proof(page, name, &target(check));
     }
 }
 
-/// The host, or the path that is to be emulated again, as words of a shell.
+/// The host, or the specification of the emulated path, as words of a shell.
 fn target(check: &Check) -> String {
     match &check.environment.lab {
         Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
@@ -522,7 +474,8 @@ fn target(check: &Check) -> String {
     }
 }
 
-/// The same transfer before and after, as often as an interval of the median needs.
+/// Writes commands for the same test before and after the remedy, with as many runs as an interval
+/// of the median needs.
 fn proof(page: &mut Page, direction: &str, target: &str) {
     page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
@@ -539,11 +492,11 @@ fn one_sided(page: &mut Page, host: &str) {
         "No linerate endpoint answers at {host}: throughput, loss and what holds the path back \
          need one. On that host:"
     );
-    page.paragraph(Emphasis::None, "", 2, &words);
+    page.indented(&words);
     page.command("linerate serve");
 }
 
-/// Ceilings shown for each direction.
+/// Maximum number of ceilings for each direction.
 const LOWEST: usize = 3;
 /// Lines of a terminal.
 const SCREEN: usize = 24;

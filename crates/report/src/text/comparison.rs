@@ -1,4 +1,4 @@
-//! Two treatments side by side.
+//! The page of a comparison of two treatments.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,9 @@ use super::baseline::baseline;
 use super::ceilings::caveats;
 use super::figure::figure;
 use super::live::duration;
-use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
+use super::number::{
+    NBSP, bytes, digits, joined, micros, named, percent, plural, rate, seconds, span, with_unit,
+};
 use super::page::{Emphasis, Page};
 use super::record::{destination, emulated, protocol_name, towards, workload_name};
 use super::table::Table;
@@ -25,23 +27,22 @@ use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Comparison {
-    /// A comparison as a screen: the answer, what was compared, both treatments side by side, what
-    /// to keep in mind.
+    /// The answer, what was compared, both treatments side by side, and the caveats.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
         page.gap();
-        page.facts("A", &treatment(&self.a.to_string(), &self.read_back.a));
-        page.facts("B", &treatment(&self.b.to_string(), &self.read_back.b));
-        page.facts("run", &run_facts(self));
+        page.facts("A", treatment(&self.a.to_string(), &self.read_back.a));
+        page.facts("B", treatment(&self.b.to_string(), &self.read_back.b));
+        page.facts("run", run_facts(self));
         if let Some(with) = &self.with {
-            page.facts("with", &load_facts(with, &self.runs));
+            page.facts("with", load_facts(with, &self.runs));
         }
         emulated(&mut page, &self.environment);
-        page.facts("B's path", self.lab_b.as_slice());
+        page.facts("B's path", self.lab_b.clone());
         if style.details {
-            page.facts("pairs", &pair_facts(self));
-            page.facts("before", &idle_facts(&self.idle));
+            page.facts("pairs", pair_facts(self));
+            page.facts("before", idle_facts(&self.idle));
         }
         if !self.metrics.is_empty() {
             page.gap();
@@ -53,7 +54,7 @@ impl Document for Comparison {
         if let Some(would) = &self.would_decide {
             page.words(&would_decide(self, would));
         }
-        // Of those that are not decided the table says all.
+        // The table says all there is to say of metrics that are not decided.
         let decided = |metric: &&ComparedMetric| {
             let found = &metric.conclusion;
             style.details || found.different || found.equivalent
@@ -97,8 +98,8 @@ impl Document for Comparison {
     }
 }
 
-/// A pair that has just ended, as a line without newline or colour: its figures of the metric that
-/// decides, what there is so far, and after how many pairs an answer is to be expected.
+/// A pair that has just ended, as a line without newline or colour: its figures of the deciding
+/// metric, the effect so far, and the number of pairs after which an answer is expected.
 pub fn pair_line(standing: &Standing<'_>) -> String {
     let path = standing.metric.as_str();
     let write = writer(path);
@@ -106,32 +107,22 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
     let figures = match pair.excluded.first() {
         Some(why) => format!("excluded: {}", seen(why)),
         None => {
-            let side = |values: &BTreeMap<String, f64>| {
-                values
-                    .get(path)
-                    .map_or_else(String::new, |value| write(*value))
-            };
+            let [a, b] = [&pair.a, &pair.b].map(|side| side.get(path).copied().map(write));
+            let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
             let change = pair.change_percent(path).map_or_else(String::new, signed);
-            format!(
-                "A {:>11} B {:>11} {change:>7}",
-                side(&pair.a),
-                side(&pair.b)
-            )
+            format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
     let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
     let so_far = so_far.map_or_else(String::new, |metric| {
         format!("  so far {:>7}", signed(metric.effect_percent))
     });
-    let line = format!(
-        "pair {:>2}  {figures}{so_far}  {}",
-        pair.pair,
-        outlook(standing)
-    );
+    let (number, outlook) = (pair.pair, outlook(standing));
+    let line = format!("pair {number:>2}  {figures}{so_far}  {outlook}");
     printable(&line).replace(NBSP, " ")
 }
 
-/// `13–17 pairs, 2 min`: when an answer is expected, and how long until then at most.
+/// The expected number of pairs, and the longest time until then: `13–17 pairs, 2 min`.
 fn outlook(standing: &Standing<'_>) -> String {
     let left = duration(standing.left_s()[1]);
     match standing.expected_pairs {
@@ -160,15 +151,11 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", plain(m)));
     match (found.different, found.equivalent) {
         (true, small) => {
-            let way = if found.effect_percent < 0.0 {
-                "lower"
-            } else {
-                "higher"
-            };
-            let small = if small {
-                format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)")
-            } else {
-                String::new()
+            let is_lower = found.effect_percent < 0.0;
+            let way = if is_lower { "lower" } else { "higher" };
+            let small = match small {
+                true => format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)"),
+                false => String::new(),
             };
             format!(
                 "DIFFERENT: {path} is {} {way} under B than under A{small}; {}",
@@ -190,14 +177,13 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     }
 }
 
-/// What takes more pairs, longer runs or a smaller question.
+/// Says what would decide an undecided comparison: more pairs, longer runs or a wider margin.
 fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
     let plan = &comparison.plan;
     let time = |pairs: u32, longer: f64| {
-        let run = plan
-            .seconds()
-            .map(|run| 2.0 * f64::from(pairs) * run * longer);
-        run.map_or_else(String::new, |all| format!(", about {}", duration(all)))
+        let all = |run| duration(2.0 * f64::from(pairs) * run * longer);
+        let run = plan.seconds();
+        run.map_or_else(String::new, |run| format!(", about {}", all(run)))
     };
     let scatter = change(would.scatter_percent);
     let more = match (would.pairs, would.times_as_long) {
@@ -206,63 +192,47 @@ fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
                 Extent::Time(run) => format!("-t {:.0}s", (run.as_secs_f64() * longer).ceil()),
                 Extent::Bytes(_) | Extent::Count(_) => format!("{longer} times as much"),
             };
-            let all = time(MAX_PAIRS, longer);
-            Some(format!(
-                "a difference like that so far takes longer runs, as {run}{all}"
-            ))
+            Some(format!("longer runs, as {run}{}", time(MAX_PAIRS, longer)))
         }
         (Some(pairs), None) => {
             let most = match pairs > comparison.max_pairs {
                 true => format!(" (--pairs {pairs})"),
                 false => String::new(),
             };
-            let all = time(pairs, 1.0);
-            Some(format!(
-                "a difference like that so far takes {pairs} pairs{most}{all}"
-            ))
+            Some(format!("{pairs} pairs{most}{}", time(pairs, 1.0)))
         }
         (None, _) => None,
     };
-    let asks_less = comparison
-        .margin_percent
-        .is_none_or(|margin| margin < would.margin_percent)
-        && would.margin_percent <= GREATEST_MARGIN;
-    let margin = format!(
-        "--margin {}% asks whether it is less than that",
-        would.margin_percent
-    );
-    let ways: Vec<String> = more
-        .into_iter()
-        .chain(asks_less.then_some(margin))
-        .collect();
-    let ways = match &ways[..] {
-        [] => "a quieter path or host".to_owned(),
-        ways => ways.join("; or "),
+    let more = named("a difference like that so far takes", more, |more| more);
+    let margin = would.margin_percent;
+    let asks_less = comparison.margin_percent.is_none_or(|asked| asked < margin);
+    let margin = (asks_less && margin <= GREATEST_MARGIN)
+        .then(|| format!("--margin {margin}% asks whether it is less than that"));
+    let ways = match joined([more, margin], "; or ") {
+        none if none.is_empty() => "a quieter path or host".to_owned(),
+        ways => ways,
     };
     format!("Undecided: pairs scatter by {scatter}. To decide it: {ways}.")
 }
 
-/// A margin that says something of a treatment, percent.
+/// Largest margin that still says something of a treatment, percent.
 const GREATEST_MARGIN: f64 = 20.0;
 
 /// `stream -P 4: 94.1 Mbit/s beside A, 93.9 Mbit/s beside B`
 fn load_facts(with: &Test, runs: &[ComparedPair]) -> Vec<String> {
-    let words = [with.workload().word().to_owned()].into_iter();
-    let words: Vec<_> = words.chain(with.typed(&[])).collect();
+    let words = std::iter::once(with.workload().word().to_owned()).chain(with.typed(&[]));
     let figure = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>, name: &str| {
         let counted = runs.iter().filter(|pair| pair.counts());
-        let found = counted.flat_map(|pair| {
-            side(pair)
-                .iter()
-                .filter(|(path, _)| path.starts_with("with."))
-        });
-        let found: Vec<_> = found.collect();
+        let found = counted.flat_map(side);
+        let found: Vec<_> = found
+            .filter(|(path, _)| path.starts_with("with."))
+            .collect();
         let write = writer(found.first()?.0);
         let values: Vec<f64> = found.iter().map(|(_, value)| **value).collect();
         Some(format!("{} beside {name}", write(median(&values))))
     };
     let figures = [figure(|pair| &pair.a, "A"), figure(|pair| &pair.b, "B")];
-    let words = [words.join(" ")].into_iter();
+    let words = std::iter::once(joined(words, " "));
     words.chain(figures.into_iter().flatten()).collect()
 }
 
@@ -272,38 +242,29 @@ fn interval_and_n(found: &MetricConclusion) -> String {
 
 /// `+9.80 % to +10.1 % at 97.6 %`
 fn interval(found: &MetricConclusion) -> String {
-    let [low, high] = found.interval_percent;
-    format!(
-        "{} to {} at {}",
-        signed(low),
-        signed(high),
-        plain(found.confidence_percent)
-    )
+    let [low, high] = found.interval_percent.map(signed);
+    format!("{low} to {high} at {}", plain(found.confidence_percent))
 }
 
 fn counted(pairs: u32) -> String {
     plural(pairs.into(), "pair")
 }
 
-fn treatment(text: &str, read_back: &[String]) -> Vec<String> {
-    if read_back.is_empty() {
-        vec![text.to_owned()]
-    } else {
-        vec![format!("{text} (read back: {})", read_back.join("; "))]
-    }
+fn treatment(text: &str, read_back: &[String]) -> [String; 1] {
+    [match read_back {
+        [] => text.to_owned(),
+        values => format!("{text} (read back: {})", values.join("; ")),
+    }]
 }
 
-fn run_facts(comparison: &Comparison) -> Vec<String> {
+fn run_facts(comparison: &Comparison) -> [String; 4] {
     let plan = &comparison.plan;
-    vec![
+    let to = destination(&comparison.host, &comparison.peer, None);
+    [
         workload_name(plan.workload()).to_owned(),
         protocol_name(plan.protocol).to_owned(),
         extent(plan),
-        format!(
-            "{} {}",
-            towards(plan.direction),
-            destination(&comparison.host, &comparison.peer, None)
-        ),
+        format!("{} {to}", towards(plan.direction)),
     ]
 }
 
@@ -315,38 +276,27 @@ fn extent(plan: &Test) -> String {
     }
 }
 
-fn pair_facts(comparison: &Comparison) -> Vec<String> {
-    let counted = comparison.runs.iter().filter(|pair| pair.counts()).count();
-    let excluded = comparison.runs.len() - counted;
-    let mut facts = vec![
-        format!("begun {}", comparison.started_at),
-        format!(
-            "{counted} of at most {}, the order in each by a coin (seed {})",
-            comparison.max_pairs, comparison.seed
-        ),
-    ];
-    if excluded > 0 {
-        facts.push(format!("{excluded} excluded"));
-    }
-    if !comparison.forbidden.is_empty() {
-        let names: Vec<&str> = comparison
-            .forbidden
-            .iter()
-            .map(|fault| fault.name())
-            .collect();
-        facts.push(format!("forbidden: {}", names.join(", ")));
-    }
-    facts
+fn pair_facts(comparison: &Comparison) -> [Option<String>; 4] {
+    let (most, seed) = (comparison.max_pairs, comparison.seed);
+    let counts = comparison.runs.iter().filter(|pair| pair.counts()).count();
+    let excluded = comparison.runs.len() - counts;
+    let order = format!("{counts} of at most {most}, the order in each by a coin (seed {seed})");
+    let faults = comparison.forbidden.iter();
+    let forbidden = joined(faults.map(|fault| fault.name().to_owned()), ", ");
+    [
+        Some(format!("begun {}", comparison.started_at)),
+        Some(order),
+        (excluded > 0).then(|| format!("{excluded} excluded")),
+        (!forbidden.is_empty()).then(|| format!("forbidden: {forbidden}")),
+    ]
 }
 
-fn idle_facts(idle: &IdleLoad) -> Vec<String> {
-    [
+fn idle_facts(idle: &IdleLoad) -> [Option<String>; 2] {
+    let ends = [
         ("this host", idle.client_cpu_percent),
         ("endpoint's host", idle.server_cpu_percent),
-    ]
-    .into_iter()
-    .filter_map(|(name, busy)| Some(format!("{name} {:.1}{NBSP}% busy", busy?)))
-    .collect()
+    ];
+    ends.map(|(name, busy)| named(name, busy, |busy| format!("{busy:.1}{NBSP}% busy")))
 }
 
 /// Two rows for each metric: the medians and the effect, and below them their intervals.
@@ -372,7 +322,7 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         .spare(1, 1)
 }
 
-/// The path of a figure over two rows where it is long, without the unit that the figures have.
+/// The name of a metric, split over two rows if it is long, without a unit that its figures have.
 fn short_name(path: &str) -> (String, String) {
     let bare = path.trim_end_matches("_us_per_kib");
     match bare.split_once('.') {
@@ -381,20 +331,16 @@ fn short_name(path: &str) -> (String, String) {
     }
 }
 
-/// What a table of 80 columns has room for.
+/// Longest name that fits into a table of 80 columns.
 const LONG_NAME: usize = 20;
 
-/// Of one figure; where there are several, they are told below the table.
+/// Median and interval of a figure; several figures are described below the table.
 fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
-    match figure {
-        Figure::One(one) => (
-            write(one.median),
-            span(&write(one.low), &write(one.high), "–"),
-        ),
-        Figure::Modes { .. } | Figure::Drift { .. } => {
-            ("not one figure,".to_owned(), "see below".to_owned())
-        }
-    }
+    let Figure::One(one) = figure else {
+        return ("not one figure,".to_owned(), "see below".to_owned());
+    };
+    let spread = span(&write(one.low), &write(one.high), "–");
+    (write(one.median), spread)
 }
 
 fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
@@ -411,19 +357,13 @@ fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
 }
 
 fn excluded(page: &mut Page, runs: &[ComparedPair]) {
-    let mut left_out = runs.iter().filter(|pair| !pair.counts()).peekable();
-    if left_out.peek().is_some() {
+    if runs.iter().any(|pair| !pair.counts()) {
         page.gap();
     }
-    for pair in left_out {
-        let why: Vec<String> = pair.excluded.iter().map(seen).collect();
+    for pair in runs.iter().filter(|pair| !pair.counts()) {
+        let why = joined(pair.excluded.iter().map(seen), "; ");
         let first = format!("  pair {} excluded: ", pair.pair);
-        page.paragraph(
-            Emphasis::None,
-            &first,
-            first.chars().count(),
-            &why.join("; "),
-        );
+        page.paragraph(Emphasis::None, &first, first.chars().count(), &why);
     }
 }
 
@@ -437,7 +377,7 @@ pub(super) fn signed(value: f64) -> String {
     format!("{sign}{}", change(value))
 }
 
-/// A change: three digits, and nothing below a hundredth of a percent.
+/// A change in percent: three digits, and at most two decimals.
 fn change(value: f64) -> String {
     match value.abs() {
         small if small < 9.995 => format!("{value:.2}{NBSP}%"),
@@ -445,12 +385,12 @@ fn change(value: f64) -> String {
     }
 }
 
-/// A figure that the user or the design chose, rounded to a hundredth.
+/// A percentage that the user or the design chose, rounded to a hundredth.
 fn plain(value: f64) -> String {
     format!("{}{NBSP}%", (100.0 * value).round() / 100.0)
 }
 
-/// How a figure of a record is written: its key names its unit.
+/// How to write a figure of a record, by the unit that its key names.
 pub(super) fn writer(path: &str) -> fn(f64) -> String {
     let last = path.rsplit('.').next().unwrap_or(path);
     let is_count = last == "count";

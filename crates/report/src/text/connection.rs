@@ -1,4 +1,4 @@
-//! A connection of any program, explained: the answer first.
+//! The page of one connection of any program, explained.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use super::baseline::baseline;
 use super::ceilings::{ceilings, verdict};
 use super::connections::{bottleneck, list};
 use super::evidence;
-use super::number::{bytes, micros, percent, plural, rate, seconds};
+use super::number::{bytes, joined, micros, named, percent, plural, rate, seconds};
 use super::page::{Emphasis, Page};
+use super::sweep::frequencies;
 
-/// Connections that a page lists before the largest is explained.
+/// Connections that are listed above the explanation.
 const LISTED: usize = 6;
 
-/// The largest connection in full; several together and in a table before it.
+/// Explains the largest connection; several connections are summed up and listed before it.
 pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     let ends = telling_ends(&document.connections);
     let Some(largest) = ends.first() else {
@@ -32,7 +33,8 @@ pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     baseline(page, document.baseline.as_ref());
 }
 
-/// Of a connection with both ends on this host the end that tells more, in the document's order.
+/// Where both ends of a connection are on this host, the end that knows more; in the document's
+/// order.
 fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
     let places: BTreeMap<_, usize> = (all.iter().zip(0..))
         .map(|(one, at)| ((one.local.as_str(), one.remote.as_str()), at))
@@ -55,16 +57,9 @@ fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]
     let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
     let of = document.asked.as_ref();
     let of = of.map_or_else(String::new, |asked| format!(" {asked}"));
-    let mut causes: Vec<(&str, usize)> = Vec::new();
-    for name in all.iter().map(|one| bottleneck(one)) {
-        match causes.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => *count += 1,
-            None => causes.push((name, 1)),
-        }
-    }
+    let mut causes = frequencies(all.iter().map(|one| bottleneck(one)));
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let causes = causes.iter().map(|(name, count)| format!("{count} {name}"));
-    let causes: Vec<String> = causes.collect();
     page.heading(&format!(
         "{}: {}{of}, {}{}",
         rate(sum),
@@ -76,17 +71,17 @@ fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]
             _ => ", some with both ends on this host",
         }
     ));
-    page.facts("bottleneck", &causes);
+    page.facts("bottleneck", causes);
 }
 
 fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {
     let leg = connection.leg();
     page.heading(&headline(document, connection));
-    let mut facts = evidence::in_short(&leg);
-    if facts.is_empty() {
-        facts.extend(receiver_facts(connection));
-    }
-    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    let facts = match joined(evidence::in_short(&leg), ", ") {
+        none if none.is_empty() => joined(receiver_facts(connection), ", "),
+        facts => facts,
+    };
+    page.indented(&facts);
     if connection.verdict.is_none() {
         page.plain("  It is idle: nothing was sent.");
         return;
@@ -101,11 +96,9 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
                 Vantage::Between => "what was captured",
             };
             let sentence = format!("Bottleneck: not known at {end}.");
-            page.paragraph(Emphasis::Strong, "", 2, &sentence);
-            let says = connection
-                .verdict
-                .iter()
-                .flat_map(|verdict| &verdict.evidence);
+            page.verdict(&sentence);
+            let says = connection.verdict.iter();
+            let says = says.flat_map(|verdict| &verdict.evidence);
             for sentence in says.take(if page.has_details() { usize::MAX } else { 1 }) {
                 page.paragraph(Emphasis::None, "    -", 6, sentence);
             }
@@ -140,7 +133,7 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         Direction::Down => format!("receives {local} ← {remote}"),
         Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
     };
-    // A capture has connections from end to end.
+    // A capture always has connections that have ended.
     let watched = matches!(document.source, Source::Host { .. });
     let ended = match (connection.ended && watched, document.status) {
         (true, _) => ", IT ENDED MEANWHILE",
@@ -151,68 +144,47 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
     format!("{rate}: {who} {what}, {time}{ended}")
 }
 
-fn receiver_facts(connection: &Connection) -> Vec<String> {
-    let receiver = connection
-        .tcp
-        .as_ref()
-        .and_then(|tcp| tcp.receiver.as_ref());
-    let Some(receiver) = receiver else {
-        return Vec::new();
-    };
-    let facts = [
-        receiver
-            .rtt_mean_us
-            .map(|us| format!("RTT {}", micros(us.into()))),
-        receiver
-            .window_bytes
-            .map(|window| format!("window {}", bytes(window))),
-        receiver
-            .unread_bytes
-            .map(|unread| format!("{} unread", bytes(unread))),
-    ];
-    facts.into_iter().flatten().collect()
+fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
+    let tcp = connection.tcp.as_ref();
+    let receiver = tcp.and_then(|tcp| tcp.receiver.as_ref());
+    let rtt_us = receiver.and_then(|end| end.rtt_mean_us);
+    let unread = receiver.and_then(|end| end.unread_bytes);
+    [
+        named("RTT", rtt_us, |us| micros(us.into())),
+        named("window", receiver.and_then(|end| end.window_bytes), bytes),
+        unread.map(|unread| format!("{} unread", bytes(unread))),
+    ]
 }
 
 fn details(page: &mut Page, connection: &Connection) {
     page.gap();
-    let moved = format!(
-        "{} sent, {} received",
-        bytes(connection.bytes_sent),
-        bytes(connection.bytes_received)
-    );
-    page.facts("payload", &[moved, connection.state.name().to_owned()]);
+    let [sent, received] = [connection.bytes_sent, connection.bytes_received].map(bytes);
+    let moved = format!("{sent} sent, {received} received");
+    page.facts("payload", [moved, connection.state.name().to_owned()]);
     if let Some(tcp) = &connection.tcp {
         if let Some(sender) = tcp.sender() {
-            page.facts("windows", &evidence::windows(sender, tcp.receiver.as_ref()));
-            page.facts("limited", &evidence::limited_times(sender));
-            page.facts("segments", &evidence::segments(sender));
-            page.facts("losses", &evidence::retransmissions(sender));
-            page.facts("control", &evidence::control(sender));
+            page.facts("windows", evidence::windows(sender, tcp.receiver.as_ref()));
+            page.facts("limited", evidence::limited_times(sender));
+            page.facts("segments", evidence::segments(sender));
+            page.facts("losses", evidence::retransmissions(sender));
+            page.facts("control", evidence::control(sender));
         } else {
-            page.facts("TCP", &evidence::seen_by_receiver(tcp));
+            page.facts("TCP", evidence::seen_by_receiver(tcp));
         }
     }
     if let Some(end) = &connection.end {
-        page.facts("threads", &threads(end, connection.seconds));
+        page.facts("threads", threads(end, connection.seconds));
     }
     page.gap();
-    ceilings(
-        page,
-        &connection.ceilings,
-        Some(connection.throughput_bps),
-        usize::MAX,
-    );
+    let reached = Some(connection.throughput_bps);
+    ceilings(page, &connection.ceilings, reached, usize::MAX);
 }
 
-fn threads(end: &EndReport, total: f64) -> Vec<String> {
+fn threads(end: &EndReport, total: f64) -> [Option<String>; 3] {
     let share = |us: u64| percent(us as f64 / 1e4 / total);
-    let facts = [
-        end.busiest_thread_percent
-            .map(|busy| format!("the busiest ran for {}", percent(busy))),
-        end.run_delay_us
-            .map(|us| format!("waited for a CPU for {}", share(us))),
-        end.blocked_us
-            .map(|us| format!("the socket kept it waiting for {}", share(us))),
-    ];
-    facts.into_iter().flatten().collect()
+    [
+        named("the busiest ran for", end.busiest_thread_percent, percent),
+        named("waited for a CPU for", end.run_delay_us, share),
+        named("the socket kept it waiting for", end.blocked_us, share),
+    ]
 }

@@ -1,4 +1,5 @@
-//! Many connections: totals, then a line for each, the largest rate first; listening sockets.
+//! The page of many connections: totals, then a line for each, the largest rate first; or of
+//! listening sockets.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use linerate_core::record::Cause;
 use super::Style;
 use super::ceilings::caveats;
 use super::connection::explained;
-use super::number::{bytes, count, digits, micros, plural, rate, seconds};
+use super::number::{bytes, count, digits, joined, micros, named, plural, rate, seconds};
 use super::page::Page;
 use super::table::Table;
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
 
-/// What connections are summed up by.
+/// What connections are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
     /// The bottleneck.
@@ -28,17 +29,17 @@ pub enum GroupBy {
     Peer,
 }
 
-/// A connection with its last rates, oldest first, bits per second.
+/// A connection with its recent rates, the oldest first, bits per second.
 #[derive(Debug)]
 pub struct ConnectionRow<'a> {
     /// The connection.
     pub connection: &'a Connection,
-    /// Its rates.
+    /// Its recent rates.
     pub recent_bps: Vec<f64>,
 }
 
 impl Document for ConnectionsDocument {
-    /// All of them in a table; of those that were asked to be explained the largest in full.
+    /// A table of all connections or, if an explanation was asked for, the largest one in full.
     fn text(&self, style: Style) -> String {
         if !self.explained {
             return table_page(self, style);
@@ -86,10 +87,9 @@ fn table_page(document: &ConnectionsDocument, style: Style) -> String {
 }
 
 fn lines(page: &mut Page, document: &ConnectionsDocument) {
-    let most = if page.has_details() {
-        usize::MAX
-    } else {
-        CONNECTION_ROWS
+    let most = match page.has_details() {
+        true => usize::MAX,
+        false => CONNECTION_ROWS,
     };
     list(page, &document.connections, most);
     let others = document.connections.get(most..).unwrap_or_default();
@@ -115,27 +115,24 @@ pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize) {
     page.table(&table(&rows, page.columns()));
 }
 
-/// How many, how many of them move data, how much, and what holds most of them back.
+/// The number of connections, how many are active, their rates, and the most frequent bottleneck.
 pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
-        Source::Host {
-            namespace: Some(name),
-        } => format!(" in network namespace {name}"),
-        Source::Host { namespace: None } => String::new(),
-        Source::Capture { file, .. } => format!(" in {file}"),
+        Source::Host { namespace } => {
+            named(" in network namespace", namespace.as_ref(), String::clone)
+        }
+        Source::Capture { file, .. } => Some(format!(" in {file}")),
     };
+    let place = place.unwrap_or_default();
     let number = plural(all.len() as u64, "TCP connection");
     let group = Group::from_iter(all);
     if group.active == 0 {
         let time = seconds(document.seconds);
         return format!("{number}{place}, all idle for {time}");
     }
-    let cause = group
-        .most_frequent()
-        .map_or_else(String::new, |(cause, number)| {
-            format!("; most often {cause} ({number})")
-        });
+    let cause = group.most_frequent();
+    let cause = cause.map_or_else(String::new, |cause| format!("; most often {cause}"));
     let (out, into) = (rate(group.out_bps), rate(group.in_bps));
     let active = count(group.active);
     format!("{number}{place}, {active} active: {out} out, {into} in{cause}")
@@ -164,11 +161,9 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .spare(5, 1)
         .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
         .right("in\nbit/s", |row| short_rate(in_bps(row.connection)))
-        .right("RTT", |row| {
-            rtt_us(row.connection).map(|us| micros(us.into()))
-        })
+        .right("RTT", |row| rtt_us(row.connection))
         .spare(2, 1)
-        .right("retr", |row| retransmitted(row.connection).map(count))
+        .right("retr", |row| retransmitted(row.connection))
         .spare(4, 1)
         .right("cwnd", |row| cwnd_bytes(row.connection).map(bytes))
         .spare(6, 1)
@@ -177,47 +172,39 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .left("bottleneck", |row| bottleneck(row.connection))
 }
 
-/// What a filter looks in.
+/// The text that a filter of the screen is matched against.
 pub fn connection_words(connection: &Connection) -> String {
     let process = process(connection.process.as_ref()).unwrap_or_default();
     let (local, remote) = (&connection.local, &connection.remote);
-    let state = connection.state.name();
-    format!(
-        "{local} {remote} {process} {state} {}",
-        bottleneck(connection)
-    )
+    let (state, bottleneck) = (connection.state.name(), bottleneck(connection));
+    format!("{local} {remote} {process} {state} {bottleneck}")
 }
 
-/// Sums by what connections have in common, the largest rate first.
+/// A table of sums over groups of connections, the largest rate first.
 pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style) -> String {
     let mut groups: BTreeMap<String, Vec<&Connection>> = BTreeMap::new();
     for connection in &document.connections {
-        groups
-            .entry(key(connection, by))
-            .or_default()
-            .push(connection);
+        let group = groups.entry(key(connection, by)).or_default();
+        group.push(connection);
     }
     let groups = groups.into_iter();
-    let mut groups: Vec<(String, Group)> = groups
-        .map(|(key, connections)| (key, Group::from_iter(connections)))
-        .collect();
+    let groups = groups.map(|(key, connections)| (key, Group::from_iter(connections)));
+    let mut groups: Vec<(String, Group)> = groups.collect();
     groups.sort_by(|(_, a), (_, b)| b.rate_bps().total_cmp(&a.rate_bps()));
     let head = match by {
         GroupBy::Cause => "bottleneck",
         GroupBy::Process => "process",
         GroupBy::Peer => "peer",
     };
-    let often = |(_, group): &&(String, Group)| {
-        let most = group.most_frequent().filter(|_| by != GroupBy::Cause);
-        most.map(|(cause, number)| format!("{cause} ({number})"))
-    };
+    let often =
+        |(_, group): &&(String, Group)| group.most_frequent().filter(|_| by != GroupBy::Cause);
     let table = Table::of(&groups)
         .left(head, |(key, _)| key.clone())
-        .right("connections", |(_, group)| count(group.all))
-        .right("active", |(_, group)| count(group.active))
+        .right("connections", |(_, group)| group.all)
+        .right("active", |(_, group)| group.active)
         .right("out\nbit/s", |(_, group)| short_rate(group.out_bps))
         .right("in\nbit/s", |(_, group)| short_rate(group.in_bps))
-        .right("retr", |(_, group)| count(group.retransmitted))
+        .right("retr", |(_, group)| group.retransmitted)
         .left("most often", often);
     let mut page = Page::new(style);
     page.title(&connections_headline(document));
@@ -235,10 +222,9 @@ fn key(connection: &Connection, by: GroupBy) -> String {
             process.map_or("not known".to_owned(), |process| process.name.clone())
         }
         GroupBy::Peer => {
-            let remote = connection.remote.rsplit_once(':');
-            remote
-                .map_or(connection.remote.as_str(), |(address, _)| address)
-                .to_owned()
+            let remote = &connection.remote;
+            let address = remote.rsplit_once(':').map(|(address, _)| address);
+            address.unwrap_or(remote).to_owned()
         }
     }
 }
@@ -277,9 +263,9 @@ impl Group {
         self.out_bps + self.in_bps
     }
 
-    fn most_frequent(&self) -> Option<(&'static str, u64)> {
+    fn most_frequent(&self) -> Option<String> {
         let causes = self.causes.iter().rev().max_by_key(|(_, number)| **number);
-        causes.map(|(cause, number)| (*cause, *number))
+        causes.map(|(cause, number)| format!("{cause} ({number})"))
     }
 }
 
@@ -287,7 +273,7 @@ fn is_idle(connection: &Connection) -> bool {
     connection.bytes_sent == 0 && connection.bytes_received == 0
 }
 
-/// In words; `idle` where nothing moved.
+/// The bottleneck in words; `idle` if nothing was transferred.
 pub(super) fn bottleneck(connection: &Connection) -> &'static str {
     match &connection.verdict {
         _ if is_idle(connection) => "idle",
@@ -302,7 +288,7 @@ fn process(process: Option<&Process>) -> Option<String> {
     process.map(|process| format!("{}/{}", process.name, process.pid))
 }
 
-/// Only where it is not the usual one.
+/// The state, unless it is the usual one.
 fn state(connection: &Connection) -> Option<String> {
     match connection.state {
         _ if connection.ended => Some("ended".to_owned()),
@@ -312,11 +298,8 @@ fn state(connection: &Connection) -> Option<String> {
 }
 
 fn of_time(connection: &Connection, bytes: u64) -> f64 {
-    if connection.seconds > 0.0 {
-        bytes as f64 * 8.0 / connection.seconds
-    } else {
-        0.0
-    }
+    let bps = bytes as f64 * 8.0 / connection.seconds;
+    if connection.seconds > 0.0 { bps } else { 0.0 }
 }
 
 fn out_bps(connection: &Connection) -> f64 {
@@ -327,17 +310,17 @@ fn in_bps(connection: &Connection) -> f64 {
     of_time(connection, connection.bytes_received)
 }
 
-/// Of the sender the mean while it was watched, of a receiver the smallest that it knows.
-fn rtt_us(connection: &Connection) -> Option<u32> {
+/// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
+fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
-    let receiver = || {
-        tcp.receiver
-            .as_ref()
-            .and_then(|end| end.rtt_mean_us.or(end.rtt_min_us))
+    let rtt_us = match (tcp.sender(), &tcp.receiver) {
+        (Some(sender), _) => Some(sender.rtt_mean_us),
+        (None, receiver) => {
+            let receiver = receiver.as_ref()?;
+            receiver.rtt_mean_us.or(receiver.rtt_min_us)
+        }
     };
-    tcp.sender()
-        .map(|sender| sender.rtt_mean_us)
-        .or_else(receiver)
+    rtt_us.map(|us| micros(us.into()))
 }
 
 fn retransmitted(connection: &Connection) -> Option<u64> {
@@ -349,21 +332,21 @@ fn cwnd_bytes(connection: &Connection) -> Option<u64> {
     Some(sender.cwnd_bytes).filter(|cwnd| *cwnd > 0)
 }
 
-/// `94.1M` of bits per second, below a head with the unit.
+/// A rate such as `94.1M`, for a column whose head has the unit.
 fn short_rate(bps: f64) -> Option<String> {
     if bps <= 0.0 {
         return None;
     }
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // As three digits are rounded.
+    // The threshold takes rounding to three digits into account.
     let prefix = prefixes.iter().find(|(scale, _)| bps >= scale * 0.9995);
-    Some(prefix.map_or_else(
-        || digits(bps.max(1.0)),
-        |(scale, letter)| format!("{}{letter}", digits(bps / scale)),
-    ))
+    Some(match prefix {
+        Some((scale, letter)) => digits(bps / scale) + letter,
+        None => digits(bps.max(1.0)),
+    })
 }
 
-/// One character for each rate, its height a share of the largest.
+/// A character for each rate, its height relative to the largest.
 fn sparkline(rates: &[f64]) -> Option<String> {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = rates.iter().copied().fold(0.0, f64::max);
@@ -377,32 +360,26 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
     let all = &document.listeners;
     let waiting: u64 = all.iter().map(|one| one.waiting).sum();
     let full = all.iter().filter(|one| one.waiting > one.limit).count() as u64;
-    let mut title = plural(all.len() as u64, "listening TCP socket");
-    title.push_str(&format!(
-        ", {} to be accepted",
-        plural(waiting, "connection")
-    ));
-    if full > 0 {
-        title.push_str(&format!(", {} full", plural(full, "queue")));
-    }
-    page.title(&title);
+    let sockets = plural(all.len() as u64, "listening TCP socket");
+    let waiting = format!("{} to be accepted", plural(waiting, "connection"));
+    let full = (full > 0).then(|| format!("{} full", plural(full, "queue")));
+    page.title(&joined([Some(sockets), Some(waiting), full], ", "));
     if let Some(totals) = document.listen_totals {
+        let all = [totals.overflows, totals.drops, totals.syn_cookies];
+        let [overflows, drops, cookies] = all.map(count);
         page.words(&format!(
-            "Since boot {} found an accept queue full, {} SYNs or connections were dropped, {} SYN \
-             cookies were sent.",
-            count(totals.overflows),
-            count(totals.drops),
-            count(totals.syn_cookies),
+            "Since boot {overflows} found an accept queue full, {drops} SYNs or connections were \
+             dropped, {cookies} SYN cookies were sent."
         ));
     }
     page.gap();
     let table = Table::of(all)
         .left("local", |one| one.local.clone())
         .left("process", |one: &&Listener| process(one.process.as_ref()))
-        .right("waiting", |one| count(one.waiting))
-        .right("limit", |one| count(one.limit))
-        .right("half-open", |one| count(one.half_open))
-        .right("dropped", |one| count(one.dropped))
+        .right("waiting", |one| one.waiting)
+        .right("limit", |one| one.limit)
+        .right("half-open", |one| one.half_open)
+        .right("dropped", |one| one.dropped)
         .left("limit set by", |one| match one.limit_by {
             LimitSource::Somaxconn => "net.core.somaxconn",
             LimitSource::Program => "the program",
@@ -410,7 +387,7 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
     page.table(&table);
 }
 
-/// Rows of the answer: with title and caveats 24 lines.
+/// Rows without details: with the title and caveats they make 24 lines.
 pub const CONNECTION_ROWS: usize = 17;
-/// Columns of a terminal that has room for both addresses.
+/// Terminal width from which both addresses fit.
 const WIDE: usize = 110;

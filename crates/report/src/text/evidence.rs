@@ -1,14 +1,13 @@
-//! What the kernels say of a direction's flows, as facts for one line each.
+//! The kernels' evidence on the flows of a direction: the facts for one line each.
 
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
-use super::number::{bytes, count, exact_bytes, micros, percent, rate, with_unit};
+use super::number::{bytes, count, counted, exact_bytes, micros, named, percent, rate, with_unit};
 
-/// Why the host-wide service demand of an end means nothing, if it does not.
+/// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
-    let meaningless = leg
-        .ends()
-        .any(|(_, end)| end.service_demand_meaningful == Some(false));
+    let mut ends = leg.ends();
+    let meaningless = ends.any(|(_, end)| end.service_demand_meaningful == Some(false));
     if record.environment.shared_kernel {
         Some("not meaningful: both ends share one kernel")
     } else if meaningless {
@@ -18,98 +17,77 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
     }
 }
 
-/// What a direction reached besides its rate, in a line.
+/// The figures of a direction besides its rate, for one line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
-    let mut facts = Vec::new();
-    if let Some(tcp) = leg.tcp_sender() {
-        let least = tcp
-            .rtt_min_us
-            .map(|us| format!(" (min {})", micros(us.into())));
-        let mean = micros(tcp.rtt_mean_us.into());
-        facts.push(format!("RTT {mean}{}", least.unwrap_or_default()));
-    }
-    facts.extend(leg.tcp.as_ref().and_then(retransmitted));
+    let mut facts: Vec<Option<String>> = Vec::new();
+    facts.push(named("RTT", leg.tcp_sender(), |tcp| {
+        let least = named(" (min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
+        micros(tcp.rtt_mean_us.into()) + &least.unwrap_or_default()
+    }));
+    facts.push(leg.tcp.as_ref().and_then(retransmitted));
     if let Some(udp) = &leg.udp {
-        let share = share_percent(udp.lost, udp.sent);
-        facts.push(match udp.lost {
+        let share = percent(share_percent(udp.lost, udp.sent));
+        let lost = match udp.lost {
             0 => "none lost".to_owned(),
-            lost => format!(
-                "{} of {} lost ({})",
-                count(lost),
-                count(udp.sent),
-                percent(share)
-            ),
-        });
-        facts.push(format!("jitter {}", micros(udp.jitter_us)));
-        let others = [(udp.reordered, "reordered"), (udp.duplicated, "duplicated")];
-        let others = others.into_iter().filter(|(number, _)| *number > 0);
-        facts.extend(others.map(|(number, what)| format!("{} {what}", count(number))));
-        facts.extend(
-            udp.asked_bps
-                .map(|bps| format!("asked {}", rate(bps as f64))),
-        );
+            lost => format!("{} of {} lost ({share})", count(lost), count(udp.sent)),
+        };
+        facts.push(Some(lost));
+        facts.push(Some(format!("jitter {}", micros(udp.jitter_us))));
+        facts.push(counted(udp.reordered, "reordered"));
+        facts.push(counted(udp.duplicated, "duplicated"));
+        facts.push(asked(udp));
     }
-    facts
+    facts.into_iter().flatten().collect()
+}
+
+fn asked(udp: &UdpEvidence) -> Option<String> {
+    named("asked", udp.asked_bps, |bps| rate(bps as f64))
 }
 
 /// `12 retransmitted (0.0995 %)`
 pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
-    let number = tcp.retransmitted_segments()?;
-    if number == 0 {
-        return Some("none retransmitted".to_owned());
-    }
     let share = tcp.sender().and_then(retransmitted_percent);
-    let share = share.map(|share| format!(" ({})", percent(share)));
-    let number = count(number);
-    Some(format!(
-        "{number} retransmitted{}",
-        share.unwrap_or_default()
-    ))
+    let share = share.map_or_else(String::new, |share| format!(" ({})", percent(share)));
+    let number = counted(tcp.retransmitted_segments()?, "retransmitted");
+    Some(number.map_or_else(|| "none retransmitted".to_owned(), |it| it + &share))
 }
 
-/// What there is where nobody has read the sender's kernel.
-pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> Vec<String> {
-    let mut facts: Vec<String> = retransmitted(tcp).into_iter().collect();
-    let Some(receiver) = &tcp.receiver else {
-        return facts;
-    };
-    let least = receiver.rtt_min_us;
-    facts.extend(least.map(|us| format!("smallest RTT {}", micros(us.into()))));
-    if receiver.pmtu_bytes > 0 {
-        facts.push(format!("path MTU {}", exact_bytes(receiver.pmtu_bytes)));
-    }
-    facts.extend(buffer(receiver));
-    facts
+/// The evidence where the sender's kernel was not read.
+pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
+    let receiver = tcp.receiver.as_ref();
+    let least_us = receiver.and_then(|end| end.rtt_min_us);
+    [
+        retransmitted(tcp),
+        named("smallest RTT", least_us, |us| micros(us.into())),
+        path_mtu(receiver.map_or(0, |end| end.pmtu_bytes)),
+        receiver.and_then(buffer),
+    ]
 }
 
-/// Segments retransmitted and why.
-pub(super) fn retransmissions(tcp: &TcpSender) -> Vec<String> {
+fn path_mtu(bytes: u32) -> Option<String> {
+    named(
+        "path MTU",
+        Some(bytes).filter(|bytes| *bytes > 0),
+        exact_bytes,
+    )
+}
+
+/// Retransmitted segments, and why.
+pub(super) fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
     let again = tcp.retransmitted_segments;
-    let share =
-        retransmitted_percent(tcp).map(|share| format!(" ({} of those sent)", percent(share)));
-    let mut facts = vec![format!(
-        "retransmitted {} segments{}",
-        count(again),
-        share.unwrap_or_default()
-    )];
-    if again > 0 {
-        let spurious = tcp.dsack_duplicates;
-        facts.extend(spurious.map(|n| format!("{} spurious", count(n))));
-        facts.push(format!("{} loss events", count(tcp.loss_events)));
-    }
-    let counted = [
-        (tcp.timeouts, "timeouts"),
-        (tcp.reordering_seen, "reorderings"),
-        (tcp.delivered_ce, "ECN marks"),
-    ];
-    for (figure, what) in counted {
-        facts.extend(
-            figure
-                .filter(|&n| n > 0)
-                .map(|n| format!("{} {what}", count(n))),
-        );
-    }
-    facts
+    let share = retransmitted_percent(tcp);
+    let share = share.map(|share| format!(" ({} of those sent)", percent(share)));
+    let share = share.unwrap_or_default();
+    let spurious = tcp.dsack_duplicates.filter(|_| again > 0);
+    let losses = (again > 0).then_some(tcp.loss_events);
+    [
+        Some(format!("retransmitted {} segments{share}", count(again))),
+        spurious.map(|n| format!("{} spurious", count(n))),
+        losses.map(|n| format!("{} loss events", count(n))),
+        counted(tcp.timeouts, "timeouts"),
+        counted(tcp.reordering_seen, "reorderings"),
+        counted(tcp.delivered_ce, "ECN marks"),
+    ]
 }
 
 /// Segments retransmitted as a share of all that were sent, percent.
@@ -118,37 +96,27 @@ pub(super) fn retransmitted_percent(tcp: &TcpSender) -> Option<f64> {
     Some(share_percent(tcp.retransmitted_segments, sent))
 }
 
-/// Windows, buffers and what was in them.
-pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> Vec<String> {
-    let mut facts = vec![
-        format!("congestion {}", bytes(tcp.cwnd_bytes)),
-        format!("in flight {}", bytes(tcp.unacked_bytes)),
-    ];
-    let optional = [
-        ("receive window", tcp.send_window_bytes),
-        ("unsent", tcp.notsent_bytes),
-        ("waiting unread", receiver.and_then(|end| end.unread_bytes)),
-    ];
-    for (what, figure) in optional {
-        facts.extend(figure.map(|n| format!("{what} {}", bytes(n))));
-    }
-    if tcp.send_buffer_bytes > 0 {
-        let fixed = fixed(tcp.send_buffer_locked);
-        facts.push(format!(
-            "send buffer {}{fixed}",
-            bytes(tcp.send_buffer_bytes)
-        ));
-    }
-    facts.extend(receiver.and_then(buffer));
-    facts
+/// Windows, buffers, and the bytes in them.
+pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 7] {
+    let sending = Some(tcp.send_buffer_bytes).filter(|bytes| *bytes > 0);
+    let unread = receiver.and_then(|end| end.unread_bytes);
+    let fixed = fixed(tcp.send_buffer_locked);
+    [
+        named("congestion", Some(tcp.cwnd_bytes), bytes),
+        named("in flight", Some(tcp.unacked_bytes), bytes),
+        named("receive window", tcp.send_window_bytes, bytes),
+        named("unsent", tcp.notsent_bytes, bytes),
+        named("waiting unread", unread, bytes),
+        named("send buffer", sending, |size| bytes(size) + fixed),
+        receiver.and_then(buffer),
+    ]
 }
 
 fn buffer(receiver: &TcpReceiver) -> Option<String> {
     let fixed = fixed(receiver.buffer_locked);
-    Some(format!(
-        "receive buffer {}{fixed}",
-        bytes(receiver.buffer_bytes?)
-    ))
+    named("receive buffer", receiver.buffer_bytes, |size| {
+        bytes(size) + fixed
+    })
 }
 
 fn fixed(locked: bool) -> &'static str {
@@ -156,124 +124,104 @@ fn fixed(locked: bool) -> &'static str {
 }
 
 /// Sizes on the wire.
-pub(super) fn segments(tcp: &TcpSender) -> Vec<String> {
-    let mut facts = Vec::new();
-    if tcp.mss_bytes > 0 {
-        facts.push(format!("MSS {}", exact_bytes(tcp.mss_bytes)));
-    }
-    if let Some(mean) = tcp.effective_segment_bytes {
-        facts.push(format!("mean payload {}", with_unit(mean, "B")));
-    }
-    if tcp.pmtu_bytes > 0 {
-        facts.push(format!("path MTU {}", exact_bytes(tcp.pmtu_bytes)));
-    }
-    facts
+pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
+    let mean = tcp.effective_segment_bytes;
+    [
+        named(
+            "MSS",
+            Some(tcp.mss_bytes).filter(|mss| *mss > 0),
+            exact_bytes,
+        ),
+        named("mean payload", mean, |mean| with_unit(mean, "B")),
+        path_mtu(tcp.pmtu_bytes),
+    ]
 }
 
-/// What the sender waited for, by the kernel's account. The send buffer is told only where it is
-/// not zero: with cubic it is zero whatever holds.
+/// What the sender waited for, according to its kernel. The send buffer is mentioned only if it is
+/// not zero: with cubic it is always zero.
 pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();
     };
     let window = tcp.rwnd_limited_us.unwrap_or(0);
     let buffer = tcp.sndbuf_limited_us.unwrap_or(0);
-    let share = |us: u64| percent(share_percent(us, busy));
-    let mut facts = vec![
-        format!("busy {}", micros(busy as f64)),
-        format!("limited by receive window {}", share(window)),
-    ];
-    if buffer > 0 {
-        facts.push(format!("by send buffer {}", share(buffer)));
-    }
     let neither = busy.saturating_sub(window.saturating_add(buffer));
-    facts.push(format!("by neither {}", share(neither)));
-    if let Some(idle) = tcp.app_limited_share.filter(|&share| share > 0.0) {
-        facts.push(format!("app-limited {} of samples", percent(100.0 * idle)));
-    }
-    facts
+    let idle = tcp.app_limited_share.filter(|&share| share > 0.0);
+    let share = |us: u64| percent(share_percent(us, busy));
+    let facts = [
+        named("busy", Some(busy as f64), micros),
+        named("limited by receive window", Some(window), share),
+        named("by send buffer", (buffer > 0).then_some(buffer), share),
+        named("by neither", Some(neither), share),
+        idle.map(|idle| format!("app-limited {} of samples", percent(100.0 * idle))),
+    ];
+    facts.into_iter().flatten().collect()
 }
 
-/// The algorithm, its rates, the options in force.
-pub(super) fn control(tcp: &TcpSender) -> Vec<String> {
-    let mut facts = Vec::new();
-    facts.extend(tcp.congestion.clone());
-    let rates = [
-        ("delivers", tcp.delivery_rate_bps),
-        ("paced at most", tcp.max_pacing_rate_bps),
+/// The congestion control, its rates, and the socket options.
+pub(super) fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
+    let bps = |bps: u64| rate(bps as f64);
+    let fell_back = tcp.mptcp_fallback == Some(true);
+    let before = [
+        tcp.congestion.clone(),
+        named("delivers", tcp.delivery_rate_bps, bps),
+        named("paced at most", tcp.max_pacing_rate_bps, bps),
     ];
-    for (what, figure) in rates {
-        facts.extend(figure.map(|bps| format!("{what} {}", rate(bps as f64))));
-    }
-    facts.extend(tcp.options.iter().cloned());
-    facts.extend(tcp.subflows.map(|n| format!("{n} subflows")));
-    if tcp.mptcp_fallback == Some(true) {
-        facts.push("fell back from MPTCP to TCP".to_owned());
-    }
-    facts
+    let after = [
+        tcp.subflows.map(|n| format!("{n} subflows")),
+        fell_back.then(|| "fell back from MPTCP to TCP".to_owned()),
+    ];
+    let options = tcp.options.iter().cloned().map(Some);
+    before.into_iter().chain(options).chain(after)
 }
 
-/// What was sent and what came.
-pub(super) fn datagrams(udp: &UdpEvidence) -> Vec<String> {
-    let mut facts = vec![
-        format!("{} sent", count(udp.sent)),
-        format!("{} received", count(udp.received)),
-    ];
-    facts.extend(
-        udp.asked_bps
-            .map(|bps| format!("asked {}", rate(bps as f64))),
-    );
-    if udp.send_refused > 0 {
-        facts.push(format!(
-            "{} refused by the sender's kernel",
-            count(udp.send_refused)
-        ));
-    }
-    facts
+/// Datagrams that were sent and received.
+pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
+    [
+        Some(format!("{} sent", count(udp.sent))),
+        Some(format!("{} received", count(udp.received))),
+        asked(udp),
+        counted(udp.send_refused, "refused by the sender's kernel"),
+    ]
 }
 
 /// Where datagrams were lost.
-pub(super) fn losses(udp: &UdpEvidence) -> Vec<String> {
-    let mut facts = vec![format!(
-        "{} ({})",
-        count(udp.lost),
-        percent(share_percent(udp.lost, udp.sent))
-    )];
-    match (udp.socket_drops, udp.path_loss_percent) {
+pub(super) fn losses(udp: &UdpEvidence) -> [String; 2] {
+    let share = percent(share_percent(udp.lost, udp.sent));
+    let place = match (udp.socket_drops, udp.path_loss_percent) {
         (Some(drops), Some(path)) => {
-            facts.push(format!("socket drops {}", count(drops)));
-            facts.push(format!("path alone {}", percent(path)));
+            format!(
+                "socket drops {}, path alone {}",
+                count(drops),
+                percent(path)
+            )
         }
-        _ => facts.push("on the path or by the receiver's socket".to_owned()),
-    }
-    facts
+        _ => "on the path or by the receiver's socket".to_owned(),
+    };
+    [format!("{} ({share})", count(udp.lost)), place]
 }
 
-/// What came other than it was sent.
-pub(super) fn order(udp: &UdpEvidence) -> Vec<String> {
-    let mut facts = vec![
-        format!("{} duplicated", count(udp.duplicated)),
-        format!("{} reordered", count(udp.reordered)),
-        format!("{} malformed", count(udp.malformed)),
-    ];
-    let corrupted = udp.corrupted_bytes;
-    facts.extend(corrupted.map(|n| format!("{} bytes corrupted", count(n))));
-    facts
+/// Datagrams that arrived changed: duplicated, reordered, malformed, corrupted.
+pub(super) fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
+    let all = |number: u64, what: &str| Some(format!("{} {what}", count(number)));
+    [
+        all(udp.duplicated, "duplicated"),
+        all(udp.reordered, "reordered"),
+        all(udp.malformed, "malformed"),
+        udp.corrupted_bytes.and_then(|n| all(n, "bytes corrupted")),
+    ]
 }
 
-/// Jitter of arrivals and gaps of departures.
-pub(super) fn timing(udp: &UdpEvidence) -> Vec<String> {
-    let mut facts = vec![format!("jitter {}", micros(udp.jitter_us))];
-    if let Some(gaps) = udp.gaps_us {
-        facts.push(format!("gaps between departures p50 {}", micros(gaps.p50)));
-        facts.push(format!("p90 {}", micros(gaps.p90)));
-        facts.push(format!("p99 {}", micros(gaps.p99)));
-        facts.push(format!("max {}", micros(gaps.max)));
-    }
-    facts
+/// Jitter of arrivals, and gaps between departures.
+pub(super) fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
+    let gaps = udp.gaps_us.map(|gaps| {
+        let [p50, p90, p99, max] = [gaps.p50, gaps.p90, gaps.p99, gaps.max].map(micros);
+        format!("gaps between departures p50 {p50}, p90 {p90}, p99 {p99}, max {max}")
+    });
+    [named("jitter", Some(udp.jitter_us), micros), gaps]
 }
 
-/// `part` of `whole` in percent; not a number where there is no whole.
+/// `part` of `whole` in percent; NaN if `whole` is 0.
 pub(super) fn share_percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole as f64
 }

@@ -1,5 +1,4 @@
-//! An experiment in the report's own shape: its table with the report's figures beside ours, and
-//! its findings.
+//! The page of an experiment: the report's table with its figures beside ours, and its findings.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use linerate_core::stats::{Agreement, Figure, MedianInterval};
 use super::Style;
 use super::ceilings::caveats;
 use super::figure::{DRIFT, MODES, figure as repeats, middle};
-use super::number::{NBSP, digits};
+use super::number::{NBSP, digits, joined};
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
 use crate::charts;
@@ -38,8 +37,7 @@ impl Document for ExperimentDocument {
         page.gap();
         page.table(&table(&self.table));
         for line in [spread(&self.table), legend(&self.table)] {
-            line.iter()
-                .for_each(|line| page.paragraph(Emphasis::None, "", 2, line));
+            line.iter().for_each(|line| page.indented(line));
         }
         findings(&mut page, self);
         for note in self.notes.iter().filter(|_| style.details) {
@@ -55,22 +53,16 @@ impl Document for ExperimentDocument {
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
-        Some(
-            self.runs
-                .iter()
-                .filter_map(|run| run.record.as_deref())
-                .collect(),
-        )
+        let runs = self.runs.iter();
+        Some(runs.filter_map(|run| run.record.as_deref()).collect())
     }
 
     fn records_mut(&mut self) -> Vec<&mut Record> {
-        self.runs
-            .iter_mut()
-            .filter_map(|run| run.record.as_deref_mut())
-            .collect()
+        let runs = self.runs.iter_mut();
+        runs.filter_map(|run| run.record.as_deref_mut()).collect()
     }
 
-    // Each run was made on a path of its own.
+    // Each run has a path of its own.
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         Vec::new()
     }
@@ -87,23 +79,18 @@ fn runs(document: &ExperimentDocument) -> String {
         Repeats::Times(times) => format!("{times} of each cell"),
         Repeats::Precision(percent) => format!("of each cell until ±{percent}"),
     };
-    let mut words = vec![
-        format!("{made} made, {each}"),
-        format!("seed {}", document.seed),
+    let is_partial = document.status == Status::Partial;
+    let facts = [
+        Some(format!("{made} made, {each}")),
+        (counted < made).then(|| format!("{} do not count", made - counted)),
+        Some(format!("seed {}", document.seed)),
+        document.quick.then(|| "quick form".to_owned()),
+        is_partial.then(|| "STOPPED EARLY".to_owned()),
     ];
-    if counted < made {
-        words.insert(1, format!("{} do not count", made - counted));
-    }
-    if document.quick {
-        words.push("quick form".to_owned());
-    }
-    if document.status == Status::Partial {
-        words.push("STOPPED EARLY".to_owned());
-    }
-    words.join(", ")
+    joined(facts, ", ")
 }
 
-/// The levels of the rows, then for each column ours, and the report's where it has any.
+/// The levels of the rows, then for each column our figure and, if there is one, the report's.
 fn table(table: &DocumentTable) -> Table<&DocumentRow> {
     let rows = || table.rows.iter();
     let mut shown = Table::of(rows());
@@ -127,17 +114,13 @@ fn table(table: &DocumentTable) -> Table<&DocumentRow> {
 }
 
 fn head(column: &DocumentColumn) -> String {
-    let mut lines: Vec<&str> = column.level.iter().map(String::as_str).collect();
-    lines.push(&column.title);
-    if let Some(unit) = column.unit.as_deref().filter(|unit| *unit != column.title) {
-        lines.push(unit);
-    }
+    let unit = column.unit.clone().filter(|unit| *unit != column.title);
     let over = column
         .ratio_to
         .as_ref()
         .map(|level| format!("over {level}"));
-    lines.extend(over.as_deref());
-    lines.join("\n")
+    let title = Some(column.title.clone());
+    joined([column.level.clone(), title, unit, over], "\n")
 }
 
 fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
@@ -145,18 +128,16 @@ fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
     let Some(ours) = &figure.ours else {
         return figure.not_run.as_ref().map(|_| "not run".to_owned());
     };
-    let middle = middle(ours, write);
-    Some(match ours {
-        Figure::One(one) => match half_width_percent(one) {
-            Some(percent) => format!("{middle}{NBSP}±{percent}%"),
-            None => middle,
-        },
-        Figure::Modes { .. } | Figure::Drift { .. } => middle,
-    })
+    let half_width = match ours {
+        Figure::One(one) => half_width_percent(one),
+        Figure::Modes { .. } | Figure::Drift { .. } => None,
+    };
+    let half_width = half_width.map(|percent| format!("{NBSP}±{percent}%"));
+    Some(middle(ours, write) + &half_width.unwrap_or_default())
 }
 
-/// The farther end of the interval, in percent of the median: whole ones from 1 % on. None of a
-/// single run.
+/// The farther end of the interval in percent of the median, without decimals from 1 % on; `None`
+/// for a single run.
 fn half_width_percent(interval: &MedianInterval) -> Option<String> {
     let percent = interval.half_width() / interval.median.abs() * 100.0;
     if interval.n < 2 || !percent.is_finite() {
@@ -177,7 +158,7 @@ fn scaled(value: f64, column: &DocumentColumn) -> String {
     }
 }
 
-/// How figures are written that are not one.
+/// Explains how figures with modes or a drift are written.
 fn legend(table: &DocumentTable) -> Option<String> {
     let figures = table.rows.iter().flat_map(|row| &row.figures);
     let ours: Vec<&Figure> = figures.filter_map(|figure| figure.ours.as_ref()).collect();
@@ -186,44 +167,35 @@ fn legend(table: &DocumentTable) -> Option<String> {
         .then(|| format!("a{MODES}b: the runs are not one figure but have modes there"));
     let drift = has(|figure| matches!(figure, Figure::Drift { .. }))
         .then(|| format!("a{DRIFT}b: they drift, from the first third's median to the last's"));
-    let words: Vec<String> = modes.into_iter().chain(drift).collect();
-    (!words.is_empty()).then(|| words.join("; "))
+    Some(joined([modes, drift], "; ")).filter(|words| !words.is_empty())
 }
 
-/// What the ± of the table are.
+/// Explains the ± of the table.
 fn spread(table: &DocumentTable) -> Option<String> {
     let figures = table.rows.iter().flat_map(|row| &row.figures);
     let ours = figures.filter_map(|figure| figure.ours.as_ref());
-    let intervals: Vec<&MedianInterval> = ours
-        .filter_map(|figure| match figure {
-            Figure::One(one) => Some(one),
-            _ => None,
-        })
-        .collect();
-    let counts: BTreeSet<usize> = intervals.iter().map(|interval| interval.n).collect();
+    let intervals = ours.filter_map(|figure| match figure {
+        Figure::One(one) => Some(one),
+        _ => None,
+    });
+    let counts: BTreeSet<usize> = intervals.clone().map(|interval| interval.n).collect();
     let (least, most) = (*counts.first()?, *counts.last()?);
-    let runs = if least == most {
-        format!("{most}")
-    } else {
-        format!("{least} to {most}")
+    let runs = match least == most {
+        true => most.to_string(),
+        false => format!("{least} to {most}"),
     };
     if most < 2 {
         return Some("one run each: their spread is not known".to_owned());
     }
-    let coverage = intervals
-        .iter()
-        .map(|interval| interval.coverage)
-        .fold(1.0, f64::min);
-    let level = if least < 2 {
-        String::new()
-    } else {
-        format!(
-            ", which holds the true one with at least {:.1} %",
-            coverage * 100.0
-        )
+    let coverages = intervals.map(|interval| 100.0 * interval.coverage);
+    let coverage = coverages.fold(100.0, f64::min);
+    let level = match least {
+        ..2 => String::new(),
+        _ => format!(", which holds the true one with at least {coverage:.1} %"),
     };
+    let what = format!("median of {runs} runs each");
     Some(format!(
-        "median of {runs} runs each; ± is the farther end of its interval{level}"
+        "{what}; ± is the farther end of its interval{level}"
     ))
 }
 
@@ -242,21 +214,17 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
         };
         page.paragraph(emphasis, word, MARGIN, &finding.text);
         if page.has_details() {
-            page.paragraph(
-                Emphasis::None,
-                "",
-                MARGIN,
-                &evidence(finding, &document.table),
-            );
+            let evidence = evidence(finding, &document.table);
+            page.paragraph(Emphasis::None, "", MARGIN, &evidence);
         }
     }
     if document.report.is_some() {
-        page.paragraph(Emphasis::None, "", 2, OTHER_MACHINES);
+        page.indented(OTHER_MACHINES);
     }
 }
 
-/// What speaks for or against it: our figure, what is expected, and what the report's own figures
-/// say.
+/// The evidence on a finding: our figure, the accepted range, and what the report's own figures
+/// give.
 fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
@@ -275,24 +243,18 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
             Agreement::Agrees => "as claimed",
             _ => "NOT as claimed",
         };
-        format!(
-            "; the report's own figures give {}, {verdict}",
-            write(value)
-        )
+        let value = write(value);
+        format!("; the report's own figures give {value}, {verdict}")
     });
-    format!(
-        "{what}{}: {ours}; accepted: {expected}{report}",
-        finding.metric
-    )
+    let metric = &finding.metric;
+    format!("{what}{metric}: {ours}; accepted: {expected}{report}")
 }
 
-/// A ratio as it is; a figure as the table's column of it has it.
+/// A ratio as it is; another figure in the unit of its column.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
-    let mut columns = table
-        .columns
-        .iter()
-        .filter(|column| column.ratio_to.is_none());
-    let own = columns.find(|column| column.metric == finding.metric);
+    let is_own =
+        |column: &&DocumentColumn| column.ratio_to.is_none() && column.metric == finding.metric;
+    let own = table.columns.iter().find(is_own);
     match own.filter(|_| !finding.is_ratio) {
         None => digits(value),
         Some(column) => match &column.unit {

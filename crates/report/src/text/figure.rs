@@ -1,8 +1,8 @@
-//! What repeated runs amount to: on one line, or in a cell.
+//! Figures over repeated runs, for a line or for a cell.
 
 use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
 
-use super::number::{NBSP, span};
+use super::number::{NBSP, joined, span};
 
 /// The figure with `write` as the way to write one of its values: the median with its interval, or,
 /// where one figure would mislead, the modes or the drift.
@@ -12,37 +12,30 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
             format!("{} in one run, its spread is not known", write(one.median))
         }
         Figure::One(one) => {
-            let few = if one.reaches_confidence() {
-                String::new()
-            } else {
-                format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0)
+            let few = match one.reaches_confidence() {
+                true => String::new(),
+                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
             };
+            let (median, n, coverage) = (write(one.median), one.n, one.coverage * 100.0);
+            let interval = span(&write(one.low), &write(one.high), "–");
             format!(
-                "{} [{}], median of {} runs ({:.1}{NBSP}% confidence{few})",
-                write(one.median),
-                span(&write(one.low), &write(one.high), "–"),
-                one.n,
-                one.coverage * 100.0,
+                "{median} [{interval}], median of {n} runs ({coverage:.1}{NBSP}% confidence{few})"
             )
         }
         Figure::Modes { modes } => {
             let modes = modes.iter();
             let modes = modes.map(|mode| format!("{} ({} runs)", write(mode.median), mode.n));
-            let modes: Vec<String> = modes.collect();
-            format!("not one figure: modes at {}", modes.join(" and "))
+            format!("not one figure: modes at {}", joined(modes, " and "))
         }
         Figure::Drift { from, to, .. } => {
-            format!(
-                "not one figure: drifts from {} to {}",
-                write(*from),
-                write(*to)
-            )
+            let [from, to] = [*from, *to].map(write);
+            format!("not one figure: drifts from {from} to {to}")
         }
     }
 }
 
-/// The figure with the median run's value as its point, so that it agrees with the ceilings, which
-/// are of that run. Of an even number of runs the median itself is of none.
+/// The figure with the median run's value as its median, so that it agrees with the ceilings, which
+/// are of that run. For an even number of runs, the median itself belongs to no run.
 pub(super) fn around(figure: &Figure, run: f64) -> Figure {
     match figure {
         Figure::One(one) if (one.low..=one.high).contains(&run) => Figure::One(MedianInterval {
@@ -58,14 +51,11 @@ pub(super) fn around(figure: &Figure, run: f64) -> Figure {
 pub(super) fn middle(figure: &Figure, write: impl Fn(f64) -> String) -> String {
     match figure {
         Figure::One(one) => write(one.median),
-        Figure::Modes { modes } => {
-            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
-            modes.join(MODES)
-        }
+        Figure::Modes { modes } => joined(modes.iter().map(|mode| write(mode.median)), MODES),
         Figure::Drift { from, to, .. } => format!("{}{DRIFT}{}", write(*from), write(*to)),
     }
 }
 
-/// Between modes, and between the ends of a drift.
+/// Separators between modes, and between the ends of a drift.
 pub(super) const MODES: &str = "\u{a0}/\u{a0}";
 pub(super) const DRIFT: &str = "\u{a0}→\u{a0}";

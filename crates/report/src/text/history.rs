@@ -1,4 +1,4 @@
-//! Runs that were saved.
+//! The pages of the history: saved runs, and changes of series.
 
 use linerate_core::record::Baseline;
 
@@ -9,34 +9,29 @@ use super::number::plural;
 use super::page::Page;
 use super::table::Table;
 
-/// A run that was saved, in words.
+/// A saved run, for a table.
 #[derive(Debug, Clone, Copy)]
 pub struct SavedRun<'a> {
-    /// Its number.
+    /// The run's number.
     pub id: i64,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started_at: &'a str,
-    /// What was run.
+    /// The workload.
     pub workload: &'a str,
-    /// `key=value key=value`
+    /// The labels: `key=value key=value`.
     pub labels: &'a str,
-    /// What came of it.
+    /// The run's answer.
     pub answer: &'a str,
 }
 
-/// A line for each.
+/// A table with a row for each run.
 pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let labels = |run: &&SavedRun| (!run.labels.is_empty()).then(|| run.labels.to_owned());
-    // A run is two lines at most: what it says more is on its page.
-    let longest = runs
-        .iter()
-        .map(|run| run.labels.len() + run.workload.len())
-        .max();
-    let room = style
-        .columns()
-        .saturating_sub(34 + longest.unwrap_or(0))
-        .max(24);
+    // A row has two lines at most; the run's page has all of its answer.
+    let others = runs.iter().map(|run| run.labels.len() + run.workload.len());
+    let others = 34 + others.max().unwrap_or(0);
+    let room = style.columns().saturating_sub(others).max(24);
     let answer = |run: &&SavedRun| shortened(run.answer, 2 * room);
     let table = Table::of(runs)
         .right("run", |run| run.id.to_string())
@@ -49,7 +44,7 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     page.finish()
 }
 
-/// As many whole words as there is room for.
+/// As many whole words of `text` as fit into `room` characters.
 fn shortened(text: &str, room: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(room) else {
         return text.to_owned();
@@ -58,7 +53,7 @@ fn shortened(text: &str, room: usize) -> String {
     format!("{} …", text[..end].trim_end_matches([' ', ',', ';', ':']))
 }
 
-/// What has changed from one run to another.
+/// A page of the changes from one run to another.
 pub fn changes(title: &str, changes: &Baseline, style: Style) -> String {
     let mut page = Page::new(style);
     page.heading(title);
@@ -69,43 +64,41 @@ pub fn changes(title: &str, changes: &Baseline, style: Style) -> String {
 /// A series of saved runs of one test.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What was run, and where to.
+    /// The test and its path.
     pub test: String,
-    /// The figure's path.
+    /// Path of the figure in the document.
     pub metric: String,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Its changes, in their order.
+    /// The changes, in order of time.
     pub changes: Vec<SeriesChange>,
 }
 
-/// Where a series has changed.
+/// A change of a series.
 #[derive(Debug, Clone)]
 pub struct SeriesChange {
-    /// The first run after it.
+    /// Number of the first run after the change.
     pub id: i64,
-    /// When that began.
+    /// Start of that run.
     pub started_at: String,
     /// Medians before and after.
     pub figures: [f64; 2],
-    /// What else is another since: what it is, then and now.
+    /// Other properties that changed at the same time: the name, the old and the new value.
     pub beside: Vec<(&'static str, [String; 2])>,
 }
 
-/// Each series with its changes.
+/// A page of all series with their changes.
 pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
     let mut page = Page::new(style);
     for series in all {
         page.gap();
+        let Series { test, metric, .. } = series;
         let runs = plural(series.runs as u64, "run");
         let found = match series.changes.len() {
             0 => "no change".to_owned(),
             some => plural(some as u64, "change"),
         };
-        page.heading(&format!(
-            "{}: {found} of {} in {runs}",
-            series.test, series.metric
-        ));
+        page.heading(&format!("{test}: {found} of {metric} in {runs}"));
         for change in &series.changes {
             page.point(&series_change(&series.metric, change));
         }
@@ -117,38 +110,33 @@ pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
 
 /// A change in a sentence.
 pub fn series_change(metric: &str, change: &SeriesChange) -> String {
+    let (begun, id) = (begun(&change.started_at), change.id);
     let [was, is] = change.figures;
-    let write = writer(metric);
     let by = signed(100.0 * (is / was - 1.0));
-    let mut words = format!(
-        "since {} (run {}): {by}, {} → {}",
-        begun(&change.started_at),
-        change.id,
-        write(was),
-        write(is)
-    );
+    let [was, is] = change.figures.map(writer(metric));
+    let mut words = format!("since {begun} (run {id}): {by}, {was} → {is}");
     for (what, [was, is]) in &change.beside {
         words.push_str(&format!("; {what} {was} → {is}"));
     }
     words
 }
 
-/// The figures of a series in one hour or day.
+/// A figure of a series in one hour or day.
 #[derive(Debug, Clone, Copy)]
 pub struct PeriodMedian<'a> {
-    /// What was run, and where to.
+    /// The name of the series.
     pub series: &'a str,
     /// The figure's path.
     pub metric: &'a str,
     /// When the hour or day begins.
     pub begins: &'a str,
-    /// How many runs.
+    /// Number of runs.
     pub runs: i64,
     /// Minimum, median, maximum.
     pub figures: [f64; 3],
 }
 
-/// A line for each hour or day.
+/// The page of `history medians`: a line for each hour or day.
 pub fn period_medians(rows: &[PeriodMedian<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let figure =
@@ -165,7 +153,7 @@ pub fn period_medians(rows: &[PeriodMedian<'_>], style: Style) -> String {
     page.finish()
 }
 
-/// `2026-11-23 09:00`: seconds tell nobody more.
+/// Date and minute of a start: `2026-11-23 09:00`.
 pub(crate) fn begun(started_at: &str) -> String {
     started_at.replacen('T', " ", 1).chars().take(16).collect()
 }

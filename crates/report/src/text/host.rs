@@ -1,4 +1,4 @@
-//! A host's settings: those that are not right first, with the reason.
+//! The page of a host's settings: those that are not right first, with the reason.
 
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
@@ -7,14 +7,15 @@ use linerate_core::remedy::host_set;
 use linerate_core::units::ByteCount;
 
 use super::Style;
-use super::number::{NBSP, count, plural};
+use super::number::{NBSP, count, joined, plural};
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
 use crate::document::Document;
 
 impl Document for HostDocument {
-    /// What is not right and why, the command that sets it, and how many others there are; with
-    /// `all`, these too. What was set or undone, or would be, where the document is of that.
+    /// The settings that are not right with reasons, the command that sets them, and the number of
+    /// other settings; with details, these too. In a document about changes: what was set or
+    /// undone, or would be.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let is_judged = self.changes.is_empty() && !self.dry_run;
@@ -58,48 +59,44 @@ fn answer(page: &mut Page, document: &HostDocument) {
     }
 }
 
-/// Whether the command sets it.
+/// Whether `host set` can set it.
 fn is_settable(setting: &SettingReport) -> bool {
     setting.is_to_be_changed() && setting.right.is_some()
 }
 
 fn head(page: &mut Page, document: &HostDocument) {
     let about = &document.host;
-    let mut facts = vec![
-        format!("Linux {}", about.kernel),
-        plural(about.cpus.into(), "CPU"),
+    let memory = about
+        .memory_bytes
+        .map(|bytes| format!("{} of memory", ByteCount(bytes)));
+    let facts = [
+        Some(format!("Linux {}", about.kernel)),
+        Some(plural(about.cpus.into(), "CPU")),
+        memory,
     ];
-    facts.extend(
-        about
-            .memory_bytes
-            .map(|bytes| format!("{} of memory", ByteCount(bytes))),
+    page.facts(
+        "host",
+        facts
+            .into_iter()
+            .chain(about.devices.iter().cloned().map(Some)),
     );
-    facts.extend(about.devices.iter().cloned());
-    page.facts("host", &facts);
     let need = &document.need;
-    let mut wanted = Vec::new();
-    wanted.extend(need.profile.map(|profile| format!("profile {profile}")));
-    wanted.extend(need.path.map(|path| path.to_string()));
-    wanted.extend(
+    let wanted = [
+        need.profile.map(|profile| format!("profile {profile}")),
+        need.path.map(|path| path.to_string()),
         need.connections
             .map(|number| format!("{} connections", count(number))),
-    );
-    page.facts("needed", &wanted);
+    ];
+    page.facts("needed", wanted);
 }
 
 fn judged(page: &mut Page, document: &HostDocument, all: bool) {
-    let of = |state| {
-        document
-            .settings
-            .iter()
-            .filter(move |setting| setting.state == state)
-    };
-    let wrong: Vec<&SettingReport> = of(SettingState::Change).collect();
-    let changes: Vec<(&str, &str)> = wrong
-        .iter()
-        .filter(|setting| setting.is_to_be_changed())
-        .filter_map(|setting| Some((setting.key.as_str(), setting.right.as_deref()?)))
-        .collect();
+    let settings = document.settings.iter();
+    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
+    let wrong: Vec<&SettingReport> = wrong.collect();
+    let changes = wrong.iter().filter(|setting| setting.is_to_be_changed());
+    let changes = changes.filter_map(|it| Some((it.key.as_str(), it.right.as_deref()?)));
+    let changes: Vec<(&str, &str)> = changes.collect();
     page.gap();
     if !changes.is_empty() {
         page.command(&host_set(changes));
@@ -122,19 +119,19 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
 }
 
-/// Columns from which the settings and their reasons have room in one table.
+/// Terminal width from which the settings and their reasons fit into one table.
 const WIDE: usize = 110;
-/// So many have room for their reasons.
+/// Up to this many settings are shown with their reasons.
 const FEW: usize = 5;
 
-/// The change, and where there is room why.
+/// Writes the change and, if there is room, the reason.
 fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
     page.plain(&format!("  {}  {now} → {right}", setting.key));
-    // What no command sets says in its reason what does.
+    // The reason for a setting that no command sets says what does.
     if has_room || setting.place == Place::Process {
-        page.paragraph(Emphasis::None, "", 4, &setting.why);
+        page.reason(&setting.why);
     }
     if let Some(obstacle) = &setting.obstacle {
         page.paragraph(Emphasis::Warning, "", 4, &format!("but {obstacle}"));
@@ -142,28 +139,21 @@ fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
 }
 
 fn detail(page: &mut Page, setting: &SettingReport) {
-    let unit = setting
-        .unit
-        .as_ref()
-        .map(|unit| format!(" {unit}"))
-        .unwrap_or_default();
+    let unit = setting.unit.as_ref();
+    let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
     page.entry("now", &format!("{now}{unit}"));
     page.entry("right", &format!("{right}{unit}"));
     page.entry("why", &setting.why);
     if let Some(formula) = &setting.formula {
-        let inputs = setting
-            .inputs
-            .iter()
-            .map(|(name, value)| format!("{name} = {}", plain(*value)));
-        let inputs: Vec<String> = inputs.collect();
-        let words = if inputs.is_empty() {
-            formula.clone()
-        } else {
-            format!("{formula}; {}", inputs.join(", "))
-        };
-        page.entry("formula", &words);
+        let inputs = setting.inputs.iter();
+        let inputs = joined(
+            inputs.map(|(name, value)| format!("{name} = {}", plain(*value))),
+            ", ",
+        );
+        let inputs = Some(inputs).filter(|inputs| !inputs.is_empty());
+        page.entry("formula", &joined([Some(formula.clone()), inputs], "; "));
     }
     page.entry("limits", &setting.limits);
     page.entry("source", &setting.source);
@@ -172,13 +162,10 @@ fn detail(page: &mut Page, setting: &SettingReport) {
     }
 }
 
-/// Digits, without an exponent.
+/// Digits without an exponent.
 fn plain(value: f64) -> String {
-    if value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
-    }
+    let decimals = if value.fract() == 0.0 { 0 } else { 1 };
+    format!("{value:.decimals$}")
 }
 
 fn kept(page: &mut Page, document: &HostDocument) {
@@ -189,12 +176,9 @@ fn kept(page: &mut Page, document: &HostDocument) {
     if !kept.is_empty() {
         page.gap();
     }
-    let after = |persisted| {
-        if persisted {
-            "over a reboot"
-        } else {
-            "until a reboot"
-        }
+    let after = |persisted| match persisted {
+        true => "over a reboot",
+        false => "until a reboot",
     };
     let table = Table::of(kept)
         .left("set by linerate host", |(setting, _)| setting.key.clone())
@@ -216,12 +200,10 @@ fn others(page: &mut Page, document: &HostDocument) {
             let now = setting.now.as_deref().unwrap_or("-");
             page.plain(&format!("  {}  {now}", setting.key));
             let (state, why) = (word(setting.state), why(&setting));
-            let known = if why.starts_with(state) {
-                why
-            } else {
-                format!("{state}: {why}")
-            };
-            page.paragraph(Emphasis::None, "", 4, &known);
+            match why.starts_with(state) {
+                true => page.reason(&why),
+                false => page.reason(&format!("{state}: {why}")),
+            }
         }
         return;
     }
@@ -242,22 +224,18 @@ fn summary(page: &mut Page, document: &HostDocument) {
         SettingState::Unsupported,
     ];
     let words = states.into_iter().filter_map(|state| {
-        let number = document
-            .settings
-            .iter()
-            .filter(|setting| setting.state == state)
-            .count();
+        let settings = document.settings.iter();
+        let number = settings.filter(|setting| setting.state == state).count();
         let words = match state {
             SettingState::Open if number > 1 => DEPEND,
             _ => word(state),
         };
         (number > 0).then(|| format!("{number}{NBSP}{words}"))
     });
-    let words: Vec<String> = words.collect();
+    let words = joined(words, ", ");
     if !words.is_empty() {
         page.words(&format!(
-            "{}; --all shows all, with formulas and sources",
-            words.join(", ")
+            "{words}; --all shows all, with formulas and sources"
         ));
     }
 }
@@ -303,7 +281,7 @@ fn changes(page: &mut Page, document: &HostDocument) {
         page.line(emphasis, &format!("{}: {outcome}", change.key));
         difference(page, change);
         if let Some(why) = &change.why {
-            page.paragraph(Emphasis::None, "", 4, why);
+            page.reason(why);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Labs that are up.
+//! The page of running labs.
 
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
 use super::Style;
+use super::number::joined;
 use super::page::Page;
 use crate::document::Document;
 
 impl Document for LabsDocument {
-    /// Hosts, routers and links of each lab, what the links did, and the processes in it.
+    /// Hosts, routers and links of each lab, the links' counters, and the processes in it.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         if self.labs.is_empty() {
@@ -24,9 +25,8 @@ fn shown(page: &mut Page, lab: &LabShown) {
     let width = widest(lab.hosts.iter().map(|host| &host.name));
     for host in &lab.hosts {
         let kind = if host.is_router { "router" } else { "host  " };
-        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
-        let line = format!("  {kind} {:width$}  {}", host.name, addresses.join("  "));
-        page.plain(&line);
+        let addresses = joined(host.addresses.iter().map(ToString::to_string), "  ");
+        page.plain(&format!("  {kind} {:width$}  {addresses}", host.name));
     }
     let links = lab.links.as_deref().unwrap_or_default();
     let width = widest(links.iter().map(|link| &link.name));
@@ -45,25 +45,22 @@ fn link(page: &mut Page, link: &LinkStatus, width: usize) {
         "" => "plain",
         spec => spec,
     };
-    let line = format!(
-        "  link   {:width$}  {spec}, interfaces of {} bytes",
-        link.name, link.mtu_bytes
-    );
-    page.plain(&line);
+    let (name, mtu) = (&link.name, link.mtu_bytes);
+    page.plain(&format!(
+        "  link   {name:width$}  {spec}, interfaces of {mtu} bytes"
+    ));
     for (name, direction) in [("up", &link.up), ("down", &link.down)] {
         if let Some(direction) = direction {
-            let line = format!("         {name:4} {}", counters(direction));
-            page.plain(&line);
+            page.plain(&format!("         {name:4} {}", counters(direction)));
         }
     }
 }
 
 fn counters(direction: &LabDirection) -> String {
-    let causes = direction.drops();
-    let causes: Vec<_> = causes
-        .map(|(cause, count)| format!("{cause} {count}"))
-        .collect();
-    let dropped = match causes.join(", ") {
+    let causes = direction
+        .drops()
+        .map(|(cause, count)| format!("{cause} {count}"));
+    let dropped = match joined(causes, ", ") {
         none if none.is_empty() => "none".to_owned(),
         causes => causes,
     };
@@ -75,10 +72,10 @@ fn counters(direction: &LabDirection) -> String {
     format!("delivered {delivered}; dropped {dropped}{lateness}")
 }
 
-/// A process in a lab: its command, number and host.
+/// A process in a lab: its command, process id and host.
 pub fn inhabitant(process: &Inhabitant) -> String {
-    format!(
-        "{} (process {}) in {}",
-        process.command, process.pid, process.host
-    )
+    let Inhabitant {
+        command, pid, host, ..
+    } = process;
+    format!("{command} (process {pid}) in {host}")
 }

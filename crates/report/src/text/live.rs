@@ -1,5 +1,5 @@
-//! Lines that change while a run is in progress. They never wrap, so that the terminal's owner can
-//! erase them.
+//! Lines that are overwritten while a run is in progress. They never wrap, so that they can be
+//! erased.
 
 use linerate_core::plan::Direction;
 use linerate_core::record::Interval;
@@ -8,28 +8,27 @@ use linerate_core::units::printable;
 use super::Style;
 use super::number::{NBSP, bar, bytes, count, micros, rate, seconds};
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// What is running: `up, run 2 of 5`.
+    /// The current step, such as `up, run 2 of 5`.
     pub step: &'a str,
-    /// Since it began, seconds.
+    /// Seconds since the run began.
     pub elapsed_s: f64,
-    /// How long it should take, seconds; `None` where bytes or a count end it.
+    /// Planned duration, seconds; `None` where bytes or a count end the run.
     pub planned_s: Option<f64>,
     /// The newest interval.
     pub interval: Option<&'a Interval>,
 }
 
-/// An interval as a line without newline or colour; figures of successive lines stand under each
-/// other.
+/// An interval as a line without newline or colour; the figures of successive lines are aligned.
 pub fn interval_line(interval: &Interval, style: Style) -> String {
     let end = interval.start_s + interval.seconds;
     let times = format!("{:>8.2} -{end:>8.2} s", interval.start_s);
     fitted(&[times], &figures(interval), style)
 }
 
-/// A bar, the time and the newest interval's figures as a line without newline or colour.
+/// A bar, the time and the newest interval's figures, as a line without newline or colour.
 pub fn progress(progress: &Progress<'_>, style: Style) -> String {
     let step = progress.step;
     let figures = progress.interval.map(figures).unwrap_or_default();
@@ -38,11 +37,8 @@ pub fn progress(progress: &Progress<'_>, style: Style) -> String {
             let bar = bar(progress.elapsed_s / planned);
             let time = format!("{:.1} of {}", progress.elapsed_s, seconds(planned));
             let with_bar = format!("{step}  {bar} {time}");
-            fitted(
-                &[with_bar, format!("{step}  {time}"), time],
-                &figures,
-                style,
-            )
+            let beginnings = [with_bar, format!("{step}  {time}"), time];
+            fitted(&beginnings, &figures, style)
         }
         _ => {
             let time = format!("{:.1}{NBSP}s", progress.elapsed_s);
@@ -60,7 +56,8 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// How long a command takes, seconds at least and at most: `about 27 s`, `50 s to 3 min`.
+/// The duration of a command, from its minimum and maximum in seconds: `about 27 s`, `50 s to 3
+/// min`.
 pub fn takes([least, most]: [f64; 2]) -> String {
     let [least, most] = [least, most].map(duration);
     if least == "0 s" {
@@ -72,7 +69,7 @@ pub fn takes([least, most]: [f64; 2]) -> String {
     }
 }
 
-/// A step, with how long the command has run and takes, seconds: `up, run 3 of 6 (12 s of about 27
+/// A step with the time that has passed and the expected time: `up, run 3 of 6 (12 s of about 27
 /// s)`.
 pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
     match takes_s {
@@ -81,19 +78,19 @@ pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
     }
 }
 
-/// The direction with the rate, then what there is room for.
+/// The direction with its rate, then further figures, the most important first.
 fn figures(interval: &Interval) -> Vec<String> {
     let direction = match interval.direction {
         Some(Direction::Up) => "  up  ",
         Some(Direction::Down) => "  down",
         Some(Direction::Both) | None => "",
     };
-    let per_second = interval
-        .transactions
-        .filter(|_| interval.seconds > 0.0)
-        .map(|answered| count((answered as f64 / interval.seconds).round() as u64));
-    let reached = match per_second {
-        Some(answered) => format!("{direction}  {:>17}", format!("{answered}{NBSP}trans/s")),
+    let transactions = interval.transactions.filter(|_| interval.seconds > 0.0);
+    let reached = match transactions {
+        Some(answered) => {
+            let per_s = count((answered as f64 / interval.seconds).round() as u64);
+            format!("{direction}  {:>17}", format!("{per_s}{NBSP}trans/s"))
+        }
         None => format!("{direction}  {:>11}", rate(interval.throughput_bps)),
     };
     let others = [
@@ -102,15 +99,14 @@ fn figures(interval: &Interval) -> Vec<String> {
         ("retr", 4, interval.retransmitted_segments.map(count)),
         ("lost", 4, interval.lost.map(count)),
     ];
-    let others = others.into_iter().filter_map(|(label, width, text)| {
-        let text = text?;
-        Some(format!("  {label}{text:>width$}"))
-    });
+    let others = others
+        .into_iter()
+        .filter_map(|(label, width, text)| Some(format!("  {label}{:>width$}", text?)));
     [reached].into_iter().chain(others).collect()
 }
 
-/// The first beginning beside which the most important figure has room, with as many of the
-/// others as have: one column less than the terminal, for some wrap when the last one is filled.
+/// The first of `beginnings` that leaves room for the first figure, with as many further figures as
+/// fit. One column stays free: some terminals wrap when the last one is filled.
 fn fitted(beginnings: &[String], figures: &[String], style: Style) -> String {
     let room = style.columns() - 1;
     let width = |text: &str| printable(text).chars().count();

@@ -1,46 +1,37 @@
-//! A mix on one screen.
+//! The page of a load mix.
 
 use linerate_core::load::{
     CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
 };
-use linerate_core::plan::{Direction, Protocol, Workload};
+use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{Observed, Record, Status};
 use linerate_core::video::Playback;
 
 use super::Style;
 use super::ceilings::{caveats, verdict};
 use super::evidence::in_short;
-use super::number::{count, digits, micros, percent, plural, rate, seconds};
-use super::page::{Emphasis, Page};
-use super::record::{destination, emulated};
+use super::number::{counted, digits, joined, micros, named, percent, plural, rate, seconds};
+use super::page::Page;
+use super::record::{destination, emulated, protocol_name};
 use super::table::Table;
 use crate::charts;
-use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::document::{Document, Rate, Surroundings};
 use crate::svg::Chart;
 
 impl Document for LoadDocument {
-    /// What went through each way, what the round trips of each class became, what a call was
-    /// worth, and what holds the busiest stream back; then every member.
+    /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of
+    /// the busiest stream; then every member.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
         emulated(&mut page, &self.environment);
         for (name, total) in [("down", &self.down), ("up", &self.up)] {
-            page.facts(
-                name,
-                &total.iter().flat_map(total_facts).collect::<Vec<_>>(),
-            );
+            page.facts(name, total.iter().flat_map(total_facts));
         }
-        page.facts("latency", &latency(self));
-        page.facts(
-            "one way",
-            &self.one_way.iter().flat_map(one_way).collect::<Vec<_>>(),
-        );
+        page.facts("latency", latency(self));
+        page.facts("one way", self.one_way.iter().flat_map(one_way));
         for call in &self.calls {
-            page.facts(
-                &format!("call {}", call.direction.word()),
-                &call_facts(call),
-            );
+            page.facts(&format!("call {}", call.direction.word()), call_facts(call));
         }
         for member in self.members.iter().filter(|member| is_exchange(member)) {
             page.entry("requests", &exchange(member));
@@ -81,10 +72,8 @@ impl Document for LoadDocument {
     }
 
     fn run_names(&self) -> Vec<&str> {
-        self.members
-            .iter()
-            .map(|member| member.name.as_str())
-            .collect()
+        let members = self.members.iter();
+        members.map(|member| member.name.as_str()).collect()
     }
 
     fn records_mut(&mut self) -> Vec<&mut Record> {
@@ -94,16 +83,9 @@ impl Document for LoadDocument {
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.members.iter_mut().map(|member| &mut member.record);
+        let records = records.map(|record| (&mut record.environment, &mut record.caveats));
         records
-            .map(|record| (&mut record.environment, &mut record.caveats))
             .chain([(&mut self.environment, &mut self.caveats)])
-            .collect()
-    }
-
-    fn endings(&self) -> Vec<Ending<'_>> {
-        let records = self.members.iter().map(|member| &member.record);
-        records
-            .map(|record| (record.status, record.caveats.as_slice()))
             .collect()
     }
 
@@ -119,37 +101,32 @@ fn headline(document: &LoadDocument) -> String {
         Status::Complete => "",
         Status::Partial => ", STOPPED EARLY",
     };
-    format!(
-        "{} on the path to {}, {}{stopped}: {}",
-        document.mix,
-        destination(&document.host, &document.peer, None),
-        seconds(document.seconds),
-        document.title,
-    )
+    let (mix, title) = (&document.mix, &document.title);
+    let to = destination(&document.host, &document.peer, None);
+    let time = seconds(document.seconds);
+    format!("{mix} on the path to {to}, {time}{stopped}: {title}")
 }
 
-fn total_facts(total: &LoadTotal) -> Vec<String> {
-    let mut facts = vec![rate(total.throughput_bps), plural(total.flows, "flow")];
-    facts.extend(total.fairness.map(|index| format!("fairness {index:.2}")));
-    facts
+fn total_facts(total: &LoadTotal) -> [Option<String>; 3] {
+    [
+        Some(rate(total.throughput_bps)),
+        Some(plural(total.flows, "flow")),
+        named("fairness", total.fairness, |index| format!("{index:.2}")),
+    ]
 }
 
 /// `20.1 ms idle, 268 ms under load: 248 ms added (the mean of 4 classes)`
-fn latency(document: &LoadDocument) -> Vec<String> {
+fn latency(document: &LoadDocument) -> Option<String> {
     let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
-    let mut facts: Vec<String> = idle
-        .map(|us| format!("{} idle", micros(us)))
-        .into_iter()
-        .collect();
-    facts.extend(loaded.map(|us| {
-        let added = idle.map(|idle| format!(": {} added", micros((us - idle).max(0.0))));
-        format!("{} under load{}", micros(us), added.unwrap_or_default())
-    }));
+    let added = |us| idle.map(|idle| format!(": {} added", micros(f64::max(us - idle, 0.0))));
+    let facts = [
+        idle.map(|us| format!("{} idle", micros(us))),
+        loaded.map(|us| format!("{} under load{}", micros(us), added(us).unwrap_or_default())),
+    ];
+    let facts = Some(joined(facts, ", ")).filter(|facts| !facts.is_empty())?;
     let classes = document.latency.len() as u64;
-    if let (Some(last), true) = (facts.last_mut(), classes > 1) {
-        last.push_str(&format!(" (mean of {})", plural(classes, "probe")));
-    }
-    facts
+    let mean = (classes > 1).then(|| format!("(mean of {})", plural(classes, "probe")));
+    Some(joined([Some(facts), mean], " "))
 }
 
 /// `247 ms added down, 1.2 ms up: the queue is on the way down`
@@ -157,21 +134,18 @@ fn one_way(ways: &LoadOneWay) -> Option<String> {
     let (up, down) = (ways.up.added_us?, ways.down.added_us?);
     let mut added = [(up, "up"), (down, "down")];
     added.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let [more, less] = added.map(|(us, way)| (micros(us.max(0.0)), way));
+    let [(more, first), (less, second)] = added.map(|(us, way)| (micros(us.max(0.0)), way));
     let place = match ways.queue {
         Some(Direction::Up) => ": the queue is on the way up",
         Some(Direction::Down) => ": the queue is on the way down",
         Some(Direction::Both) => ": there is a queue each way",
         None => "",
     };
-    Some(format!(
-        "{} added {}, {} {}{place}",
-        more.0, more.1, less.0, less.1
-    ))
+    Some(format!("{more} added {first}, {less} {second}{place}"))
 }
 
-fn call_facts(call: &CallQuality) -> Vec<String> {
-    vec![
+fn call_facts(call: &CallQuality) -> [String; 4] {
+    [
         format!("MOS {:.2} (R {:.0})", call.mos, call.r),
         format!("{} lost", percent(call.loss_percent)),
         format!("jitter {}", micros(call.jitter_us)),
@@ -186,43 +160,34 @@ fn is_exchange(member: &LoadMember) -> bool {
 /// `objects: 112/s, p50 53.1 ms, p99 204 ms`
 fn exchange(member: &LoadMember) -> String {
     let record = &member.record;
-    let per_s = record
-        .transactions_per_s
-        .map(|per_s| format!("{}/s", digits(per_s)));
-    let mut facts: Vec<String> = per_s.into_iter().collect();
-    if let Some(latency) = &record.latency_us {
-        facts.push(format!("p50 {}", micros(latency.p50)));
-        facts.push(format!("max {}", micros(latency.max)));
-    }
-    if let Some(page) = &record.page_us {
-        facts = vec![
-            plural(page.count, "page"),
-            format!("median {}", micros(page.p50)),
-            format!("max {}", micros(page.max)),
-        ];
-    }
-    facts = record.video.as_ref().map_or(facts, video);
-    let bad = [
-        (record.failed, "failed"),
-        (record.requests_not_sent, "not sent"),
-    ];
-    let bad = bad
-        .into_iter()
-        .filter_map(|(number, what)| Some((number?, what)));
-    facts.extend(
-        bad.filter(|(n, _)| *n > 0)
-            .map(|(n, what)| format!("{} {what}", count(n))),
-    );
-    format!("{}: {}", member.name, facts.join(", "))
+    let latency = record.latency_us.as_ref();
+    let mut facts = match (&record.video, &record.page_us) {
+        (Some(played), _) => video(played).map(Some).to_vec(),
+        (None, Some(page)) => vec![
+            Some(plural(page.count, "page")),
+            named("median", Some(page.p50), micros),
+            named("max", Some(page.max), micros),
+        ],
+        (None, None) => vec![
+            record
+                .transactions_per_s
+                .map(|per_s| format!("{}/s", digits(per_s))),
+            named("p50", latency.map(|all| all.p50), micros),
+            named("max", latency.map(|all| all.max), micros),
+        ],
+    };
+    facts.push(counted(record.failed, "failed"));
+    facts.push(counted(record.requests_not_sent, "not sent"));
+    format!("{}: {}", member.name, joined(facts, ", "))
 }
 
 /// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`
-pub(super) fn video(video: &Playback) -> Vec<String> {
+pub(super) fn video(video: &Playback) -> [String; 4] {
     let stalls = match video.stalls {
         0 => "no stall".to_owned(),
         stalls => format!("{} ({})", plural(stalls, "stall"), seconds(video.stalled_s)),
     };
-    vec![
+    [
         format!("video of {}", rate(video.mean_bps)),
         plural(video.switches, "rate change"),
         stalls,
@@ -231,14 +196,9 @@ pub(super) fn video(video: &Playback) -> Vec<String> {
 }
 
 fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
-    let transport = |protocol| match protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-        Protocol::Mptcp => "MPTCP",
-    };
     Table::of(latency)
         .left("probe", |class| class.member.clone())
-        .left("over", move |class| transport(class.protocol))
+        .left("over", |class| protocol_name(class.protocol))
         .left("DSCP", |class| class.dscp.to_string())
         .right("idle\nmean", |class| Some(micros(class.idle_us?.mean)))
         .right("loaded\nmean", |class| Some(micros(class.loaded_us?.mean)))
@@ -248,26 +208,22 @@ fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
             Some(micros(loaded?.p99))
         })
         .right("\nmax", |class| Some(micros(class.loaded_us?.max)))
-        .right("\nlost", |class| class.failed.map(count))
+        .right("\nlost", |class| class.failed)
 }
 
-/// The verdict of the stream that carried most.
+/// Writes the verdict of the stream with the highest rate.
 fn bottleneck(page: &mut Page, document: &LoadDocument) {
     let Some((member, leg)) = document.busiest() else {
         return;
     };
     page.gap();
-    let words = format!(
-        "Busiest: {} {}, {}",
-        member.name,
-        leg.direction.word(),
-        leg.throughput_bps.map(rate).unwrap_or_default()
-    );
-    page.paragraph(Emphasis::None, "", 2, &words);
+    let (name, direction) = (&member.name, leg.direction.word());
+    let reached = leg.throughput_bps.map(rate).unwrap_or_default();
+    page.indented(&format!("Busiest: {name} {direction}, {reached}"));
     verdict(page, Some(leg.direction), leg);
 }
 
-/// Every member: when it began, what it reached, what its kernels say.
+/// Writes every member: its start, its rate, and its kernels' evidence.
 fn members(page: &mut Page, document: &LoadDocument) {
     page.gap();
     let arrival = document.arrival_skew_us.map(micros);
@@ -275,20 +231,14 @@ fn members(page: &mut Page, document: &LoadDocument) {
     let skew = document.start_skew_us.map(micros);
     let skew = skew.map(|us| format!("flows begin within {us}{arrival}"));
     let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
-    page.facts("run", &skew.into_iter().chain([idle]).collect::<Vec<_>>());
-    let clock = document
-        .one_way
-        .as_ref()
-        .map(|ways| super::record::clock(&ways.clock));
-    page.facts("clock", &clock.into_iter().collect::<Vec<_>>());
+    page.facts("run", skew.into_iter().chain([idle]));
+    let ways = document.one_way.as_ref();
+    page.facts("clock", ways.map(|ways| super::record::clock(&ways.clock)));
     for member in &document.members {
         let record = &member.record;
         let started = member.started_s.map(seconds).unwrap_or_default();
-        for leg in record
-            .legs
-            .iter()
-            .filter(|_| record.workload == Workload::Stream)
-        {
+        let is_stream = record.workload == Workload::Stream;
+        for leg in record.legs.iter().filter(|_| is_stream) {
             let mut facts = vec![
                 format!("{} at {started}", leg.direction.word()),
                 leg.throughput_bps.map(rate).unwrap_or_default(),
@@ -298,7 +248,7 @@ fn members(page: &mut Page, document: &LoadDocument) {
             facts.extend(cause.map(|cause| format!("bottleneck {cause}")));
             page.point(&format!("{}: {}", member.name, facts.join(", ")));
         }
-        if record.workload != Workload::Stream {
+        if !is_stream {
             page.point(&format!("{}, at {started}", exchange(member)));
         }
     }

@@ -1,16 +1,16 @@
-//! A page for what is no terminal: the same words as HTML or as Markdown. Every text is escaped
-//! here, so that no caller can forget it.
+//! Pages as HTML or as Markdown. Every text is escaped here, so that no caller can forget it.
 
 use std::fmt::Write;
 
 use linerate_core::units::printable;
 
 use super::Form;
+use super::number::joined;
 use super::page::Emphasis;
 use super::table::Grid;
 use crate::svg::escaped;
 
-/// A paragraph. Its label is that of a list (`-`), of a doubt (`!`), or a word.
+/// Writes a paragraph. `label` is `-` for an item of a list, `!` for a doubt, or a word.
 pub(super) fn words(form: Form, page: &mut String, emphasis: Emphasis, label: &str, words: &str) {
     if emphasis == Emphasis::Command {
         return command(form, page, words);
@@ -48,42 +48,32 @@ pub(super) fn words(form: Form, page: &mut String, emphasis: Emphasis, label: &s
     };
 }
 
-/// Words of a shell, to be copied.
+/// Writes a shell command to be copied.
 pub(super) fn command(form: Form, page: &mut String, command: &str) {
     let lines: Vec<String> = command.lines().map(printable).collect();
     let command = lines.join("\n");
     let _ = if form == Form::Markdown {
-        // Longer than any within.
+        // Longer than any run of backquotes in the command.
         let fence = "`".repeat(3 + command.matches('`').count());
         writeln!(page, "{fence}sh\n{command}\n{fence}\n")
     } else {
-        let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
-        writeln!(
-            page,
-            "<pre class=\"command\"><code>{}</code></pre>",
-            lines.join("\n")
-        )
+        let lines = joined(lines.iter().map(|line| escaped(line)), "\n");
+        writeln!(page, "<pre class=\"command\"><code>{lines}</code></pre>")
     };
 }
 
-/// Heads and rows.
+/// Writes a table.
 pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
     let rows = grid.columns.first().map_or(0, |(_, _, cells)| cells.len());
     if rows == 0 {
         return;
     }
     let row = |of: &dyn Fn(usize) -> String| (0..grid.columns.len()).map(of).collect::<String>();
+    let is_right = |at: usize| grid.columns[at].1;
     let is_named = grid.columns.iter().any(|(head, _, _)| !head.is_empty());
     if form == Form::Markdown {
         let heads = row(&|at| format!(" {} |", plain(&grid.columns[at].0)));
-        let rule = row(&|at| {
-            if grid.columns[at].1 {
-                " ---: |"
-            } else {
-                " --- |"
-            }
-            .to_owned()
-        });
+        let rule = row(&|at| if is_right(at) { " ---: |" } else { " --- |" }.to_owned());
         let _ = writeln!(page, "|{heads}\n|{rule}");
         for number in 0..rows {
             let cells = row(&|at| format!(" {} |", plain(&grid.columns[at].2[number])));
@@ -92,12 +82,9 @@ pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
         page.push('\n');
         return;
     }
-    let class = |at: usize| {
-        if grid.columns[at].1 {
-            " class=\"right\""
-        } else {
-            ""
-        }
+    let class = |at: usize| match is_right(at) {
+        true => " class=\"right\"",
+        false => "",
     };
     page.push_str("<div class=\"wide\"><table>");
     if is_named {
@@ -113,7 +100,7 @@ pub(super) fn table(form: Form, page: &mut String, grid: &Grid<'_>) {
     page.push_str("</tbody></table></div>\n");
 }
 
-/// Text that means nothing in Markdown.
+/// Escapes text so that Markdown shows it as it is.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for (place, letter) in printable(text).chars().enumerate() {

@@ -1,12 +1,12 @@
-//! What was measured between all sites.
+//! The page of a mesh: measurements between all sites.
 
-use linerate_core::record::Observed;
+use linerate_core::record::{Cause, Observed};
 use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, PairResult, Suspect, SuspectKind, SuspectMetric};
 
 use super::Style;
 use super::history::begun;
-use super::number::{UNKNOWN, digits, micros, percent, plural, rate};
+use super::number::{UNKNOWN, digits, joined, micros, named, percent, plural, rate};
 use super::page::Page;
 use super::table::Table;
 use crate::charts;
@@ -14,8 +14,8 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for MatrixDocument {
-    /// Which sites explain the bad pairs, what holds them back; a few sites as a matrix, of many the worst
-    /// pairs and a line each.
+    /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as
+    /// tables of the slowest pairs and sites.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
@@ -24,37 +24,22 @@ impl Document for MatrixDocument {
         }
         let causes = self.causes.iter();
         let causes = causes.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
-        page.facts("held by", &causes.collect::<Vec<_>>());
+        page.facts("held by", causes);
         if self.missing_pairs > 0 {
-            page.doubt(&format!(
-                "{} not measured",
-                plural(self.missing_pairs, "pair")
-            ));
+            let missing = plural(self.missing_pairs, "pair");
+            page.doubt(&format!("{missing} not measured"));
         }
         page.gap();
+        let most = |few: usize| if style.details { usize::MAX } else { few };
         if self.sites.len() <= FEW_SITES {
             page.plain(&format!("{}, rows send, columns receive", unit(self).1));
             page.table(&grid(self));
         } else {
-            page.table(&pairs(
-                self,
-                if style.details {
-                    usize::MAX
-                } else {
-                    WORST_PAIRS
-                },
-            ));
+            page.table(&pairs(self, most(WORST_PAIRS)));
         }
         if self.sites.len() > FEW_SITES || style.details {
             page.gap();
-            page.table(&sites(
-                self,
-                if style.details {
-                    usize::MAX
-                } else {
-                    WORST_SITES
-                },
-            ));
+            page.table(&sites(self, most(WORST_SITES)));
         }
         page.finish()
     }
@@ -116,16 +101,16 @@ fn middle(document: &MatrixDocument) -> Option<f64> {
 fn headline(document: &MatrixDocument) -> String {
     let sites = plural(document.sites.len() as u64, "site");
     let measured = plural(document.cells.len() as u64, "pair");
-    let mut line = format!("{} between {sites}: {measured}", document.test);
-    if let Some(middle) = middle(document) {
-        line.push_str(&format!(", median {}", rate(middle)));
-    }
-    if let Some(cell) = document.slowest().first() {
+    let what = format!("{} between {sites}: {measured}", document.test);
+    let slowest = document.slowest().first().map(|cell| {
         let least = rate(cell.throughput_bps.unwrap_or(0.0));
         let (from, to) = (document.name(cell.from), document.name(cell.to));
-        line.push_str(&format!(", the slowest {from} to {to}, {least}"));
-    }
-    line
+        format!("the slowest {from} to {to}, {least}")
+    });
+    joined(
+        [Some(what), named("median", middle(document), rate), slowest],
+        ", ",
+    )
 }
 
 /// `what s3 sends: 9 pairs have 0.51 of the throughput of the others (p below 0.0001)`
@@ -149,7 +134,7 @@ fn accused(suspect: &Suspect) -> String {
     format!("{what}: {ratio} times the {figure} of the others, {pairs} (p {p_value})")
 }
 
-/// One unit for all, and its name.
+/// The unit for all cells: its size and its name.
 fn unit(document: &MatrixDocument) -> (f64, &'static str) {
     match middle(document) {
         Some(bps) if bps >= 1e9 => (1e9, "Gbit/s"),
@@ -160,12 +145,9 @@ fn unit(document: &MatrixDocument) -> (f64, &'static str) {
 
 fn grid(document: &MatrixDocument) -> Table<usize> {
     let (one, _) = unit(document);
-    let name = |site: usize| {
-        document.sites[site]
-            .name
-            .chars()
-            .take(LETTERS)
-            .collect::<String>()
+    let name = |site: usize| -> String {
+        let name = document.sites[site].name.chars();
+        name.take(LETTERS).collect()
     };
     let rate_of = |from: usize, to: usize| {
         let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
@@ -190,14 +172,12 @@ fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
         "slowest pairs\nfrom"
     };
     Table::of(worst)
-        .left(which, |cell| document.name(cell.from).to_owned())
-        .left("to", |cell| document.name(cell.to).to_owned())
+        .left(which, |cell| document.name(cell.from))
+        .left("to", |cell| document.name(cell.to))
         .right("bit/s", |cell| cell.throughput_bps.map(rate))
         .right("loss", |cell| cell.loss_percent.map(percent))
         .right("RTT", |cell| cell.rtt_us.map(micros))
-        .left("bottleneck", |cell| {
-            cell.cause.map(|cause| cause.words().to_owned())
-        })
+        .left("bottleneck", |cell| cell.cause.map(Cause::words))
 }
 
 fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
@@ -215,17 +195,16 @@ fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
         .right("sends", move |at| of(at).median_out_bps.map(rate))
         .right("receives", move |at| of(at).median_in_bps.map(rate))
         .right("RTT", move |at| of(at).median_rtt_us.map(micros))
-        .left("groups", move |at| match of(at).groups.join(", ") {
-            none if none.is_empty() => None,
-            groups => Some(groups),
+        .left("groups", move |at| {
+            Some(of(at).groups.join(", ")).filter(|it| !it.is_empty())
         })
 }
 
-/// As many sites are a matrix in 80 columns.
+/// Most sites that fit as a matrix into 80 columns.
 const FEW_SITES: usize = 12;
-/// Letters of a name beside a matrix.
+/// Letters of a site's name beside a matrix.
 const LETTERS: usize = 10;
-/// Pairs that are shown of many.
+/// Slowest pairs that are shown without details.
 const WORST_PAIRS: usize = 8;
-/// Sites that are shown of many.
+/// Slowest sites that are shown without details.
 const WORST_SITES: usize = 6;

@@ -1,14 +1,14 @@
-//! A page of text: what it writes has no control characters but its own.
+//! A page of text. It contains no control characters but its own.
 
 use linerate_core::remedy::shell_word;
 use linerate_core::units::printable;
 
 use super::markup;
-use super::number::{NBSP, plural};
+use super::number::{NBSP, joined, plural};
 use super::table::Table;
 use super::{Form, Style};
 
-/// How a line stands out where colours are allowed.
+/// How a line stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Emphasis {
     /// Not at all.
@@ -21,7 +21,7 @@ pub(super) enum Emphasis {
     Command,
 }
 
-/// Lines on their way to a terminal. Every text is cleaned here, so that no caller can forget it.
+/// A page that is being written. Every text is cleaned here, so that no caller can forget it.
 #[derive(Debug)]
 pub(super) struct Page {
     text: String,
@@ -36,7 +36,7 @@ impl Page {
         }
     }
 
-    /// One line, however long.
+    /// Writes one line, however long.
     pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
         if self.style.form != Form::Plain {
             return markup::words(self.style.form, &mut self.text, emphasis, "", line.trim());
@@ -54,7 +54,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// An empty line, unless the page begins here or has one already.
+    /// Writes an empty line, unless the page begins here or has one already.
     pub(super) fn gap(&mut self) {
         let is_plain = self.style.form == Form::Plain;
         if is_plain && !self.text.is_empty() && !self.text.ends_with("\n\n") {
@@ -62,35 +62,27 @@ impl Page {
         }
     }
 
-    /// Words that fill the lines; all but the first line are indented by `hang` columns.
+    /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
     pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
         if self.style.form != Form::Plain {
-            return markup::words(
-                self.style.form,
-                &mut self.text,
-                emphasis,
-                first.trim(),
-                words,
-            );
+            let (form, label) = (self.style.form, first.trim());
+            return markup::words(form, &mut self.text, emphasis, label, words);
         }
         let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
         let words = printable(words).replace(" %", "\u{a0}%");
-        let mut lines = wrap(&words, room).into_iter();
-        self.line(
-            emphasis,
-            &format!("{first:<hang$}{}", lines.next().unwrap_or_default()),
-        );
-        for rest in lines {
-            self.line(emphasis, &format!("{:hang$}{rest}", ""));
+        let mut first = first;
+        for line in wrap(&words, room) {
+            self.line(emphasis, &format!("{first:<hang$}{line}"));
+            first = "";
         }
     }
 
-    /// Whether the evidence is to follow the answer.
+    /// Whether the evidence follows the answer.
     pub(super) fn has_details(&self) -> bool {
         self.style.details
     }
 
-    /// What shows the evidence.
+    /// How the evidence can be shown.
     pub(super) fn place_of_evidence(&self) -> &'static str {
         if self.has_pictures() {
             return "below";
@@ -98,7 +90,7 @@ impl Page {
         self.style.evidence.unwrap_or("--details")
     }
 
-    /// Whether charts stand beside it.
+    /// Whether charts stand beside the text.
     pub(super) fn has_pictures(&self) -> bool {
         self.style.form == Form::Html
     }
@@ -108,18 +100,18 @@ impl Page {
         self.style.columns()
     }
 
-    /// A line that stands out.
+    /// Writes a line that stands out.
     pub(super) fn title(&mut self, line: &str) {
         self.fitted(Emphasis::Strong, line);
     }
 
-    /// A line of figures.
+    /// Writes a line of figures.
     pub(super) fn plain(&mut self, line: &str) {
         self.fitted(Emphasis::None, line);
     }
 
-    /// A line as it is, if there is one and it fits; else it is broken at a space, under its own
-    /// indent.
+    /// Writes a line as it is if it fits, else wraps it under its own indent; nothing if it is
+    /// empty.
     fn fitted(&mut self, emphasis: Emphasis, line: &str) {
         if line.is_empty() {
             return;
@@ -132,45 +124,79 @@ impl Page {
         self.paragraph(emphasis, "", indent, words);
     }
 
-    /// A sentence that stands out.
+    /// Writes a sentence that stands out.
     pub(super) fn heading(&mut self, words: &str) {
         self.paragraph(Emphasis::Strong, "", 0, words);
     }
 
-    /// Sentences.
+    /// Writes sentences.
     pub(super) fn words(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "", 0, words);
     }
 
-    /// An entry of a list.
+    /// Writes an item of a list.
     pub(super) fn point(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "  -", 4, words);
     }
 
-    /// What is to be kept in mind.
+    /// Writes a doubt.
     pub(super) fn doubt(&mut self, words: &str) {
         self.paragraph(Emphasis::Warning, "  !", 4, words);
     }
 
-    /// A label in the left margin and words beside it.
+    /// Writes a label in the left margin, and words beside it.
     pub(super) fn entry(&mut self, label: &str, words: &str) {
         self.paragraph(Emphasis::None, &format!("  {label}"), MARGIN, words);
     }
 
-    /// A label in the left margin and facts beside it; without facts nothing is written.
-    pub(super) fn facts(&mut self, label: &str, facts: &[String]) {
+    /// Writes a label in the left margin, and facts beside it; nothing without facts.
+    pub(super) fn facts<F: Into<Option<String>>>(
+        &mut self,
+        label: &str,
+        facts: impl IntoIterator<Item = F>,
+    ) {
+        let facts = joined(facts, ", ");
         if !facts.is_empty() {
-            self.entry(label, &facts.join(", "));
+            self.entry(label, &facts);
         }
     }
 
-    /// A command on lines of its own: never broken, nothing beside it. A comment for which the line
-    /// has no room stands below, and can be pasted, too.
+    /// Writes sentences below a heading.
+    pub(super) fn indented(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "", 2, words);
+    }
+
+    /// Writes a sentence below a heading that stands out.
+    pub(super) fn verdict(&mut self, words: &str) {
+        self.paragraph(Emphasis::Strong, "", 2, words);
+    }
+
+    /// Writes items of a list below a verdict.
+    pub(super) fn evidence<'a>(&mut self, items: impl IntoIterator<Item = &'a String>) {
+        for item in items {
+            self.paragraph(Emphasis::None, "    -", 6, item);
+        }
+    }
+
+    /// Writes sentences below a point.
+    pub(super) fn reason(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "", 4, words);
+    }
+
+    /// Writes the number of rows that are left out, if there are any.
+    pub(super) fn left_out(&mut self, number: usize, what: &str) {
+        if number > 0 {
+            self.point(&format!("{number} {what} more, with --json"));
+        }
+    }
+
+    /// Writes a command on lines of its own, never wrapped. A comment that does not fit stands
+    /// below, as a comment that can be pasted too.
     pub(super) fn command(&mut self, command: &str) {
         if self.style.form != Form::Plain {
             return markup::command(self.style.form, &mut self.text, command);
         }
-        // One for the endpoint's host says so, and is typed there.
+        // A command for the endpoint's host says so in its comment; it is not run in the lab.
         let prefix = self.style.prefix.filter(|_| !command.contains("  # on "));
         for line in command.lines() {
             let line = prefix.map_or_else(|| line.to_owned(), |prefix| within(prefix, line));
@@ -188,20 +214,17 @@ impl Page {
         }
     }
 
-    /// A table; how many columns a narrow terminal leaves out is said below it.
+    /// Writes a table, and how many columns do not fit.
     pub(super) fn table<R>(&mut self, table: &Table<R>) {
         if self.style.form != Form::Plain {
             return markup::table(self.style.form, &mut self.text, &table.grid());
         }
         let layout = table.layout(self.style.columns());
-        layout
-            .heads()
+        let (heads, rows) = (layout.heads(), layout.rows());
+        heads
             .iter()
             .for_each(|line| self.line(Emphasis::Strong, line));
-        layout
-            .rows()
-            .iter()
-            .for_each(|line| self.line(Emphasis::None, line));
+        rows.iter().for_each(|line| self.line(Emphasis::None, line));
         if layout.left_out > 0 {
             let columns = plural(layout.left_out as u64, "column");
             self.plain(&format!(
@@ -215,7 +238,7 @@ impl Page {
     }
 }
 
-/// A command as it is run by another one: what a shell makes of it is made there.
+/// The command, to be run by another command; the shell's syntax goes through `sh -c`.
 fn within(prefix: &str, line: &str) -> String {
     let (words, comment) = line.split_at(line.find("  # ").unwrap_or(line.len()));
     if ["&&", "$("].iter().any(|sign| words.contains(sign)) {
@@ -224,10 +247,10 @@ fn within(prefix: &str, line: &str) -> String {
     format!("{prefix}{words}{comment}")
 }
 
-/// Columns of the labels of [`Page::entry`].
+/// Width of the labels of [`Page::entry`].
 pub(super) const MARGIN: usize = 13;
 
-/// Fewer columns than this are not filled but overrun.
+/// Text narrower than this is not filled, but overruns the page.
 const MIN_ROOM: usize = 20;
 
 /// Breaks at spaces, never within a word; at least one line.
@@ -290,7 +313,7 @@ mod tests {
     fn paragraphs_hang_and_keep_numbers_with_their_units() {
         let mut page = plain(40);
         let words = format!("smallest 29.0{NBSP}ms, mean 29.4{NBSP}ms, largest 312{NBSP}ms");
-        page.facts("rtt", &[words]);
+        page.facts("rtt", [words]);
         assert_eq!(
             page.finish(),
             "  rtt        smallest 29.0 ms, mean\n             29.4 ms, largest 312 ms\n"

@@ -1,4 +1,4 @@
-//! Where the CPU time of a transfer went: the layers of both ends beside each other.
+//! The page of a profile: the layers of both ends side by side.
 
 mod account;
 
@@ -11,8 +11,10 @@ use linerate_core::units::printable;
 
 use super::Style;
 use super::ceilings::caveats;
-use super::number::{count, digits, percent, rate, seconds, with_unit};
-use super::page::{Emphasis, Page};
+use super::number::{
+    bytes, count, counted, digits, joined, named, percent, rate, seconds, with_unit,
+};
+use super::page::Page;
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
@@ -21,7 +23,7 @@ use crate::document::{Document, Rate};
 use crate::svg::{Chart, layer_name};
 
 impl Document for ProfileDocument {
-    /// The layers of both ends; with `by_function` the functions of each end below them.
+    /// The layers of both ends; with details, the functions of each end below them.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let reached = self.record.throughput_bps().map(rate);
@@ -29,11 +31,11 @@ impl Document for ProfileDocument {
         let headline = format!("{reached}: {}", traffic_and_peer(&self.record));
         page.heading(&headline);
         if let Some(most) = most(self) {
-            page.paragraph(Emphasis::Strong, "", 2, &most);
+            page.verdict(&most);
         }
         emulated(&mut page, &self.record.environment);
         if style.details {
-            counted(&mut page, self);
+            sampling(&mut page, self);
         }
         page.gap();
         page.table(&layers(self));
@@ -87,45 +89,39 @@ fn most(document: &ProfileDocument) -> Option<String> {
         let share = percent(most.share_percent);
         Some(format!("{label} {} {share}", layer_name(most.layer)))
     });
-    let largest: Vec<String> = largest.collect();
-    (!largest.is_empty()).then(|| format!("most of the CPU time: {}", largest.join(", ")))
+    let largest = Some(joined(largest, ", ")).filter(|words| !words.is_empty());
+    named("most of the CPU time:", largest, |words| words)
 }
 
-/// How each end's time was counted, and its service demand.
-fn counted(page: &mut Page, document: &ProfileDocument) {
+/// Writes how each end's time was counted, and its service demand.
+fn sampling(page: &mut Page, document: &ProfileDocument) {
     for (label, end) in ends(document) {
-        page.facts(label, &[how(end), samples(end)].concat());
-        page.facts("", &demand(end));
-        page.facts("", &[format!("counted: {}", end.taken)]);
+        page.facts(label, [how(end), samples(end)].concat());
+        page.facts("", demand(end));
+        page.facts("", [format!("counted: {}", end.taken)]);
     }
-    if let Some(both) = document.shared_overhead_percent {
-        let took = percent(both);
-        page.facts(
-            "both ends",
-            &[format!(
-                "the profilers took {took} of their host's busy CPU time"
-            )],
-        );
-    }
+    let both = document.shared_overhead_percent.map(percent);
+    let took = both.map(|it| format!("the profilers took {it} of their host's busy CPU time"));
+    page.facts("both ends", took);
 }
 
-/// Folded stacks as other tools read them: the end, functions from the outermost to the innermost,
-/// and the samples, in one line each: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only what is the
-/// ends' own work.
+/// Folded stacks for flame graph tools, one line each: the end, the functions from the outermost to
+/// the innermost, and the samples: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only the ends' own
+/// work is included.
 pub fn folded(document: &ProfileDocument) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, _) in document.stacks(role) {
-            // What separates frames cannot stand in one.
+            // The separator cannot occur in a name.
             let names = path_from_root(stack).map(|name| printable(name).replace(';', ","));
             let line = names.fold(end.to_owned(), |line, name| format!("{line};{name}"));
             *lines.entry(line).or_default() += stack.count;
         }
     }
-    let lines = lines
-        .iter()
-        .map(|(stack, samples)| format!("{stack} {samples}\n"));
-    lines.collect()
+    let lines = lines.iter();
+    lines
+        .map(|(stack, samples)| format!("{stack} {samples}\n"))
+        .collect()
 }
 
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 \
@@ -142,8 +138,8 @@ fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndL
         ("sender", &document.sender),
         ("receiver", &document.receiver),
     ];
-    both.into_iter()
-        .filter_map(|(label, end)| Some((label, end.as_ref()?)))
+    let both = both.into_iter();
+    both.filter_map(|(label, end)| Some((label, end.as_ref()?)))
 }
 
 fn how(end: &EndLayers) -> Vec<String> {
@@ -166,64 +162,52 @@ fn samples(end: &EndLayers) -> Vec<String> {
     if profile.how == How::Accounted {
         return Vec::new();
     }
-    let mut facts = vec![format!(
-        "{} samples of its own, {} of others",
-        count(end.samples),
-        count(end.foreign_samples)
-    )];
-    for (number, what) in [(profile.lost, "lost"), (profile.throttled, "throttled")] {
-        if number > 0 {
-            facts.push(format!("{} {what}", count(number)));
-        }
-    }
-    facts.push(match profile.overhead.percent {
+    let [own, foreign] = [end.samples, end.foreign_samples].map(count);
+    let took = match profile.overhead.percent {
         Some(took) => format!("the profiler took {}", percent(took)),
         None => "what the profiler took is not known".to_owned(),
-    });
-    facts
+    };
+    let facts = [
+        Some(format!("{own} samples of its own, {foreign} of others")),
+        counted(profile.lost, "lost"),
+        counted(profile.throttled, "throttled"),
+        Some(took),
+    ];
+    facts.into_iter().flatten().collect()
 }
 
 /// The end's service demand, split by its layers.
-fn demand(end: &EndLayers) -> Vec<String> {
-    let Some(whole) = end.service_demand_us_per_kib else {
-        return Vec::new();
-    };
+fn demand(end: &EndLayers) -> Option<String> {
+    let whole = with_unit(end.service_demand_us_per_kib?, "µs/KiB");
     let of_layers = end.layers.iter().filter(|cost| cost.layer != Layer::Idle);
     let (named, others): (Vec<_>, Vec<_>) = of_layers
         .filter_map(|cost| Some((cost, cost.service_demand_us_per_kib?)))
         .partition(|(cost, _)| cost.share_percent >= NAMED_PERCENT);
-    let named = named
-        .iter()
-        .map(|(cost, part)| format!("{} {}", layer_name(cost.layer), digits(*part)));
+    let named = named.iter();
+    let named = named.map(|(cost, part)| format!("{} {}", layer_name(cost.layer), digits(*part)));
     let others: f64 = others.iter().map(|(_, part)| part).sum();
     let others = (others > 0.0).then(|| format!("others {}", digits(others)));
-    let parts: Vec<String> = named.chain(others).collect();
-    let whole = with_unit(whole, "µs/KiB");
-    vec![format!("service demand {whole}: {}", parts.join(" + "))]
+    let parts = joined(named.chain(others), " + ");
+    Some(format!("service demand {whole}: {parts}"))
 }
 
-/// Share of the end's time from which on a layer is named in the split of the service demand,
-/// percent.
+/// Smallest share of the end's time, percent, from which a layer is named in the split of the
+/// service demand.
 const NAMED_PERCENT: f64 = 1.0;
 
-/// A line for each layer that either end has, most of both first; then their sum, and what was
-/// idle.
+/// A row for each layer that occurs, the largest of both ends first; then the sum, and the idle
+/// time.
 fn layers(document: &ProfileDocument) -> Table<Row> {
     let ends = [document.sender.as_ref(), document.receiver.as_ref()];
-    let mut rows: Vec<Row> = Layer::ALL
+    let mut shown = Layer::ALL.to_vec();
+    shown.retain(|&layer| layer != Layer::Idle && weight(&ends, layer) > 0.0);
+    shown.sort_by(|a, b| weight(&ends, *b).total_cmp(&weight(&ends, *a)));
+    let idle = (weight(&ends, Layer::Idle) > 0.0).then_some(Row::Layer(Layer::Idle));
+    let rows = shown
         .into_iter()
-        .filter(|&layer| layer != Layer::Idle && weight(&ends, layer) > 0.0)
         .map(Row::Layer)
-        .collect();
-    let weight_of = |row: &Row| match row {
-        Row::Layer(layer) => weight(&ends, *layer),
-        Row::Sum => 0.0,
-    };
-    rows.sort_by(|a, b| weight_of(b).total_cmp(&weight_of(a)));
-    rows.push(Row::Sum);
-    if weight(&ends, Layer::Idle) > 0.0 {
-        rows.push(Row::Layer(Layer::Idle));
-    }
+        .chain([Row::Sum])
+        .chain(idle);
     let name = |row: &Row| match row {
         Row::Layer(layer) => layer_name(*layer),
         Row::Sum => "all of it",
@@ -253,10 +237,10 @@ fn layers(document: &ProfileDocument) -> Table<Row> {
     table
 }
 
-/// A line of the table of layers.
+/// A row of the table of layers.
 enum Row {
     Layer(Layer),
-    /// All of them but the idle time.
+    /// The sum of all layers but the idle time.
     Sum,
 }
 
@@ -279,7 +263,7 @@ fn soft_interrupts(cost: &LayerCost) -> Option<String> {
     is_known.then(|| format!("{:.0}", cost.softirq_percent))
 }
 
-/// CPU time for each of `number`, nanoseconds.
+/// CPU time for each of `number` items, nanoseconds.
 fn per(end: &EndLayers, number: u64) -> Option<String> {
     (number > 0).then(|| digits(end.cpu_seconds * 1e9 / number as f64))
 }
@@ -288,7 +272,7 @@ fn of(end: &EndLayers, layer: Layer) -> Option<&LayerCost> {
     end.layers.iter().find(|cost| cost.layer == layer)
 }
 
-/// What a layer has of both ends, percent.
+/// A layer's share, summed over both ends, percent.
 fn weight(ends: &[Option<&EndLayers>], layer: Layer) -> f64 {
     let costs = ends.iter().flatten().filter_map(|end| of(end, layer));
     costs.map(|cost| cost.share_percent).sum()
@@ -305,7 +289,7 @@ fn functions(page: &mut Page, label: &str, end: &EndLayers) {
     }
     let table = Table::of(&end.functions)
         .right("%", |cost| format!("{:.1}", cost.share_percent))
-        .right("samples", |cost| count(cost.samples))
+        .right("samples", |cost| cost.samples)
         .left("mostly", |cost| layer_name(cost.layer))
         .left("function", |cost| cost.function.clone());
     page.table(&table);
@@ -316,22 +300,17 @@ fn disk(page: &mut Page, document: &ProfileDocument) {
         return;
     };
     page.gap();
+    let (size, directory) = (bytes(disk.bytes), &disk.directory);
+    let [write, read] = [disk.write_bps, disk.read_bps].map(rate);
+    let (storage, over) = (
+        percent(disk.from_storage_percent),
+        digits(disk.path_over_disk),
+    );
     let facts = [
-        format!(
-            "a file of {} in {}",
-            super::number::bytes(disk.bytes),
-            disk.directory
-        ),
-        format!("written at {}", rate(disk.write_bps)),
-        format!(
-            "read at {}, {} of it from storage",
-            rate(disk.read_bps),
-            percent(disk.from_storage_percent)
-        ),
-        format!(
-            "the path has {} times the slower of the two",
-            digits(disk.path_over_disk)
-        ),
+        format!("a file of {size} in {directory}"),
+        format!("written at {write}"),
+        format!("read at {read}, {storage} of it from storage"),
+        format!("the path has {over} times the slower of the two"),
     ];
-    page.facts("disk", &facts);
+    page.facts("disk", facts);
 }

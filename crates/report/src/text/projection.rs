@@ -1,4 +1,4 @@
-//! What CPU time costs, and what changes would bring.
+//! Models of what CPU time costs, and projections of what changes would bring.
 
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
@@ -7,12 +7,11 @@ use linerate_core::profile::projection::{
 };
 
 use super::Style;
-use super::number::{NBSP, digits, percent, rate, span, with_unit};
+use super::number::{NBSP, digits, joined, named, percent, rate, span};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 
-/// The costs of each model, what changes would bring, those that were proved beside their
-/// measurement, the doubts, and changes of which nothing is said.
+/// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
 pub fn projections(
     models: &[CostModel],
     projections: &[Projection],
@@ -24,7 +23,7 @@ pub fn projections(
     page.finish()
 }
 
-/// [`projections`], as a part of a larger page.
+/// Writes [`projections`] as a part of a larger page.
 pub(super) fn write(
     page: &mut Page,
     models: &[CostModel],
@@ -78,23 +77,22 @@ fn costs(page: &mut Page, model: &CostModel) {
         let cost = |term: &Term| of(end, *term);
         table = table
             .right(format!("{}\nns", end.end.name()), |term| {
-                Some(digits(cost(term)?.ns))
+                cost(term).map(|it| digits(it.ns))
             })
             .right("\n95 %", |term| Some(interval(cost(term)?.interval_ns)))
             .right("\nshare", |term| Some(percent(cost(term)?.share_percent)));
     }
     page.table(&table);
     for end in &model.ends {
+        let (runs, misses) = (end.runs, percent(end.residual_percent));
         let mut facts = vec![format!(
-            "{} runs, whose CPU time the model misses by {}",
-            end.runs,
-            percent(end.residual_percent)
+            "{runs} runs, whose CPU time the model misses by {misses}"
         )];
         facts.extend(end.not_told_apart.iter().map(|group| {
-            let parts: Vec<&str> = group.iter().map(|term| term.per()).collect();
-            format!("not told apart: {}", parts.join(" and "))
+            let parts = group.iter().map(|term| term.per().to_owned());
+            format!("not told apart: {}", joined(parts, " and "))
         }));
-        page.facts(end.end.name(), &facts);
+        page.facts(end.end.name(), facts);
     }
 }
 
@@ -128,13 +126,9 @@ fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)>
         })
 }
 
-/// In the first of several rows.
+/// `cell` in the first of several rows, empty in the others.
 fn of_first(row: usize, cell: &str) -> String {
-    if row == 0 {
-        cell.to_owned()
-    } else {
-        String::new()
-    }
+    if row == 0 { cell } else { "" }.to_owned()
 }
 
 fn interval([low, high]: [f64; 2]) -> String {
@@ -151,10 +145,9 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn proofs(page: &mut Page, projections: &[Projection]) {
-    let proved: Vec<(&Projection, &Proof)> = projections
-        .iter()
-        .filter_map(|one| Some((one, one.proof.as_ref()?)))
-        .collect();
+    let proved = projections.iter();
+    let proved = proved.filter_map(|one| Some((one, one.proof.as_ref()?)));
+    let proved: Vec<(&Projection, &Proof)> = proved.collect();
     if proved.is_empty() {
         return;
     }
@@ -162,20 +155,18 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     page.title("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
     let medians = [
-        ("throughput", median_error_percent(projections)),
-        ("CPU time", median_cpu_error_percent(projections)),
+        named("of throughput", median_error_percent(projections), percent),
+        named(
+            "of CPU time",
+            median_cpu_error_percent(projections),
+            percent,
+        ),
     ];
-    let medians = medians
-        .into_iter()
-        .filter_map(|(name, median)| Some(format!("of {name} {}", with_unit(median?, "%"))));
-    let medians: Vec<String> = medians.collect();
+    let (number, medians) = (proved.len(), joined(medians, ", "));
     if !medians.is_empty() {
-        let words = format!(
-            "Median error over the {} that could be had: {}.",
-            proved.len(),
-            medians.join(", ")
-        );
-        page.words(&words);
+        page.words(&format!(
+            "Median error over the {number} that could be had: {medians}."
+        ));
     }
 }
 
@@ -216,8 +207,8 @@ fn doubts(page: &mut Page, projections: &[Projection]) {
             .not_proved
             .iter()
             .map(|why| format!("not proved: {why}"));
-        let words: Vec<String> = one.doubts.iter().cloned().chain(not).collect();
-        (!words.is_empty()).then(|| format!("{}: {}", one.what_if, words.join("; ")))
+        let words = joined(one.doubts.iter().cloned().chain(not), "; ");
+        (!words.is_empty()).then(|| format!("{}: {words}", one.what_if))
     };
     let all: Vec<String> = projections.iter().filter_map(of).collect();
     if !all.is_empty() {

@@ -1,4 +1,4 @@
-//! Policies of this host: what is in force, what it counted, and which filter takes a packet.
+//! The pages of QoS policies: what is in force, what it counted, and which filter takes a packet.
 
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
@@ -8,14 +8,14 @@ use linerate_qos::explain::ExplanationReport;
 use linerate_qos::interpret::CounterReport;
 
 use super::Style;
-use super::number::{bytes, chosen_bytes, count, plural, rate};
+use super::number::{bytes, chosen_bytes, named, plural, rate};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 use crate::document::Document;
 
 impl Document for QosDocument {
-    /// What is in force on each interface, or what is said of a file or a packet; without any of
-    /// these, what was changed.
+    /// The state of each interface, or the report on a file or a packet; else the notes on what was
+    /// changed.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         status(&mut page, self, style.details);
@@ -33,7 +33,7 @@ impl Document for QosDocument {
     }
 }
 
-/// Whether each interface filters, its adapter and policies; with `details` their filters.
+/// Writes each interface's state, adapter and policies; with `details`, the filters.
 fn status(page: &mut Page, document: &QosDocument, details: bool) {
     for adapter in &document.adapters {
         page.gap();
@@ -44,7 +44,7 @@ fn status(page: &mut Page, document: &QosDocument, details: bool) {
         }
         page.table(&policies(adapter));
         for policy in &adapter.policies {
-            page.facts(&policy.name, &further(policy));
+            page.facts(&policy.name, further(policy));
         }
     }
 }
@@ -69,49 +69,54 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         "raw_ip" => "plain IP".to_owned(),
         _ => "Ethernet".to_owned(),
     });
-    facts.extend(
+    let bps = |bps: u64| rate(bps as f64);
+    let ways = match adapter.ingress {
+        true => ", egress and ingress",
+        false => " egress",
+    };
+    let known = [
+        named("link", adapter.speed_bps, bps),
+        named("shared", adapter.rate_bps, bps),
         adapter
-            .speed_bps
-            .map(|bps| format!("link {}", rate(bps as f64))),
-    );
-    facts.extend(
-        adapter
-            .rate_bps
-            .map(|bps| format!("shared {}", rate(bps as f64))),
-    );
-    facts.extend(adapter.attached.as_ref().map(|place| {
-        if adapter.ingress {
-            format!("{place}, egress and ingress")
-        } else {
-            format!("{place} egress")
-        }
-    }));
-    let cap = adapter.gso_max_size_bytes;
-    facts.extend(cap.map(|cap| format!("offloaded frames up to {}", chosen_bytes(cap.into()))));
-    page.facts("adapter", &facts);
+            .attached
+            .as_ref()
+            .map(|place| format!("{place}{ways}")),
+        named(
+            "offloaded frames up to",
+            adapter.gso_max_size_bytes,
+            |cap| chosen_bytes(cap.into()),
+        ),
+    ];
+    page.facts("adapter", facts.into_iter().map(Some).chain(known));
 }
 
 /// A row for each policy.
 fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
-    let share = |bps: Option<u64>| Some(rate(bps? as f64));
+    let counts = |policy: &PolicyReport| !policy.filters.is_empty();
     Table::of(adapter.policies.iter())
         .left("policy", move |policy| in_tree(adapter, policy))
-        .left("DSCP", |policy| Some(Dscp::new(policy.dscp?)?.to_string()))
-        .right("reserve", move |policy| share(policy.reserve_bps))
-        .right("limit", move |policy| share(policy.limit_bps))
+        .left("DSCP", |policy| dscp(policy))
+        .right("reserve", |policy| share(policy.reserve_bps))
+        .right("limit", |policy| share(policy.limit_bps))
         .right("priority", |policy| Some(policy.priority?.to_string()))
-        .right("filters", |policy| count(policy.filters.len() as u64))
+        .right("filters", |policy| policy.filters.len() as u64)
         .right("packets", |policy| {
-            let counts = !policy.filters.is_empty();
-            counts.then(|| count(policy.egress.packets))
+            counts(policy).then_some(policy.egress.packets)
         })
         .right("dropped", |policy| {
-            let dropped = policy.egress.dropped_packets;
-            (dropped > 0).then(|| count(dropped))
+            Some(policy.egress.dropped_packets).filter(|n| *n > 0)
         })
 }
 
-/// A row for each filter; what is of its policy stands in the first of them.
+fn dscp(policy: &PolicyReport) -> Option<String> {
+    Some(Dscp::new(policy.dscp?)?.to_string())
+}
+
+fn share(bps: Option<u64>) -> Option<String> {
+    Some(rate(bps? as f64))
+}
+
+/// A row for each filter; the cells of its policy are in the first of them.
 fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterReport)> {
     let rows = adapter.policies.iter().flat_map(|policy| {
         let filters = policy.filters.iter().enumerate();
@@ -121,25 +126,20 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
                      cell: fn(&PolicyReport) -> Option<String>| {
         policy.map_or(Some(String::new()), cell)
     };
-    let or = |words: String, none: &str| {
-        if words.is_empty() {
-            none.to_owned()
-        } else {
-            words
-        }
+    let or = |words: String, none: &str| match words.is_empty() {
+        true => none.to_owned(),
+        false => words,
     };
     Table::of(rows)
         .left("policy", |row| {
             of_policy(row, |policy| Some(policy.name.clone()))
         })
-        .left("DSCP", |row| {
-            of_policy(row, |policy| Some(Dscp::new(policy.dscp?)?.to_string()))
-        })
+        .left("DSCP", |row| of_policy(row, dscp))
         .right("reserve", |row| {
-            of_policy(row, |policy| Some(rate(policy.reserve_bps? as f64)))
+            of_policy(row, |policy| share(policy.reserve_bps))
         })
         .right("limit", |row| {
-            of_policy(row, |policy| Some(rate(policy.limit_bps? as f64)))
+            of_policy(row, |policy| share(policy.limit_bps))
         })
         .left("filter", |(_, filter)| filter.name.clone())
         .left("protocol", |(_, filter)| {
@@ -152,7 +152,7 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         })
 }
 
-/// Its name, behind two blanks for each policy that it is inside of.
+/// The policy's name, behind two blanks for each policy around it.
 fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
     let named = |name: &String| adapter.policies.iter().find(|other| other.name == *name);
     let parent = |policy: &&PolicyReport| named(policy.parent.as_ref()?);
@@ -160,24 +160,23 @@ fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
     format!("{}{}", "  ".repeat(around.count()), policy.name)
 }
 
-/// What few policies have.
-fn further(policy: &PolicyReport) -> Vec<String> {
-    let priority = policy
-        .priority
-        .map(|priority| format!("priority {priority}"));
-    let vlan = policy
-        .vlan_priority
-        .map(|priority| format!("VLAN priority {priority}"));
-    let class = policy
-        .class
-        .as_ref()
-        .map(|class| format!("class {}", class.id));
-    let drop = policy.drop.then(|| "drops its packets".to_owned());
-    let words = [priority, vlan, class, policy.meter.clone(), drop];
-    words.into_iter().flatten().collect()
+/// Properties that few policies have.
+fn further(policy: &PolicyReport) -> [Option<String>; 5] {
+    let class = policy.class.as_ref();
+    [
+        policy
+            .priority
+            .map(|priority| format!("priority {priority}")),
+        policy
+            .vlan_priority
+            .map(|priority| format!("VLAN priority {priority}")),
+        class.map(|class| format!("class {}", class.id)),
+        policy.meter.clone(),
+        policy.drop.then(|| "drops its packets".to_owned()),
+    ]
 }
 
-/// What each policy and filter counted, interface by interface, and what the classes did.
+/// A page of the counters of policies, filters and classes, interface by interface.
 pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     let mut page = Page::new(style);
     for adapter in &document.adapters {
@@ -192,16 +191,16 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     page.finish()
 }
 
-/// Those that are not only around others.
+/// The policies with filters of their own; others only contain policies.
 fn with_packets(adapter: &AdapterReport) -> impl Iterator<Item = &PolicyReport> {
     let policies = adapter.policies.iter();
     policies.filter(|policy| !policy.filters.is_empty())
 }
 
-/// What is counted: its policy, its filter, whether the policy has a meter.
+/// A row of counters: the policy, the filter, and whether the policy has a meter.
 type Counted<'a> = (String, String, bool, &'a CounterReport);
 
-/// A row for each policy and each of its filters, on the way out and in.
+/// A row for each policy and each of its filters, for egress and for ingress.
 fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
     let mut rows: Vec<Counted> = Vec::new();
     for policy in with_packets(adapter) {
@@ -211,22 +210,18 @@ fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
         }
         for filter in &policy.filters {
             for (side, counters) in sides(&filter.egress, &filter.ingress) {
-                rows.push((
-                    String::new(),
-                    format!("{}{side}", filter.name),
-                    false,
-                    counters,
-                ));
+                let name = format!("{}{side}", filter.name);
+                rows.push((String::new(), name, false, counters));
             }
         }
     }
-    let of_drops = |all: &CounterReport, number| (all.dropped_packets > 0).then(|| count(number));
-    let colour = |has_meter: bool, packets| has_meter.then(|| count(packets));
+    let of_drops = |all: &CounterReport, number: u64| (all.dropped_packets > 0).then_some(number);
+    let colour = |has_meter: bool, packets: u64| has_meter.then_some(packets);
     Table::of(rows)
         .left("policy", |(policy, ..)| policy.clone())
         .left("filter", |(_, filter, ..)| filter.clone())
-        .right("packets", |(.., all)| count(all.packets))
-        .right("bytes", |(.., all)| count(all.bytes))
+        .right("packets", |(.., all)| all.packets)
+        .right("bytes", |(.., all)| all.bytes)
         .right("dropped\npackets", |(.., all)| {
             of_drops(all, all.dropped_packets)
         })
@@ -252,9 +247,8 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
         return;
     };
     page.gap();
-    let of_policies = adapter.policies.iter();
-    let of_policies =
-        of_policies.filter_map(|policy| Some((in_tree(adapter, policy), policy.class.as_ref()?)));
+    let class = |policy| Some((in_tree(adapter, policy), policy.class.as_ref()?));
+    let of_policies = adapter.policies.iter().filter_map(class);
     let table = Table::of(of_policies.chain([("(other packets)".to_owned(), default)]))
         .left("class", |(name, _)| name.clone())
         .left("id", |(_, class)| class.id.clone())
@@ -263,17 +257,17 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
         .right("ceiling", |(_, class)| rate(class.ceil_bps as f64))
         .right("priority", |(_, class)| class.priority.to_string())
         .spare(3, 1)
-        .right("packets", |(_, class)| count(class.packets))
-        .right("bytes", |(_, class)| count(class.bytes))
-        .right("drops", |(_, class)| count(class.drops))
-        .right("borrowed", |(_, class)| count(class.borrows))
+        .right("packets", |(_, class)| class.packets)
+        .right("bytes", |(_, class)| class.bytes)
+        .right("drops", |(_, class)| class.drops)
+        .right("borrowed", |(_, class)| class.borrows)
         .spare(2, 1)
         .right("waits", |(_, class)| bytes(class.backlog_bytes))
         .spare(1, 1);
     page.table(&table);
 }
 
-/// What each policy and filter counted between two documents, for a second.
+/// A page of what policies and filters counted between two documents, per second.
 pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: Style) -> String {
     let mut page = Page::new(style);
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
@@ -296,7 +290,7 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
             }
         }
     }
-    let whole = |now: u64, before: u64| count(per_second(now, before).round() as u64);
+    let whole = |now: u64, before: u64| per_second(now, before).round() as u64;
     let table = Table::of(rows)
         .left("adapter", |(names, ..)| names[0].clone())
         .left("policy", |(names, ..)| names[1].clone())
@@ -313,55 +307,46 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     page.finish()
 }
 
-/// A policy file that is right, and what is doubtful in it.
+/// Writes what a valid policy file contains, and its warnings.
 fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
-    let words = format!(
-        "{name}: {} and {}",
-        plural(file.filters as u64, "filter"),
-        if file.policies == 1 {
-            "1 policy".to_owned()
-        } else {
-            format!("{} policies", file.policies)
-        }
-    );
-    page.title(&words);
+    let filters = plural(file.filters as u64, "filter");
+    let policies = match file.policies {
+        1 => "1 policy".to_owned(),
+        policies => format!("{policies} policies"),
+    };
+    page.title(&format!("{name}: {filters} and {policies}"));
     for adapter in &file.adapters {
         let facts = [
             format!("{} for IPv4", plural(adapter.v4_rules as u64, "rule")),
             format!("{} for IPv6", adapter.v6_rules),
             format!("{} for other packets", adapter.other_rules),
         ];
-        page.facts(&adapter.name, &facts);
+        page.facts(&adapter.name, facts);
     }
     for warning in &file.warnings {
-        let words = format!(
-            "{name}:{}:{}: {}",
-            warning.line, warning.column, warning.text
-        );
-        page.doubt(&words);
+        let (line, column, text) = (warning.line, warning.column, &warning.text);
+        page.doubt(&format!("{name}:{line}:{column}: {text}"));
     }
 }
 
-/// Which filter takes a packet, and why not those asked before it.
+/// Writes which filter takes a packet, and why those before it do not.
 fn explanation(page: &mut Page, explanation: &ExplanationReport) {
-    page.plain(&format!(
-        "{} on {}",
-        explanation.packet, explanation.adapter
-    ));
+    let (packet, adapter) = (&explanation.packet, &explanation.adapter);
+    page.plain(&format!("{packet} on {adapter}"));
     match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {
-            let words = format!(
-                "filter {} (line {}) takes it: policy {policy}",
-                taken.filter, taken.line
-            );
-            page.title(&words);
+            let (filter, line) = (&taken.filter, taken.line);
+            page.title(&format!(
+                "filter {filter} (line {line}) takes it: policy {policy}"
+            ));
         }
         _ => page.title("no filter takes it: it leaves as it came, in the default class"),
     }
-    for effect in &explanation.effects {
-        page.point(effect);
-    }
+    explanation
+        .effects
+        .iter()
+        .for_each(|effect| page.point(effect));
     if !explanation.refused.is_empty() {
         page.gap();
         page.plain("asked before, and why not:");

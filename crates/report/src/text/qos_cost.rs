@@ -1,18 +1,21 @@
-//! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what
-//! each treatment changes.
+//! The page of what a policy costs: for each kind of transfer, figures as in the white paper, and
+//! the effect of each treatment.
 
 use linerate_core::compare::MetricConclusion;
-use linerate_core::plan::{Protocol, Workload};
+use linerate_core::plan::Workload;
 use linerate_core::record::Status;
 use linerate_core::stats::MedianInterval;
 use linerate_qos::cost::{
-    CostRow, DirectCost, LinkRates, PacketCost, QosCost, Test, Treatment, paper,
+    CostRow, DirectCost, LinkRates, QosCost, TREATMENTS, Test, Treatment, paper,
 };
 
 use super::Style;
 use super::ceilings::caveats;
-use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, seconds, with_unit};
-use super::page::{Emphasis, Page};
+use super::number::{
+    NBSP, chosen_bytes, count, digits, joined, named, plural, rate, seconds, with_unit,
+};
+use super::page::Page;
+use super::record::protocol_name;
 use super::table::Table;
 use crate::document::{Document, Ending};
 
@@ -24,22 +27,19 @@ impl Document for QosCost {
         match answer(self) {
             Some(answer) => {
                 page.heading(&answer);
-                page.paragraph(Emphasis::None, "", 2, &headline(self));
+                page.indented(&headline(self));
             }
             None => page.heading(&headline(self)),
         }
         page.gap();
         for policy in &self.policies {
-            let tests: Vec<&str> = policy.tests.iter().map(|test| test.name()).collect();
+            let tests = joined(policy.tests.iter().map(|test| test.name().to_owned()), ", ");
             let named = policy.file.as_deref().unwrap_or("the test's own");
             let filters = plural(policy.filters as u64, "filter");
-            page.facts(
-                "policy",
-                &[format!("{}: {named}, {filters}", tests.join(", "))],
-            );
+            page.facts("policy", [format!("{tests}: {named}, {filters}")]);
         }
         for link in &self.links {
-            page.facts("link", &[packets(link)]);
+            page.facts("link", [packets(link)]);
         }
         for group in groups(&self.rows) {
             page.gap();
@@ -76,9 +76,8 @@ fn answer(document: &QosCost) -> Option<String> {
     let rates = document.rows.iter();
     let rates = rates.filter_map(|row| compared(row, rate_of(row), Treatment::Policy));
     let decided: Vec<_> = rates.filter(|rate| rate.pairs >= FEWEST_PAIRS).collect();
-    let slower = decided
-        .iter()
-        .filter(|rate| rate.different && rate.effect_percent < 0.0);
+    let is_slower = |rate: &&&MetricConclusion| rate.different && rate.effect_percent < 0.0;
+    let slower = decided.iter().filter(is_slower);
     let slows = (!decided.is_empty()).then(|| {
         let all = plural(decided.len() as u64, "transfer");
         format!("slows {} of {all}", slower.count())
@@ -88,8 +87,8 @@ fn answer(document: &QosCost) -> Option<String> {
         let ns = with_unit(ns, "ns");
         format!("takes up to {ns} of each packet")
     });
-    let facts: Vec<String> = slows.into_iter().chain(takes).collect();
-    (!facts.is_empty()).then(|| format!("the policy {}", facts.join(", and ")))
+    let facts = Some(joined([slows, takes], ", and ")).filter(|facts| !facts.is_empty());
+    named("the policy", facts, |facts| facts)
 }
 
 fn headline(document: &QosCost) -> String {
@@ -142,60 +141,30 @@ fn title(row: &CostRow) -> String {
         1500 => String::new(),
         bytes => format!(", MTU {bytes}"),
     };
-    format!(
-        "{}, {} over {}: {what}{mtu}",
-        rate(row.link_bps),
-        protocol(row.protocol),
-        row.family
-    )
+    let (link, protocol, family) = (rate(row.link_bps), protocol_name(row.protocol), row.family);
+    format!("{link}, {protocol} over {family}: {what}{mtu}")
 }
 
-fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Udp => "UDP",
-        Protocol::Tcp | Protocol::Mptcp => "TCP",
-    }
-}
-
-/// A figure, its heads, and what it is divided by.
-type Column = (&'static str, [&'static str; 3], f64);
+/// A metric, the heads of its columns, and its divisor.
+/// Metric, the first column's head, and the scale.
+type Column = (&'static str, &'static str, f64);
 
 const THROUGHPUT: &str = "throughput_bps";
 const TRANSACTIONS: &str = "transactions_per_s";
 
 const COLUMNS: [Column; 5] = [
-    (THROUGHPUT, ["\nMbit/s", "pass-\nthrough", "\npolicy"], 1e6),
-    (
-        TRANSACTIONS,
-        ["requests\nper s", "pass-\nthrough", "\npolicy"],
-        1.0,
-    ),
-    (
-        "latency_us.p50",
-        ["p50\nµs", "pass-\nthrough", "\npolicy"],
-        1.0,
-    ),
-    (
-        "sender.host_cpu_percent",
-        ["CPU\n%", "pass-\nthrough", "\npolicy"],
-        1.0,
-    ),
-    (
-        "sender.service_demand_us_per_kib",
-        ["demand\nµs/KiB", "pass-\nthrough", "\npolicy"],
-        1.0,
-    ),
+    (THROUGHPUT, "\nMbit/s", 1e6),
+    (TRANSACTIONS, "requests\nper s", 1.0),
+    ("latency_us.p50", "p50\nµs", 1.0),
+    ("sender.host_cpu_percent", "CPU\n%", 1.0),
+    (DEMAND, "demand\nµs/KiB", 1.0),
 ];
-
-const TREATMENTS: [Treatment; 3] = [
-    Treatment::Without,
-    Treatment::Passthrough,
-    Treatment::Policy,
-];
+const DEMAND: &str = "sender.service_demand_us_per_kib";
 
 fn figures(rows: &[CostRow]) -> Table<&CostRow> {
     let mut table = Table::of(rows).right("\nsize", |row| chosen_bytes(row.message_bytes));
-    for (metric, heads, scale) in COLUMNS {
+    for (metric, head, scale) in COLUMNS {
+        let heads = [head, "pass-\nthrough", "\npolicy"];
         for (treatment, head) in TREATMENTS.into_iter().zip(heads) {
             table = table.right(head, |row| {
                 let figure = figure(row, metric, treatment).filter(|_| is_told(row, metric))?;
@@ -212,7 +181,7 @@ fn figure<'a>(row: &'a CostRow, metric: &str, treatment: Treatment) -> Option<&'
     found.map(|one| &one.figure)
 }
 
-/// What a transfer is for: bytes, or answers.
+/// The metric that a transfer is measured by: bytes, or answers.
 fn rate_of(row: &CostRow) -> &'static str {
     match row.workload {
         Workload::Stream => THROUGHPUT,
@@ -220,7 +189,7 @@ fn rate_of(row: &CostRow) -> &'static str {
     }
 }
 
-/// Answers are not told in bits.
+/// Whether a metric applies: exchanges are not measured in bits.
 fn is_told(row: &CostRow, metric: &str) -> bool {
     metric != THROUGHPUT || rate_of(row) == THROUGHPUT
 }
@@ -232,7 +201,7 @@ fn effects(rows: &[CostRow]) -> Table<(&CostRow, Treatment)> {
         .iter()
         .flat_map(|row| treatments.map(|treatment| (row, treatment)));
     let rate = |row, treatment| compared(row, rate_of(row), treatment);
-    let demand = |row, treatment| compared(row, "sender.service_demand_us_per_kib", treatment);
+    let demand = |row, treatment| compared(row, DEMAND, treatment);
     let packet = |row: &CostRow, treatment| {
         let cost = row.packet.iter().find(|cost| cost.treatment == treatment);
         cost.cloned()
@@ -240,21 +209,17 @@ fn effects(rows: &[CostRow]) -> Table<(&CostRow, Treatment)> {
     Table::of(rows)
         .right("\nsize", |(row, _)| chosen_bytes(row.message_bytes))
         .left("\nagainst without", |(_, treatment)| treatment.name())
-        .right("rate\neffect", |&(row, t)| {
-            Some(effect(rate(row, t)?.effect_percent))
-        })
+        .right("rate\neffect", |&(row, t)| rate(row, t).map(effect))
         .left("\ninterval", |&(row, t)| rate(row, t).map(interval))
         .left("\nverdict", |&(row, t)| rate(row, t).map(verdict))
-        .right("demand\neffect", |&(row, t)| {
-            Some(effect(demand(row, t)?.effect_percent))
-        })
+        .right("demand\neffect", |&(row, t)| demand(row, t).map(effect))
         .left("\ninterval", |&(row, t)| demand(row, t).map(interval))
         .spare(1, 2)
         .right("packet\nµs", |&(row, t)| {
-            Some(signed(packet(row, t)?.paper_us))
+            packet(row, t).map(|cost| signed(cost.paper_us))
         })
         .left("\ninterval", |&(row, t)| {
-            Some(packet_interval(&packet(row, t)?))
+            packet(row, t).map(|it| range(it.paper_interval_us))
         })
         .spare(2, 2)
 }
@@ -269,29 +234,25 @@ fn compared<'a>(
     found.map(|one| &one.conclusion)
 }
 
-fn effect(percent: f64) -> String {
-    format!("{}{NBSP}%", signed(percent))
+fn effect(found: &MetricConclusion) -> String {
+    format!("{}{NBSP}%", signed(found.effect_percent))
 }
 
 fn signed(value: f64) -> String {
-    if value > 0.0 {
-        format!("+{value:.2}")
-    } else {
-        format!("{value:.2}")
-    }
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{value:.2}")
 }
 
 fn interval(found: &MetricConclusion) -> String {
-    let [low, high] = found.interval_percent;
-    format!("({}{NBSP}to{NBSP}{})", signed(low), signed(high))
+    range(found.interval_percent)
 }
 
-fn packet_interval(cost: &PacketCost) -> String {
-    let [low, high] = cost.paper_interval_us;
-    format!("({}{NBSP}to{NBSP}{})", signed(low), signed(high))
+fn range(ends: [f64; 2]) -> String {
+    let [low, high] = ends.map(signed);
+    format!("({low}{NBSP}to{NBSP}{high})")
 }
 
-/// Too few blocks have none.
+/// The verdict; with too few blocks there is none.
 fn verdict(found: &MetricConclusion) -> String {
     match (found.different, found.equivalent) {
         (true, true) => "DIFFERENT, small".to_owned(),
@@ -300,7 +261,7 @@ fn verdict(found: &MetricConclusion) -> String {
     }
 }
 
-/// See [`linerate_core::compare`]: no test of signs has a verdict on fewer.
+/// See [`linerate_core::compare`]: with fewer pairs, a sign test has no verdict.
 const FEWEST_PAIRS: u32 = 6;
 
 fn direct(page: &mut Page, document: &QosCost) {
@@ -317,11 +278,11 @@ fn direct(page: &mut Page, document: &QosCost) {
     let table = Table::of(&document.direct)
         .left("policy of", |cost| cost.test.name())
         .left("packets", |cost| {
-            format!("{} over {}", protocol(cost.protocol), cost.family)
+            format!("{} over {}", protocol_name(cost.protocol), cost.family)
         })
         .right("pass-through", |cost| nanoseconds(&cost.passthrough_ns))
         .right("policy", |cost| nanoseconds(&cost.policy_ns))
-        .right("instructions", |cost| count(cost.instructions as u64))
+        .right("instructions", |cost| cost.instructions as u64)
         .spare(2, 1)
         .left("of the time of a smallest frame", |cost| {
             share(cost, fastest, document)
@@ -331,21 +292,14 @@ fn direct(page: &mut Page, document: &QosCost) {
 }
 
 fn nanoseconds(figure: &MedianInterval) -> String {
-    format!(
-        "{} ({} to {})",
-        digits(figure.median),
-        digits(figure.low),
-        digits(figure.high)
-    )
+    let [median, low, high] = [figure.median, figure.low, figure.high].map(digits);
+    format!("{median} ({low} to {high})")
 }
 
-/// What a policy takes of the time that the fastest link has for each of its smallest frames.
+/// The policy's time as a share of the time between two smallest frames on the fastest link.
 fn share(cost: &DirectCost, frames_per_s: f64, document: &QosCost) -> Option<String> {
-    let link = document
-        .links
-        .iter()
-        .map(|link| link.link_bps)
-        .fold(0.0, f64::max);
+    let links = document.links.iter().map(|link| link.link_bps);
+    let link = links.fold(0.0, f64::max);
     (frames_per_s > 0.0).then(|| {
         let percent = cost.policy_ns.median * frames_per_s / 1e9 * 100.0;
         format!("{} at {}", with_unit(percent, "%"), rate(link))

@@ -1,4 +1,4 @@
-//! One run on one screen.
+//! The page of one run.
 
 use std::iter::repeat;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,8 @@ use super::baseline::baseline;
 use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt, share_percent};
 use super::number::{
-    bytes, chosen_bytes, count, digits, micros, percent, plural, rate, seconds, span, with_unit,
+    bytes, chosen_bytes, count, counted, digits, ends, joined, micros, named, percent, plural,
+    rate, seconds, span, with_unit,
 };
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::Table;
@@ -24,7 +25,7 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Record {
-    /// What was reached, what holds it back, what to do; then what both kernels say about it.
+    /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         answer(&mut page, self);
@@ -75,15 +76,13 @@ fn answer(page: &mut Page, record: &Record) {
     for leg in legs {
         let mut facts = evidence::in_short(leg);
         facts.extend(leg.tcp_sender().and_then(|tcp| tcp.congestion.clone()));
-        facts.extend(slowest_and_fastest(
-            &record.flows_of(leg).collect::<Vec<_>>(),
-        ));
+        facts.extend(slowest_and_fastest(record.flows_of(leg)));
         if legs.len() > 1 {
             facts.insert(0, leg.throughput_bps.map(rate).unwrap_or_default());
             let name = format!("  {}", leg.direction.word());
             page.paragraph(Emphasis::None, &name, 8, &facts.join(", "));
         } else if !facts.is_empty() {
-            page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+            page.indented(&facts.join(", "));
         }
     }
     emulated(page, &record.environment);
@@ -95,66 +94,42 @@ fn answer(page: &mut Page, record: &Record) {
     }
 }
 
-/// The latencies of requests, and those that were not answered.
+/// Writes the latencies of requests, and the requests without an answer.
 fn exchange_facts(page: &mut Page, record: &Record) {
     if let Some(all) = &record.latency_us {
-        let known = [
-            ("p90", all.p90, 10),
-            ("p99", all.p99, 100),
-            ("max", all.max, 1),
+        let known = |us: f64, at_least: u64| Some(us).filter(|_| all.count >= at_least);
+        let facts = [
+            named("latency p50", Some(all.p50), micros),
+            named("p90", known(all.p90, 10), micros),
+            named("p99", known(all.p99, 100), micros),
+            named("max", known(all.max, 1), micros),
         ];
-        let known = known
-            .into_iter()
-            .filter(|(_, _, at_least)| all.count >= *at_least);
-        let rest = known.map(|(name, us, _)| format!("{name} {}", micros(us)));
-        let facts: Vec<String> = [format!("latency p50 {}", micros(all.p50))]
-            .into_iter()
-            .chain(rest)
-            .collect();
-        page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+        page.indented(&joined(facts, ", "));
     }
-    let mut facts = plan_facts(record);
     let bad = [
-        (record.failed, "failed"),
-        (record.requests_not_sent, "due and not sent"),
+        counted(record.failed, "failed"),
+        counted(record.requests_not_sent, "due and not sent"),
     ];
-    for (number, what) in bad {
-        facts.extend(
-            number
-                .filter(|&n| n > 0)
-                .map(|n| format!("{} {what}", count(n))),
-        );
-    }
-    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    let facts = plan_facts(record).into_iter().map(Some).chain(bad);
+    page.indented(&joined(facts, ", "));
     if let Some(all) = &record.page_us {
-        let (median, max) = (micros(all.p50), micros(all.max));
-        let facts = format!("{}: median {median}, max {max}", plural(all.count, "page"));
-        page.paragraph(Emphasis::None, "", 2, &facts);
+        let [median, max] = [all.p50, all.max].map(micros);
+        let pages = plural(all.count, "page");
+        page.indented(&format!("{pages}: median {median}, max {max}"));
     }
     if let Some(played) = &record.video {
-        page.paragraph(
-            Emphasis::None,
-            "",
-            2,
-            &super::load::video(played).join(", "),
-        );
+        page.indented(&super::load::video(played).join(", "));
     }
-    if let Some(ways) = &record.one_way {
-        for facts in one_way(ways) {
-            page.paragraph(Emphasis::None, "", 2, &facts);
-        }
-    }
+    let ways = record.one_way.iter().flat_map(one_way);
+    ways.for_each(|facts| page.indented(&facts));
 }
 
 /// `up p50 10.1 ms, max 12.2 ms, 1 lost`, and the same down; what both owe to the clocks.
 fn one_way(ways: &OneWay) -> [String; 3] {
     let way = |name, delay: &LatencySummary, lost: Option<u64>| {
         let lost = lost.map_or_else(String::new, |lost| format!(", {} lost", count(lost)));
-        format!(
-            "{name} p50 {}, max {}{lost}",
-            micros(delay.p50),
-            micros(delay.max)
-        )
+        let [p50, max] = [delay.p50, delay.max].map(micros);
+        format!("{name} p50 {p50}, max {max}{lost}")
     };
     [
         way("up", &ways.up_us, ways.up_lost),
@@ -165,36 +140,27 @@ fn one_way(ways: &OneWay) -> [String; 3] {
 
 /// `endpoint's clock 1.20 s ahead ± 10.0 ms, drift 3.1 ppm (-1.0 to 5.2)`
 pub(super) fn clock(clock: &ClockOffset) -> String {
-    let place = if clock.offset_us < 0.0 {
-        "behind"
-    } else {
-        "ahead"
-    };
+    let is_behind = clock.offset_us < 0.0;
+    let place = if is_behind { "behind" } else { "ahead" };
+    let [offset, error] = [clock.offset_us.abs(), clock.offset_error_us].map(micros);
+    let [drift, min, max] = [clock.drift_ppm, clock.drift_min_ppm, clock.drift_max_ppm];
     format!(
-        "endpoint's clock {} {place} ± {}, drift {:.1} ppm ({:.1} to {:.1})",
-        micros(clock.offset_us.abs()),
-        micros(clock.offset_error_us),
-        clock.drift_ppm,
-        clock.drift_min_ppm,
-        clock.drift_max_ppm,
+        "endpoint's clock {offset} {place} ± {error}, drift {drift:.1} ppm ({min:.1} to {max:.1})"
     )
 }
 
 /// `flows 1.20 – 3.40 Mbit/s`, where there are several.
-fn slowest_and_fastest(flows: &[&FlowRecord]) -> Option<String> {
-    let rates = || flows.iter().map(|flow| flow.throughput_bps);
-    let (low, high) = (
-        rates().fold(f64::INFINITY, f64::min),
-        rates().fold(0.0, f64::max),
-    );
-    (flows.len() > 1).then(|| format!("flows {}", span(&rate(low), &rate(high), "–")))
+fn slowest_and_fastest<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Option<String> {
+    let rates: Vec<f64> = flows.map(|flow| flow.throughput_bps).collect();
+    let [low, high] = ends(rates.iter().copied()).map(rate);
+    (rates.len() > 1).then(|| format!("flows {}", span(&low, &high, "–")))
 }
 
-/// What both kernels say.
+/// Writes the evidence of both kernels.
 fn evidence_of(page: &mut Page, record: &Record) {
     let legs = &record.legs;
     page.gap();
-    page.facts("run", &run_facts(record));
+    page.facts("run", run_facts(record));
     for leg in legs {
         if legs.len() > 1 {
             page.gap();
@@ -202,24 +168,23 @@ fn evidence_of(page: &mut Page, record: &Record) {
         }
         direction(page, record, leg);
     }
-    latencies(
-        page,
-        [
-            ("latency", record.latency_us.as_ref()),
-            ("send lag", record.send_lag_us.as_ref()),
-            ("page", record.page_us.as_ref()),
-            ("up", record.one_way.as_ref().map(|ways| &ways.up_us)),
-            ("down", record.one_way.as_ref().map(|ways| &ways.down_us)),
-        ],
-    );
+    let ways = record.one_way.as_ref();
+    let rows = [
+        ("latency", record.latency_us.as_ref()),
+        ("send lag", record.send_lag_us.as_ref()),
+        ("page", record.page_us.as_ref()),
+        ("up", ways.map(|ways| &ways.up_us)),
+        ("down", ways.map(|ways| &ways.down_us)),
+    ];
+    latencies(page, rows);
 }
 
-/// The path, where it was emulated.
+/// Writes the specification of an emulated path.
 pub(super) fn emulated(page: &mut Page, environment: &Environment) {
     let Some(lab) = &environment.lab else { return };
     let room = page.columns().saturating_sub(MARGIN);
     let mut lines = vec![String::new()];
-    // It has no blank to break at.
+    // The specification has no blank to break at.
     for entry in lab.spec.split_inclusive(',') {
         let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
@@ -237,7 +202,7 @@ pub(super) fn emulated(page: &mut Page, environment: &Environment) {
 fn headline(record: &Record) -> String {
     let reached = match record.legs.len() {
         2 => String::new(),
-        _ => format!("{}{}: ", single_figure(record), lost(record)),
+        _ => format!("{}{}: ", charts::single_figure(record), lost(record)),
     };
     let time = seconds(record.seconds);
     let time = match (record.status, record.plan.extent) {
@@ -260,17 +225,6 @@ fn lost(record: &Record) -> String {
     })
 }
 
-fn single_figure(record: &Record) -> String {
-    let per_second = match record.workload {
-        Workload::Stream => None,
-        Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
-        Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
-    };
-    per_second
-        .or_else(|| record.throughput_bps().map(rate))
-        .unwrap_or_else(|| "no figure".to_owned())
-}
-
 /// `TCP up to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`,
 /// and where that was the client `…:5201), for iperf3`.
 pub(super) fn traffic_and_peer(record: &Record) -> String {
@@ -280,18 +234,16 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
         Workload::Rr => format!("{protocol} requests to"),
         Workload::Crr => format!("{protocol} connections to"),
     };
-    let server = record
-        .via
-        .filter(|_| !record.served)
-        .map(|tool| tool.to_string());
+    let server = record.via.filter(|_| !record.served);
+    let server = server.map(|tool| tool.to_string());
     let client = record.via.filter(|_| record.served);
     let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
     let to = destination(&record.host, &record.peer, server);
     format!("{what} {to}{client}")
 }
 
-/// `pit.example (198.18.0.2:5201)`, or an address with its port alone; `beside` stands in the
-/// brackets, too.
+/// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is
+/// added within the brackets.
 pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
     let address: Option<SocketAddr> = peer.parse().ok();
     let named: Option<IpAddr> = host.parse().ok();
@@ -300,11 +252,10 @@ pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> Str
         Some(named) if Some(named) == address.map(|peer| peer.ip()) => (peer, None),
         _ => (host, Some(peer.to_owned())),
     };
-    let beside: Vec<String> = peer.into_iter().chain(beside).collect();
-    if beside.is_empty() {
-        return name.to_owned();
+    match joined([peer, beside], ", ") {
+        none if none.is_empty() => name.to_owned(),
+        beside => format!("{name} ({beside})"),
     }
-    format!("{name} ({})", beside.join(", "))
 }
 
 pub(super) fn workload_name(workload: Workload) -> &'static str {
@@ -323,7 +274,7 @@ pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Which way the payload goes, seen from the client.
+/// The direction of the payload, seen from the client.
 pub(super) fn towards(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up to",
@@ -332,7 +283,7 @@ pub(super) fn towards(direction: Direction) -> &'static str {
     }
 }
 
-/// How much was sent in what time, and by which plan.
+/// Amount and time of the run, and its plan.
 fn run_facts(record: &Record) -> Vec<String> {
     let time = seconds(record.seconds);
     let mut facts = vec![match record.bytes() {
@@ -354,9 +305,8 @@ fn run_facts(record: &Record) -> Vec<String> {
     facts
 }
 
-/// What was sent, in which pieces.
+/// What was sent, and in which pieces.
 fn plan_facts(record: &Record) -> Vec<String> {
-    let mut facts = Vec::new();
     match &record.plan.traffic {
         Traffic::Stream(stream) => {
             let pieces = match record.protocol {
@@ -365,103 +315,89 @@ fn plan_facts(record: &Record) -> Vec<String> {
             };
             let number = record.messages.map(|n| format!("{} ", count(n)));
             let size = chosen_bytes(stream.message_bytes);
-            facts.push(format!("{}{pieces} of {size}", number.unwrap_or_default()));
+            vec![format!("{}{pieces} of {size}", number.unwrap_or_default())]
         }
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
-            facts.push(format!(
-                "requests of {}",
-                chosen_bytes(exchange.request_bytes)
-            ));
-            facts.push(format!(
-                "responses of {}",
-                chosen_bytes(exchange.response_bytes)
-            ));
-            if exchange.depth > 1 {
-                facts.push(format!("{} at once", exchange.depth));
-            }
-            let open = exchange.rate_per_s;
-            facts.extend(open.map(|n| format!("asked {}", with_unit(n, "trans/s"))));
+            let depth = exchange.depth;
+            let asked = exchange.rate_per_s;
+            let facts = [
+                named("requests of", Some(exchange.request_bytes), chosen_bytes),
+                named("responses of", Some(exchange.response_bytes), chosen_bytes),
+                (depth > 1).then(|| format!("{depth} at once")),
+                named("asked", asked, |n| with_unit(n, "trans/s")),
+            ];
+            facts.into_iter().flatten().collect()
         }
     }
-    facts
 }
 
-/// What both ends counted of one direction.
+/// Writes what both ends counted of one direction.
 fn direction(page: &mut Page, record: &Record, leg: &Leg) {
-    page.facts("intervals", &interval_facts(record, leg));
+    page.facts("intervals", interval_facts(record, leg));
     tcp(page, leg);
     udp(page, leg);
-    let own: Vec<&FlowRecord> = record.flows_of(leg).collect();
-    flows(page, &own);
-    ends(page, record, leg);
+    flows(page, record.flows_of(leg).collect());
+    cpu_of_ends(page, record, leg);
     if !leg.ceilings.is_empty() {
         page.gap();
     }
     ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
 }
 
-/// The spread within the run.
+/// The spread of the intervals within the run.
 fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
     let mut intervals: Vec<_> = record.intervals_of(leg).collect();
     if intervals.len() < 2 || leg.throughput_bps.is_none() {
         return Vec::new();
     }
     intervals.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
-    let slowest = intervals[0];
-    let fastest = intervals[intervals.len() - 1];
+    let number = intervals.len();
+    let [slowest, fastest] = [intervals[0], intervals[number - 1]]
+        .map(|it| format!("{} at {}", rate(it.throughput_bps), seconds(it.start_s)));
     vec![
-        format!("{} of them", intervals.len()),
-        format!(
-            "slowest {} at {}",
-            rate(slowest.throughput_bps),
-            seconds(slowest.start_s)
-        ),
-        format!(
-            "fastest {} at {}",
-            rate(fastest.throughput_bps),
-            seconds(fastest.start_s)
-        ),
+        format!("{number} of them"),
+        format!("slowest {slowest}"),
+        format!("fastest {fastest}"),
     ]
 }
 
 fn tcp(page: &mut Page, leg: &Leg) {
     let Some(evidence) = &leg.tcp else { return };
     let Some(tcp) = evidence.sender() else {
-        page.facts("TCP", &evidence::seen_by_receiver(evidence));
+        page.facts("TCP", evidence::seen_by_receiver(evidence));
         return;
     };
-    let mut rtt = Vec::new();
-    rtt.extend(
-        tcp.rtt_min_us
-            .map(|us| format!("smallest {}", micros(us.into()))),
-    );
-    rtt.push(format!("mean {}", micros(tcp.rtt_mean_us.into())));
-    rtt.push(format!("deviation {}", micros(tcp.rtt_var_us.into())));
-    page.facts("RTT", &rtt);
-    page.facts("loss", &evidence::retransmissions(tcp));
+    let us = |us: u32| micros(us.into());
+    let rtt = [
+        named("smallest", tcp.rtt_min_us, us),
+        named("mean", Some(tcp.rtt_mean_us), us),
+        named("deviation", Some(tcp.rtt_var_us), us),
+    ];
+    page.facts("RTT", rtt);
+    page.facts("loss", evidence::retransmissions(tcp));
     page.facts(
         "windows",
-        &evidence::windows(tcp, evidence.receiver.as_ref()),
+        evidence::windows(tcp, evidence.receiver.as_ref()),
     );
-    page.facts("segments", &evidence::segments(tcp));
-    page.facts("time", &evidence::limited_times(tcp));
-    page.facts("TCP", &evidence::control(tcp));
+    page.facts("segments", evidence::segments(tcp));
+    page.facts("time", evidence::limited_times(tcp));
+    page.facts("TCP", evidence::control(tcp));
 }
 
 fn udp(page: &mut Page, leg: &Leg) {
     let Some(udp) = &leg.udp else { return };
-    page.facts("datagrams", &evidence::datagrams(udp));
-    page.facts("lost", &evidence::losses(udp));
-    page.facts("order", &evidence::order(udp));
-    page.facts("timing", &evidence::timing(udp));
+    page.facts("datagrams", evidence::datagrams(udp));
+    page.facts("lost", evidence::losses(udp));
+    page.facts("order", evidence::order(udp));
+    page.facts("timing", evidence::timing(udp));
 }
 
-/// A row for each flow where there are several; of many, the slowest and the fastest.
-fn flows(page: &mut Page, flows: &[&FlowRecord]) {
+/// Writes a row for each flow if there are several; of many flows, the slowest and the fastest.
+fn flows(page: &mut Page, flows: Vec<&FlowRecord>) {
     if flows.len() < 2 {
         return;
     }
-    let mut ranked = flows.to_vec();
+    let mut ranked = flows;
     let left_out = ranked.len().saturating_sub(2 * MAX_FLOWS);
     if left_out > 0 {
         ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
@@ -484,7 +420,7 @@ fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
             Some(micros(sender(flow)?.rtt_mean_us.into()))
         })
         .right("retransmitted", |flow| {
-            flow.tcp.as_ref()?.retransmitted_segments().map(count)
+            flow.tcp.as_ref()?.retransmitted_segments()
         })
         .right("congestion\nwindow", |flow| {
             Some(bytes(sender(flow)?.cwnd_bytes))
@@ -492,7 +428,7 @@ fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
         .right("receive\nwindow", |flow| {
             sender(flow)?.send_window_bytes.map(bytes)
         })
-        .right("lost", |flow| Some(count(flow.udp.as_ref()?.lost)))
+        .right("lost", |flow| Some(flow.udp.as_ref()?.lost))
         .right("jitter", |flow| Some(micros(flow.udp.as_ref()?.jitter_us)))
         .left("from and to", |flow| {
             format!("{} {}", flow.local, flow.remote)
@@ -503,18 +439,19 @@ fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
     flow.tcp.as_ref()?.sender()
 }
 
-/// Of more than twice as many flows, this many of the slowest and of the fastest are shown.
+/// If there are more than twice as many flows, this many of the slowest and of the fastest are
+/// shown.
 const MAX_FLOWS: usize = 8;
 
-/// What the run cost both ends.
-fn ends(page: &mut Page, record: &Record, leg: &Leg) {
+/// Writes the CPU time of both ends.
+fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
     let [first, second] = match record.workload {
         Workload::Stream => ["sender", "receiver"],
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
     let ends = [(first, &leg.sender), (second, &leg.receiver)];
+    let ends = ends.into_iter();
     let ends: Vec<_> = ends
-        .into_iter()
         .filter_map(|(name, end)| Some((name, end.as_ref()?)))
         .collect();
     if ends.is_empty() {
@@ -547,7 +484,7 @@ fn ends(page: &mut Page, record: &Record, leg: &Leg) {
     }
 }
 
-/// A row for each summary that there is.
+/// Writes a table of the latency summaries that are there.
 pub(super) fn latencies<'a>(
     page: &mut Page,
     rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
@@ -559,7 +496,7 @@ pub(super) fn latencies<'a>(
     if rows.is_empty() {
         return;
     }
-    // With fewer samples beyond it than one, a quantile is the maximum by another name.
+    // With fewer samples than this, a quantile would only repeat the maximum.
     let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
     page.gap();
     let table = Table::of(rows)
@@ -574,6 +511,6 @@ pub(super) fn latencies<'a>(
         .right("p99.9", |(_, all)| known(all.p999, all.count, 1000))
         .spare(3, 1)
         .right("max", |(_, all)| micros(all.max))
-        .right("count", |(_, all)| count(all.count));
+        .right("count", |(_, all)| all.count);
     page.table(&table);
 }

@@ -1,7 +1,7 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
 use linerate_core::plan::{Direction, Traffic, Workload};
-use linerate_core::record::{Caveat, EndReport, Observed, Record, SizeFigure, Status, Sweep};
+use linerate_core::record::{Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep};
 
 use linerate_core::stats::{Figure, LatencySummary};
 
@@ -10,7 +10,7 @@ use super::baseline::baseline;
 use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
 use super::figure::{around, figure, middle};
-use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
+use super::number::{NBSP, chosen_bytes, digits, joined, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
@@ -19,8 +19,8 @@ use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Sweep {
-    /// The range of the rates, then one row for each run. Where sizes are repeated, one row for
-    /// each size: its median run, with the figure over its runs.
+    /// The range of the rates, then a row for each run. If sizes are repeated, a row for each size:
+    /// its median run, and the figure over its runs.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let runs = median_runs(&self.rows);
@@ -31,9 +31,8 @@ impl Document for Sweep {
         };
         let figure = |run: &Record| {
             let mut figures = self.figures.iter();
-            figures
-                .find(|one| one.message_bytes == size_of(run))
-                .map(|one| &one.figure)
+            let found = figures.find(|one| one.message_bytes == size_of(run));
+            found.map(|one| &one.figure)
         };
         let rows: Vec<Row> = runs.iter().map(|run| (*run, figure(run))).collect();
         match rows[..] {
@@ -57,10 +56,8 @@ impl Document for Sweep {
             figures(&mut page, &self.figures);
         }
         baseline(&mut page, self.baseline.as_ref());
-        caveats(
-            &mut page,
-            self.caveats.iter().chain(&row_caveats(&self.rows)),
-        );
+        let of_rows = row_caveats(&self.rows);
+        caveats(&mut page, self.caveats.iter().chain(&of_rows));
         page.finish()
     }
 
@@ -90,10 +87,10 @@ impl Document for Sweep {
     }
 }
 
-/// A run and, where its size is repeated, the figure over all of them.
+/// A run and, if its size is repeated, the figure over the repeats.
 type Row<'a> = (&'a Record, Option<&'a Figure>);
 
-/// One test that was repeated: its figure, and what holds its median run back.
+/// Writes a test that was repeated: its figure, and the bottleneck of its median run.
 fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
     let figure = figure(&around(runs, run.rank()), writer(run.workload));
     page.heading(&format!("{figure}: {}", traffic_and_peer(run)));
@@ -126,10 +123,10 @@ fn range(rows: &[Row]) -> String {
         let figure = over_runs(*runs, run.rank(), writer(run.workload));
         format!("{figure} at {}", chosen_bytes(size_of(run)))
     });
-    ends.collect::<Vec<_>>().join(" to ")
+    joined(ends, " to ")
 }
 
-/// The figure over the runs, or that of the one run.
+/// The figure over the runs, or that of a single run.
 fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> String {
     match runs {
         Some(runs) => middle(&around(runs, one), write),
@@ -137,27 +134,37 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
     }
 }
 
-/// `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`; nothing without a verdict.
+/// Bottlenecks with their counts: `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`;
+/// empty without a verdict.
 fn causes(runs: &[&Record], what: &str) -> String {
-    let mut causes: Vec<(&'static str, usize)> = Vec::new();
-    for cause in runs
+    let all = runs.len();
+    let causes = runs
         .iter()
-        .filter_map(|run| Some(run.verdict()?.cause.words()))
-    {
-        match causes.iter_mut().find(|(known, _)| *known == cause) {
+        .filter_map(|run| Some(run.verdict()?.cause.words()));
+    let causes = frequencies(causes);
+    let named = match causes[..] {
+        [] => return String::new(),
+        [(cause, number)] if number == all => format!("{cause}, at all of them"),
+        _ => joined(
+            causes
+                .iter()
+                .map(|(cause, n)| format!("{cause} ({n} of {all})")),
+            ", ",
+        ),
+    };
+    format!("  {what}: {named}")
+}
+
+/// How often each name occurs, in the order of their first occurrence.
+pub(super) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut all: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match all.iter_mut().find(|(known, _)| *known == name) {
             Some((_, number)) => *number += 1,
-            None => causes.push((cause, 1)),
+            None => all.push((name, 1)),
         }
     }
-    let named: Vec<String> = match causes[..] {
-        [] => return String::new(),
-        [(cause, number)] if number == runs.len() => vec![format!("{cause}, at all of them")],
-        _ => causes
-            .iter()
-            .map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()))
-            .collect(),
-    };
-    format!("  {what}: {}", named.join(", "))
+    all
 }
 
 /// `, 2 of them STOPPED EARLY`
@@ -188,15 +195,12 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     )
 }
 
-/// Of each size the run in the middle, the lower one of two; sizes in the order in which they came
-/// first.
+/// For each size the median run, the lower of two; sizes in the order of their first run.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
-        let same = sizes
-            .iter_mut()
-            .find(|runs| runs[0].plan.traffic == row.plan.traffic);
-        match same {
+        let mut known = sizes.iter_mut();
+        match known.find(|runs| runs[0].plan.traffic == row.plan.traffic) {
             Some(runs) => runs.push(row),
             None => sizes.push(vec![row]),
         }
@@ -210,8 +214,8 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
         .collect()
 }
 
-/// The first caveat of each kind with the number of runs that have one; each run may word it
-/// otherwise.
+/// The first caveat of each kind, with the number of runs that have one: each run may word it
+/// differently.
 fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     let mut firsts: Vec<Caveat> = Vec::new();
     for caveat in rows.iter().flat_map(|row| &row.caveats) {
@@ -239,9 +243,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
     };
     let lost = |(row, _): &Row| {
         let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
-        udp.map(|udp| udp.lost)
-            .reduce(u64::saturating_add)
-            .map(count)
+        udp.map(|udp| udp.lost).reduce(u64::saturating_add)
     };
     let segment = |(row, _): &Row| {
         let tcp = row.legs.first()?.tcp_sender()?;
@@ -249,7 +251,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
     };
     Table::of(rows)
         .right("size\nB", |(row, _)| size_of(row).to_string())
-        .right("messages", |(row, _)| row.messages.map(count))
+        .right("messages", |(row, _)| row.messages)
         .spare(5, 1)
         .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(4, 1)
@@ -281,9 +283,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         .right("segment\nB", segment)
         .spare(3, 1)
         .right("lost", lost)
-        .left("bottleneck", |(row, _)| {
-            Some(row.verdict()?.cause.words().to_owned())
-        })
+        .left("bottleneck", |(row, _)| Some(row.verdict()?.cause.words()))
 }
 
 fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
@@ -295,11 +295,11 @@ fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         let latency = row.latency_us.as_ref()?;
         (latency.count >= at_least).then(|| digits(us(latency)))
     };
-    let some = |number: Option<u64>| number.filter(|&n| n > 0).map(count);
+    let some = |number: Option<u64>| number.filter(|&n| n > 0);
     Table::of(rows)
         .right("request\nB", |(row, _)| size_of(row).to_string())
         .right("response\nB", response)
-        .right("trans-\nactions", |(row, _)| row.transactions.map(count))
+        .right("trans-\nactions", |(row, _)| row.transactions)
         .spare(4, 1)
         .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(3, 1)
@@ -320,7 +320,7 @@ fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         .spare(1, 2)
 }
 
-/// Share of all CPUs at the sender or the receiver, where each has a kernel of its own.
+/// Share of all CPUs of the sender's or the receiver's host, if each has a kernel of its own.
 fn cpu(row: &Record, end: usize) -> Option<String> {
     let busy = ends(row)[end]?.host_cpu_percent?;
     (!row.environment.shared_kernel).then(|| digits(busy))
@@ -332,7 +332,7 @@ fn demand(row: &Record, end: usize) -> Option<String> {
     doubt_of(row).is_none().then(|| digits(host))
 }
 
-/// Service demand of the test's threads, where that of the hosts means nothing.
+/// Service demand of the test's threads, where that of the hosts is not meaningful.
 fn thread_demand(row: &Record, end: usize) -> Option<String> {
     let threads = ends(row)[end]?.service_demand_threads_us_per_kib?;
     doubt_of(row).map(|_| digits(threads))
@@ -342,16 +342,15 @@ fn doubt_of(row: &Record) -> Option<&'static str> {
     service_demand_doubt(row, row.legs.first()?)
 }
 
-/// The ends' columns are the client's and the endpoint's where both send: up comes first.
+/// The reports of both ends. If both send, these are the client's and the endpoint's: up comes
+/// first.
 fn ends(row: &Record) -> [Option<&EndReport>; 2] {
     let leg = row.legs.first();
-    [
-        leg.and_then(|leg| leg.sender.as_ref()),
-        leg.and_then(|leg| leg.receiver.as_ref()),
-    ]
+    let of = |end: fn(&Leg) -> &Option<EndReport>| leg.and_then(|leg| end(leg).as_ref());
+    [of(|leg| &leg.sender), of(|leg| &leg.receiver)]
 }
 
-/// Of the median over the runs.
+/// The interval of the median over the runs.
 fn interval(runs: Option<&Figure>, write: fn(f64) -> String) -> Option<String> {
     match runs? {
         Figure::One(one) => Some(format!("{}–{}", write(one.low), write(one.high))),
@@ -363,7 +362,7 @@ fn size_of(row: &Record) -> u64 {
     row.plan.traffic.message_bytes()
 }
 
-/// What the repeats of each size amount to.
+/// Writes the figure over the repeats of each size.
 fn figures(page: &mut Page, figures: &[SizeFigure]) {
     if figures.is_empty() {
         return;

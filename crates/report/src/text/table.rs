@@ -4,26 +4,32 @@ use std::borrow::Cow;
 
 use linerate_core::units::printable;
 
-use super::number::UNKNOWN;
+use super::number::{UNKNOWN, count};
 use super::page::wrap;
 
-/// Which side of its column a cell stands on.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Align {
-    /// Words. In the last column they are wrapped.
+    /// Left, for words. The last column is wrapped.
     Left,
-    /// Figures.
+    /// Right, for figures.
     Right,
 }
 
-/// What a column says of a row; an absent cell is a dash.
+/// The content of a table cell; `None` is shown as a dash.
 pub(super) trait Cell {
     fn text(self) -> Option<String>;
 }
 
-impl Cell for Option<String> {
+impl<C: Cell> Cell for Option<C> {
     fn text(self) -> Option<String> {
-        self
+        self?.text()
+    }
+}
+
+impl Cell for u64 {
+    fn text(self) -> Option<String> {
+        Some(count(self))
     }
 }
 
@@ -39,8 +45,8 @@ impl Cell for &str {
     }
 }
 
-/// Rows, and columns that are as wide as their cells. Columns without any figure are left out, and
-/// where a terminal is too narrow, those that can be [spared](Table::spare).
+/// Rows, and columns that are as wide as their cells. Columns without any value are left out and,
+/// on a narrow terminal, those that can be [spared](Table::spare).
 #[derive(Debug)]
 pub(super) struct Table<R> {
     rows: Vec<R>,
@@ -49,10 +55,10 @@ pub(super) struct Table<R> {
 
 #[derive(Debug)]
 struct Column {
-    /// May have several lines.
+    /// The head of the column; it may have several lines.
     head: Cow<'static, str>,
     align: Align,
-    /// The higher, the sooner it is left out; 0 is never.
+    /// Rank for being left out: the highest goes first, 0 stays.
     spare: u8,
     cells: Vec<String>,
 }
@@ -102,8 +108,8 @@ impl<R> Table<R> {
         self
     }
 
-    /// The last `columns` added are left out together where the terminal is too narrow, those of
-    /// the highest rank first.
+    /// Marks the last `columns` columns as dispensable. On a narrow terminal, those of the highest
+    /// rank are left out first, all of a rank together.
     pub(super) fn spare(mut self, rank: u8, columns: usize) -> Self {
         let from = self.columns.len() - columns;
         for column in &mut self.columns[from..] {
@@ -112,12 +118,13 @@ impl<R> Table<R> {
         self
     }
 
-    /// The table for what breaks lines itself.
+    /// The table for formats that break lines themselves.
     pub(super) fn grid(&self) -> Grid<'_> {
         let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
         let mut above = String::new();
         let columns = self.columns.iter().filter(known).map(|column| {
-            // `µs p50`, then `p90` alone under the same unit: `\np90`.
+            // A head that begins with a newline shares the first line of the head before it: after
+            // `µs p50`, `\np90` stands for `µs p90`.
             let head = match column.head.strip_prefix('\n') {
                 Some(rest) => format!("{above} {}", rest.trim()),
                 None => column.head.replace("-\n", "").replace('\n', " "),
@@ -138,7 +145,7 @@ impl<R> Table<R> {
         }
     }
 
-    /// The table for so many columns of a terminal.
+    /// The table laid out for a terminal of `width` columns.
     pub(super) fn layout(&self, width: usize) -> Layout<'_> {
         let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
         let mut shown: Vec<&Column> = self.columns.iter().filter(known).collect();
@@ -163,7 +170,7 @@ impl<R> Table<R> {
     }
 }
 
-/// What columns take with `gap` blanks between them and the last one wrapped.
+/// Width of the columns with `gap` blanks between them and the last one wrapped.
 fn least_width(columns: &[&Column], gap: usize) -> usize {
     let widths = columns.iter().map(|column| column.width());
     let natural = INDENT + widths.sum::<usize>() + gap * columns.len().saturating_sub(1);
@@ -185,7 +192,7 @@ impl Column {
         self.head.split('\n').count()
     }
 
-    /// One line of `lines` of the head, which stands on the ground: a shorter one has blanks above.
+    /// One of `lines` head lines; shorter heads have blank lines above.
     fn head(&self, line: usize, lines: usize) -> &str {
         let part = (line + self.head_lines()).checked_sub(lines);
         part.and_then(|part| self.head.split('\n').nth(part))
@@ -193,20 +200,20 @@ impl Column {
     }
 }
 
-/// Columns with their head, whether they are of figures, and their cells.
+/// Columns: the head, whether it is right-aligned, and the cells.
 pub(super) struct Grid<'a> {
     pub(super) columns: Vec<(String, bool, &'a [String])>,
 }
 
-/// A table as it is written.
+/// A table laid out for a terminal.
 pub(super) struct Layout<'a> {
     shown: Vec<&'a Column>,
-    /// Of these, found once: each looks at all rows.
+    /// Widths of the shown columns; computed once, since each takes a look at all rows.
     widths: Vec<usize>,
     rows: usize,
     gap: usize,
     width: usize,
-    /// Columns that did not fit.
+    /// Number of columns that did not fit.
     pub(super) left_out: usize,
 }
 
@@ -260,7 +267,7 @@ impl Layout<'_> {
 /// Blanks before the first column.
 const INDENT: usize = 2;
 
-/// The last column gets at least this, even if it overruns the terminal.
+/// Minimum width of the last column, even if it overruns the terminal.
 const MIN_LAST: usize = 24;
 
 #[cfg(test)]
@@ -272,7 +279,7 @@ mod tests {
         Table::of([("window", 9, None), ("path", 1000, Some(formula))])
             .left("cause", |row| row.0)
             .right("limit", |row| row.1.to_string())
-            .right("not\nknown", |_| None)
+            .right("not\nknown", |_| None::<String>)
             .left("formula", |row| row.2.clone())
     }
 

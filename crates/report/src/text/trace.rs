@@ -1,4 +1,4 @@
-//! The route to a host: what can be said of it, then a line for each hop.
+//! The page of a trace: what can be said of the route, then a line for each hop.
 
 mod findings;
 mod hops;
@@ -16,7 +16,7 @@ use crate::charts;
 use crate::document::Document;
 use crate::svg::Chart;
 use findings::{all_paths, fits, rates};
-use hops::hops;
+use hops::{first_translated, hops, named};
 use reverse::way_back;
 use watch::{changes, figures, screen};
 
@@ -59,12 +59,8 @@ impl Document for TraceDocument {
 
     fn answer(&self) -> String {
         let delay = self.delay.words.first().map(|words| format!(". {words}"));
-        format!(
-            "{}: {}{}",
-            self.host,
-            self.end_words,
-            delay.unwrap_or_default()
-        )
+        let delay = delay.unwrap_or_default();
+        format!("{}: {}{delay}", self.host, self.end_words)
     }
 
     fn observed(&self) -> Observed {
@@ -81,7 +77,8 @@ impl Document for TraceDocument {
     }
 }
 
-/// A watch as a screen: the figures of each hop with a sparkline, and the last changes of the path.
+/// A watch as a screen: the figures of each hop with a sparkline, and the latest changes of the
+/// path.
 pub fn watch(trace: &TraceDocument, style: Style) -> String {
     let mut page = Page::new(style);
     page.title(&headline(trace));
@@ -93,12 +90,8 @@ pub fn watch(trace: &TraceDocument, style: Style) -> String {
 }
 
 fn headline(trace: &TraceDocument) -> String {
-    let target = trace.target.to_string();
-    let target = if trace.host == target {
-        target
-    } else {
-        format!("{} ({target})", trace.host)
-    };
+    let host = Some(trace.host.as_str()).filter(|host| *host != trace.target.to_string());
+    let target = named(trace.target, host);
     let kind = match trace.kind {
         ProbeKind::Udp => "UDP",
         ProbeKind::Icmp => "ICMP",
@@ -117,7 +110,7 @@ fn headline(trace: &TraceDocument) -> String {
     format!("trace to {target}: {kind} of {size}, {most} hops at most, {extent}")
 }
 
-/// Where packets are changed, a sentence each.
+/// Says where packets are changed, a sentence each.
 fn changed(trace: &TraceDocument) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut seen = (trace.dscp.octet() >> 2, trace.ecn);
@@ -135,14 +128,9 @@ fn changed(trace: &TraceDocument) -> Vec<String> {
             before = Some(hop.ttl);
         }
     }
-    let translated = trace
-        .hops
-        .iter()
-        .find(|hop| hop.is_translated == Some(true));
-    if let Some(hop) = translated {
+    if let Some(ttl) = first_translated(trace) {
         sentences.push(format!(
-            "A NAT before hop {} rewrites addresses, ports or checksums.",
-            hop.ttl
+            "A NAT before hop {ttl} rewrites addresses, ports or checksums."
         ));
     }
     sentences

@@ -1,4 +1,4 @@
-//! The table of treatments.
+//! The page of the table of treatments.
 
 use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table};
 
@@ -12,7 +12,7 @@ pub fn treatments(style: Style) -> String {
     for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {
         page.gap();
         page.title(&format!("treatments of a {}", scope.name()));
-        page.paragraph(Emphasis::None, "", 2, scope.ends());
+        page.indented(scope.ends());
         let own = table().iter().filter(|entry| entry.scope == scope);
         own.for_each(|entry| one(&mut page, entry));
     }
@@ -24,10 +24,8 @@ pub fn treatments(style: Style) -> String {
         if sysctl.acts.is_some() {
             detail(&mut page, "acts", acts_words(sysctl.acts));
         }
-        sysctl
-            .changes_also
-            .iter()
-            .for_each(|also| detail(&mut page, "changes also", also));
+        let also = sysctl.changes_also.iter();
+        also.for_each(|also| detail(&mut page, "changes also", also));
     }
     page.gap();
     page.title("refused");
@@ -56,5 +54,5 @@ fn detail(page: &mut Page, name: &str, text: &str) {
     page.paragraph(Emphasis::None, &format!("    {name}"), HANG, text);
 }
 
-/// Columns of the names and labels.
+/// Width of the names and labels.
 const HANG: usize = 20;

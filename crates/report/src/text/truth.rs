@@ -1,4 +1,4 @@
-//! How often verdicts were right, and what remedies brought.
+//! The page of the truth test: how often verdicts were right, and what remedies brought.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use linerate_core::truth::{
 };
 
 use super::Style;
-use super::number::{NBSP, percent, plural, rate};
+use super::number::{NBSP, joined, percent, plural, rate};
 use super::page::Page;
 use super::table::Table;
 use crate::document::Document;
@@ -26,17 +26,19 @@ impl Document for Score {
         let rows = self.causes.iter().map(named).chain(all);
         page.table(&tallies("cause", "right", rows));
         if self.failed > 0 {
+            let failed = self.failed;
             page.plain(&format!(
-                "  {} could not be run and count as not right",
-                self.failed
+                "  {failed} could not be run and count as not right"
             ));
         }
         families(&mut page, self);
         page.gap();
         let verdicts = |(_, verdicts): &(&Cause, &BTreeMap<Cause, u64>)| {
             let verdicts = verdicts.iter();
-            let named = verdicts.map(|(verdict, n)| format!("{}{NBSP}{n}", verdict.name()));
-            named.collect::<Vec<_>>().join(", ")
+            joined(
+                verdicts.map(|(verdict, n)| format!("{}{NBSP}{n}", verdict.name())),
+                ", ",
+            )
         };
         let matrix = Table::of(&self.matrix)
             .left("cause", |(cause, _)| cause.name())
@@ -69,19 +71,19 @@ fn tallies(
     right: &'static str,
     rows: impl IntoIterator<Item = (&'static str, Tally)>,
 ) -> Table<(&'static str, Tally)> {
-    let share = |tally: &Tally| Some(tally.share?.share);
+    let share = |tally: &Tally| Some(format!("{:.1}{NBSP}%", 100.0 * tally.share?.share));
     Table::of(rows)
         .left(of, |(name, _)| *name)
-        .right(right, |(_, tally)| {
-            format!("{}/{}", tally.right, tally.trials)
-        })
-        .right("", |(_, tally)| {
-            Some(format!("{:.1}{NBSP}%", 100.0 * share(tally)?))
-        })
+        .right(right, |(_, tally)| of_trials(tally))
+        .right("", |(_, tally)| share(tally))
         .right("95 % interval", |(_, tally)| interval(tally))
 }
 
-/// By family, where there is more than the old one.
+fn of_trials(tally: &Tally) -> String {
+    format!("{}/{}", tally.right, tally.trials)
+}
+
+/// Writes the score of each family, if there is more than the original one.
 fn families(page: &mut Page, score: &Score) {
     if score.families.keys().all(|name| name == OLD) {
         return;
@@ -89,9 +91,7 @@ fn families(page: &mut Page, score: &Score) {
     page.gap();
     let table = Table::of(&score.families)
         .left("family", |(name, _)| name.as_str())
-        .right("right", |(_, family)| {
-            format!("{}/{}", family.tally.right, family.tally.trials)
-        })
+        .right("right", |(_, family)| of_trials(&family.tally))
         .right("95 % interval", |(_, family)| interval(&family.tally))
         .right("unexplained", |(_, family)| family.unexplained.to_string())
         .right("confidently wrong", |(_, family)| {
@@ -99,13 +99,11 @@ fn families(page: &mut Page, score: &Score) {
         })
         .right("left out", |(_, family)| family.left_out.to_string());
     page.table(&table);
-    page.words(&format!(
-        "{} of {} by the kernel's own means",
-        score.kernels_own, score.all.trials
-    ));
+    let (own, all) = (score.kernels_own, score.all.trials);
+    page.words(&format!("{own} of {all} by the kernel's own means"));
 }
 
-/// Each reason once.
+/// Writes each reason for leaving trials out once, with their number.
 fn left_out(page: &mut Page, trials: &[Trial]) {
     let mut reasons: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for trial in trials {
@@ -124,19 +122,14 @@ fn left_out(page: &mut Page, trials: &[Trial]) {
 
 fn reliability(page: &mut Page, sure: &Reliability) {
     page.gap();
-    let said = |bin: &&Bin| {
-        format!(
-            "{} to {}",
-            percent(100.0 * bin.from),
-            percent(100.0 * bin.to)
-        )
+    let range = |bin: &&Bin| {
+        let [from, to] = [bin.from, bin.to].map(|share| percent(100.0 * share));
+        format!("{from} to {to}")
     };
     let table = Table::of(&sure.bins)
-        .left("confidence", said)
+        .left("confidence", range)
         .right("mean", |bin| percent(100.0 * bin.confidence))
-        .right("right", |bin| {
-            format!("{}/{}", bin.tally.right, bin.tally.trials)
-        })
+        .right("right", |bin| of_trials(&bin.tally))
         .right("95 % interval", |bin| interval(&bin.tally));
     page.table(&table);
     let brier = format!("Brier score {:.3}", sure.brier);
@@ -147,19 +140,18 @@ fn reliability(page: &mut Page, sure: &Reliability) {
 }
 
 fn interval(tally: &Tally) -> Option<String> {
-    let share = tally.share?;
-    Some(format!(
-        "{:.1} to {:.1}{NBSP}%",
-        100.0 * share.low,
-        100.0 * share.high
-    ))
+    let [low, high] = tally
+        .share
+        .map(|share| [share.low, share.high].map(|end| 100.0 * end))?;
+    Some(format!("{low:.1} to {high:.1}{NBSP}%"))
 }
 
 fn not_right(page: &mut Page, trials: &[Trial]) {
-    let mut wrong = trials
+    let is_fine = [Judgement::Right, Judgement::LeftOut];
+    let wrong = trials
         .iter()
-        .filter(|trial| ![Judgement::Right, Judgement::LeftOut].contains(&trial.judgement))
-        .peekable();
+        .filter(|trial| !is_fine.contains(&trial.judgement));
+    let mut wrong = wrong.peekable();
     if wrong.peek().is_some() {
         page.gap();
         page.title("not right");
@@ -170,14 +162,13 @@ fn not_right(page: &mut Page, trials: &[Trial]) {
             Answer::Failed { reason } | Answer::LeftOut { reason } => reason,
         };
         let (number, cause) = (trial.number, trial.cause.name());
-        page.plain(&format!(
-            "{number:>5} {cause} → {answer}: {}",
-            trial.describe
-        ));
+        let about = &trial.describe;
+        page.plain(&format!("{number:>5} {cause} → {answer}: {about}"));
     }
 }
 
-/// Remedies by cause, each that did not bring what it was to, and each that a lab cannot do.
+/// Writes the remedies by cause, those that missed their prediction, and those that a lab cannot
+/// apply.
 fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) {
     page.gap();
     page.words(&counts(score));
@@ -191,10 +182,8 @@ fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[U
         }
         let rows = causes.into_iter().map(|(cause, proofs)| {
             let held = proofs.iter().filter(|proof| proof.held).count();
-            (
-                cause.name(),
-                Tally::of_counts(held as u64, proofs.len() as u64),
-            )
+            let tally = Tally::of_counts(held as u64, proofs.len() as u64);
+            (cause.name(), tally)
         });
         let rows = rows.chain((tally.trials > 0).then_some((all, tally)));
         page.table(&tallies("remedy of", "as said", rows));
@@ -210,22 +199,18 @@ fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[U
     for one in elsewhere.filter(|one| one.why == UntriedReason::NotInALab) {
         let cause = one.cause.map_or("", Cause::name);
         let command = one.remedy.as_ref().map_or("", |remedy| &remedy.command);
-        page.plain(&format!(
-            "{:>5} {cause:<19} not in a lab: {command}",
-            one.number
-        ));
+        let number = one.number;
+        page.plain(&format!("{number:>5} {cause:<19} not in a lab: {command}"));
     }
 }
 
-/// Every scenario is in one of these counts.
+/// Counts all scenarios by what became of their remedy.
 fn counts(score: &RemedyScore) -> String {
     let run = score.exact.trials + score.modelled.trials;
     let mut parts = vec![format!("{run} were run")];
     if score.failed > 0 {
-        parts.push(format!(
-            "{} of them failed and count as not as said",
-            score.failed
-        ));
+        let failed = score.failed;
+        parts.push(format!("{failed} of them failed and count as not as said"));
     }
     parts.extend(score.untried.iter().map(|(why, count)| {
         let words = match why {
@@ -244,11 +229,7 @@ fn line(proof: &Proof) -> String {
         (None, Some(reason)) => format!("failed ({reason}), not"),
         (None, None) => "nothing of".to_owned(),
     };
-    format!(
-        "{:>5} {:<19} {came} the {} predicted: {}",
-        proof.number,
-        proof.cause.name(),
-        rate(proof.predicted_bps),
-        proof.remedy.command
-    )
+    let (number, cause, command) = (proof.number, proof.cause.name(), &proof.remedy.command);
+    let predicted = rate(proof.predicted_bps);
+    format!("{number:>5} {cause:<19} {came} the {predicted} predicted: {command}")
 }

@@ -1,4 +1,4 @@
-//! What a comparison says.
+//! The conclusion of a comparison.
 
 use std::fmt;
 

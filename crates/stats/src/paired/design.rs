@@ -1,4 +1,4 @@
-//! What is fixed before the first run.
+//! The design of a comparison, fixed before the first run.
 
 use super::sign_flip::{DRAWN, ENUMERATED};
 use crate::StatsError;
@@ -21,9 +21,9 @@ pub struct Design {
     pub seed: u64,
 }
 
-/// The most pairs that a comparison may have.
+/// Largest number of pairs in a comparison.
 pub const MAX_PAIRS: u32 = 30;
-/// The most metrics that one comparison can share its error among.
+/// Largest number of metrics that a comparison can divide its error among.
 pub const MAX_METRICS: usize = 20;
 
 /// Error of a family of tests: the share of comparisons of A with A that say DIFFERENT at most.
@@ -90,23 +90,18 @@ impl Design {
     /// The looks in ascending order, if the design is one.
     pub(super) fn looks(&self) -> Result<Vec<Look>, StatsError> {
         self.check()?;
-        let mut looks: Vec<Look> = (1..=self.max_pairs)
-            .map(|pairs| Look {
-                pairs,
-                difference: self.spent(&DIFFERENCE, pairs),
-                equivalence: self
-                    .margin_percent
-                    .and_then(|_| self.spent(&EQUIVALENCE, pairs)),
-            })
-            .collect();
+        let look = |pairs: u32| Look {
+            pairs,
+            difference: self.spent(&DIFFERENCE, pairs),
+            equivalence: (self.margin_percent).and_then(|_| self.spent(&EQUIVALENCE, pairs)),
+        };
+        let mut looks: Vec<Look> = (1..=self.max_pairs).map(look).collect();
         looks.retain(|look| look.difference.is_some() || look.equivalence.is_some());
         if looks.iter().any(|look| look.can_fire(self.metrics)) {
             return Ok(looks);
         }
-        Err(refused(
-            f64::from(self.max_pairs),
-            "enough pairs for so many metrics: no look could have a verdict",
-        ))
+        let allowed = "enough pairs for so many metrics: no look could have a verdict";
+        Err(refused(f64::from(self.max_pairs), allowed))
     }
 
     /// The margin as a log ratio.
@@ -141,13 +136,12 @@ impl Design {
     }
 }
 
-fn refused(value: f64, allowed: &'static str) -> StatsError {
-    StatsError::OutOfRange {
-        operation: "comparison",
-        value,
-        allowed,
-    }
+pub(super) fn refused(value: f64, allowed: &'static str) -> StatsError {
+    StatsError::out_of_range(OPERATION, value, allowed)
 }
+
+/// What errors call a comparison.
+pub(super) const OPERATION: &str = "comparison";
 
 #[cfg(test)]
 mod tests {

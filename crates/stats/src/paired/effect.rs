@@ -1,5 +1,7 @@
 //! The effect and its interval.
 
+use crate::median_of_sorted;
+
 /// The means of all two values, each with itself too (Walsh 1949), in ascending order.
 ///
 /// The number of them above a shift is the sum of the ranks with a positive sign after that shift
@@ -14,28 +16,23 @@ pub(super) struct WalshAverages {
 impl WalshAverages {
     /// Of at least one finite value.
     pub(super) fn new(values: &[f64]) -> Self {
-        let mut sorted: Vec<f64> = values
-            .iter()
-            .enumerate()
-            .flat_map(|(i, &one)| values[i..].iter().map(move |&two| f64::midpoint(one, two)))
-            .collect();
+        let means =
+            |(i, &one): (usize, &f64)| values[i..].iter().map(move |&two| f64::midpoint(one, two));
+        let mut sorted: Vec<f64> = values.iter().enumerate().flat_map(means).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         Self { sorted }
     }
 
     /// Their median: the Hodges–Lehmann estimate of the effect (1963).
     pub(super) fn median(&self) -> f64 {
-        let n = self.sorted.len();
-        f64::midpoint(self.sorted[(n - 1) / 2], self.sorted[n / 2])
+        median_of_sorted(&self.sorted)
     }
 
     /// The interval that leaves out so many of them at each end.
     pub(super) fn interval(&self, skip: [usize; 2]) -> [f64; 2] {
         let last = self.sorted.len() - 1;
-        [
-            self.sorted[skip[0].min(last)],
-            self.sorted[last.saturating_sub(skip[1])],
-        ]
+        let ends = [skip[0].min(last), last.saturating_sub(skip[1])];
+        ends.map(|end| self.sorted[end])
     }
 
     /// Share of them above `shift`, those at it counted half.

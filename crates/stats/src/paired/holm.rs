@@ -1,4 +1,4 @@
-//! One error shared out among several metrics (Holm 1979).
+//! Divides one error probability among several metrics (Holm 1979).
 
 /// Where a test crossed, and the interval that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +24,7 @@ pub(super) struct Holm {
 }
 
 impl Holm {
-    /// None has fallen yet.
+    /// No hypothesis is rejected yet.
     pub(super) fn new(metrics: usize) -> Self {
         Self {
             rejected: vec![None; metrics],
@@ -54,12 +54,12 @@ impl Holm {
         }
     }
 
-    /// How many stand.
+    /// The number of hypotheses that are not rejected.
     pub(super) fn open(&self) -> usize {
         self.rejected.iter().filter(|fell| fell.is_none()).count()
     }
 
-    /// How this metric's fell.
+    /// How this metric's hypothesis was rejected.
     pub(super) fn rejection(&self, metric: usize) -> Option<Rejection> {
         self.rejected[metric]
     }

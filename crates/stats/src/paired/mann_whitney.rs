@@ -6,14 +6,14 @@ use crate::two_sided_normal;
 /// if both samples are of one law without ties.
 #[derive(Debug)]
 pub(super) enum NullCount {
-    /// Cumulative, by counting all orders.
+    /// Cumulative probabilities, from counting all orders.
     Exact(Vec<f64>),
     /// The normal approximation, with a continuity correction.
     Normal { mean: f64, deviation: f64 },
 }
 
 impl NullCount {
-    /// Of samples of `n` and `m`. Exact up to [`EXACT_UPTO`] pairs.
+    /// The distribution for samples of `n` and `m`: exact up to [`EXACT_UPTO`] pairs of values.
     pub(super) fn new(n: usize, m: usize) -> Self {
         if n.saturating_mul(m) <= EXACT_UPTO {
             return Self::Exact(cumulative(n, m));
@@ -25,7 +25,7 @@ impl NullCount {
         }
     }
 
-    /// The probability of at most so many.
+    /// The probability of a count of at most `count`.
     pub(super) fn upto(&self, count: u64) -> f64 {
         match self {
             Self::Exact(cumulative) => cumulative[(count as usize).min(cumulative.len() - 1)],
@@ -54,31 +54,29 @@ impl NullCount {
     }
 }
 
-/// P(count ≤ c), c from 0 to n·m, by the recursion over which sample the largest value is from.
-fn cumulative(n: usize, m: usize) -> Vec<f64> {
-    // Of i values of the first sample and j of the second, for the current i; none of the first: no
-    // pairs.
-    let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
-    for i in 1..=n {
-        let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
-        for j in 1..=m {
-            let from_first = i as f64 / (i + j) as f64;
-            let mut density = vec![0.0; i * j + 1];
-            // The largest is of the first sample: all j of the second are smaller than it.
-            for (count, share) in row[j].iter().enumerate() {
-                density[count + j] += from_first * share;
-            }
-            for (count, share) in next[j - 1].iter().enumerate() {
-                density[count] += (1.0 - from_first) * share;
-            }
-            next.push(density);
+/// The shares of all orders of `n` and `m` values that have 0, 1, … `max` inversions: pairs, one
+/// value of each sample, in which the second is the smaller. The numbers of orders are the
+/// coefficients of Gauss's binomial, the product of (1 − q^(n+i)) / (1 − q^i) for i from 1 to m.
+pub(crate) fn inversion_shares(n: usize, m: usize, max: usize) -> Vec<f64> {
+    let mut orders = vec![0.0; max + 1];
+    orders[0] = 1.0;
+    let mut all = 1.0;
+    for i in 1..=m {
+        for at in (n + i..=max).rev() {
+            orders[at] -= orders[at - n - i];
         }
-        row = next;
+        for at in i..=max {
+            orders[at] += orders[at - i];
+        }
+        all *= (n + i) as f64 / i as f64;
     }
-    let density = row
-        .pop()
-        .expect("there is a column for no value of the second sample");
-    let total = density.iter().scan(0.0, |total, share| {
+    orders.iter().map(|count| count / all).collect()
+}
+
+/// P(count ≤ c), c from 0 to n·m.
+fn cumulative(n: usize, m: usize) -> Vec<f64> {
+    let shares = inversion_shares(n, m, n * m);
+    let total = shares.iter().scan(0.0, |total, share| {
         *total += share;
         Some(*total)
     });
@@ -89,9 +87,8 @@ fn cumulative(n: usize, m: usize) -> Vec<f64> {
 /// orders.
 pub(super) fn smallest_p_value(n: usize, m: usize) -> f64 {
     let (few, many) = (n.min(m), n.max(m));
-    let one_order = (1..=few)
-        .map(|i| i as f64 / (many + i) as f64)
-        .product::<f64>();
+    let factors = (1..=few).map(|i| i as f64 / (many + i) as f64);
+    let one_order: f64 = factors.product();
     (2.0 * one_order).min(1.0)
 }
 
@@ -103,12 +100,12 @@ pub(super) struct Differences<'a> {
 }
 
 impl<'a> Differences<'a> {
-    /// Of ascending, finite samples that are not empty.
+    /// The differences of two ascending, finite samples that are not empty.
     pub(super) fn new(a: &'a [f64], b: &'a [f64]) -> Self {
         Self { a, b }
     }
 
-    /// How many there are.
+    /// The number of differences.
     pub(super) fn count(&self) -> u64 {
         self.a.len() as u64 * self.b.len() as u64
     }
@@ -137,12 +134,12 @@ impl<'a> Differences<'a> {
         f64::midpoint(self.nth((n - 1) / 2), self.nth(n / 2))
     }
 
-    /// How many are at most `x`.
+    /// The number of differences that are at most `x`.
     pub(super) fn upto(&self, x: f64) -> u64 {
         self.count_where(|difference| difference <= x)
     }
 
-    /// How many are less than `x`.
+    /// The number of differences that are less than `x`.
     pub(super) fn below(&self, x: f64) -> u64 {
         self.count_where(|difference| difference < x)
     }
@@ -178,7 +175,7 @@ fn mirrored(bits: i64) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
-/// Up to so many pairs of values the distribution is counted out.
+/// Up to this many pairs of values the distribution is computed exactly.
 const EXACT_UPTO: usize = 2500;
 
 #[cfg(test)]

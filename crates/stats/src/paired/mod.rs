@@ -1,4 +1,4 @@
-//! What a change is worth, with an error rate that is known: the sequential paired comparison.
+//! The sequential paired comparison: the effect of a change, with a known error rate.
 //!
 //! Runs under A and B come in pairs, one right after the other, the order in each pair by a fair
 //! coin ([`Schedule`]). If the treatments are the same, that coin alone decides which run is called
@@ -61,3 +61,5 @@ pub use design::{Design, MAX_METRICS, MAX_PAIRS};
 pub use observational::{Observation, observational};
 pub use schedule::{Order, Schedule, Side};
 pub use sequential::{Sequential, log_ratio};
+
+pub(crate) use mann_whitney::inversion_shares;

@@ -1,12 +1,12 @@
-//! Figures that were not taken in pairs.
+//! Comparison of figures that were not taken in pairs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::design::ALPHA;
+use super::design::{ALPHA, refused};
 use super::effect::percent;
 use super::mann_whitney::{Differences, NullCount, smallest_p_value};
-use crate::{StatsError, Summary};
+use crate::{NORMAL_QUANTILE, StatsError, Summary};
 
 /// What figures show that were not taken in interleaved pairs. There is no verdict: whatever else
 /// changed between the runs under A and those under B is in the effect too, and no number of runs
@@ -46,7 +46,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Whether so many runs could have reached 5 % at all.
+    /// Whether this number of runs could reach 5 % at all.
     pub fn can_reach_5_percent(&self) -> bool {
         self.smallest_p_value <= ALPHA
     }
@@ -89,11 +89,7 @@ pub fn observational(a: &[f64], b: &[f64]) -> Result<Observation, StatsError> {
 fn median(figures: &[f64]) -> Result<f64, StatsError> {
     let median = Summary::new(figures)?.median();
     match figures.iter().find(|figure| **figure <= 0.0) {
-        Some(&value) => Err(StatsError::OutOfRange {
-            operation: "comparison",
-            value,
-            allowed: "above 0, so there is no ratio",
-        }),
+        Some(&value) => Err(refused(value, "above 0, so there is no ratio")),
         None => Ok(median),
     }
 }
@@ -114,7 +110,7 @@ fn p_value(differences: &Differences, null: &NullCount) -> f64 {
     (2.0 * null.upto(less)).min(1.0)
 }
 
-/// The fewest runs of each with which the smallest p-value reaches 5 %.
+/// The smallest number of runs on each side whose smallest p-value is at most 5 %.
 fn fewest_runs() -> usize {
     (1..)
         .find(|&runs| smallest_p_value(runs, runs) <= ALPHA)
@@ -135,14 +131,13 @@ fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
 /// efficiency of ranks for normal samples, 3/π (Lehmann, *Nonparametrics*, section 2.3).
 fn runs_needed(effect: f64, deviation: Option<f64>) -> Option<usize> {
     let ratio = deviation? / effect;
-    let runs = 2.0 * (Z_ERROR + Z_POWER).powi(2) * ratio * ratio / (3.0 / std::f64::consts::PI);
+    let runs =
+        2.0 * (NORMAL_QUANTILE + Z_POWER).powi(2) * ratio * ratio / (3.0 / std::f64::consts::PI);
     // The cast saturates: next to no effect asks for an absurd number of runs.
     (effect != 0.0).then(|| (runs.ceil() as usize).max(fewest_runs()))
 }
 
-/// The normal distribution's 97.5 % quantile.
-const Z_ERROR: f64 = 1.959_964;
-/// Its 80 % quantile.
+/// The normal distribution's 80 % quantile.
 const Z_POWER: f64 = 0.841_621;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Signed ranks (Wilcoxon 1945).
+//! The signed-rank statistic (Wilcoxon 1945).
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ pub(super) struct NullSum {
 }
 
 impl NullSum {
-    /// Of `n` values, at most [`MAX_PAIRS`].
+    /// The distribution for `n` values, at most [`MAX_PAIRS`].
     pub(super) fn for_size(n: usize) -> &'static Self {
         static ALL: LazyLock<Vec<NullSum>> =
             LazyLock::new(|| (0..=MAX_PAIRS as usize).map(NullSum::new).collect());
@@ -64,7 +64,7 @@ impl NullSum {
         }
     }
 
-    /// The probability of at most this sum.
+    /// The probability of a sum of at most `sum`.
     pub(super) fn upto(&self, sum: usize) -> f64 {
         self.cumulative[sum.min(self.cumulative.len() - 1)]
     }

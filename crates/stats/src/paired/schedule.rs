@@ -1,4 +1,4 @@
-//! Which run of a pair comes first.
+//! The random order of the two runs of a pair.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -23,9 +23,9 @@ pub enum Order {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The one that the other is compared with.
+    /// The treatment that B is compared with.
     A,
-    /// The one whose effect is told.
+    /// The treatment whose effect is measured.
     B,
 }
 
@@ -40,7 +40,7 @@ impl Side {
 }
 
 impl Order {
-    /// Who runs first and who second.
+    /// The two sides in the order in which they run.
     pub fn sides(self) -> [Side; 2] {
         match self {
             Self::AFirst => [Side::A, Side::B],

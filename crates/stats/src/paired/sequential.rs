@@ -1,7 +1,7 @@
-//! Pairs in, conclusion out.
+//! The sequential test: takes pairs, gives the conclusion.
 
 use super::conclusion::{Conclusion, MetricConclusion, Verdict3};
-use super::design::{ALPHA, Design, Look};
+use super::design::{ALPHA, Design, Look, OPERATION, refused};
 use super::effect::percent;
 use super::holm::Holm;
 use super::sign_flip::{ENUMERATED, draw};
@@ -77,11 +77,8 @@ impl Sequential {
         if let Some(at) = self.looks.iter().position(|look| look.pairs == self.pairs) {
             self.look(self.looks[at]);
         }
-        Ok(if self.has_stopped() {
-            self.conclude()
-        } else {
-            None
-        })
+        let stopped = self.has_stopped();
+        Ok(stopped.then(|| self.conclude()).flatten())
     }
 
     /// What there is to say by now; `None` before the first pair. A verdict comes from the looks
@@ -125,11 +122,8 @@ impl Sequential {
             return None;
         }
         let levels = [self.difference.open(), self.equivalence.open()];
-        let undecided = self
-            .tracks
-            .iter()
-            .enumerate()
-            .filter(|(m, _)| !self.is_decided(*m));
+        let tracks = self.tracks.iter().enumerate();
+        let undecided = tracks.filter(|(m, _)| !self.is_decided(*m));
         undecided
             .map(|(_, track)| {
                 let to_come = self.looks.iter().filter(|look| look.pairs > self.pairs);
@@ -150,17 +144,13 @@ impl Sequential {
             track.look(&look, &self.drawn);
         }
         let tracks = &self.tracks;
-        self.difference
-            .update(|metric, level| tracks[metric].differs(level));
-        self.equivalence
-            .update(|metric, level| tracks[metric].alike(level));
+        self.difference.update(|m, level| tracks[m].differs(level));
+        self.equivalence.update(|m, level| tracks[m].alike(level));
     }
 
     fn is_decided(&self, metric: usize) -> bool {
-        let families = [&self.difference, &self.equivalence];
-        families
-            .iter()
-            .any(|family| family.rejection(metric).is_some())
+        let mut families = [&self.difference, &self.equivalence].into_iter();
+        families.any(|family| family.rejection(metric).is_some())
     }
 
     fn has_stopped(&self) -> bool {
@@ -174,11 +164,10 @@ impl Sequential {
         let (verdict, at, error) = match (different, equivalent) {
             (Some(fell), _) => (Verdict3::Different, fell.at, ALPHA / fell.level as f64),
             // The interval of two tests misses on either side.
-            (None, Some(fell)) => (
-                Verdict3::Equivalent,
-                fell.at,
-                2.0 * ALPHA / fell.level as f64,
-            ),
+            (None, Some(fell)) => {
+                let error = 2.0 * ALPHA / fell.level as f64;
+                (Verdict3::Equivalent, fell.at, error)
+            }
             (None, None) => {
                 let level = self.difference.open();
                 let at = track.undecided(level, self.first_alpha());
@@ -228,16 +217,7 @@ impl Sequential {
     }
 }
 
-fn refused(value: f64, allowed: &'static str) -> StatsError {
-    StatsError::OutOfRange {
-        operation: OPERATION,
-        value,
-        allowed,
-    }
-}
-
-const OPERATION: &str = "comparison";
-/// Beyond this an effect in percent is no finite float.
+/// Beyond this, an effect in percent is not a finite float.
 const GREATEST_LOG_RATIO: f64 = 700.0;
-/// Of one or two pairs nothing can be foretold.
+/// One or two pairs allow no prediction.
 const FEWEST_TO_EXPECT: u32 = 3;

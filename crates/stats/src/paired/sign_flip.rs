@@ -13,9 +13,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::design::{MAX_PAIRS, SIGNS_STREAM};
 use super::ranks::{NullSum, doubled_ranks, greatest_sum};
 
-/// Up to so many values all vectors of signs are gone through.
+/// Up to this many values, all vectors of signs are enumerated.
 pub(super) const ENUMERATED: usize = 13;
-/// Beyond that, so many are drawn.
+/// The number of random vectors beyond that.
 pub(super) const DRAWN: usize = 4096;
 
 /// Vectors of [`MAX_PAIRS`] signs, a bit each, the first sign the lowest. The first bits of a drawn
@@ -32,12 +32,12 @@ pub(super) fn draw(seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// What is far out.
+/// Which sums count as extreme.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sides {
-    /// A great sum of positive ranks: is the effect above 0?
+    /// A large sum of positive ranks: is the effect above 0?
     One,
-    /// A great or a small one: is there an effect?
+    /// A large or a small sum: is there an effect?
     Two,
 }
 
@@ -49,10 +49,10 @@ pub(super) struct SignFlip {
     levels: Vec<Boundary>,
 }
 
-/// What a look found at one level.
+/// The result of a look at one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Finding {
-    /// Whether the observed signs are among those farthest out.
+    /// Whether the observed signs are among the most extreme.
     pub(super) crossed: bool,
     /// How many Walsh averages the interval of this look leaves out at an end; absent if nothing
     /// could cross.
@@ -60,7 +60,7 @@ pub(super) struct Finding {
 }
 
 impl SignFlip {
-    /// With so many levels.
+    /// A test with this number of levels.
     pub(super) fn new(sides: Sides, levels: usize) -> Self {
         Self {
             sides,
@@ -170,7 +170,7 @@ fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
     drawn.iter().chain([&observed]).map(sum).collect()
 }
 
-/// Which vectors crossed at one level.
+/// The vectors that crossed at one level.
 #[derive(Debug, Clone)]
 struct Boundary {
     /// By vector, as of the last look: [`GONE`] or 0.
@@ -189,7 +189,7 @@ impl Default for Boundary {
 }
 
 impl Boundary {
-    /// Lets cross what may; returns the smallest key that does.
+    /// Lets the most extreme vectors cross; returns the smallest key of these.
     fn look(&mut self, vectors: &Vectors, alpha: f64) -> Option<u16> {
         self.extend(vectors);
         let critical = self.critical(&vectors.keys, alpha)?;
@@ -219,11 +219,8 @@ impl Boundary {
         let rounding = 1e-9;
         let most = (alpha * keys.len() as f64 + rounding) as usize;
         // Those gone have the greatest key of all, so they are counted with whatever crosses.
-        let standing: Vec<u16> = keys
-            .iter()
-            .zip(&self.gone)
-            .map(|(key, gone)| key | gone)
-            .collect();
+        let standing = keys.iter().zip(&self.gone).map(|(key, gone)| key | gone);
+        let standing: Vec<u16> = standing.collect();
         let (mut low, mut high) = (0, BEYOND);
         while low < high {
             let middle = u16::midpoint(low, high);
@@ -252,7 +249,7 @@ fn count_from(keys: &[u16], least: u16) -> usize {
 
 /// Keys go from 0 to twice the greatest sum of ranks, which is less than this.
 const BEYOND: u16 = (MAX_PAIRS * (MAX_PAIRS + 1)) as u16 + 1;
-/// In the place of a key.
+/// Stands in place of a key.
 const GONE: u16 = u16::MAX;
 
 #[cfg(test)]

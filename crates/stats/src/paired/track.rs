@@ -1,4 +1,4 @@
-//! One metric: its log ratios, its tests, and where they crossed.
+//! One metric of a comparison: its log ratios, its tests, and the looks at which they crossed.
 
 use super::design::{Design, Look};
 use super::effect::WalshAverages;
@@ -31,12 +31,12 @@ struct Equivalence {
 pub(super) struct Figures {
     pub(super) effect: f64,
     pub(super) interval: [f64; 2],
-    /// Of the interval at this number of pairs, 0 to 1.
+    /// Confidence of the interval at this number of pairs, 0 to 1.
     pub(super) confidence: f64,
 }
 
 impl Track {
-    /// Without pairs yet.
+    /// A track without pairs.
     pub(super) fn new(design: &Design) -> Self {
         let levels = design.metrics;
         let one_sided = || SignFlip::new(Sides::One, levels);
@@ -59,7 +59,7 @@ impl Track {
         self.log_ratios.push(log_ratio);
     }
 
-    /// Tests what is to be tested at this look.
+    /// Makes the tests that are due at this look.
     pub(super) fn look(&mut self, look: &Look, drawn: &[u32]) {
         let pairs = self.log_ratios.len();
         if let Some(alpha) = look.difference {
@@ -117,7 +117,7 @@ impl Track {
         }
     }
 
-    /// What the pairs up to a crossing amount to.
+    /// Effect and interval of the pairs up to a crossing.
     pub(super) fn figures(&self, at: Crossing) -> Figures {
         let means = WalshAverages::new(&self.log_ratios[..at.pairs]);
         let null = NullSum::for_size(at.pairs);

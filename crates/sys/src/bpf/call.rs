@@ -4,6 +4,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use crate::bytes::u32_at;
+
 /// `union bpf_attr` by offsets, zero where nothing was put. It borrows the buffers whose addresses
 /// stand in it.
 #[repr(C, align(8))]
@@ -23,7 +25,6 @@ pub(super) enum Command {
     ObjPin = 6,
     ObjGet = 7,
     ProgTestRun = 10,
-
     ObjInfo = 15,
     ProgQuery = 16,
     LinkCreate = 28,
@@ -79,13 +80,7 @@ impl<'a> Attributes<'a> {
     }
 
     pub(super) fn read_u32(&self, offset: usize) -> u32 {
-        let bytes = self.bytes[offset..offset + 4].try_into();
-        u32::from_ne_bytes(bytes.expect("four bytes were taken"))
-    }
-
-    pub(super) fn read_u64(&self, offset: usize) -> u64 {
-        let bytes = self.bytes[offset..offset + 8].try_into();
-        u64::from_ne_bytes(bytes.expect("eight bytes were taken"))
+        u32_at(&self.bytes, offset).expect("the field is within the union")
     }
 }
 

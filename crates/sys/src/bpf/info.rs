@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::BpfError;
 use super::call::{Attributes, Command, bpf};
+use crate::bytes;
 
 /// A map's number, kind and sizes (`struct bpf_map_info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +27,7 @@ pub struct MapInfo {
 /// A link's number, program and place (`struct bpf_link_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// Its number.
-    pub id: u32,
-    /// The number of the program that runs.
+    /// The id of the program that runs.
     pub program: u32,
     /// Index of the interface; 0 once the interface is gone.
     pub interface: u32,
@@ -61,7 +60,6 @@ impl LinkInfo {
             ));
         }
         Ok(Self {
-            id: u32_at(&info, 4),
             program: u32_at(&info, 8),
             interface: u32_at(&info, 16),
         })
@@ -87,8 +85,7 @@ fn read<const LENGTH: usize>(object: BorrowedFd<'_>) -> io::Result<[u8; LENGTH]>
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    let bytes = bytes[offset..offset + 4].try_into();
-    u32::from_ne_bytes(bytes.expect("four bytes were taken"))
+    bytes::u32_at(bytes, offset).expect("the field is within the structure")
 }
 
 /// `BPF_LINK_TYPE_TCX`.

@@ -23,18 +23,6 @@ pub struct TcxLink {
     fd: OwnedFd,
 }
 
-/// What runs at an interface, first run first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Attached {
-    /// Numbers of the programs.
-    pub programs: Vec<u32>,
-    /// The numbers of their links, in the same order; 0 for a program that was attached without
-    /// one.
-    pub links: Vec<u32>,
-    /// Counts the changes.
-    pub revision: u64,
-}
-
 impl TcxLink {
     /// Runs `program` on packets of the interface with that index in the caller's network
     /// namespace, before the programs that are there: one that ends the chain would hide it. It
@@ -124,41 +112,27 @@ impl AsFd for TcxLink {
     }
 }
 
-/// The programs at an interface of the caller's network namespace.
+/// The ids of the programs at an interface of the caller's network namespace, in the order in which
+/// they run.
 ///
 /// # Errors
 /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX, `EPERM` without the
 /// privileges.
-pub fn query(interface: u32, place: Attach) -> Result<Attached, BpfError> {
-    let mut programs = vec![0u8; 4 * MAX_PROGRAMS];
-    let mut links = vec![0u8; 4 * MAX_PROGRAMS];
+pub fn query(interface: u32, place: Attach) -> Result<Vec<u32>, BpfError> {
+    let mut programs = [0_u8; 4 * MAX_PROGRAMS];
     let mut attributes = Attributes::new()
         .u32(0, interface)
         .u32(4, place as u32)
         .output(16, &mut programs)
-        .u32(24, MAX_PROGRAMS as u32)
-        .output(40, &mut links);
-    // SAFETY: both buffers have room for the number of programs that stands beside them.
+        .u32(24, MAX_PROGRAMS as u32);
+    // SAFETY: the buffer has room for the number of programs that stands beside it.
     unsafe { bpf(Command::ProgQuery, &mut attributes) }.map_err(BpfError::new(
         "list the programs of",
         format!("interface {interface}"),
     ))?;
     let count = attributes.read_u32(24) as usize;
-    let revision = attributes.read_u64(56);
-    Ok(Attached {
-        programs: numbers(&programs, count),
-        links: numbers(&links, count),
-        revision,
-    })
-}
-
-fn numbers(bytes: &[u8], count: usize) -> Vec<u32> {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers
-        .iter()
-        .take(count)
-        .map(|number| u32::from_ne_bytes(*number))
-        .collect()
+    let ids = programs.as_chunks().0.iter().take(count);
+    Ok(ids.map(|id| u32::from_ne_bytes(*id)).collect())
 }
 
 /// `BPF_F_BEFORE`; of no other program: of all.

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::call::{Attributes, Command, bpf, object_name, open};
 use super::info::MapInfo;
 use super::{BpfError, pin};
+use crate::proc::cpu;
 
 /// What a map is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl Map {
         pin::pin(self.fd.as_fd(), path)
     }
 
-    /// The value of a key; of a map for each CPU the values of all [possible CPUs](possible_cpus)
+    /// The value of a key; of a map for each CPU the values of all possible CPUs
     /// in turn, each rounded up to eight bytes. `None` if there is none.
     ///
     /// # Errors
@@ -169,31 +170,9 @@ impl AsFd for Map {
     }
 }
 
-/// How many CPUs this kernel could ever have: so many values has a key of a map for each CPU.
-///
-/// # Errors
-/// `/sys/devices/system/cpu/possible` cannot be read, or says something else.
-pub fn possible_cpus() -> io::Result<usize> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    last_cpu(&text)
-        .map(|last| last + 1)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown form of CPU list"))
-}
-
-/// The last of `0-3` or `0,2-5`; a bound on the lengths of buffers, so gaps count.
-fn last_cpu(list: &str) -> Option<usize> {
-    list.trim().rsplit([',', '-']).next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_cpu_of_a_list_is_found() {
-        assert_eq!(last_cpu("0\n"), Some(0));
-        assert_eq!(last_cpu("0-63\n"), Some(63));
-        assert_eq!(last_cpu("0-3,8-11\n"), Some(11));
-        assert_eq!(last_cpu("\n"), None);
-    }
+/// How many values a key of a per-CPU map has at most. It bounds the lengths of buffers, so gaps
+/// between the possible CPUs count as well.
+pub(super) fn possible_cpus() -> io::Result<usize> {
+    let cpus = cpu::possible().map_err(io::Error::other)?;
+    Ok(cpus.last().map_or(1, |last| *last as usize + 1))
 }

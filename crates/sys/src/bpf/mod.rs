@@ -22,8 +22,8 @@ mod test_run;
 
 pub use error::BpfError;
 pub use info::{LinkInfo, MapInfo};
-pub use link::{Attach, Attached, TcxLink, query};
-pub use map::{Map, MapKind, MapRequest, possible_cpus};
+pub use link::{Attach, TcxLink, query};
+pub use map::{Map, MapKind, MapRequest};
 pub use mount::{BPFFS, mount};
 pub use pin::unpin;
 pub use probe::{Support, probe};

@@ -10,29 +10,25 @@ use super::BpfError;
 use super::call::{Attributes, Command, bpf, open};
 
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), BpfError> {
-    let error = BpfError::new("pin", path.display().to_string());
-    let name = match text(path) {
-        Ok(name) => name,
-        Err(source) => return Err(error(source)),
+    let pin = || {
+        let name = text(path)?;
+        let mut attributes = Attributes::new()
+            .input(0, name.as_bytes_with_nul())
+            .u32(8, object.as_raw_fd() as u32);
+        // SAFETY: the path ends with NUL.
+        unsafe { bpf(Command::ObjPin, &mut attributes) }.map(drop)
     };
-    let mut attributes = Attributes::new()
-        .input(0, name.as_bytes_with_nul())
-        .u32(8, object.as_raw_fd() as u32);
-    // SAFETY: the path ends with NUL.
-    unsafe { bpf(Command::ObjPin, &mut attributes) }
-        .map(drop)
-        .map_err(error)
+    pin().map_err(BpfError::new("pin", path.display()))
 }
 
 pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
-    let error = BpfError::new("open pinned", path.display().to_string());
-    let name = match text(path) {
-        Ok(name) => name,
-        Err(source) => return Err(error(source)),
+    let open = || {
+        let name = text(path)?;
+        let mut attributes = Attributes::new().input(0, name.as_bytes_with_nul());
+        // SAFETY: the path ends with NUL.
+        unsafe { open(Command::ObjGet, &mut attributes) }
     };
-    let mut attributes = Attributes::new().input(0, name.as_bytes_with_nul());
-    // SAFETY: the path ends with NUL.
-    unsafe { open(Command::ObjGet, &mut attributes) }.map_err(error)
+    open().map_err(BpfError::new("open pinned", path.display()))
 }
 
 /// Takes a name away; the object ends with its last descriptor or pin. That there is none is no
@@ -43,7 +39,7 @@ pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
 pub fn unpin(path: &Path) -> Result<(), BpfError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(BpfError::new("unpin", path.display().to_string())(error))
+            Err(BpfError::new("unpin", path.display())(error))
         }
         _ => Ok(()),
     }

@@ -10,14 +10,12 @@ pub struct Support {
     pub programs: Result<(), BpfError>,
     /// Interfaces run them by TCX (Linux 6.6); `None` where that could not be told.
     pub tcx: Option<bool>,
-    /// The kernel has a bpffs to pin in.
-    pub bpffs: bool,
 }
 
 impl Support {
-    /// Whether a program can be loaded, attached by TCX and pinned.
+    /// Whether a program can be loaded, and attached by TCX.
     pub fn is_whole(&self) -> bool {
-        self.programs.is_ok() && self.tcx == Some(true) && self.bpffs
+        self.programs.is_ok() && self.tcx == Some(true)
     }
 }
 
@@ -35,7 +33,6 @@ pub fn probe() -> Support {
     Support {
         programs: programs.map(drop),
         tcx: tcx(),
-        bpffs: has_bpffs(),
     }
 }
 
@@ -47,10 +44,4 @@ fn tcx() -> Option<bool> {
         Err(error) if error.errno() == Some(libc::EINVAL) => Some(false),
         Err(_) => None,
     }
-}
-
-/// From `/proc/filesystems`; a module that is not loaded does not show, but this is never one.
-fn has_bpffs() -> bool {
-    std::fs::read_to_string("/proc/filesystems")
-        .is_ok_and(|list| list.lines().any(|line| line.ends_with("\tbpf")))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::call::{Attributes, Command, bpf};
 use super::{BpfError, Program};
+use crate::bytes::u32_at;
 
 /// What to run it on.
 #[derive(Debug, Clone, Copy)]
@@ -94,60 +95,38 @@ impl Program {
 }
 
 impl Context {
-    fn to_bytes(self) -> [u8; CONTEXT_LENGTH] {
+    fn to_bytes(mut self) -> [u8; CONTEXT_LENGTH] {
         let mut bytes = [0; CONTEXT_LENGTH];
-        for (offset, value) in OFFSETS.into_iter().zip(self.numbers()) {
+        for (offset, value) in OFFSETS.into_iter().zip(self.fields()) {
             bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
         }
         bytes
     }
 
     fn from_bytes(bytes: &[u8; CONTEXT_LENGTH]) -> Self {
-        let [
-            mark,
-            priority,
-            ingress_interface,
-            interface,
-            cb0,
-            cb1,
-            cb2,
-            cb3,
-            cb4,
-            wire_length,
-            gso_segments,
-            gso_size,
-        ] = OFFSETS.map(|offset| {
-            let bytes = bytes[offset..offset + 4].try_into();
-            u32::from_ne_bytes(bytes.expect("four bytes were taken"))
-        });
-        Self {
-            mark,
-            priority,
-            ingress_interface,
-            interface,
-            cb: [cb0, cb1, cb2, cb3, cb4],
-            wire_length,
-            gso_segments,
-            gso_size,
+        let mut context = Self::default();
+        for (offset, value) in OFFSETS.into_iter().zip(context.fields()) {
+            *value = u32_at(bytes, offset).expect("the offsets are within the structure");
         }
+        context
     }
 
     /// In the order of [`OFFSETS`].
-    fn numbers(self) -> [u32; 12] {
-        let [cb0, cb1, cb2, cb3, cb4] = self.cb;
+    fn fields(&mut self) -> [&mut u32; 12] {
+        let [cb0, cb1, cb2, cb3, cb4] = &mut self.cb;
         [
-            self.mark,
-            self.priority,
-            self.ingress_interface,
-            self.interface,
+            &mut self.mark,
+            &mut self.priority,
+            &mut self.ingress_interface,
+            &mut self.interface,
             cb0,
             cb1,
             cb2,
             cb3,
             cb4,
-            self.wire_length,
-            self.gso_segments,
-            self.gso_size,
+            &mut self.wire_length,
+            &mut self.gso_segments,
+            &mut self.gso_size,
         ]
     }
 }

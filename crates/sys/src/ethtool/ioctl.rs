@@ -14,8 +14,6 @@ pub(super) enum Command {
     Coalescing,
     /// `struct ethtool_ringparam`
     Rings,
-    /// `struct ethtool_channels`
-    Channels,
     /// `struct ethtool_sset_info` with the bit of the feature names set
     FeatureCount,
 }
@@ -27,7 +25,6 @@ impl Command {
             Self::Driver => (&[0x03], 49),
             Self::Coalescing => (&[0x0e], 23),
             Self::Rings => (&[0x10], 9),
-            Self::Channels => (&[0x3c], 9),
             // The mask of string sets is a 64-bit number after a reserved word; the count follows.
             Self::FeatureCount => (&FEATURE_COUNT_REQUEST, FEATURE_COUNT_WORDS),
         }
@@ -48,29 +45,25 @@ pub(super) struct FeatureBlock {
 }
 
 /// Reads the structure of `command`.
-pub(super) fn read<const WORDS: usize>(
-    socket: &UdpSocket,
-    link: &str,
-    command: Command,
-) -> io::Result<[u32; WORDS]> {
+pub(super) fn read(socket: &UdpSocket, link: &str, command: Command) -> io::Result<Vec<u32>> {
     let (request, length) = command.request();
-    assert_eq!(WORDS, length, "{command:?} reads {length} words");
-    let mut words = [0; WORDS];
+    let mut words = vec![0; length];
     words[..request.len()].copy_from_slice(request);
-    // SAFETY: the array has the size of the structure that the command reads and writes.
+    // SAFETY: there are as many words as the structure has that the command reads and writes.
     unsafe { call(socket, link, &mut words) }?;
     Ok(words)
 }
 
-/// Writes a structure that was read, with `code`, the command that sets what the other reads.
-pub(super) fn write<const WORDS: usize>(
+/// Writes a structure that [`read`] has read, with `code`, the command that sets it.
+pub(super) fn write(
     socket: &UdpSocket,
     link: &str,
     code: u32,
-    mut words: [u32; WORDS],
+    mut words: Vec<u32>,
 ) -> io::Result<()> {
     words[0] = code;
-    // SAFETY: the array has the size of the structure, which is that of the command that read it.
+    // SAFETY: there are as many words as the structure has, which is that of the command that read
+    // it.
     unsafe { call(socket, link, &mut words) }
 }
 
@@ -92,7 +85,7 @@ pub(super) fn link_settings(socket: &UdpSocket, link: &str) -> io::Result<Vec<u3
 
 /// The names of all features that this kernel knows.
 pub(super) fn feature_names(socket: &UdpSocket, link: &str) -> io::Result<Vec<String>> {
-    let count = read::<FEATURE_COUNT_WORDS>(socket, link, Command::FeatureCount)?[4];
+    let count = read(socket, link, Command::FeatureCount)?[4];
     let mut words = vec![0; 3 + count as usize * NAME_BYTES / size_of::<u32>()];
     words[..3].copy_from_slice(&[GSTRINGS, FEATURES_SET, count]);
     // SAFETY: the number of feature names is a constant of the running kernel, so there is room for

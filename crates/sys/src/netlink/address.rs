@@ -52,12 +52,11 @@ impl Netlink {
                 .push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         let operation = format!("add address {prefix} to link {name}");
-        self.request(
+        self.change(
             &operation,
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )
-        .map(drop)
     }
 
     /// The addresses of all links, IPv4 and IPv6.

@@ -1,11 +1,11 @@
 //! What the kernel announces of a network namespace.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::{Socket, protocols};
 
 use super::NetlinkError;
+use super::exchange::listener;
 
 /// Readable once a device, a queueing discipline, a class or a filter was made, changed or taken
 /// away in the network namespace of its opening, until it is drained.
@@ -18,18 +18,7 @@ impl Announcements {
     /// # Errors
     /// [`NetlinkError::Open`].
     pub fn open() -> Result<Self, NetlinkError> {
-        let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(protocols::NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            for group in [LINK, TC] {
-                socket.add_membership(group)?;
-            }
-            socket.set_non_blocking(true)?;
-            Ok(socket)
-        };
-        open()
-            .map(Self)
-            .map_err(|source| NetlinkError::Open { source })
+        listener(protocols::NETLINK_ROUTE, &[LINK, TC], None).map(Self)
     }
 
     /// Forgets what was announced.

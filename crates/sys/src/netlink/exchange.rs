@@ -171,6 +171,27 @@ impl Exchange {
     }
 }
 
+/// A socket that does not block and gets what the kernel tells these groups.
+pub(super) fn listener(
+    protocol: isize,
+    groups: &[u32],
+    buffer: Option<usize>,
+) -> Result<Socket, NetlinkError> {
+    let open = || -> io::Result<Socket> {
+        let mut socket = Socket::new(protocol)?;
+        socket.bind_auto()?;
+        for group in groups {
+            socket.add_membership(*group)?;
+        }
+        socket.set_non_blocking(true)?;
+        if let Some(bytes) = buffer {
+            SockRef::from(&socket).set_recv_buffer_size(bytes)?;
+        }
+        Ok(socket)
+    };
+    open().map_err(|source| NetlinkError::Open { source })
+}
+
 /// What has arrived of an answer so far.
 struct Answer<M> {
     messages: Vec<M>,

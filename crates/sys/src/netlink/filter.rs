@@ -8,6 +8,7 @@ use netlink_packet_route::tc::{
     TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
 };
 
+use super::qdisc::header;
 use super::{Netlink, NetlinkError};
 use crate::errno;
 
@@ -49,14 +50,13 @@ impl Netlink {
             major: TcHandle::CLSACT.major,
             minor: 0,
         };
-        let mut message = header(index, handle, TcHandle::CLSACT, 0);
+        let mut message = header(index, handle, TcHandle::CLSACT);
         message.attributes = vec![TcAttribute::Kind(CLSACT.to_owned())];
-        self.request(
+        self.change(
             &format!("add a clsact to link {name}"),
             RouteNetlinkMessage::NewQueueDiscipline(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )
-        .map(drop)
     }
 
     /// Puts a program at `filter.priority`, in the place of the one with `filter.handle` if there
@@ -73,21 +73,17 @@ impl Netlink {
     ) -> Result<(), NetlinkError> {
         let (priority, handle, name) = filter;
         let fd = program.as_raw_fd().cast_unsigned();
-        let mut message = header(index, handle.into(), direction.parent(), info(priority));
-        message.attributes = vec![
-            TcAttribute::Kind(BPF.to_owned()),
-            TcAttribute::Options(vec![
-                TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
-                TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
-                TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
-            ]),
-        ];
-        self.request(
+        let mut message = self::filter(index, direction, priority, handle);
+        message.attributes.push(TcAttribute::Options(vec![
+            TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
+            TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
+            TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
+        ]));
+        self.change(
             &format!("put program {name} on link {index}"),
             RouteNetlinkMessage::NewTrafficFilter(message),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
-        .map(drop)
     }
 
     /// Takes a program away.
@@ -101,14 +97,12 @@ impl Netlink {
         priority: u16,
         handle: u32,
     ) -> Result<(), NetlinkError> {
-        let mut message = header(index, handle.into(), direction.parent(), info(priority));
-        message.attributes = vec![TcAttribute::Kind(BPF.to_owned())];
-        self.request(
+        let message = filter(index, direction, priority, handle);
+        self.change(
             &format!("take program {priority}:{handle} off link {index}"),
             RouteNetlinkMessage::DelTrafficFilter(message),
             0,
         )
-        .map(drop)
     }
 
     /// The programs in this direction; empty without a `clsact`.
@@ -120,7 +114,7 @@ impl Netlink {
         index: u32,
         direction: Direction,
     ) -> Result<Vec<BpfFilter>, NetlinkError> {
-        let query = header(index, TcHandle::UNSPEC, direction.parent(), 0);
+        let query = header(index, TcHandle::UNSPEC, direction.parent());
         let answer = self.dump(
             &format!("list the filters of link {index}"),
             RouteNetlinkMessage::GetTrafficFilter(query),
@@ -148,12 +142,11 @@ impl Direction {
     }
 }
 
-fn header(index: u32, handle: TcHandle, parent: TcHandle, info: u32) -> TcMessage {
-    let mut message = TcMessage::default();
-    message.header.index = index.cast_signed();
-    message.header.handle = handle;
-    message.header.parent = parent;
-    message.header.info = info;
+/// A message about the filter with this number at a priority.
+fn filter(index: u32, direction: Direction, priority: u16, handle: u32) -> TcMessage {
+    let mut message = header(index, handle.into(), direction.parent());
+    message.header.info = info(priority);
+    message.attributes = vec![TcAttribute::Kind(BPF.to_owned())];
     message
 }
 

@@ -44,13 +44,6 @@ pub(super) fn value_of(attribute: &DefaultNla) -> Vec<u8> {
     value
 }
 
-/// Splits a run of attributes.
-pub(super) fn attributes(bytes: &[u8]) -> Result<Vec<DefaultNla>, DecodeError> {
-    NlasIterator::new(bytes)
-        .map(|attribute| DefaultNla::parse(&attribute?))
-        .collect()
-}
-
 impl NetlinkSerializable for GenericMessage {
     fn message_type(&self) -> u16 {
         self.family
@@ -79,7 +72,9 @@ impl NetlinkDeserializable for GenericMessage {
             family: header.message_type,
             command: *command,
             version: *version,
-            attributes: attributes(rest)?,
+            attributes: NlasIterator::new(rest)
+                .map(|attribute| DefaultNla::parse(&attribute?))
+                .collect::<Result<_, _>>()?,
         })
     }
 }

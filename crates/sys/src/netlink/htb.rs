@@ -8,8 +8,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
 use serde::{Deserialize, Serialize};
 
-use super::qdisc::raw;
+use super::qdisc::{header, raw};
 use super::{Netlink, NetlinkError};
+use crate::bytes::{u32_at, u64_at};
 
 /// A class of an HTB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,21 +51,13 @@ impl Shaper {
 
     /// From the attributes of `TCA_OPTIONS`; `None` for a cake without a rate.
     fn parse(kind: &str, options: &[u8]) -> Option<Self> {
-        let value = |kind| {
-            NlasIterator::new(options)
-                .filter_map(Result::ok)
-                .find(|attribute| attribute.kind() == kind)
-                .map(|attribute| attribute.value().to_vec())
-        };
-        let wide = |kind| Some(u64::from_ne_bytes(value(kind)?.try_into().ok()?));
+        let wide = |kind| u64_at(value(options, kind)?, 0);
         let (kind, rate) = match kind {
             // Of a rate that 32 bits do not hold they are all ones.
             "tbf" => (
                 "tbf",
-                wide(TCA_TBF_RATE64).or_else(|| {
-                    let rate = value(TCA_TBF_PARMS)?.get(8..12)?.try_into().ok()?;
-                    Some(u64::from(u32::from_ne_bytes(rate)))
-                })?,
+                wide(TCA_TBF_RATE64)
+                    .or_else(|| u32_at(value(options, TCA_TBF_PARMS)?, 8).map(u64::from))?,
             ),
             "cake" => ("cake", wide(TCA_CAKE_BASE_RATE64)?),
             _ => return None,
@@ -86,8 +79,6 @@ pub struct HtbStatistics {
     pub overlimits: u32,
     /// Bytes that wait.
     pub backlog_bytes: u32,
-    /// Packets that wait.
-    pub backlog_packets: u32,
     /// Packets sent of its own rate.
     pub lends: u32,
     /// Packets sent of others' rates.
@@ -119,12 +110,11 @@ impl Netlink {
             TcAttribute::Kind(HTB.to_owned()),
             TcAttribute::Options(vec![option(TCA_HTB_INIT, init)]),
         ];
-        self.request(
+        self.change(
             &format!("make an HTB {major:x}: the root of link {index}"),
             RouteNetlinkMessage::NewQueueDiscipline(message),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
-        .map(drop)
     }
 
     /// Takes the root queueing discipline with this major number away; the kernel puts its default
@@ -134,12 +124,11 @@ impl Netlink {
     /// Refused with `ENOENT` if there is none, `EINVAL` if it is another.
     pub fn delete_root(&mut self, index: u32, major: u16) -> Result<(), NetlinkError> {
         let message = header(index, TcHandle { major, minor: 0 }, TcHandle::ROOT);
-        self.request(
+        self.change(
             &format!("delete the queueing discipline {major:x}: of link {index}"),
             RouteNetlinkMessage::DelQueueDiscipline(message),
             0,
         )
-        .map(drop)
     }
 
     /// Makes a class, or changes the one with its id in place, which loses no packet. The class
@@ -170,12 +159,11 @@ impl Netlink {
         } else {
             ("change", 0)
         };
-        self.request(
+        self.change(
             &format!("{verb} class {:x}:{:x} of link {index}", id.major, id.minor),
             RouteNetlinkMessage::NewTrafficClass(message),
             flags,
         )
-        .map(drop)
     }
 
     /// Deletes a class; packets that wait in it are lost.
@@ -185,12 +173,11 @@ impl Netlink {
     pub fn delete_class(&mut self, index: u32, id: u32) -> Result<(), NetlinkError> {
         let id = TcHandle::from(id);
         let message = header(index, id, TcHandle::UNSPEC);
-        self.request(
+        self.change(
             &format!("delete class {:x}:{:x} of link {index}", id.major, id.minor),
             RouteNetlinkMessage::DelTrafficClass(message),
             0,
         )
-        .map(drop)
     }
 
     /// The shaper without classes at the root of the link with this index, if it has one, and what
@@ -271,31 +258,30 @@ impl HtbClass {
 
     /// From the attributes of `TCA_OPTIONS`.
     fn parse(id: u32, parent: Option<u32>, options: &[u8]) -> Option<Self> {
-        let attributes = || NlasIterator::new(options).filter_map(Result::ok);
-        let value = |kind| {
-            attributes()
-                .find(|attribute| attribute.kind() == kind)
-                .map(|attribute| attribute.value().to_vec())
-        };
-        let parameters = value(TCA_HTB_PARMS).filter(|bytes| bytes.len() >= PARAMETERS)?;
-        let word = |at: usize| -> u32 {
-            let bytes = parameters[at..at + 4].try_into();
-            u32::from_ne_bytes(bytes.expect("four bytes were taken"))
-        };
-        let wide = |kind| Some(u64::from_ne_bytes(value(kind)?.try_into().ok()?));
-        let rate = wide(TCA_HTB_RATE64).unwrap_or(u64::from(word(8)));
-        let ceil = wide(TCA_HTB_CEIL64).unwrap_or(u64::from(word(20)));
+        let parameters = value(options, TCA_HTB_PARMS)?;
+        let word = |at| u32_at(parameters, at);
+        let wide = |kind| u64_at(value(options, kind)?, 0);
+        let rate = wide(TCA_HTB_RATE64).or(word(8).map(u64::from))?;
+        let ceil = wide(TCA_HTB_CEIL64).or(word(20).map(u64::from))?;
         Some(Self {
             id,
             parent,
             rate,
             ceil,
-            burst: bytes_of(word(24), rate),
-            ceil_burst: bytes_of(word(28), ceil),
-            quantum: word(32),
-            priority: u8::try_from(word(40)).ok()?,
+            burst: bytes_of(word(24)?, rate),
+            ceil_burst: bytes_of(word(28)?, ceil),
+            quantum: word(32)?,
+            priority: u8::try_from(word(40)?).ok()?,
         })
     }
+}
+
+/// The value of an attribute of `TCA_OPTIONS`.
+fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
+    attributes
+        .find(|attribute| attribute.kind() == kind)
+        .map(|attribute| attribute.into_inner())
 }
 
 /// `struct tc_ratespec`: with the link layer set the kernel asks for no table of rates.
@@ -317,14 +303,6 @@ fn ticks(bytes: u32, rate: u64) -> u32 {
 fn bytes_of(ticks: u32, rate: u64) -> u32 {
     let bytes = u128::from(ticks) * TICK_NS * u128::from(rate) / 1_000_000_000;
     u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-fn header(index: u32, handle: TcHandle, parent: TcHandle) -> TcMessage {
-    let mut message = TcMessage::default();
-    message.header.index = index.cast_signed();
-    message.header.handle = handle;
-    message.header.parent = parent;
-    message
 }
 
 fn option(kind: u16, value: Vec<u8>) -> TcOption {
@@ -377,7 +355,6 @@ impl HtbStatistics {
                 self.drops = queue.drops;
                 self.overlimits = queue.overlimits;
                 self.backlog_bytes = queue.backlog;
-                self.backlog_packets = queue.qlen;
             }
             TcStats2::App(TcXstats::Other(bytes)) => self.absorb_own(bytes),
             _ => {}
@@ -386,11 +363,9 @@ impl HtbStatistics {
 
     /// `struct tc_htb_xstats`: lends, borrows, giants, tokens, ctokens.
     fn absorb_own(&mut self, bytes: &[u8]) {
-        if let Some((lends, rest)) = bytes.split_first_chunk() {
-            self.lends = u32::from_ne_bytes(*lends);
-            self.borrows = rest
-                .first_chunk()
-                .map_or(0, |borrows| u32::from_ne_bytes(*borrows));
+        if let Some(lends) = u32_at(bytes, 0) {
+            self.lends = lends;
+            self.borrows = u32_at(bytes, 4).unwrap_or(0);
         }
     }
 }

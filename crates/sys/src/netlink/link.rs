@@ -30,14 +30,10 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// Set up by the administrator (`IFF_UP`).
     pub up: bool,
-    /// Up and able to pass packets (`IFF_RUNNING`).
-    pub running: bool,
     /// A loopback device.
     pub loopback: bool,
     /// RFC 2863 operational state.
     pub operstate: OperState,
-    /// Whether the physical link is there; none where the driver does not say.
-    pub carrier: Option<bool>,
     /// Root queueing discipline, such as `noqueue` or `fq`.
     pub qdisc: Option<String>,
     /// Transmit queue limit of the default queueing disciplines, in packets.
@@ -173,8 +169,7 @@ impl Netlink {
                 .attributes
                 .push(LinkAttribute::NetNsFd(fd.as_raw_fd())),
         }
-        self.request(&change.of(name), RouteNetlinkMessage::SetLink(message), 0)
-            .map(drop)
+        self.change(&change.of(name), RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Creates a pair of virtual Ethernet devices, each in its own namespace if it names one. Both
@@ -197,12 +192,11 @@ impl Netlink {
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer_message))),
         ]));
         let operation = format!("create the veth pair {} and {}", end.name, peer.name);
-        self.request(
+        self.change(
             &operation,
             RouteNetlinkMessage::NewLink(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )
-        .map(drop)
     }
 
     /// Deletes the link called `name`, and with it a veth's peer.
@@ -211,12 +205,11 @@ impl Netlink {
     /// Refused with `ENODEV` if there is none, `EOPNOTSUPP` for hardware.
     pub fn delete_link(&mut self, name: &str) -> Result<(), NetlinkError> {
         let message = message_for(self.link(name)?.index);
-        self.request(
+        self.change(
             &format!("delete link {name}"),
             RouteNetlinkMessage::DelLink(message),
             0,
         )
-        .map(drop)
     }
 }
 
@@ -284,10 +277,8 @@ fn parse(operation: &str, message: LinkMessage) -> Result<Link, NetlinkError> {
         mtu: 0,
         mac: None,
         up: flags.contains(LinkFlags::Up),
-        running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),
         operstate: State::Unknown,
-        carrier: None,
         qdisc: None,
         tx_queue_length: 0,
         gso_max_size: None,
@@ -318,7 +309,6 @@ fn absorb(link: &mut Link, attribute: LinkAttribute) {
         LinkAttribute::Mtu(bytes) => link.mtu = bytes,
         LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok(),
         LinkAttribute::OperState(state) => link.operstate = state,
-        LinkAttribute::Carrier(carrier) => link.carrier = Some(carrier != 0),
         LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind),
         LinkAttribute::TxQueueLen(packets) => link.tx_queue_length = packets,
         LinkAttribute::GsoMaxSize(bytes) => link.gso_max_size = Some(bytes),

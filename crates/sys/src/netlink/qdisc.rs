@@ -3,6 +3,7 @@
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE, Nla};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2};
+use serde::{Deserialize, Serialize};
 
 use super::{Netlink, NetlinkError};
 
@@ -23,7 +24,7 @@ pub struct Qdisc {
 }
 
 /// A class of any discipline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficClass {
     /// The discipline's kind.
     pub kind: String,
@@ -84,12 +85,11 @@ impl Netlink {
             major: handle,
             minor: 0,
         };
-        self.request(
+        self.change(
             &format!("put the queueing discipline {kind} on link {index}"),
             RouteNetlinkMessage::NewQueueDiscipline(message(index, handle, parent, kind, options)),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
-        .map(drop)
     }
 
     /// The classes of all disciplines of the link with this index.
@@ -128,7 +128,7 @@ impl Netlink {
         class: &TrafficClass,
     ) -> Result<(), NetlinkError> {
         let (id, parent) = (TcHandle::from(class.id), TcHandle::from(class.parent));
-        self.request(
+        self.change(
             &format!("add class {:x}:{:x} of link {index}", id.major, id.minor),
             RouteNetlinkMessage::NewTrafficClass(message(
                 index,
@@ -139,8 +139,16 @@ impl Netlink {
             )),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
-        .map(drop)
     }
+}
+
+/// A message about a discipline, a class or a filter of the link with this index.
+pub(super) fn header(index: u32, handle: TcHandle, parent: TcHandle) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = index.cast_signed();
+    message.header.handle = handle;
+    message.header.parent = parent;
+    message
 }
 
 fn message(
@@ -150,10 +158,7 @@ fn message(
     kind: &str,
     options: &[u8],
 ) -> TcMessage {
-    let mut message = TcMessage::default();
-    message.header.index = index.cast_signed();
-    message.header.handle = handle;
-    message.header.parent = parent;
+    let mut message = header(index, handle, parent);
     message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
     if !options.is_empty() {
         let options = DefaultNla::new(TCA_OPTIONS, options.to_vec());

@@ -60,12 +60,11 @@ impl Netlink {
     /// gateway cannot be reached directly, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.request(
+        self.change(
             &format!("add route {route}"),
             message,
             NLM_F_CREATE | NLM_F_EXCL,
         )
-        .map(drop)
     }
 
     /// Puts a route in the place of the one with the same destination and priority, if there is
@@ -75,12 +74,11 @@ impl Netlink {
     /// As for [`Netlink::add_route`], without `EEXIST`.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.request(
+        self.change(
             &format!("replace route {route}"),
             message,
             NLM_F_CREATE | NLM_F_REPLACE,
         )
-        .map(drop)
     }
 
     /// Deletes a route of the main table.
@@ -89,8 +87,7 @@ impl Netlink {
     /// Refused with `ESRCH` if there is none like it.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelRoute(route.message());
-        self.request(&format!("delete route {route}"), message, 0)
-            .map(drop)
+        self.change(&format!("delete route {route}"), message, 0)
     }
 
     /// The unicast routes of the main table, IPv4 and IPv6.

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::Socket as NetlinkSocket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use socket2::SockRef;
 
 use super::NetlinkError;
-use super::exchange::{Exchange, payloads};
+use super::exchange::{Exchange, listener, payloads};
+use crate::bytes::{u16_at, u32_at};
 use crate::socket::SocketMemory;
 use crate::tcp_info::TcpInfo;
 
@@ -107,18 +107,9 @@ impl ClosedSockets {
     /// # Errors
     /// [`NetlinkError::Open`], with `EPERM` where the kernel tells only the administrator.
     pub fn open() -> Result<Self, NetlinkError> {
-        let open = || -> io::Result<NetlinkSocket> {
-            let mut socket = NetlinkSocket::new(NETLINK_SOCK_DIAG)?;
-            socket.bind_auto()?;
-            for group in [SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY] {
-                socket.add_membership(group)?;
-            }
-            socket.set_non_blocking(true)?;
-            SockRef::from(&socket).set_recv_buffer_size(CLOSED_BUFFER)?;
-            Ok(socket)
-        };
+        let groups = [SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY];
         Ok(Self {
-            socket: open().map_err(|source| NetlinkError::Open { source })?,
+            socket: listener(NETLINK_SOCK_DIAG, &groups, Some(CLOSED_BUFFER))?,
             buffer: Vec::with_capacity(BUFFER),
         })
     }
@@ -151,10 +142,7 @@ impl AsFd for ClosedSockets {
 /// cut short or of another family.
 fn parse(payload: &[u8]) -> Option<Socket<'_>> {
     let (message, attributes) = payload.split_first_chunk::<MESSAGE>()?;
-    let word = |at: usize| {
-        let bytes = message[at..].first_chunk();
-        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
-    };
+    let word = |at: usize| u32_at(message, at).unwrap_or(0);
     let address = |port: usize, address: usize| {
         let port = u16::from_be_bytes([message[port], message[port + 1]]);
         socket_address(message[0], &message[address..address + 16], port, word(40))
@@ -213,8 +201,7 @@ fn is_mptcp(nested: &[u8]) -> bool {
 fn each(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = attributes;
     std::iter::from_fn(move || {
-        let half = |at: usize| Some(u16::from_ne_bytes([*rest.get(at)?, *rest.get(at + 1)?]));
-        let (length, kind) = (usize::from(half(0)?), half(2)?);
+        let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
         let value = rest.get(4..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind & NLA_TYPE_MASK, value))

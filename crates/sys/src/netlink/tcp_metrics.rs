@@ -2,36 +2,18 @@
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{DefaultNla, Nla, parse_ip, parse_u32};
+use netlink_packet_core::{DefaultNla, Nla, parse_ip};
 use netlink_sys::protocols::NETLINK_GENERIC;
 
 use super::NetlinkError;
 use super::exchange::Exchange;
-use super::generic::{GenericMessage, attributes, family_number, value_of};
+use super::generic::{GenericMessage, family_number, value_of};
 
 /// The TCP metrics cache of one network namespace.
 #[derive(Debug)]
 pub struct TcpMetrics {
     exchange: Exchange,
     family: u16,
-}
-
-/// What is remembered of one host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TcpMetricsEntry {
-    /// The remote host.
-    pub address: IpAddr,
-    /// Smoothed round-trip time in microseconds.
-    pub rtt_us: Option<u32>,
-    /// Variation of the round-trip time in microseconds.
-    pub rtt_variation_us: Option<u32>,
-    /// Slow-start threshold in segments: the next connection leaves slow start there.
-    pub slow_start_threshold: Option<u32>,
-    /// Congestion window in segments.
-    pub congestion_window: Option<u32>,
-    /// Reordering distance in segments.
-    pub reordering: Option<u32>,
 }
 
 impl TcpMetrics {
@@ -45,17 +27,18 @@ impl TcpMetrics {
         Ok(Self { exchange, family })
     }
 
-    /// All entries.
+    /// The hosts of which something is remembered.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
-    pub fn entries(&mut self) -> Result<Vec<TcpMetricsEntry>, NetlinkError> {
+    pub fn hosts(&mut self) -> Result<Vec<IpAddr>, NetlinkError> {
         let query = self.message(TCP_METRICS_CMD_GET);
         let answer = self.exchange.dump("list the TCP metrics", query)?;
-        Ok(answer
-            .iter()
-            .filter_map(|message| parse(&message.attributes))
-            .collect())
+        let attributes = answer.iter().flat_map(|message| &message.attributes);
+        let addresses = attributes
+            .filter(|attribute| [ATTR_ADDR_IPV4, ATTR_ADDR_IPV6].contains(&attribute.kind()));
+        let hosts = addresses.filter_map(|address| parse_ip(&value_of(address)).ok());
+        Ok(hosts.collect())
     }
 
     /// Forgets everything, so that the next connection starts without prejudice.
@@ -98,39 +81,8 @@ impl TcpMetrics {
     }
 }
 
-fn parse(message: &[DefaultNla]) -> Option<TcpMetricsEntry> {
-    let address = [ATTR_ADDR_IPV4, ATTR_ADDR_IPV6]
-        .iter()
-        .find_map(|kind| value(message, *kind))?;
-    let values = value(message, ATTR_VALS)
-        .and_then(|bytes| attributes(&bytes).ok())
-        .unwrap_or_default();
-    let number = |kind| value(&values, kind).and_then(|bytes| parse_u32(&bytes).ok());
-    Some(TcpMetricsEntry {
-        address: parse_ip(&address).ok()?,
-        rtt_us: number(VALUE_RTT_US),
-        rtt_variation_us: number(VALUE_RTTVAR_US),
-        slow_start_threshold: number(VALUE_SSTHRESH),
-        congestion_window: number(VALUE_CWND),
-        reordering: number(VALUE_REORDERING),
-    })
-}
-
-fn value(attributes: &[DefaultNla], kind: u16) -> Option<Vec<u8>> {
-    attributes
-        .iter()
-        .find(|attribute| attribute.kind() == kind)
-        .map(value_of)
-}
-
-// include/uapi/linux/tcp_metrics.h; a value's attribute is its `TCP_METRIC_*` number plus one.
+// include/uapi/linux/tcp_metrics.h
 const TCP_METRICS_CMD_GET: u8 = 1;
 const TCP_METRICS_CMD_DEL: u8 = 2;
 const ATTR_ADDR_IPV4: u16 = 1;
 const ATTR_ADDR_IPV6: u16 = 2;
-const ATTR_VALS: u16 = 6;
-const VALUE_SSTHRESH: u16 = 3;
-const VALUE_CWND: u16 = 4;
-const VALUE_REORDERING: u16 = 5;
-const VALUE_RTT_US: u16 = 6;
-const VALUE_RTTVAR_US: u16 = 7;

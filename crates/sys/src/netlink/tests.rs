@@ -29,7 +29,6 @@ fn tables_of_the_host_can_be_read_without_privilege() {
         assert!(address.tentative || route.is_ok(), "{route:?}");
     }
     netlink.routes().unwrap();
-    netlink.neighbours().unwrap();
 }
 
 #[test]
@@ -38,11 +37,8 @@ fn link_describes_the_veth_and_its_traffic() {
     let mut netlink = netlink_of(&pair.a.namespace);
     let link = netlink.link(Pair::LINK).unwrap();
     assert_eq!(link.kind.as_deref(), Some("veth"));
-    assert_eq!((link.up, link.running, link.loopback), (true, true, false));
-    assert_eq!(
-        (link.operstate, link.carrier, link.mtu),
-        (OperState::Up, Some(true), 1500)
-    );
+    assert_eq!((link.up, link.loopback), (true, false));
+    assert_eq!((link.operstate, link.mtu), (OperState::Up, 1500));
     let peer = netlink_of(&pair.b.namespace).link(Pair::LINK).unwrap();
     assert_eq!(
         (link.lower, peer.lower),
@@ -402,7 +398,7 @@ fn unreachable_destination_has_no_route() {
 }
 
 #[test]
-fn permanent_neighbour_reads_back_and_is_used() {
+fn permanent_neighbour_is_used() {
     let Some(pair) = pair_or_skip() else { return };
     let mut netlink = netlink_of(&pair.a.namespace);
     let peer_mac = netlink_of(&pair.b.namespace)
@@ -415,15 +411,6 @@ fn permanent_neighbour_reads_back_and_is_used() {
             .add_permanent_neighbour(Pair::LINK, address, peer_mac)
             .unwrap();
         transfer(&pair, address, 1000);
-        let neighbours = netlink.neighbours().unwrap();
-        let found = neighbours
-            .iter()
-            .find(|neighbour| neighbour.address == address)
-            .unwrap();
-        assert_eq!(
-            (found.mac, found.state),
-            (Some(peer_mac), NeighbourState::Permanent)
-        );
     }
 }
 
@@ -454,16 +441,11 @@ fn tcp_metrics_are_learnt_and_flushed() {
     let Some(pair) = pair_or_skip() else { return };
     let mut metrics = pair.a.namespace.run(TcpMetrics::open).unwrap().unwrap();
     metrics.flush().unwrap();
-    assert_eq!(metrics.entries().unwrap(), []);
+    assert!(metrics.hosts().unwrap().is_empty());
     for address in pair.b.addresses() {
         transfer(&pair, address, 2_000_000);
         // They are kept when the closing of the connection is complete.
-        let mut learnt = || {
-            let entries = metrics.entries().unwrap();
-            entries
-                .iter()
-                .any(|entry| entry.address == address && entry.rtt_us.is_some())
-        };
+        let mut learnt = || metrics.hosts().unwrap().contains(&address);
         assert!(eventually(&mut learnt), "nothing learnt of {address}");
     }
     let [forgotten, kept] = pair.b.addresses();
@@ -471,9 +453,7 @@ fn tcp_metrics_are_learnt_and_flushed() {
     for _ in 0..2 {
         metrics.forget(forgotten).unwrap();
     }
-    let left: Vec<_> = metrics.entries().unwrap();
-    assert!(left.iter().all(|entry| entry.address == kept), "{left:?}");
-    assert!(!left.is_empty());
+    assert_eq!(metrics.hosts().unwrap(), [kept]);
     metrics.flush().unwrap();
-    assert_eq!(metrics.entries().unwrap(), []);
+    assert!(metrics.hosts().unwrap().is_empty());
 }

@@ -1,5 +1,5 @@
-//! Mounts that nobody else sees: a file put over another for one command, and the devices of its
-//! network in `/sys`.
+//! Mounts that only one command sees: a file over another, and the devices of its network namespace
+//! in `/sys`.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,9 +15,10 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use super::{join, set_namespace, unshare};
 use crate::CallError;
+use crate::process::parent;
 
-/// Gives the calling thread a mount namespace of its own, from which nothing it mounts spreads to
-/// others. Threads that it starts later and programs that it runs inherit it.
+/// Gives the calling thread a mount namespace of its own, whose mounts do not spread to others.
+/// Threads that it starts later and programs that it runs inherit it.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN` (see [`enter_user_namespace`](super::enter_user_namespace)).
@@ -36,17 +37,12 @@ pub fn outermost_process() -> u32 {
         return 1;
     }
     let mut outermost = std::process::id();
-    while let Some(above) = parent(outermost).filter(|above| may_look(*above)) {
+    while let Ok(above) = parent(outermost)
+        && may_look(above)
+    {
         outermost = above;
     }
     outermost
-}
-
-/// The second field behind the name, which may have anything in it (proc_pid_stat(5)).
-fn parent(pid: u32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, behind) = text.rsplit_once(')')?;
-    behind.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether the calling thread sees the mounts that a process sees.
@@ -76,9 +72,8 @@ pub fn in_mounts_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::R
     })
 }
 
-/// Shows the file or directory `source` in the place of `target`, until the mount namespace ends:
-/// call
-/// [`private_mounts`] first. A change of the one is one of the other.
+/// Shows the file or directory `source` in the place of `target` until the mount namespace ends;
+/// call [`private_mounts`] first. Both names then stand for the same file.
 ///
 /// # Errors
 /// `ENOENT` if one of them does not exist, `ENOTDIR` if only one is a directory, `EPERM` without

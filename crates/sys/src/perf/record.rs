@@ -1,6 +1,8 @@
 //! What the kernel writes into a ring, read from bytes: `perf_event_type` of
 //! include/uapi/linux/perf_event.h.
 
+use crate::bytes::{u32_at, u64_at};
+
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -134,16 +136,6 @@ fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
         UNTHROTTLE => Record::Unthrottle,
         other => Record::Other(other),
     })
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let field = bytes.get(at..at + 4)?;
-    Some(u32::from_ne_bytes(field.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let field = bytes.get(at..at + 8)?;
-    Some(u64::from_ne_bytes(field.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! the way in.
 
 use std::io;
-use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{SockAddr, Socket};
 
+use crate::bytes::{u16_at, u32_at};
 use crate::clock::{RealtimeOffset, monotonic_ns};
-use crate::message::{receive_message, send_message};
+use crate::message::{ControlMessage, control_messages, receive_message, send_message, since_1970};
 
 /// Where packets are received into, one at a time.
 #[derive(Debug)]
@@ -100,29 +100,9 @@ pub(super) fn send(
     } else {
         (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
     };
-    let values = [(ttl_kind, ttl), (class_kind, traffic_class)];
-    send_message(socket, to, bytes, |header| put(header, level, values))
-}
-
-/// Writes control messages of one int each, and says how long they are together.
-fn put(header: &libc::msghdr, level: libc::c_int, values: [(libc::c_int, u8); 2]) -> usize {
-    const INT: u32 = size_of::<libc::c_int>() as u32;
-    // SAFETY: the control buffer has room for two such messages, is zeroed and aligned; the macros
-    // stay within it.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        for (kind, value) in values {
-            (*message).cmsg_level = level;
-            (*message).cmsg_type = kind;
-            (*message).cmsg_len = libc::CMSG_LEN(INT) as _;
-            let value = libc::c_int::from(value);
-            libc::CMSG_DATA(message)
-                .cast::<libc::c_int>()
-                .write_unaligned(value);
-            message = libc::CMSG_NXTHDR(header, message);
-        }
-        2 * libc::CMSG_SPACE(INT) as usize
-    }
+    let [ttl, class] = [ttl, traffic_class].map(|value| libc::c_int::from(value).to_ne_bytes());
+    let messages: [ControlMessage<'_>; 2] = [(level, ttl_kind, &ttl), (level, class_kind, &class)];
+    send_message(socket, to, bytes, &messages)
 }
 
 /// Receives one packet or, with `errors`, one error.
@@ -161,48 +141,22 @@ struct Facts {
 /// What the control messages say.
 fn facts(header: &libc::msghdr) -> Facts {
     let mut facts = Facts::default();
-    // SAFETY: the kernel has filled the control buffer, whose length the header says; the macros
-    // stay within it. Each value is read as the type that the kernel writes for it, and only as far
-    // as the message is long.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while !message.is_null() {
-            let data = libc::CMSG_DATA(message);
-            let length = ((*message).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            let bytes = std::slice::from_raw_parts(data, length);
-            match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                    facts.ttl = int(bytes, 0).and_then(|ttl| u8::try_from(ttl).ok());
-                }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => facts.realtime_ns = time(bytes),
-                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
-                    facts.error = extended_error(bytes);
-                }
-                _ => {}
+    for (level, kind, value) in control_messages(header) {
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                facts.ttl = u32_at(value, 0).and_then(|ttl| u8::try_from(ttl).ok());
             }
-            message = libc::CMSG_NXTHDR(header, message);
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                let nanos = since_1970(value).map(|time| time.as_nanos());
+                facts.realtime_ns = nanos.and_then(|nanos| u64::try_from(nanos).ok());
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                facts.error = extended_error(value);
+            }
+            _ => {}
         }
     }
     facts
-}
-
-fn int(bytes: &[u8], at: usize) -> Option<u32> {
-    let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-    Some(u32::from_ne_bytes(four))
-}
-
-/// A `timespec` since 1970, in ns.
-fn time(bytes: &[u8]) -> Option<u64> {
-    const WORD: usize = size_of::<libc::time_t>();
-    let word = |at: usize| -> Option<u64> {
-        match bytes.get(at..at + WORD)? {
-            wide if WORD == 8 => Some(u64::from_ne_bytes(wide.try_into().ok()?)),
-            _ => int(bytes, at).map(u64::from),
-        }
-    };
-    word(0)?
-        .checked_mul(1_000_000_000)?
-        .checked_add(word(WORD)?)
 }
 
 /// `struct sock_extended_err` and the offender's address behind it.
@@ -218,23 +172,22 @@ fn extended_error(bytes: &[u8]) -> Option<ExtendedError> {
         origin,
         kind: header[5],
         code: header[6],
-        info: int(header, 8)?,
-        errno: int(header, 0)?.cast_signed(),
+        info: u32_at(header, 8)?,
+        errno: u32_at(header, 0)?.cast_signed(),
         offender: offender(&bytes[16..]),
     })
 }
 
 /// A `sockaddr_in` or `sockaddr_in6`; of family 0 if nobody is named.
 fn offender(bytes: &[u8]) -> Option<IpAddr> {
-    let family: [u8; 2] = bytes.get(..2)?.try_into().ok()?;
-    match libc::c_int::from(u16::from_ne_bytes(family)) {
+    match libc::c_int::from(u16_at(bytes, 0)?) {
         libc::AF_INET => {
-            let octets: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-            Some(Ipv4Addr::from(octets).into())
+            let octets = bytes.get(4..)?.first_chunk::<4>()?;
+            Some(Ipv4Addr::from(*octets).into())
         }
         libc::AF_INET6 => {
-            let octets: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-            Some(Ipv6Addr::from(octets).into())
+            let octets = bytes.get(8..)?.first_chunk::<16>()?;
+            Some(Ipv6Addr::from(*octets).into())
         }
         _ => None,
     }

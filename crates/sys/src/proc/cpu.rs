@@ -83,14 +83,6 @@ pub fn governor(cpu: u32) -> Probe<String> {
         .into()
 }
 
-/// Sets the frequency governor of one CPU.
-///
-/// # Errors
-/// The host does not scale frequencies, has no such governor (`EINVAL`), or does not permit it.
-pub fn set_governor(cpu: u32, name: &str) -> std::io::Result<()> {
-    std::fs::write(cpu_path(cpu, "cpufreq/scaling_governor"), name)
-}
-
 /// The highest frequency of one CPU, kHz. Unsupported where the host does not scale frequencies.
 pub fn highest_khz(cpu: u32) -> Probe<u64> {
     read_and_parse(cpu_path(cpu, "cpufreq/cpuinfo_max_freq"), |text| {

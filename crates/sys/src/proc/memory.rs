@@ -14,8 +14,6 @@ pub struct MemoryInfo {
     pub available: Option<u64>,
     /// The kernel's own objects, sockets among them.
     pub slab: Option<u64>,
-    /// The part of `slab` that cannot be given back under pressure.
-    pub slab_unreclaimable: Option<u64>,
 }
 
 impl MemoryInfo {
@@ -43,7 +41,6 @@ impl MemoryInfo {
             free: figure("MemFree")?.ok_or_else(|| Malformed::new("MemFree", text))?,
             available: figure("MemAvailable")?,
             slab: figure("Slab")?,
-            slab_unreclaimable: figure("SUnreclaim")?,
         })
     }
 }
@@ -51,8 +48,6 @@ impl MemoryInfo {
 /// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Its pages, of those that it shares with others its share (`Pss`).
-    pub proportional: u64,
     /// What it has written itself: heap, stacks, data, whoever else runs the same program
     /// (`Anonymous`).
     pub anonymous: u64,
@@ -79,7 +74,6 @@ impl ProcessMemory {
             kibibytes(found.unwrap_or_default().trim())
         };
         Ok(Self {
-            proportional: figure("Pss")?,
             anonymous: figure("Anonymous")?,
         })
     }
@@ -95,8 +89,6 @@ pub struct SlabCache {
     pub active_objects: u64,
     /// Objects that there is memory for.
     pub objects: u64,
-    /// Size of one object in bytes.
-    pub object_bytes: u64,
     /// Pages that the cache holds.
     pub pages: u64,
 }
@@ -128,8 +120,9 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
         .ok_or_else(|| Malformed::new("a cache's name", line))?
         .to_owned();
     let mut next = |skipped| field::<u64>(words.nth(skipped), "a figure of a slab cache");
-    let (active_objects, objects, object_bytes) = (next(0)?, next(0)?, next(0)?);
-    let pages_per_slab = next(1)?;
+    let (active_objects, objects) = (next(0)?, next(0)?);
+    // The size of an object and the objects of a slab stand between.
+    let pages_per_slab = next(2)?;
     // ": tunables L B S : slabdata active" stands between.
     let slabs = next(8)?;
     let pages = slabs
@@ -139,7 +132,6 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
         name,
         active_objects,
         objects,
-        object_bytes,
         pages,
     })
 }
@@ -190,13 +182,10 @@ mod tests {
             1000 kB\n\
             Pss_Dirty:   1 kB\nPrivate_Clean:   2 kB\nAnonymous:   3 kB\nLazyFree:   9 kB\n";
         let memory = ProcessMemory::parse(text).unwrap();
-        assert_eq!(
-            (memory.proportional, memory.anonymous),
-            (1000 << 10, 3 << 10)
-        );
+        assert_eq!(memory.anonymous, 3 << 10);
         assert!(ProcessMemory::parse("Pss: 1 kB\n").is_err());
         let own = ProcessMemory::read().unwrap();
-        assert!(own.anonymous > 0 && own.proportional > 0);
+        assert!(own.anonymous > 0);
     }
 
     #[test]
@@ -205,7 +194,6 @@ mod tests {
             name: "TCP".to_owned(),
             active_objects: 10,
             objects: 13,
-            object_bytes: 2368,
             pages: 24,
         };
         assert_eq!(parse_slab_caches(SLABINFO).unwrap(), [expected]);

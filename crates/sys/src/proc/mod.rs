@@ -11,7 +11,7 @@
 //! | [`softirqs`] | runs of the network's receive soft interrupt |
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
 //! | [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
-//! | [`net_dev`], [`sockstat`], [`udp`] | interfaces, socket memory, UDP sockets |
+//! | [`sockstat`] | sockets and the memory of their buffers |
 //! | [`sysctl`] | kernel settings, by key; writes, too |
 //! | [`steering`] | which CPUs work for a device's queues and interrupts; writes, too |
 //! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
@@ -25,7 +25,6 @@ pub mod cpu;
 pub mod limits;
 pub mod machine;
 pub mod memory;
-pub mod net_dev;
 pub mod owner;
 pub mod privilege;
 pub mod sockstat;
@@ -35,7 +34,6 @@ pub mod stat;
 pub mod steering;
 pub mod sysctl;
 pub mod threads;
-pub mod udp;
 
 mod source;
 

@@ -6,43 +6,27 @@ use std::path::Path;
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::{Malformed, Probe, ProcError, field, read_and_parse};
+use super::{Malformed, Probe, ProcError, read_and_parse};
 
 /// A capability, by its number in the kernel's uapi/linux/capability.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
-    /// Ports below 1024.
-    NetBindService = 10,
     /// Settings of the network: links, routes, qdiscs, buffers by force.
     NetAdmin = 12,
     /// Raw and packet sockets.
     NetRaw = 13,
     /// Namespaces, mounts and much else.
     SysAdmin = 21,
-    /// Priorities, real time, affinity of others.
-    SysNice = 23,
-    /// Limits beyond the hard ones.
-    SysResource = 24,
-    /// Profiling the kernel and other processes (Linux 5.8).
-    Perfmon = 38,
     /// Loading eBPF programs (Linux 5.8).
     Bpf = 39,
 }
 
-/// What `/proc/self/status` says about the privileges of this process.
+/// The privileges of a thread, from its `/proc` file `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Privileges {
-    /// The effective user, as this user namespace numbers it.
-    pub effective_uid: u32,
     /// The effective capabilities, as bits. They hold in this user namespace only.
     pub capabilities: u64,
-    /// Whether a seccomp filter (as container runtimes install one) may refuse system calls.
-    /// `None` where the kernel does not say.
-    pub seccomp_filter: Option<bool>,
-    /// Whether programs that it starts can gain no privileges; `None` where the kernel does not
-    /// say.
-    pub no_new_privileges: Option<bool>,
 }
 
 impl Privileges {
@@ -57,26 +41,14 @@ impl Privileges {
     /// Parses the text of a `status` file.
     ///
     /// # Errors
-    /// `Uid` or `CapEff` is missing, or a line of this struct has an unknown form.
+    /// The line `CapEff` is missing, or is no hexadecimal number.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let value = |key: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
-        };
-        let number = |key| {
-            value(key)
-                .map(|text| field::<u8>(Some(text), "a number"))
-                .transpose()
-        };
-        // Real, effective, saved and file system user.
-        let uid = value("Uid").and_then(|uids| uids.split_ascii_whitespace().nth(1));
-        let capabilities = value("CapEff").unwrap_or("").trim();
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix("CapEff:"));
+        let capabilities = line.unwrap_or_default().trim();
         Ok(Self {
-            effective_uid: field(uid, "the effective user")?,
             capabilities: u64::from_str_radix(capabilities, 16)
                 .map_err(|_| Malformed::new("the effective capabilities", capabilities))?,
-            seccomp_filter: number("Seccomp")?.map(|mode| mode == 2),
-            no_new_privileges: number("NoNewPrivs")?.map(|flag| flag == 1),
         })
     }
 
@@ -126,35 +98,16 @@ mod tests {
         CapEff:\t000001fffeffffff\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n";
 
     #[test]
-    fn effective_user_and_capabilities_are_understood() {
+    fn effective_capabilities_are_understood() {
         let privileges = Privileges::parse(SAMPLE).unwrap();
-        assert_eq!(privileges.effective_uid, 0);
         assert!(privileges.has(Capability::NetAdmin) && privileges.has(Capability::Bpf));
-        assert!(!privileges.has(Capability::SysResource));
-        assert_eq!(
-            (privileges.seccomp_filter, privileges.no_new_privileges),
-            (Some(true), Some(false))
-        );
-    }
-
-    #[test]
-    fn old_kernels_do_not_say_everything() {
-        let privileges = Privileges::parse("Uid:\t1\t2\t3\t4\nCapEff:\t0\n").unwrap();
-        assert_eq!(
-            (privileges.effective_uid, privileges.seccomp_filter),
-            (2, None)
-        );
-        assert!(!privileges.has(Capability::NetRaw));
+        let none = Privileges::parse("CapEff:\t0\n").unwrap();
+        assert!(!none.has(Capability::NetRaw));
     }
 
     #[test]
     fn odd_and_truncated_texts_are_errors_and_never_panics() {
-        for text in [
-            "",
-            "Uid:\t1\n",
-            "Uid:\t1\t2\t3\t4\n",
-            "Uid:\t1\t2\t3\t4\nCapEff:\txyz\n",
-        ] {
+        for text in ["", "Uid:\t1\n", "CapEff:\txyz\n"] {
             assert!(Privileges::parse(text).is_err(), "{text:?}");
         }
         parse_every_prefix(SAMPLE, Privileges::parse);
@@ -177,10 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_who_it_is() {
-        let privileges = Privileges::read().unwrap();
-        let owner = std::fs::metadata("/proc/self/status").unwrap().uid();
-        assert_eq!(privileges.effective_uid, owner);
+    fn the_user_namespace_of_this_process_is_known() {
         assert!(!matches!(in_user_namespace(), Probe::Unknown(_)));
     }
 }

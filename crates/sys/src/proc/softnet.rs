@@ -7,16 +7,10 @@ use super::{Malformed, ProcError, net_path, read_and_parse};
 pub struct SoftnetCpu {
     /// The CPU's number.
     pub cpu: u32,
-    /// Frames taken from a device's ring or the backlog.
-    pub processed: u32,
     /// Frames dropped since the backlog (`net.core.netdev_max_backlog`) was full.
     pub dropped: u32,
     /// Times that the softirq stopped for its budget (`net.core.netdev_budget`) with work left.
     pub time_squeeze: u32,
-    /// Times that another CPU asked this one to process packets (RPS).
-    pub received_rps: u32,
-    /// Frames dropped by the flow limit.
-    pub flow_limit: u32,
     /// Frames in the backlog now; `None` before Linux 5.10. Not a counter.
     pub backlog: Option<u32>,
 }
@@ -26,11 +20,8 @@ impl SoftnetCpu {
     /// it is.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
-            processed: self.processed.wrapping_sub(earlier.processed),
             dropped: self.dropped.wrapping_sub(earlier.dropped),
             time_squeeze: self.time_squeeze.wrapping_sub(earlier.time_squeeze),
-            received_rps: self.received_rps.wrapping_sub(earlier.received_rps),
-            flow_limit: self.flow_limit.wrapping_sub(earlier.flow_limit),
             ..*self
         }
     }
@@ -64,7 +55,7 @@ fn parse_line(index: usize, line: &str) -> Result<SoftnetCpu, Malformed> {
             u32::from_str_radix(word, 16).map_err(|_| Malformed::new("a hexadecimal counter", word))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let &[processed, dropped, time_squeeze, ..] = columns.as_slice() else {
+    let &[_, dropped, time_squeeze, ..] = columns.as_slice() else {
         return Err(Malformed::new("at least three counters", line));
     };
     let line_number =
@@ -72,11 +63,8 @@ fn parse_line(index: usize, line: &str) -> Result<SoftnetCpu, Malformed> {
     Ok(SoftnetCpu {
         // Offline CPUs have no line: only since the column exists (Linux 5.10) is the number exact.
         cpu: columns.get(12).copied().unwrap_or(line_number),
-        processed,
         dropped,
         time_squeeze,
-        received_rps: columns.get(9).copied().unwrap_or(0),
-        flow_limit: columns.get(10).copied().unwrap_or(0),
         backlog: columns.get(11).copied(),
     })
 }
@@ -98,15 +86,12 @@ mod tests {
             cpus[0],
             SoftnetCpu {
                 cpu: 0,
-                processed: 20,
                 dropped: 1,
                 time_squeeze: 2,
-                received_rps: 3,
-                flow_limit: 4,
                 backlog: Some(5)
             }
         );
-        assert_eq!((cpus[1].cpu, cpus[1].processed), (3, 0xe83));
+        assert_eq!((cpus[1].cpu, cpus[1].dropped), (3, 0));
     }
 
     #[test]
@@ -121,14 +106,14 @@ mod tests {
     #[test]
     fn counters_wrap() {
         let before = SoftnetCpu {
-            processed: u32::MAX,
+            dropped: u32::MAX,
             ..parse(SAMPLE).unwrap()[0]
         };
         let after = SoftnetCpu {
-            processed: 4,
+            dropped: 4,
             ..before
         };
-        assert_eq!(after.since(&before).processed, 5);
+        assert_eq!(after.since(&before).dropped, 5);
     }
 
     #[test]

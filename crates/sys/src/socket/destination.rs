@@ -4,13 +4,13 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::ptr;
 use std::time::Duration;
 
 use socket2::SockAddr;
 
 use super::option::set;
-use crate::message::{receive_message, send_message, since_1970};
+use crate::bytes::u32_at;
+use crate::message::{control_messages, receive_message, send_message, since_1970};
 
 /// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked
 /// to.
@@ -90,48 +90,22 @@ pub fn send_from(
     to: SocketAddr,
     from: SocketAddr,
 ) -> io::Result<()> {
-    send_message(socket, &SockAddr::from(to), bytes, |header| {
-        put_source(header, from)
-    })
-}
-
-/// Writes the control message that names the source, and says how long it is.
-fn put_source(header: &libc::msghdr, from: SocketAddr) -> usize {
-    match from {
+    let mut info = [0; 20];
+    let (level, kind, length) = match from {
+        // `struct in_pktinfo`: an interface, the source, the destination.
         SocketAddr::V4(from) => {
-            let info = libc::in_pktinfo {
-                ipi_ifindex: 0,
-                ipi_spec_dst: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(from.ip().octets()),
-                },
-                ipi_addr: libc::in_addr { s_addr: 0 },
-            };
-            put(header, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
+            info[4..8].copy_from_slice(&from.ip().octets());
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
         }
+        // `struct in6_pktinfo`: the source, an interface.
         SocketAddr::V6(from) => {
-            let info = libc::in6_pktinfo {
-                ipi6_addr: libc::in6_addr {
-                    s6_addr: from.ip().octets(),
-                },
-                ipi6_ifindex: from.scope_id() as _,
-            };
-            put(header, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info)
+            info[..16].copy_from_slice(&from.ip().octets());
+            info[16..].copy_from_slice(&from.scope_id().to_ne_bytes());
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
         }
-    }
-}
-
-fn put<T>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_int, info: T) -> usize {
-    let bytes = size_of::<T>() as u32;
-    // SAFETY: the control buffer is zeroed, aligned and longer than one message with either of the
-    // two structures.
-    unsafe {
-        let message = libc::CMSG_FIRSTHDR(header);
-        (*message).cmsg_level = level;
-        (*message).cmsg_type = kind;
-        (*message).cmsg_len = libc::CMSG_LEN(bytes) as _;
-        ptr::write_unaligned(libc::CMSG_DATA(message).cast(), info);
-        libc::CMSG_SPACE(bytes) as usize
-    }
+    };
+    let to = SockAddr::from(to);
+    send_message(socket, &to, bytes, &[(level, kind, &info[..length])])
 }
 
 /// What the kernel says of a datagram; of a broadcast or multicast the address to answer from.
@@ -140,42 +114,29 @@ fn read_control(
     socket: &UdpSocket,
     datagram: &mut Arrival,
 ) -> io::Result<()> {
-    // SAFETY: the kernel has filled the control buffer, whose length the header says. Each
-    // structure is read where the kernel has written it whole.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while !message.is_null() {
-            let data = libc::CMSG_DATA(message);
-            match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
-                    let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
-                    let port = socket.local_addr()?.port();
-                    datagram.to = Some((Ipv4Addr::from(octets), port).into());
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info: libc::in6_pktinfo = ptr::read_unaligned(data.cast());
-                    let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                    // Only there an address is of one interface.
-                    let scope = if address.is_unicast_link_local() {
-                        info.ipi6_ifindex as u32
-                    } else {
-                        0
-                    };
-                    let port = socket.local_addr()?.port();
-                    datagram.to = Some(SocketAddrV6::new(address, port, 0, scope).into());
-                }
-                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                    let ttl: libc::c_int = ptr::read_unaligned(data.cast());
-                    datagram.ttl = u8::try_from(ttl).ok();
-                }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                    let time: libc::timespec = ptr::read_unaligned(data.cast());
-                    datagram.at = since_1970(time);
-                }
-                _ => {}
+    for (level, kind, value) in control_messages(header) {
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let octets = value.get(4..).and_then(<[u8]>::first_chunk::<4>);
+                let address = octets.map(|octets| Ipv4Addr::from(*octets));
+                let port = socket.local_addr()?.port();
+                datagram.to = address.map(|address| (address, port).into());
             }
-            message = libc::CMSG_NXTHDR(header, message);
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let octets = value.first_chunk::<16>();
+                let address = octets.map(|octets| Ipv6Addr::from(*octets));
+                let port = socket.local_addr()?.port();
+                datagram.to = address.map(|address| {
+                    // Only a link-local address is of one interface.
+                    let scope = u32_at(value, 16).filter(|_| address.is_unicast_link_local());
+                    SocketAddrV6::new(address, port, 0, scope.unwrap_or(0)).into()
+                });
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                datagram.ttl = u32_at(value, 0).and_then(|ttl| u8::try_from(ttl).ok());
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => datagram.at = since_1970(value),
+            _ => {}
         }
     }
     Ok(())

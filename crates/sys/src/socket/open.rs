@@ -111,15 +111,6 @@ pub fn connect_bounded(socket: Connecting, peer: SocketAddr) -> io::Result<(TcpS
     Ok((socket.0.into(), connected))
 }
 
-/// Whether this kernel makes MPTCP sockets now.
-///
-/// # Errors
-/// The kernel's words: `ENOPROTOOPT` means that sysctl net.mptcp.enabled is 0, `EPROTONOSUPPORT`
-/// that the kernel was built without.
-pub fn mptcp_supported() -> io::Result<()> {
-    Socket::new(Domain::IPV4, Type::STREAM, Some(stream_protocol(Mptcp::On))).map(drop)
-}
-
 /// A listener on `address`. An IPv6 listener takes IPv6 alone, so that both families can have one.
 ///
 /// # Errors
@@ -169,8 +160,13 @@ pub fn udp_socket(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Whether this kernel makes MPTCP sockets now.
+    pub(crate) fn mptcp_supported() -> io::Result<()> {
+        Socket::new(Domain::IPV4, Type::STREAM, Some(stream_protocol(Mptcp::On))).map(drop)
+    }
 
     #[test]
     fn a_port_that_is_left_is_the_next_listeners_and_its_connections_stay() {

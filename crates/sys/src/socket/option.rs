@@ -461,16 +461,6 @@ pub fn reset_on_close(socket: &impl AsFd) -> Result<(), OptionError> {
         .map_err(set_error("SO_LINGER", 0))
 }
 
-/// `TCP_USER_TIMEOUT`: unacknowledged data ends the connection after this.
-///
-/// # Errors
-/// The socket is gone or is not TCP.
-pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> Result<(), OptionError> {
-    SockRef::from(socket)
-        .set_tcp_user_timeout(Some(timeout))
-        .map_err(set_error("TCP_USER_TIMEOUT", timeout.as_millis()))
-}
-
 /// Ends a connection whose peer has vanished without a word: its kernel is asked for a sign of life
 /// after `silence`, and data that it does not acknowledge are not waited for any longer.
 ///
@@ -486,7 +476,9 @@ pub fn end_without_sign_of_life(socket: &impl AsFd, silence: Duration) -> Result
     SockRef::from(socket)
         .set_tcp_keepalive(&keepalive)
         .map_err(set_error("SO_KEEPALIVE", silence.as_secs()))?;
-    set_user_timeout(socket, silence)
+    SockRef::from(socket)
+        .set_tcp_user_timeout(Some(silence))
+        .map_err(set_error("TCP_USER_TIMEOUT", silence.as_millis()))
 }
 
 /// `TCP_DEFER_ACCEPT`: accept a connection when its first bytes are there, or after this time.
@@ -495,16 +487,6 @@ pub fn end_without_sign_of_life(socket: &impl AsFd, silence: Duration) -> Result
 /// The socket is gone or is not TCP.
 pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<(), OptionError> {
     set_number(socket, DEFER_ACCEPT, seconds)
-}
-
-/// `SO_RCVTIMEO`; `None` waits for ever.
-///
-/// # Errors
-/// The socket is gone.
-pub fn receive_timeout(socket: &impl AsFd, timeout: Option<Duration>) -> Result<(), OptionError> {
-    SockRef::from(socket)
-        .set_read_timeout(timeout)
-        .map_err(set_error("SO_RCVTIMEO", format!("{timeout:?}")))
 }
 
 /// Ends each blocking call on a socket after `slice`, its connecting too (`SO_SNDTIMEO`,
@@ -516,7 +498,9 @@ pub fn bound_waits(socket: &impl AsFd, slice: Option<Duration>) -> Result<(), Op
     SockRef::from(socket)
         .set_write_timeout(slice)
         .map_err(set_error("SO_SNDTIMEO", format!("{slice:?}")))?;
-    receive_timeout(socket, slice)
+    SockRef::from(socket)
+        .set_read_timeout(slice)
+        .map_err(set_error("SO_RCVTIMEO", format!("{slice:?}")))
 }
 
 /// The path MTU that the kernel believes in, of a connected socket.

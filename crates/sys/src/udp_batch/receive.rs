@@ -7,7 +7,8 @@ use std::ptr;
 use std::time::Duration;
 
 use super::{CONTROL_BYTES, Control, Offload, empty_header, set_option};
-use crate::message::since_1970;
+use crate::bytes::u32_at;
+use crate::message::{control_messages, since_1970};
 
 /// Receives many datagrams from one socket at once, and counts those that the socket dropped.
 #[derive(Debug)]
@@ -215,27 +216,15 @@ struct Annex {
 /// Reads the control messages of a header that recvmmsg has filled.
 fn read_control(header: &libc::msghdr) -> Annex {
     let mut found = Annex::default();
-    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages; those that are
-    // asked for carry four bytes, or a timespec.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while !message.is_null() {
-            let value = libc::CMSG_DATA(message);
-            match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let bytes = value.cast::<libc::c_int>().read_unaligned();
-                    found.segment = usize::try_from(bytes).ok().filter(|&bytes| bytes > 0);
-                }
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    found.drops = Some(value.cast::<u32>().read_unaligned());
-                }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                    let time = value.cast::<libc::timespec>().read_unaligned();
-                    found.arrived = since_1970(time);
-                }
-                _ => {}
+    for (level, kind, value) in control_messages(header) {
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let bytes = u32_at(value, 0).map(|bytes| bytes as usize);
+                found.segment = bytes.filter(|bytes| *bytes > 0);
             }
-            message = libc::CMSG_NXTHDR(header, message);
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => found.drops = u32_at(value, 0),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => found.arrived = since_1970(value),
+            _ => {}
         }
     }
     found

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::{Control, MAX_PAYLOAD, Offload, empty_header, set_option};
+use crate::message::put_control;
 
 /// Sends up to `datagrams_per_call` datagrams of one size, which lie one behind the other in its
 /// buffer.
@@ -138,19 +139,6 @@ impl BatchSender {
     }
 }
 
-/// Whether the kernel has UDP_SEGMENT (Linux 4.18).
-///
-/// # Errors
-/// It could not be found out: no sockets to be had.
-pub fn segment_supported() -> io::Result<bool> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    match set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// Segments that every kernel with UDP_SEGMENT takes in one message (UDP_MAX_SEGMENTS in
 /// include/linux/udp.h).
 const OLD_MAX_SEGMENTS: usize = 64;
@@ -189,16 +177,10 @@ fn segment_control(bytes: u16) -> Control {
     let mut header = empty_header().msg_hdr;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = segment_control_bytes();
-    // SAFETY: the control buffer is aligned and has room for one message of two bytes.
-    unsafe {
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        (*message).cmsg_level = libc::SOL_UDP;
-        (*message).cmsg_type = libc::UDP_SEGMENT;
-        (*message).cmsg_len = libc::CMSG_LEN(2) as _;
-        libc::CMSG_DATA(message)
-            .cast::<u16>()
-            .write_unaligned(bytes);
-    }
+    put_control(
+        &header,
+        &[(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())],
+    );
     control
 }
 

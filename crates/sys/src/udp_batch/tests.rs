@@ -11,6 +11,16 @@ use super::*;
 
 const BOTH: [Offload; 2] = [Offload::Segment, Offload::None];
 
+/// Whether the kernel has UDP_SEGMENT (Linux 4.18).
+fn segment_supported() -> io::Result<bool> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    match set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Connected to each other, the second with a receive timeout and room for a batch: by default the
 /// larger batches, with the kernel's overhead, do not fit.
 fn pair(address: &str) -> (UdpSocket, UdpSocket) {

@@ -1,26 +1,25 @@
-//! Where the delay is added.
+//! Finds where along a path the delay is added.
 //!
-//! An answer takes the way to the router, the router's time to make it and the way back. Routers
-//! make answers when they have nothing better to do, so one hop's RTT may be above the next one's;
-//! the difference is then not a negative delay but that router's slowness, or a queue that came and
-//! went. What holds is this: a packet to a hop beyond passes the router too. So the path to a
-//! router takes no longer than the least RTT of any hop from it on:
+//! The RTT of a hop is the way there, the time the router needs to answer, and the way back.
+//! Routers answer with low priority, so the RTT of one hop may exceed that of the next; the
+//! difference is not a negative delay but a slow router or a queue that came and went. Yet a packet
+//! to a farther hop passes this router too, so the path to a router takes no longer than the least
+//! RTT of any hop from it on:
 //!
 //! ```text
 //! path(h) = min { least RTT of k : k ≥ h }
 //! ```
 //!
 //! (where the way back does not get shorter with the distance; an asymmetric return can break
-//! that). It rises only at hops whose own least RTT is below all beyond. Between two such hops lies
-//! a **step**: its delay is added somewhere between them, and at which of the slow hops in between
-//! cannot be told. How sure a step is comes from all samples of its two hops: the interval of the
-//! shift between them, which holds whatever the distributions are. A step whose interval reaches to
-//! zero is not known to add anything.
+//! that). It rises only at hops whose own least RTT is below that of all hops beyond. Between two
+//! such hops lies a **step**: its delay is added somewhere between them, and at which of the slow
+//! hops in between cannot be told. All samples of both hops give the interval of the shift between
+//! them, whatever their distributions. A step whose interval reaches zero is not known to add
+//! anything.
 //!
-//! Which of many like steps is the largest is a matter of chance, and another one the next time.
-//! What is not is the
-//! **core** of the path: its shortest stretch that adds at least half of the delay, by the lower
-//! end of its interval. Where no step is above all others, that is what is said.
+//! Which of many similar steps is the largest is a matter of chance. The **core** of the path is
+//! not: its shortest stretch that adds at least half of the delay, by the lower end of its
+//! interval. It is reported where no single step is clearly the largest.
 
 mod rate;
 mod shift;
@@ -45,33 +44,31 @@ use shift::shift;
 pub struct HopSamples {
     /// Its TTL.
     pub ttl: u8,
-    /// Its address, if one answered alone or most often.
+    /// Its address: the only one or the most frequent.
     pub address: Option<IpAddr>,
-    /// RTTs, microseconds; not finite ones are left out.
+    /// RTTs, microseconds; values that are not finite are ignored.
     pub rtt_us: Vec<f64>,
 }
 
-/// Where the delay of a path is added.
+/// Where along a path the delay is added.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayAnalysis {
     /// Each hop that answered.
     pub hops: Vec<HopDelay>,
-    /// Where delay is added, from the near end to the far one; together they are `path_us` of the
-    /// last hop.
+    /// The steps from near to far; together they add up to `path_us` of the last hop.
     pub steps: Vec<DelayStep>,
-    /// The step, counted from 0, that adds most among those that are known to add; absent if none
-    /// is.
+    /// Index of the step that adds most among those known to add; absent if there is none.
     pub largest: Option<usize>,
-    /// Whether no other step may be larger: its interval is above all others'.
+    /// Whether its interval is above those of all other steps.
     pub is_largest_clear: bool,
-    /// The shortest stretch that is known to add half of the delay; absent if none is.
+    /// The shortest stretch known to add half of the delay; absent if there is none.
     pub core: Option<DelayCore>,
-    /// All of it in words, a sentence each.
+    /// The analysis in sentences.
     pub words: Vec<String>,
 }
 
-/// What one hop's RTTs say.
+/// The analysis of one hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HopDelay {
     /// Its TTL.
@@ -81,51 +78,51 @@ pub struct HopDelay {
     /// Its median RTT, microseconds.
     #[serde(default)]
     pub median_us: f64,
-    /// What the path to it takes at most: the least RTT of all hops from it on, microseconds.
+    /// Upper limit of the path's RTT up to it: the least RTT of all hops from it on, microseconds.
     pub path_us: f64,
-    /// How much later than that its fastest answer came, microseconds: the router's own, or a
-    /// queue's.
+    /// How far its fastest answer is above that, microseconds: the router's own slowness or a
+    /// queue.
     pub slow_answer_us: f64,
-    /// The step, counted from 0, in which it lies.
+    /// Index of its step.
     pub step: usize,
     /// The lowest TTL at which its address answered before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u8>,
 }
 
-/// A stretch of the path and the delay that it adds, both ways together.
+/// A stretch of the path and the delay it adds, both ways together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayStep {
     /// TTL of the hop after which it begins; absent for this host itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ttl: Option<u8>,
-    /// TTL of the hop with which it ends. More than one further: somewhere in between.
+    /// TTL of the hop at which it ends. If that is more than one farther, the delay is somewhere in
+    /// between.
     pub to_ttl: u8,
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
-    /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind
-    /// the step count too. `added_us` is in it.
+    /// Interval of the shift between the RTTs at both ends, microseconds, including the RTTs of
+    /// hops seen behind the step. It contains `added_us`.
     pub interval_us: [f64; 2],
-    /// Probability, 0 to 1, that the interval holds it.
+    /// Probability, 0 to 1, that the interval contains the shift.
     pub coverage: f64,
-    /// Whether the interval is above zero, and the samples were enough to say so.
+    /// Whether the interval is above zero and the samples suffice to say so.
     pub is_known_to_add: bool,
-    /// TTL of the first hop in it that answers as late as its end, but for a twentieth of what it
-    /// adds or 0.1 ms. If that is below `to_ttl`, the delay is most likely added before it: that
-    /// hop is hardly as slow by chance.
+    /// TTL of the first hop in it that answers as late as its end, within a twentieth of what the
+    /// step adds or 0.1 ms. If that is below `to_ttl`, the delay is most likely added before that
+    /// hop, which is hardly that slow by chance.
     #[serde(default)]
     pub seen_from_ttl: u8,
 }
 
-/// A step's coverage must reach this to be known: what three probes at both ends have.
+/// Coverage a step needs to be known: what three probes at both ends reach.
 const MIN_COVERAGE: f64 = 0.9 - 1e-9;
-/// A hop is seen from behind a step if its answer is later than the step's end by this share of the
-/// step, or by this.
+/// A hop counts as behind a step if its answer exceeds the step's end by no more than this share of
+/// the step, or than this time.
 const SEEN_SHARE: f64 = 0.05;
 const SEEN_US: f64 = 100.0;
 
-/// Analyses the hops of a path, from the near end to the far one. Hops without a finite sample are
-/// passed over.
+/// Analyses the hops of a path from near to far. Hops without a finite sample are skipped.
 pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
     let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
     let ends = step_ends(&hops);
@@ -137,7 +134,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
         delays.push(HopDelay {
             ttl: hop.ttl,
             least_us: least(hop),
-            median_us: median(hop),
+            median_us: linerate_stats::median(&hop.rtt_us),
             path_us,
             slow_answer_us: least(hop) - path_us,
             step,
@@ -160,7 +157,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
 }
 
 impl HopSamples {
-    /// The samples of a trace: of each hop the address that answered first, with its RTTs alone.
+    /// The samples of a trace: for each hop the address that answered first, with only its RTTs.
     pub fn from_outcome(outcome: &TraceOutcome) -> Vec<Self> {
         let samples = |hop: &super::Hop| {
             let address = hop.addresses().first().copied();
@@ -188,18 +185,7 @@ fn least(hop: &HopSamples) -> f64 {
     hop.rtt_us.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn median(hop: &HopSamples) -> f64 {
-    let mut rtts = hop.rtt_us.clone();
-    rtts.sort_by(f64::total_cmp);
-    let middle = rtts.len() / 2;
-    if rtts.len() % 2 == 1 {
-        rtts[middle]
-    } else {
-        (rtts[middle - 1] + rtts[middle]) / 2.0
-    }
-}
-
-/// The places of the hops whose least RTT is below those of all hops beyond.
+/// Indices of the hops whose least RTT is below those of all hops beyond.
 fn step_ends(hops: &[HopSamples]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut beyond = f64::INFINITY;
@@ -221,7 +207,7 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
         let hop = &hops[end];
         let added_us = least(hop) - before.as_ref().map_or(0.0, |(before, _)| least(before));
         let (seen_from_ttl, rtts) = seen(&hops[first..=end], added_us);
-        // This host answers itself at once, however often it is asked.
+        // This host answers itself immediately, as often as it is asked.
         let at_once = vec![0.0; rtts.len()];
         let from = before.as_ref().map_or(&at_once, |(_, rtts)| rtts);
         let shift = shift(from, &rtts).expect("usable samples are finite and some");
@@ -240,43 +226,40 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
     steps
 }
 
-/// Of the hops of a step those that answer as late as its last one: the TTL of the first, and the
-/// RTTs of all. They are behind the same delay, so that their answers count as further ones of the
-/// step's end.
+/// The hops of a step that answer as late as its last one: the TTL of the first, and the RTTs of
+/// all. They are behind the same delay, so their answers count as more samples of the step's end.
 fn seen(step: &[HopSamples], added_us: f64) -> (u8, Vec<f64>) {
     // Where the whole step is noise, no hop is behind it.
     let noise = (added_us * SEEN_SHARE).max(SEEN_US).min(added_us / 2.0);
     let end_us = step.last().map_or(0.0, least);
     let behind = || step.iter().filter(|hop| least(hop) - end_us <= noise);
     let first = behind().next().map_or(0, |hop| hop.ttl);
-    (
-        first,
-        behind()
-            .flat_map(|hop| hop.rtt_us.iter().copied())
-            .collect(),
-    )
+    let rtts = behind().flat_map(|hop| hop.rtt_us.iter().copied());
+    (first, rtts.collect())
 }
 
 fn repeats(before: &[HopSamples], address: Option<IpAddr>) -> Option<u8> {
-    let address = address?;
-    before
-        .iter()
-        .find(|hop| hop.address == Some(address))
-        .map(|hop| hop.ttl)
+    let address = Some(address?);
+    let earlier = before.iter().find(|hop| hop.address == address);
+    earlier.map(|hop| hop.ttl)
 }
 
 fn largest(steps: &[DelayStep]) -> Option<usize> {
-    let known = steps.iter().enumerate().filter(|(_, s)| s.is_known_to_add);
-    known
-        .max_by(|(_, a), (_, b)| a.added_us.total_cmp(&b.added_us))
-        .map(|(place, _)| place)
+    let known = (0..steps.len()).filter(|step| steps[*step].is_known_to_add);
+    known.max_by(|a, b| steps[*a].added_us.total_cmp(&steps[*b].added_us))
 }
 
 fn is_clear(steps: &[DelayStep], largest: usize) -> bool {
-    let others = steps.iter().enumerate().filter(|(i, _)| *i != largest);
-    others
-        .map(|(_, step)| step.interval_us[1])
-        .all(|high| high < steps[largest].interval_us[0])
+    let low = steps[largest].interval_us[0];
+    let is_below =
+        |(place, step): (usize, &DelayStep)| place == largest || step.interval_us[1] < low;
+    steps.iter().enumerate().all(is_below)
+}
+
+/// At most `most` samples, evenly chosen.
+fn thinned(samples: &[f64], most: usize) -> Vec<f64> {
+    let step = samples.len().div_ceil(most).max(1);
+    samples.iter().copied().step_by(step).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! The rate of each link from how the RTT grows with the size of the probes (pathchar's method).
+//! Estimates the rate of each link from how the RTT grows with the size of probes (pathchar's
+//! method).
 //!
-//! A link of rate C takes 8/C longer for each byte that it forwards whole. The least RTT of each
-//! size to a hop has no queues in it, and grows with the size by the sum of 8/C of the links up to
-//! there; the difference between two hops is the link between them (Jacobson, "pathchar", 1997;
-//! Downey, "Using pathchar to estimate Internet link characteristics", 1999).
+//! A store-and-forward link of rate C takes 8/C longer per byte. The least RTT for each size
+//! contains no queueing and grows with the size by the sum of 8/C over the links up to the hop; the
+//! difference between two hops is the link between them (Jacobson, "pathchar", 1997; Downey, "Using
+//! pathchar to estimate Internet link characteristics", 1999).
 //!
-//! It needs answers of one length whatever the probe's: routers quote up to 576 bytes in all (RFC
-//! 1812) and hosts of IPv6 up to 1280, so that probes have to be longer than these; an echo comes
-//! back whole and tells twice the sum. A switch that stores frames counts as a link. Errors add up
-//! from hop to hop: of a fast link behind a slow one nothing is seen, and that is what the interval
-//! then says.
+//! It needs answers of constant length. Routers quote up to 576 bytes in all (RFC 1812) and IPv6
+//! hosts up to 1280, so probes must be longer than these; an echo comes back whole and doubles the
+//! sum. A switch that stores frames counts as a link. Errors add up from hop to hop: nothing is
+//! seen of a fast link behind a slow one, and the interval then says so.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,38 +20,40 @@ use serde_with_macros::skip_serializing_none;
 pub struct SizedSamples {
     /// Its TTL.
     pub ttl: u8,
-    /// Size from the IP header on, bytes, and RTT, microseconds; what is not finite is left out.
+    /// Size including the IP header, bytes, and RTT, microseconds; values that are not finite are
+    /// ignored.
     pub samples: Vec<(u16, f64)>,
 }
 
-/// What is known of the rate of a link, or of several between two hops that answered.
+/// The rate of a link, or of several between two hops that answered.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkRate {
     /// TTL of the hop before it; absent for this host.
     pub after_ttl: Option<u8>,
-    /// TTL of the hop behind it.
+    /// TTL of the hop after it.
     pub to_ttl: u8,
     /// The estimate, bits per second; absent if the RTT does not grow there.
     pub rate_bps: Option<f64>,
-    /// Lower end of the interval at 95 % or more; absent if even the upper end of the growth is not
-    /// above zero.
+    /// Lower end of the interval at 95 % or more; absent if even the upper limit of the growth is
+    /// not above zero.
     pub at_least_bps: Option<f64>,
-    /// Upper end; absent if there may be no growth at all: any faster rate would look the same.
+    /// Upper end; absent if there may be no growth at all, so that any faster rate would look the
+    /// same.
     pub at_most_bps: Option<f64>,
-    /// Different sizes that were answered by both ends.
+    /// Different sizes answered by both ends.
     pub sizes: u32,
 }
 
-/// Fewer sizes have no interval at this confidence: 7 reach 99.96 % at most, 5 reach 98.3 %.
+/// Fewest sizes with an interval at this confidence: 7 reach 99.96 % at most, 5 reach 98.3 %.
 const MIN_SIZES: usize = 5;
 /// Quantile of the normal distribution for 97.5 % two-sided: two such intervals differ at 95 %.
 const Z: f64 = 2.241_402_727_604_945;
-/// More sizes than this are thinned out evenly: all pairs of them are looked at.
+/// Most sizes used, chosen evenly, since all pairs of them are compared.
 const MAX_SIZES: usize = 300;
 
-/// The rates of the links between hops, from the near end to the far one. Hops with answers to
-/// fewer than 5 sizes are passed over.
+/// The rates of the links between hops, from near to far. Hops with answers to fewer than 5 sizes
+/// are skipped.
 pub fn link_rates(hops: &[SizedSamples]) -> Vec<LinkRate> {
     let mut rates = Vec::new();
     let mut before: Option<(u8, Growth)> = None;
@@ -59,7 +61,8 @@ pub fn link_rates(hops: &[SizedSamples]) -> Vec<LinkRate> {
         let Some(growth) = growth(&hop.samples) else {
             continue;
         };
-        let near = before.map_or(Growth::NONE, |(_, growth)| growth);
+        // To this host itself nothing grows.
+        let near = before.map(|(_, growth)| growth).unwrap_or_default();
         let bps = |us_per_byte: f64| (us_per_byte > 0.0).then(|| 8e6 / us_per_byte);
         rates.push(LinkRate {
             after_ttl: before.map(|(ttl, _)| ttl),
@@ -74,23 +77,13 @@ pub fn link_rates(hops: &[SizedSamples]) -> Vec<LinkRate> {
     rates
 }
 
-/// How an RTT grows with the size, microseconds for each byte.
-#[derive(Debug, Clone, Copy)]
+/// How an RTT grows with the size, microseconds per byte.
+#[derive(Debug, Clone, Copy, Default)]
 struct Growth {
     estimate: f64,
     low: f64,
     high: f64,
     sizes: u32,
-}
-
-impl Growth {
-    /// To this host itself.
-    const NONE: Self = Self {
-        estimate: 0.0,
-        low: 0.0,
-        high: 0.0,
-        sizes: 0,
-    };
 }
 
 /// Theil and Sen's slope of the least RTTs, the median slope of all pairs, with its interval by
@@ -126,11 +119,8 @@ fn least_by_size(samples: &[(u16, f64)]) -> Vec<(f64, f64)> {
         *entry = entry.min(*rtt);
     }
     let step = least.len().div_ceil(MAX_SIZES).max(1);
-    least
-        .into_iter()
-        .step_by(step)
-        .map(|(size, rtt)| (f64::from(size), rtt))
-        .collect()
+    let chosen = least.into_iter().step_by(step);
+    chosen.map(|(size, rtt)| (f64::from(size), rtt)).collect()
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is aimed at. Few samples reach less: 3 and 3 reach 90 %, 3 and 2 reach 80 %.
+use super::thinned;
+/// Confidence aimed at. Few samples reach less: 3 and 3 reach 90 %, 3 and 2 reach 80 %.
 const CONFIDENCE: f64 = 0.95;
-/// Up to so many pairs the distribution is computed, beyond it is close to normal.
+/// Up to this many pairs the distribution is computed; beyond that it is close to normal.
 const MAX_EXACT: usize = 2_500;
-/// Samples beyond this many are thinned out evenly, so that the pairs stay few.
+/// Most samples used, chosen evenly, so that the pairs stay few.
 const MAX_SAMPLES: usize = 1_000;
 
 /// A shift in location between two samples.
@@ -20,34 +21,33 @@ pub struct Shift {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// Probability, 0 to 1, that the interval holds the shift, if the two differ by a shift alone.
+    /// Probability, 0 to 1, that the interval contains the shift, if the samples differ only by a
+    /// shift.
     pub coverage: f64,
 }
 
 impl Shift {
-    /// The interval, wide enough to hold another estimate of the same shift, such as the difference
+    /// The interval, widened to contain another estimate of the same shift, such as the difference
     /// of the least samples.
     pub(super) fn interval_with(&self, estimate: f64) -> [f64; 2] {
         [self.low.min(estimate), self.high.max(estimate)]
     }
 }
 
-/// The shift from `a` to `b`; `None` if one is empty or holds what is not a finite number.
+/// The shift from `a` to `b`; `None` if one is empty or contains a number that is not finite.
 ///
 /// The interval runs from the k-th smallest to the k-th largest of the differences b − a, where k
-/// is the largest with 1 − 2·P(U < k) ≥ 95 %, U being the Mann–Whitney statistic (Lehmann,
-/// *Nonparametrics*, section 2.5); if even the whole range has less, it is the range, with the
-/// coverage that it has.
+/// is the largest with 1 − 2·P(U < k) ≥ 95 % and U is the Mann–Whitney statistic (Lehmann,
+/// *Nonparametrics*, section 2.5); if even the whole range has less, it is the range with its
+/// coverage.
 pub(super) fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
     let all_finite = |samples: &[f64]| samples.iter().all(|sample| sample.is_finite());
     if a.is_empty() || b.is_empty() || !all_finite(a) || !all_finite(b) {
         return None;
     }
-    let (a, b) = (thinned(a), thinned(b));
-    let mut differences: Vec<f64> = b
-        .iter()
-        .flat_map(|b| a.iter().map(move |a| b - a))
-        .collect();
+    let (a, b) = (thinned(a, MAX_SAMPLES), thinned(b, MAX_SAMPLES));
+    let differences = b.iter().flat_map(|b| a.iter().map(move |a| b - a));
+    let mut differences: Vec<f64> = differences.collect();
     differences.sort_by(f64::total_cmp);
     let (skipped, coverage) = ranks(a.len(), b.len());
     let last = differences.len() - 1;
@@ -59,12 +59,7 @@ pub(super) fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
     })
 }
 
-fn thinned(samples: &[f64]) -> Vec<f64> {
-    let step = samples.len().div_ceil(MAX_SAMPLES);
-    samples.iter().copied().step_by(step).collect()
-}
-
-/// How many differences to leave out at each end, and the coverage.
+/// How many differences to skip at each end, and the coverage.
 fn ranks(m: usize, n: usize) -> (usize, f64) {
     if m * n > MAX_EXACT {
         return normal_ranks(m as f64, n as f64);

@@ -1,17 +1,17 @@
-//! The core of a path: its shortest part that adds at least half of the delay.
+//! Finds the core of a path, its shortest part that adds at least half of the delay.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shift::shift;
-use super::{HopSamples, MIN_COVERAGE, least};
+use super::{HopSamples, MIN_COVERAGE, least, thinned};
 
-/// What it must add of the whole.
+/// Share of the whole delay it must add.
 const SHARE: f64 = 0.5;
-/// Samples of a hop that are compared; more are thinned out, since every pair of hops may be.
+/// Samples of a hop compared; more are thinned out, since any pair of hops may be compared.
 const MAX_SAMPLES: usize = 20;
 
-/// A stretch of the path that is known to add at least half of its delay.
+/// A stretch of the path known to add at least half of its delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayCore {
     /// TTL of the hop after which it begins; absent for this host itself.
@@ -22,20 +22,20 @@ pub struct DelayCore {
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
     /// Interval of the shift between the RTTs at both ends, microseconds; its lower end is at least
-    /// half of the path, and `added_us` is in it.
+    /// half of the path, and it contains `added_us`.
     pub interval_us: [f64; 2],
-    /// Probability, 0 to 1, that the interval holds it.
+    /// Probability, 0 to 1, that the interval contains the shift.
     pub coverage: f64,
 }
 
-/// The core among stretches between `ends`, places of hops whose least RTTs rise. Of several
-/// equally short the one whose interval begins highest.
+/// The core among stretches between `ends`, indices of hops whose least RTTs rise. Of several
+/// equally short ones, it is the one with the highest lower end.
 pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
     let whole = least(&hops[*ends.last()?]);
     let enough = SHARE * whole;
     let mut stretches = Vec::new();
     for (number, &to) in ends.iter().enumerate() {
-        // All of the path is no part of it.
+        // The whole path is not a part of it.
         let is_part = number + 1 < ends.len();
         let from_here = (is_part && least(&hops[to]) >= enough).then_some((None, to));
         let from = ends[..number].iter().map(|&after| (Some(after), to));
@@ -54,14 +54,14 @@ pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
         if length(stretch) > shortest {
             break;
         }
-        let found = stretch_of(hops, *stretch)
-            .filter(|found| found.interval_us[0] >= enough && found.coverage >= MIN_COVERAGE);
-        let Some(found) = found else { continue };
+        let is_enough =
+            |core: &DelayCore| core.interval_us[0] >= enough && core.coverage >= MIN_COVERAGE;
+        let Some(found) = stretch_of(hops, *stretch).filter(is_enough) else {
+            continue;
+        };
         shortest = length(stretch);
-        if best
-            .as_ref()
-            .is_none_or(|best| best.interval_us[0] < found.interval_us[0])
-        {
+        let is_worse = |best: &DelayCore| best.interval_us[0] < found.interval_us[0];
+        if best.as_ref().is_none_or(is_worse) {
             best = Some(found);
         }
     }
@@ -69,10 +69,10 @@ pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
 }
 
 fn stretch_of(hops: &[HopSamples], (after, to): (Option<usize>, usize)) -> Option<DelayCore> {
-    let end = thinned(&hops[to].rtt_us);
+    let end = thinned(&hops[to].rtt_us, MAX_SAMPLES);
     let start = match after {
-        Some(after) => thinned(&hops[after].rtt_us),
-        // This host answers itself at once, however often it is asked.
+        Some(after) => thinned(&hops[after].rtt_us, MAX_SAMPLES),
+        // This host answers itself immediately, as often as it is asked.
         None => vec![0.0; end.len()],
     };
     let shift = shift(&start, &end)?;
@@ -84,11 +84,6 @@ fn stretch_of(hops: &[HopSamples], (after, to): (Option<usize>, usize)) -> Optio
         interval_us: shift.interval_with(added_us),
         coverage: shift.coverage,
     })
-}
-
-fn thinned(samples: &[f64]) -> Vec<f64> {
-    let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
-    samples.iter().copied().step_by(step).collect()
 }
 
 #[cfg(test)]

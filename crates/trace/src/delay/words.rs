@@ -2,11 +2,11 @@
 
 use super::{DelayAnalysis, DelayStep, HopDelay};
 
-/// A router is called slow if its answer takes this much longer than the path to it allows, both as
-/// a share of that and in microseconds.
+/// A router is slow if its answer takes this much longer than the path to it allows, both as a
+/// share of that and in microseconds.
 const SLOW_SHARE: f64 = 0.2;
 const SLOW_US: f64 = 2_000.0;
-/// As many slow routers are named; further ones are counted.
+/// Most slow routers named; others are counted.
 const MAX_NAMED: usize = 3;
 
 pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
@@ -14,7 +14,7 @@ pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
         return vec!["No hop answered: nothing is known of the delay.".into()];
     };
     let mut sentences = Vec::new();
-    // All of one hop's delay is on the way to it.
+    // With a single hop, all delay is on the way to it.
     if last.ttl > 1 {
         sentences.push(where_it_is(analysis, last));
     }
@@ -65,10 +65,10 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
     }
 }
 
-/// What comes and goes is a queue, what every answer has is the length of the path. A queue stands
-/// before the first hop from which on the answers vary as much as those of the last one.
+/// A varying delay is a queue; a delay in every answer is the length of the path. The queue is
+/// before the first hop from which on answers vary as much as those of the last one.
 fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<String> {
-    // Of a document that does not have it.
+    // Some documents lack it.
     if last.median_us <= 0.0 {
         return None;
     }
@@ -101,16 +101,12 @@ fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<Str
 const QUEUE_SHARE: f64 = 0.1;
 const QUEUE_US: f64 = 500.0;
 
-fn interval([low, high]: [f64; 2], coverage: f64) -> String {
-    format!(
-        "interval {} to {}, {:.0} %",
-        ms(low),
-        ms(high),
-        100.0 * coverage
-    )
+fn interval(interval_us: [f64; 2], coverage: f64) -> String {
+    let [low, high] = interval_us.map(ms);
+    format!("interval {low} to {high}, {:.0} %", 100.0 * coverage)
 }
 
-/// A hop in the step that answers as late as its end says that the delay is before it.
+/// If a hop inside the step answers as late as its end, the delay is before that hop.
 fn place(step: &DelayStep) -> String {
     between(step.after_ttl, step.seen_from_ttl)
 }
@@ -124,30 +120,23 @@ fn between(after: Option<u8>, to: u8) -> String {
     }
 }
 
-/// The steps that look largest and are not known to add anything.
+/// The step that looks largest but is not known to add anything.
 fn unknown(analysis: &DelayAnalysis) -> Option<String> {
-    let known = analysis
-        .largest
-        .map_or(0.0, |place| analysis.steps[place].added_us);
-    let step = analysis
-        .steps
+    let steps = &analysis.steps;
+    let known = analysis.largest.map_or(0.0, |place| steps[place].added_us);
+    let unknown = steps
         .iter()
-        .filter(|step| !step.is_known_to_add && step.added_us > known)
-        .max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
-    let [low, high] = step.interval_us;
-    let (what, place) = (ms(step.added_us), place(step));
-    Some(if low > 0.0 {
-        format!(
-            "It looks as if {what} were added {place}, but that takes more answers to be known."
-        )
+        .filter(|step| !step.is_known_to_add && step.added_us > known);
+    let step = unknown.max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
+    let (what, place, [low, high]) = (ms(step.added_us), place(step), step.interval_us.map(ms));
+    let but = if step.interval_us[0] > 0.0 {
+        "that takes more answers to be known".to_owned()
     } else {
-        format!(
-            "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot \
-             be said.",
-            ms(low),
-            ms(high)
-        )
-    })
+        format!("its interval is {low} to {high}: that cannot be said")
+    };
+    Some(format!(
+        "It looks as if {what} were added {place}, but {but}."
+    ))
 }
 
 fn slow(analysis: &DelayAnalysis) -> Option<String> {
@@ -156,11 +145,8 @@ fn slow(analysis: &DelayAnalysis) -> Option<String> {
     };
     let slow: Vec<&HopDelay> = analysis.hops.iter().filter(is_slow).collect();
     let first = slow.first()?;
-    let named: Vec<String> = slow
-        .iter()
-        .take(MAX_NAMED)
-        .map(|hop| format!("hop {} by {}", hop.ttl, ms(hop.slow_answer_us)))
-        .collect();
+    let name = |hop: &&HopDelay| format!("hop {} by {}", hop.ttl, ms(hop.slow_answer_us));
+    let named: Vec<String> = slow.iter().take(MAX_NAMED).map(name).collect();
     let further = match slow.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         count => format!(" and {count} more"),

@@ -1,23 +1,23 @@
-//! What a client takes of an endpoint's trace: nothing that a stranger could not say as well is
-//! believed.
+//! Checks the trace that an endpoint sends: the client believes nothing a stranger could not say as
+//! well.
 
 use super::{HopDocument, TRACE_SCHEMA, TraceDocument, end_in_words};
 use crate::delay;
 use crate::outcome::PathEnd;
 use crate::reverse::TraceRequest;
+use linerate_units::Caveat;
 
-/// A hop is asked again as often as this at most, by whatever version of linerate.
+/// Most retries of a hop by any version of linerate.
 const MAX_ATTEMPTS: usize = 11;
-/// No round trip of a trace takes as long, µs.
+/// Longest round trip believed, µs.
 const LONGEST_US: f64 = 1e9;
-/// Characters of a text, and how many caveats.
+/// Limits for the characters of a text and the number of caveats.
 const MAX_TEXT: usize = 1_000;
 const MAX_CAVEATS: usize = 16;
 const MAX_LABELS: usize = 16;
 
-/// What a client takes of an endpoint's trace. Every figure is in range; what can be worked out
-/// from the probes is worked out again, so that the words are ours; what was not asked for is
-/// dropped.
+/// Checks the trace that an endpoint sends. Every figure must be in range; whatever follows from
+/// the probes is computed here, including the sentences; parts that were not requested are dropped.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -53,12 +53,13 @@ pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDoc
 }
 
 fn check_figures(document: &TraceDocument) -> Result<(), String> {
-    let texts = [&document.started_at, &document.method];
-    let caveats = document.caveats.iter();
-    let texts = texts.into_iter().cloned();
-    let mut texts = texts.chain(caveats.flat_map(|c| [c.message.clone(), c.remedy.to_string()]));
-    let is_long = |text: String| text.chars().count() > MAX_TEXT;
-    if document.caveats.len() > MAX_CAVEATS || texts.any(is_long) {
+    let is_long = |text: &str| text.chars().count() > MAX_TEXT;
+    let is_long_caveat = |it: &Caveat| is_long(&it.message) || is_long(&it.remedy.to_string());
+    if document.caveats.len() > MAX_CAVEATS
+        || is_long(&document.started_at)
+        || is_long(&document.method)
+        || document.caveats.iter().any(is_long_caveat)
+    {
         return Err("it talks too much".into());
     }
     let last = document.hops.last().map_or(0, |hop| hop.ttl);
@@ -73,10 +74,9 @@ fn check_figures(document: &TraceDocument) -> Result<(), String> {
     if end > last {
         return Err(format!("it ends at hop {end} and has {last}"));
     }
-    if is_time(document.seconds * 1e6) {
-        Ok(())
-    } else {
-        Err(format!("it took {:e} s", document.seconds))
+    match is_time(document.seconds * 1e6) {
+        true => Ok(()),
+        false => Err(format!("it took {:e} s", document.seconds)),
     }
 }
 
@@ -86,43 +86,41 @@ fn check_hop(
     request: &TraceRequest,
 ) -> Result<(), String> {
     let most = usize::from(request.probes) + MAX_ATTEMPTS;
-    let counts = [
-        hop.probes.len(),
-        hop.rtt_us.len(),
-        hop.other_addresses.len(),
-    ];
-    if counts.into_iter().any(|count| count > most) || hop.mpls.len() > MAX_LABELS {
+    let most_counted = hop
+        .probes
+        .len()
+        .max(hop.rtt_us.len())
+        .max(hop.other_addresses.len());
+    if most_counted > most || hop.mpls.len() > MAX_LABELS {
         return Err(format!("hop {} has too many answers", hop.ttl));
     }
     let probes = || hop.probes.iter();
-    let times = hop.rtt_us.iter().copied();
-    let times = times.chain(
-        probes()
-            .flat_map(|probe| [Some(probe.sent_us), probe.rtt_us])
-            .flatten(),
-    );
-    if let Some(absurd) = times.into_iter().find(|time| !is_time(*time)) {
+    let of_probes = probes().flat_map(|probe| [Some(probe.sent_us), probe.rtt_us]);
+    let mut times = hop.rtt_us.iter().copied().chain(of_probes.flatten());
+    if let Some(absurd) = times.find(|time| !is_time(*time)) {
         return Err(format!("hop {} has a time of {absurd:e} µs", hop.ttl));
     }
-    let addresses = hop.address.iter().chain(&hop.other_addresses);
-    let mut addresses = addresses
-        .copied()
-        .chain(probes().filter_map(|probe| probe.address));
-    if addresses.all(|address| address.is_ipv4() == document.target.is_ipv4()) {
-        Ok(())
-    } else {
-        Err(format!(
+    let of_probes = probes().filter_map(|probe| probe.address.as_ref());
+    let mut addresses = hop
+        .address
+        .iter()
+        .chain(&hop.other_addresses)
+        .chain(of_probes);
+    if !addresses.all(|address| address.is_ipv4() == document.target.is_ipv4()) {
+        return Err(format!(
             "hop {} has an address of the other family",
             hop.ttl
-        ))
+        ));
     }
+    Ok(())
 }
 
 fn is_time(us: f64) -> bool {
     (0.0..=LONGEST_US).contains(&us)
 }
 
-/// Whose names an endpoint has seen is its own resolver's word: the client looks them up itself.
+/// Names come from the endpoint's own resolver, so they are dropped: the client looks them up
+/// itself.
 fn without_names(hop: &HopDocument) -> HopDocument {
     HopDocument {
         name: None,

@@ -1,4 +1,4 @@
-//! Both ways together: the endpoint's trace, what is lost in each direction, and what follows.
+//! Both ways together: the endpoint's trace, the loss in each direction, and conclusions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,19 +9,19 @@ use crate::outcome::PathEnd;
 use linerate_stats::wilson;
 use linerate_units::Caveat;
 
-/// The way back beside the way there.
+/// The way back.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReverseDocument {
     /// Address and port of the endpoint that traced it.
     pub endpoint: String,
-    /// Its trace to the address that this host's packets reach it from.
+    /// Its trace to the address from which this host's packets reach it.
     pub trace: Option<Box<TraceDocument>>,
-    /// Of packets from here to the endpoint.
+    /// Loss of packets from here to the endpoint.
     pub loss_there: Option<OneWayLoss>,
-    /// Of packets from the endpoint to here.
+    /// Loss of packets from the endpoint to here.
     pub loss_back: Option<OneWayLoss>,
-    /// What both ways say together, a sentence each.
+    /// Conclusions from both ways, a sentence each.
     pub words: Vec<String>,
     /// What limits the worth of these figures.
     #[serde(default)]
@@ -29,7 +29,7 @@ pub struct ReverseDocument {
 }
 
 impl ReverseDocument {
-    /// Says what follows, once the way there is known.
+    /// Draws conclusions once the way there is known.
     pub fn conclude(&mut self, forward: &TraceDocument) {
         self.words = loss_in_words(self.loss_there.as_ref(), self.loss_back.as_ref());
         if let Some(back) = &self.trace {
@@ -45,28 +45,28 @@ impl ReverseDocument {
     }
 }
 
-/// Numbered packets in one direction: what one end sent and the other counted.
+/// Numbered packets in one direction: sent by one end, counted by the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OneWayLoss {
-    /// Packets that the sender handed over.
+    /// Packets sent.
     pub sent: u64,
-    /// Different ones that arrived.
+    /// Different packets that arrived.
     pub received: u64,
-    /// The others.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// Share of them, percent.
+    /// Their share, percent.
     pub lost_percent: f64,
     /// Its interval at 95 %, percent, if losses do not come in bursts.
     pub interval_percent: [f64; 2],
-    /// Arrived more than once.
+    /// Packets that arrived more than once.
     pub duplicated: u64,
-    /// Arrived after a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
 }
 
 impl OneWayLoss {
-    /// From both ends' counts; `None` if nothing was sent. Whoever says that more arrived than was
-    /// sent has counted something else too: then all arrived.
+    /// Computes the loss from both ends' counts; `None` if nothing was sent. If more is said to
+    /// have arrived than was sent, something else was counted too, and all packets arrived.
     pub fn new(sent: u64, received: u64, duplicated: u64, reordered: u64) -> Option<Self> {
         let received = received.min(sent);
         let lost = sent - received;
@@ -89,16 +89,13 @@ impl OneWayLoss {
 
 fn loss_in_words(there: Option<&OneWayLoss>, back: Option<&OneWayLoss>) -> Vec<String> {
     let mut words = Vec::new();
-    for (loss, way) in [(there, "there"), (back, "back")] {
-        if let Some(loss) = loss {
-            words.push(one_loss(loss, way));
-        }
-    }
+    words.extend(there.map(|loss| one_loss(loss, "there")));
+    words.extend(back.map(|loss| one_loss(loss, "back")));
     if let (Some(there), Some(back)) = (there, back) {
-        match (there.is_above(back), back.is_above(there)) {
-            (true, _) => words.push("The way there loses more than the way back.".into()),
-            (_, true) => words.push("The way back loses more than the way there.".into()),
-            _ => {}
+        if there.is_above(back) {
+            words.push("The way there loses more than the way back.".into());
+        } else if back.is_above(there) {
+            words.push("The way back loses more than the way there.".into());
         }
     }
     words
@@ -124,15 +121,13 @@ fn hops_in_words(there: PathEnd, back: PathEnd) -> Option<String> {
         return None;
     };
     let hops = if there == 1 { "hop" } else { "hops" };
-    Some(if there == back {
-        format!(
-            "It is {there} {hops} there and {back} back; whether by the same routers cannot be \
-             told, since each answers \
-             from the side that it was asked from."
-        )
+    let so = if there == back {
+        "; whether by the same routers cannot be told, since each answers from the side that it \
+         was asked from."
     } else {
-        format!("It is {there} {hops} there and {back} back: they are not the same path.")
-    })
+        ": they are not the same path."
+    };
+    Some(format!("It is {there} {hops} there and {back} back{so}"))
 }
 
 #[cfg(test)]

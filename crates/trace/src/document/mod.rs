@@ -32,7 +32,7 @@ pub use both_ways::{OneWayLoss, ReverseDocument};
 /// Schema of [`TraceDocument`].
 pub const TRACE_SCHEMA: &str = "linerate.trace/1";
 
-/// What only the caller knows of a trace.
+/// What only the caller knows about a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceHeader {
     /// When it began, RFC 3339.
@@ -45,7 +45,7 @@ pub struct TraceHeader {
     pub method: String,
     /// Target port, where the kind has one.
     pub port: Option<u16>,
-    /// What its session was drawn from.
+    /// Random seed of its session.
     pub seed: u64,
     /// Names of addresses.
     pub names: BTreeMap<IpAddr, String>,
@@ -79,46 +79,46 @@ pub struct TraceDocument {
     pub probes_per_hop: u8,
     /// Length of each probe from the IP header on, bytes.
     pub size_bytes: u16,
-    /// The class the probes were sent in.
+    /// DSCP of the probes.
     pub dscp: Dscp,
-    /// The ECN field they were sent with: 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
+    /// ECN field of the probes: 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
     /// Whether the target itself answered.
     pub reached: bool,
     /// How the path ends.
     pub end: PathEnd,
-    /// The same in words.
+    /// The end in words.
     pub end_words: String,
     /// The hops, up to the end or to the last that answered.
     pub hops: Vec<HopDocument>,
     /// Where the delay is added.
     pub delay: DelayAnalysis,
-    /// All equal-cost paths, where they were asked for.
+    /// All equal-cost paths, if requested.
     pub paths: Option<PathsDocument>,
-    /// The rates of the links, where they were asked for.
+    /// The rates of the links, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub link_rates: Vec<LinkRate>,
-    /// What fits through the path, where it was asked for.
+    /// The path MTU, if requested.
     pub mtu: Option<MtuOutcome>,
-    /// The figures of all rounds, where there were several; `hops` are those of the last.
+    /// The figures of all rounds, if there were several; `hops` are those of the last.
     pub watch: Option<WatchDocument>,
-    /// The way back as an endpoint at the target sees it, where it was asked for.
+    /// The way back as seen by an endpoint at the target, if requested.
     pub reverse: Option<ReverseDocument>,
-    /// Probes sent, past the end too.
+    /// Probes sent, including those beyond the end.
     pub probes_sent: u32,
-    /// Answers to them, the first ones alone.
+    /// Probes answered.
     pub answers: u32,
-    /// Of these, those that nobody waited for any longer.
+    /// Answers that arrived after the wait for them ended.
     pub answers_late: u32,
-    /// Further answers to probes that had been answered.
+    /// Repeated answers to a probe.
     pub answers_duplicate: u32,
     /// Answers that quoted no probe of this trace: forged, or another program's.
     pub answers_foreign: u32,
     /// How long it took.
     pub seconds: f64,
-    /// What its session was drawn from.
+    /// Random seed of its session.
     pub seed: u64,
-    /// What limits the worth of the figures.
+    /// What limits the value of the figures.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }
@@ -128,13 +128,13 @@ pub struct TraceDocument {
 pub struct HopDocument {
     /// The TTL.
     pub ttl: u8,
-    /// Who answered first; absent for a silent hop.
+    /// The address that answered first; absent for a silent hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whose network it is, by the table that was given.
+    /// Owner of its network, from the given table.
     #[serde(flatten)]
     pub origin: Option<Origin>,
     /// RTTs of the answers, in the order of sending, microseconds.
@@ -144,11 +144,11 @@ pub struct HopDocument {
     pub other_addresses: Vec<IpAddr>,
     /// Why answers are missing, if they are.
     pub fate: HopFate,
-    /// Probes sent to it, those that were retransmitted too.
+    /// Probes sent to it, including retries.
     pub sent: u32,
-    /// How many routers the answer passed on its way back, this one counted, by the nearest usual
-    /// first TTL (64, 128, 255). Other than `ttl`: the way back is another one, or a tunnel hides
-    /// hops.
+    /// Routers that the answer passed on its way back, including this one, judged by the nearest
+    /// usual initial TTL (64, 128, 255). If it differs from `ttl`, the way back is different or a
+    /// tunnel hides hops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_hops: Option<u8>,
     /// DSCP with which the probe arrived there.
@@ -157,14 +157,14 @@ pub struct HopDocument {
     /// ECN field with which it arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<u8>,
-    /// Whether these differ from what the last hop before saw, or from what was sent: changed there
-    /// or just before.
+    /// Whether these differ from what the previous hop saw or from what was sent: changed there or
+    /// just before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_remarked: bool,
-    /// Whether an address, a port or a checksum had been rewritten by there: a NAT before it.
+    /// Whether an address, port or checksum had been rewritten on the way: a NAT before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_translated: Option<bool>,
-    /// The label stack that the probe had there, top first.
+    /// The MPLS label stack of the probe there, top first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<MplsLabel>,
     /// The lowest TTL at which one of its addresses answered before.
@@ -182,34 +182,34 @@ pub struct ProbeDocument {
     pub sent_us: f64,
     /// Its flow.
     pub flow: u16,
-    /// 0 for the first round, then 1 and up.
+    /// 0 for the first attempt, then 1 and up.
     pub attempt: u8,
-    /// Who answered; absent with all that follows if nobody did.
+    /// The address that answered; absent with everything below if none did.
     pub address: Option<IpAddr>,
     /// From sending to receiving, microseconds.
     pub rtt_us: Option<f64>,
     /// What the answer says.
     pub answer: Option<AnswerKind>,
-    /// TTL with which it arrived.
+    /// TTL of the answer on arrival.
     pub reply_ttl: Option<u8>,
-    /// TTL with which the probe arrived there; above 1 if routers did not count.
+    /// TTL of the probe on arrival there; above 1 if routers did not decrement it.
     pub quoted_ttl: Option<u8>,
 }
 
 /// All equal-cost paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathsDocument {
-    /// At each router, the probability, 0 to 1, that none of its next routers was missed.
+    /// Probability, 0 to 1, that none of a router's next routers was missed, for each router.
     pub confidence: f64,
-    /// Whether that was reached at each; otherwise flows or time ran out, or answers stayed out.
+    /// Whether that was reached at each; if not, flows or time ran out, or answers were missing.
     pub is_complete: bool,
-    /// Who is at each TTL.
+    /// The routers at each TTL.
     pub levels: Vec<Level>,
     /// Which router leads to which.
     pub links: Vec<PathLink>,
     /// The distinct paths, each with its own figures.
     pub paths: Vec<RoutedPath>,
-    /// Probes sent for it.
+    /// Probes sent.
     pub probes_sent: u32,
     /// How long it took.
     pub seconds: f64,
@@ -254,7 +254,7 @@ impl TraceDocument {
         }
     }
 
-    /// The samples of each hop: of the address that answered first, with its RTTs alone.
+    /// The samples of each hop: the address that answered first, with only its RTTs.
     fn samples(&self) -> Vec<HopSamples> {
         let samples = |hop: &HopDocument| {
             let answered = hop.probes.iter().find_map(|probe| probe.address);
@@ -269,7 +269,7 @@ impl TraceDocument {
         self.hops.iter().map(samples).collect()
     }
 
-    /// Writes whose network each hop is, there and back and in the rounds.
+    /// Fills in the owner of each hop's network, there and back and in the rounds.
     pub fn set_origins(&mut self, table: &AsTable) {
         let origin = |address: Option<IpAddr>| table.origin(address?).cloned();
         for hop in &mut self.hops {
@@ -278,10 +278,7 @@ impl TraceDocument {
         for row in self.watch.iter_mut().flat_map(|watch| &mut watch.rows) {
             row.origin = origin(row.address);
         }
-        let back = self
-            .reverse
-            .as_mut()
-            .and_then(|reverse| reverse.trace.as_mut());
+        let back = self.reverse.as_mut().and_then(|back| back.trace.as_mut());
         if let Some(back) = back {
             back.set_origins(table);
         }
@@ -364,11 +361,10 @@ fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
         ecn: None,
         is_remarked: false,
         is_translated: first_of(hop, |reply| reply.quoted.is_translated),
-        mpls: hop
-            .replies()
-            .map(|reply| reply.mpls.clone())
-            .find(|labels| !labels.is_empty())
-            .unwrap_or_default(),
+        mpls: first_of(hop, |reply| {
+            (!reply.mpls.is_empty()).then(|| reply.mpls.clone())
+        })
+        .unwrap_or_default(),
         repeats: hop.repeats,
         probes: hop.probes.iter().map(probe_document).collect(),
     }
@@ -378,12 +374,10 @@ fn first_of<T>(hop: &Hop, what: impl Fn(&Reply) -> Option<T>) -> Option<T> {
     hop.replies().find_map(what)
 }
 
-/// Routers passed on the way back: from the nearest usual first TTL at or above. `None` for 0,
-/// which no host delivers.
+/// Routers on the way back, from the nearest usual initial TTL at or above. `None` for 0, which no
+/// host delivers.
 fn return_hops(reply_ttl: u8) -> Option<u8> {
-    let first = [64, 128, 255]
-        .into_iter()
-        .find(|first| reply_ttl <= *first)?;
+    let first = [64, 128, 255].into_iter().find(|it| reply_ttl <= *it)?;
     (reply_ttl > 0).then(|| (first - reply_ttl).saturating_add(1))
 }
 

@@ -1,4 +1,4 @@
-//! The bytes of probes.
+//! Builds the bytes of probes.
 
 use super::least_size;
 use super::{FIRST_CHECKSUM, ICMPV6, IDENTITY, MAX_FLOWS, ProbeCodec, SYN, TCP, UDP};
@@ -7,7 +7,7 @@ use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
 
 impl ProbeCodec {
-    /// Header and payload of a probe: what follows the IP header, with its checksum complete.
+    /// Header and payload of a probe after the IP header, with the complete checksum.
     pub fn transport(&self, probe: &Probe) -> Vec<u8> {
         match self.kind {
             ProbeKind::Udp => self.udp(probe),
@@ -16,8 +16,8 @@ impl ProbeCodec {
         }
     }
 
-    /// What a datagram socket is to be given: the payload of UDP, the whole message of ICMP (whose
-    /// checksum and identifier the kernel writes). Nothing for TCP.
+    /// What a datagram socket sends: the payload of UDP, the whole message of ICMP (whose checksum
+    /// and identifier the kernel writes), nothing for TCP.
     pub fn datagram(&self, probe: &Probe) -> Vec<u8> {
         match self.kind {
             ProbeKind::Udp => self.udp(probe).split_off(8),
@@ -63,7 +63,7 @@ impl ProbeCodec {
         write(&mut bytes, 2, target);
         write(&mut bytes, 4, self.session);
         write(&mut bytes, 6, probe.id.0);
-        // Five words of header; the window that kernels begin with.
+        // Five words of header; the usual initial window of kernels.
         bytes[12] = 5 << 4;
         bytes[13] = SYN;
         write(&mut bytes, 14, 64_240);
@@ -72,7 +72,7 @@ impl ProbeCodec {
         bytes
     }
 
-    /// Zeros for a header of `header` bytes and the rest of the probe's size, at least its
+    /// Zeros for a header of `header` bytes and the rest of the probe's size, enough for its
     /// identity.
     fn empty(&self, probe: &Probe, header: usize) -> Vec<u8> {
         let least = least_size(self.kind, self.target);

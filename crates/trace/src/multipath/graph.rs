@@ -1,19 +1,19 @@
-//! What the answers say of the routers at each TTL, and which flows are to be sent next.
+//! Which routers the answers show at each TTL, and which flows to send next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{CellState, PathFinder, stopping_point};
 
-/// New flows that are sent to one TTL at once to see which of its routers they take.
+/// Most new flows sent to one TTL at once to see which routers they take.
 const MAX_AT_ONCE: usize = 16;
 
-/// The flows that answered at a TTL, by the router.
+/// The flows that answered at a TTL, by router.
 pub(super) type Nodes = BTreeMap<IpAddr, Vec<u16>>;
 
 impl PathFinder {
-    /// The routers at a TTL with the flows that go through each and on. Without those at which
-    /// flows end.
+    /// The routers at a TTL with the flows that pass through each, without those at which flows
+    /// end.
     pub(super) fn nodes(&self, ttl: u8) -> Nodes {
         let mut nodes = Nodes::new();
         for ((_, flow), cell) in self.cells.range((ttl, 0)..=(ttl, u16::MAX)) {
@@ -26,9 +26,9 @@ impl PathFinder {
         nodes
     }
 
-    /// The TTL at which a flow ends. Where the target answers a TTL beyond its nearest place it is
-    /// farther for this flow only if the flow was seen to go on just before; else its answer there
-    /// is missing.
+    /// The TTL at which a flow ends. If the target answers beyond its nearest TTL, it is farther
+    /// away for this flow only if the flow was seen just before; otherwise its nearer answer is
+    /// missing.
     pub(super) fn end_of(&self, flow: u16) -> Option<u8> {
         let cell = |ttl: u8| self.cells.get(&(ttl, flow));
         let mut ttls = self.config.trace.first..=self.config.trace.hops;
@@ -42,7 +42,7 @@ impl PathFinder {
         }
     }
 
-    /// After something changed at a TTL: what else is to be sent there and next to it.
+    /// Plans what to send at a TTL and next to it after something changed there.
     pub(super) fn plan_around(&mut self, ttl: u8) {
         self.follow_longer_flows(ttl);
         self.plan(ttl);
@@ -54,7 +54,7 @@ impl PathFinder {
         }
     }
 
-    /// Flows that go on where others have reached the target.
+    /// Follows flows that continue where others have reached the target.
     fn follow_longer_flows(&mut self, ttl: u8) {
         if self.reached.is_none_or(|lowest| ttl < lowest) || ttl == self.config.trace.hops {
             return;
@@ -64,8 +64,8 @@ impl PathFinder {
         }
     }
 
-    /// Sends what the stopping rule still wants between the TTL before and this one. Waits until
-    /// both are quiet.
+    /// Sends what the stopping rule still requires between the previous TTL and this one, once both
+    /// are quiet.
     fn plan(&mut self, ttl: u8) {
         let first = self.config.trace.first;
         let is_busy = |ttl: u8| self.level(ttl).is_busy();
@@ -73,12 +73,11 @@ impl PathFinder {
         if is_busy(ttl) || ttl > first && is_busy(ttl - 1) || !has_answered {
             return;
         }
-        let before = if ttl > first {
-            self.nodes(ttl - 1)
-        } else {
-            Nodes::new()
+        let before = match ttl > first {
+            true => self.nodes(ttl - 1),
+            false => Nodes::new(),
         };
-        // Past the nearest place of the target only the flows that were seen to go on do so.
+        // Beyond the nearest TTL of the target only flows seen to continue do so.
         let is_past = self.reached.is_some_and(|lowest| lowest < ttl);
         if before.len() < 2 && !is_past {
             let wanted = self.wanted(ttl, |_| true);
@@ -95,15 +94,15 @@ impl PathFinder {
             to_look_for += wanted - known.len();
             known.into_iter().for_each(|flow| self.enqueue(ttl, flow));
         }
-        // A router has one of so many flows at a guess.
+        // A guess: each router gets one in `count` flows.
         let flows = self.unsent(ttl - 1, (to_look_for * count).min(MAX_AT_ONCE));
         for flow in flows {
             self.enqueue(ttl - 1, flow);
         }
     }
 
-    /// How many more of these flows are to be seen at a TTL. Those that stay without an answer
-    /// count as seen.
+    /// How many more of these flows have to be seen at a TTL. Flows without an answer count as
+    /// seen.
     fn wanted(&self, ttl: u8, is_of_these: impl Fn(u16) -> bool) -> usize {
         let mut next = BTreeSet::new();
         let mut seen = 0;
@@ -117,7 +116,7 @@ impl PathFinder {
         stopping_point(next.len(), self.config.confidence).saturating_sub(seen)
     }
 
-    /// Up to `count` flows that were not sent to a TTL: those in use, then new ones while there are
+    /// Up to `count` flows not yet sent to a TTL: first those in use, then new ones while there are
     /// any.
     fn unsent(&mut self, ttl: u8, count: usize) -> Vec<u16> {
         let goes_there = |flow: &u16| {
@@ -136,14 +135,12 @@ impl PathFinder {
         flows
     }
 
-    /// When all routers are known: sends a flow through each at the other TTLs with several
-    /// routers, so that the whole of its path is known.
+    /// Once all routers are known, sends a flow through each at the other TTLs with several
+    /// routers, so that its whole path is known.
     fn complete_paths(&mut self) {
         let ttls = self.config.trace.first..=self.config.trace.hops;
-        let wide: Vec<(u8, Nodes)> = ttls
-            .map(|ttl| (ttl, self.nodes(ttl)))
-            .filter(|(_, nodes)| nodes.len() > 1)
-            .collect();
+        let nodes = ttls.map(|ttl| (ttl, self.nodes(ttl)));
+        let wide: Vec<(u8, Nodes)> = nodes.filter(|(_, nodes)| nodes.len() > 1).collect();
         for (_, nodes) in &wide {
             for flows in nodes.values() {
                 let is_whole = |flow: &&u16| {

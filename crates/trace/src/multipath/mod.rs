@@ -1,22 +1,22 @@
 //! All equal-cost paths: the multipath detection algorithm with node control.
 //!
-//! Every flow is a sample of the paths. The first flows (6 at 95 %) are sent to all TTLs at once,
-//! in the order of
-//! [`super::Tracer`]. Then each router that was seen must have had so many flows through it,
-//! answered at the next TTL, that the [stopping rule](stopping_point) finds no further router
-//! there; while it has not, further flows are sent: those known to go through it, else new ones,
-//! which are first sent to its own TTL to see whether they do. Where a TTL has one router alone,
-//! all flows go through it and nothing need be seen first.
+//! Every flow samples the paths. The first flows (6 at 95 %) are sent to all TTLs at once, in the
+//! order of [`super::Tracer`]. Then each router must have forwarded so many flows, answered at the
+//! next TTL, that the [stopping rule](stopping_point) expects no further router there. Until then,
+//! further flows are sent: those known to go through the router, or else new ones, which are first
+//! sent to the router's own TTL to see whether they do. At a TTL with a single router, all flows go
+//! through it, so that this is not needed.
 //!
-//! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a TTL does
-//! not answer are retransmitted, ever slower, down to what the limit grants; the first flows at 95
-//! % are just the burst that it allows.
+//! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a router
+//! does not answer are sent again ever more slowly, down to the rate of the limit; the first flows
+//! at 95 % are exactly the burst that it allows.
 
 mod graph;
 mod outcome;
 mod rule;
 mod timing;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -30,34 +30,31 @@ use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use super::tracer::session_of;
 use linerate_units::Nanos;
 
-/// Probes of one flow at one TTL where others were answered; where none was, the first flow has
-/// two.
+/// Maximum number of probes of a flow at a TTL that has answered. At a silent TTL, the first flow
+/// has two.
 const ATTEMPTS: u8 = 10;
 const ATTEMPTS_IN_SILENCE: u8 = 2;
-/// Between probes to one TTL that leaves some unanswered: from the first to just above a limit of
-/// one a second.
+/// Interval between probes to a TTL with missing answers: it grows from the first to just above a
+/// limit of one a second.
 const FIRST_INTERVAL: Nanos = Nanos::from_millis(100);
 const LONGEST_INTERVAL: Nanos = Nanos::from_millis(1_100);
-/// As in [`super::Tracer`].
-const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
-const MIN_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
 
-/// What is asked of a [`PathFinder`].
+/// The settings of a [`PathFinder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultipathConfig {
-    /// Target, kind, TTLs, size, marks, timeout and rate. Its flow is the first one; the numbers of
-    /// probes and of retries are not looked at.
+    /// Target, kind, TTLs, size, marks, timeout and rate. Its flow is the first one; its numbers of
+    /// probes and retries are ignored.
     pub trace: TraceConfig,
     /// Confidence of the stopping rule at each router, 0.5 to 0.9999; usual are 0.95 and 0.99.
     pub confidence: f64,
-    /// Flows at most, 1 to [`MAX_FLOWS`] less the first flow.
+    /// Maximum number of flows, 1 to [`MAX_FLOWS`] less the first flow.
     pub most_flows: u16,
-    /// When to end at the latest, from the start on.
+    /// Maximum time.
     pub longest: Nanos,
 }
 
 impl MultipathConfig {
-    /// 95 %, 256 flows, a minute.
+    /// The defaults: 95 %, 256 flows, a minute.
     pub fn new(trace: TraceConfig) -> Self {
         Self {
             trace,
@@ -67,14 +64,14 @@ impl MultipathConfig {
         }
     }
 
-    /// Whether all is in range.
+    /// Checks the range of every setting.
     ///
     /// # Errors
     /// [`ConfigError`] names the setting and its range; the confidence is in parts of 10,000 there.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.trace.check()?;
         let most = u64::from(MAX_FLOWS - self.trace.flow);
-        // A float's conversion saturates, and what is not a number becomes 0.
+        // The conversion of a float saturates, and converts NaN to 0.
         let confidence = (self.confidence * 1e4).round() as u64;
         check_ranges(&[
             ("the number of flows", self.most_flows.into(), 1, most),
@@ -83,23 +80,23 @@ impl MultipathConfig {
     }
 }
 
-/// A search for all paths as a state machine, driven as [`super::Tracer`] is.
+/// A search for all paths as a state machine, driven like [`super::Tracer`].
 #[derive(Debug, Clone)]
 pub struct PathFinder {
     config: MultipathConfig,
     ledger: Ledger,
-    /// By TTL and flow.
+    /// The cells, by TTL and flow.
     cells: BTreeMap<(u8, u16), Cell>,
-    /// From the lowest TTL on.
+    /// The TTLs, from the lowest.
     levels: Vec<LevelState>,
-    /// Flows in use, counted from the first one.
+    /// Number of flows in use, from the first one.
     flows: u16,
     next_due: Nanos,
     started: Nanos,
     now: Nanos,
     /// The lowest TTL at which the target answered.
     reached: Option<u8>,
-    /// Whether it had to stop before the rule did.
+    /// Whether it had to stop before the stopping rule was met.
     is_bounded: bool,
 }
 
@@ -109,7 +106,7 @@ struct Cell {
     probes: Vec<ProbeId>,
     state: CellState,
     from: Option<IpAddr>,
-    /// Nothing of this flow goes beyond.
+    /// Whether the flow ends there.
     is_end: bool,
 }
 
@@ -119,14 +116,14 @@ enum CellState {
     Queued,
     Waiting,
     Answered,
-    /// No answer, and not asked again.
+    /// No answer; not probed again.
     Failed,
 }
 
 #[derive(Debug, Clone, Default)]
 struct LevelState {
     queue: VecDeque<u16>,
-    /// Flows on their way, by when they were sent.
+    /// Outstanding flows, by their time of sending.
     waiting: VecDeque<(Nanos, u16)>,
     next_due: Nanos,
     interval: Nanos,
@@ -140,7 +137,7 @@ impl LevelState {
 }
 
 impl PathFinder {
-    /// A search that begins at `now`. The seed is what its session is drawn from.
+    /// Starts a search at `now`. The seed determines the session.
     ///
     /// # Errors
     /// [`ConfigError`] if the configuration is out of range.
@@ -179,9 +176,10 @@ impl PathFinder {
             return None;
         }
         let ttls = self.config.trace.first..=self.config.trace.hops;
+        let is_due = |level: &LevelState| !level.queue.is_empty() && level.next_due <= now;
         let (ttl, level) = ttls
             .zip(&mut self.levels)
-            .find(|(_, level)| !level.queue.is_empty() && level.next_due <= now)?;
+            .find(|(_, level)| is_due(level))?;
         let flow = *level.queue.front()?;
         let cell = self.cells.get_mut(&(ttl, flow))?;
         let attempt = u8::try_from(cell.probes.len()).unwrap_or(u8::MAX);
@@ -196,13 +194,13 @@ impl PathFinder {
         Some(self.config.trace.probe(id, ttl, number))
     }
 
-    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from
-    /// there.
+    /// Corrects the time at which a probe was sent to `at`, a time stamp of the kernel. RTTs count
+    /// from there.
     pub fn handle_sent(&mut self, id: ProbeId, at: Nanos) {
         self.ledger.correct(id, at);
     }
 
-    /// An answer that was received at `received`.
+    /// Takes an answer that arrived at `received`.
     pub fn handle_answer(&mut self, received: Nanos, answer: Answer) {
         self.now = self.now.max(received);
         let Some(id) = self.ledger.take(received, answer) else {
@@ -252,14 +250,9 @@ impl PathFinder {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let queues = self.levels.iter().filter(|level| !level.queue.is_empty());
         let due = queues.map(|level| level.next_due.max(self.next_due)).min();
-        let deadline = self
-            .waits()
-            .filter_map(|(ttl, wait)| Some(self.level(ttl).waiting.front()?.0 + wait))
-            .min();
-        let next = match (due, deadline) {
-            (Some(due), Some(deadline)) => due.min(deadline),
-            (due, deadline) => due.or(deadline)?,
-        };
+        let deadline = |(ttl, wait)| Some(self.level(ttl).waiting.front()?.0 + wait);
+        let deadline = self.waits().filter_map(deadline).min();
+        let next = due.into_iter().chain(deadline).min()?;
         Some(next.min(self.started + self.config.longest))
     }
 
@@ -268,7 +261,7 @@ impl PathFinder {
         !self.levels.iter().any(LevelState::is_busy)
     }
 
-    /// What is known: all of it when it is done, and what there is if it is stopped before.
+    /// The result; if the search was stopped before its end, what is known so far.
     pub fn finish(mut self) -> MultipathOutcome {
         self.is_bounded |= !self.is_done();
         outcome::assemble(&self)
@@ -282,16 +275,16 @@ impl PathFinder {
         &mut self.levels[usize::from(ttl - self.config.trace.first)]
     }
 
-    /// Queues a flow at a TTL where it has not been sent.
+    /// Queues a flow at a TTL to which it was not sent before.
     fn enqueue(&mut self, ttl: u8, flow: u16) {
-        if let std::collections::btree_map::Entry::Vacant(cell) = self.cells.entry((ttl, flow)) {
+        if let Entry::Vacant(cell) = self.cells.entry((ttl, flow)) {
             cell.insert(Cell::default());
             self.level_mut(ttl).queue.push_back(flow);
         }
     }
 
-    /// The target is at this TTL: what is queued beyond is not sent, unless a flow proves to be
-    /// longer.
+    /// The target is at this TTL: probes queued for higher TTLs are not sent, unless a flow proves
+    /// to be longer.
     fn hold_beyond(&mut self, ttl: u8) {
         for beyond in (ttl..=self.config.trace.hops).skip(1) {
             let queued = std::mem::take(&mut self.level_mut(beyond).queue);
@@ -306,7 +299,7 @@ impl PathFinder {
         }
     }
 
-    /// A flow ends at this TTL: what it sent beyond is not waited for.
+    /// A flow ends at this TTL: its probes to higher TTLs are no longer awaited.
     fn end_flow(&mut self, ttl: u8, flow: u16) {
         for beyond in (ttl..=self.config.trace.hops).skip(1) {
             let level = self.level_mut(beyond);

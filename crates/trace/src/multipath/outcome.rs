@@ -1,4 +1,4 @@
-//! What came of a search for all paths.
+//! The result of a search for all paths.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, CellState, PathFinder};
 use linerate_units::Nanos;
 
-/// The routers at each TTL, how they are joined, and the paths that flows take.
+/// The routers at each TTL, the links between them, and the paths of the flows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultipathOutcome {
-    /// Each TTL up to the last that answered.
+    /// The TTLs up to the last one that answered.
     pub levels: Vec<Level>,
-    /// Which router leads to which, as flows were seen at both.
+    /// The links between routers, from flows that were seen at both ends.
     pub links: Vec<PathLink>,
-    /// The distinct paths of those flows that are known from end to end, the most frequent first.
+    /// The distinct paths of the flows that are known from end to end, the most frequent first.
     pub paths: Vec<RoutedPath>,
     /// Whether the target answered.
     pub is_reached: bool,
     /// Whether the stopping rule was met at each router. Otherwise flows or time ran out, or
-    /// answers stayed out.
+    /// answers were missing.
     pub is_complete: bool,
     /// The confidence at each router, 0 to 1.
     pub confidence: f64,
     /// Probes sent.
     pub sent: u32,
-    /// Further answers to probes that had been answered.
+    /// Number of further answers to the same probe.
     pub duplicates: u32,
-    /// Answers that quoted none of our probes.
+    /// Number of answers that quote none of our probes.
     pub foreign: u32,
-    /// From the start to the last thing that happened.
+    /// Time from the start to the last event.
     pub elapsed: Nanos,
 }
 
-/// One TTL.
+/// The result for one TTL.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     /// The TTL.
     pub ttl: u8,
-    /// Who answered there, by address; nobody at a silent one.
+    /// The routers that answered, by address; empty at a silent TTL.
     pub nodes: Vec<Node>,
-    /// Flows that stayed without an answer there.
+    /// Number of flows without an answer.
     pub unanswered: u32,
 }
 
@@ -53,20 +53,20 @@ pub struct Node {
     pub address: IpAddr,
     /// The flows that were seen there.
     pub flows: Vec<u16>,
-    /// RTT of each of them, microseconds.
+    /// The RTT of each flow, microseconds.
     pub rtt_us: Vec<f64>,
 }
 
-/// A link between two routers at neighbouring TTLs.
+/// A link between two routers at adjacent TTLs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathLink {
-    /// TTL of the nearer one.
+    /// TTL of the nearer router.
     pub ttl: u8,
-    /// The nearer one.
+    /// Address of the nearer router.
     pub from: IpAddr,
-    /// The farther one.
+    /// Address of the farther router.
     pub to: IpAddr,
-    /// Flows seen at both.
+    /// Number of flows seen at both.
     pub flows: u32,
 }
 
@@ -75,9 +75,9 @@ pub struct PathLink {
 pub struct RoutedPath {
     /// The flows that take it.
     pub flows: Vec<u16>,
-    /// The router at each TTL, from the lowest on; `null` where none answered.
+    /// The router at each TTL, from the lowest; `null` if none answered.
     pub hops: Vec<Option<IpAddr>>,
-    /// RTTs of these flows at each of them, microseconds.
+    /// RTTs of these flows at each router, microseconds.
     pub rtt_us: Vec<Vec<f64>>,
     /// Whether it ends at the target.
     pub is_whole: bool,
@@ -92,7 +92,7 @@ pub(super) fn assemble(finder: &PathFinder) -> MultipathOutcome {
         is_reached: finder.reached.is_some(),
         is_complete: !finder.is_bounded && !levels.iter().any(unanswered),
         confidence: finder.config.confidence,
-        sent: u32::try_from(finder.ledger.len()).unwrap_or(u32::MAX),
+        sent: finder.ledger.len(),
         duplicates: finder.ledger.counts().duplicates,
         foreign: finder.ledger.counts().foreign,
         elapsed: finder.now - finder.started,
@@ -100,13 +100,11 @@ pub(super) fn assemble(finder: &PathFinder) -> MultipathOutcome {
     }
 }
 
-/// The cells of a TTL that lie on their flow's path: not those past its end.
+/// The cells of a TTL that are on their flow's path, not past its end.
 fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &Cell)> {
-    finder
-        .cells
-        .range((ttl, 0)..=(ttl, u16::MAX))
-        .map(|((_, flow), cell)| (*flow, cell))
-        .filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
+    let cells = finder.cells.range((ttl, 0)..=(ttl, u16::MAX));
+    let cells = cells.map(|((_, flow), cell)| (*flow, cell));
+    cells.filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
 }
 
 fn rtt_us(finder: &PathFinder, cell: &Cell) -> Option<f64> {
@@ -117,9 +115,8 @@ fn rtt_us(finder: &PathFinder, cell: &Cell) -> Option<f64> {
 
 fn levels(finder: &PathFinder) -> Vec<Level> {
     let trace = &finder.config.trace;
-    let mut levels: Vec<Level> = (trace.first..=trace.hops)
-        .map(|ttl| level(finder, ttl))
-        .collect();
+    let ttls = trace.first..=trace.hops;
+    let mut levels: Vec<Level> = ttls.map(|ttl| level(finder, ttl)).collect();
     let last = levels.iter().rposition(|level| !level.nodes.is_empty());
     levels.truncate(last.map_or(0, |place| place + 1));
     levels
@@ -146,7 +143,7 @@ fn level(finder: &PathFinder, ttl: u8) -> Level {
     }
 }
 
-/// Who is at a TTL for a flow: who answered it, or the only one there is.
+/// The router at a TTL for a flow: the one that answered it, or the only one there.
 fn seen(finder: &PathFinder, level: &Level, flow: u16) -> Option<IpAddr> {
     let cell = finder.cells.get(&(level.ttl, flow));
     match (cell.and_then(|cell| cell.from), level.nodes.as_slice()) {
@@ -165,12 +162,10 @@ fn links(finder: &PathFinder, levels: &[Level]) -> Vec<PathLink> {
     let mut counts: BTreeMap<(u8, IpAddr, IpAddr), u32> = BTreeMap::new();
     for pair in levels.windows(2) {
         for flow in flows_at(finder, pair[1].ttl) {
-            // Only where it answered: a guess at both ends would join what no packet was seen to
-            // pass.
-            let is_known = finder
-                .cells
-                .get(&(pair[1].ttl, flow))
-                .is_some_and(|cell| cell.from.is_some());
+            // Only if the far end answered: a guess at both ends would make a link that no packet
+            // has passed.
+            let cell = finder.cells.get(&(pair[1].ttl, flow));
+            let is_known = cell.is_some_and(|cell| cell.from.is_some());
             let ends = (seen(finder, &pair[0], flow), seen(finder, &pair[1], flow));
             if let (true, (Some(from), Some(to))) = (is_known, ends) {
                 *counts.entry((pair[0].ttl, from, to)).or_default() += 1;
@@ -190,16 +185,14 @@ fn paths(finder: &PathFinder, levels: &[Level]) -> Vec<RoutedPath> {
     let mut paths: BTreeMap<Vec<Option<IpAddr>>, RoutedPath> = BTreeMap::new();
     for flow in 0..finder.flows {
         let end = finder.end_of(flow);
-        let on_path = || {
-            levels
-                .iter()
-                .take_while(|level| end.is_none_or(|end| level.ttl <= end))
-        };
+        let is_on_path = |level: &&Level| end.is_none_or(|end| level.ttl <= end);
+        let on_path = || levels.iter().take_while(is_on_path);
         let hops: Vec<Option<IpAddr>> = on_path().map(|level| seen(finder, level, flow)).collect();
-        // A flow of which a TTL with several routers was not asked could be on any path.
+        // A flow that was not sent to a TTL with several routers could be on any path.
+        let is_sent = |ttl| finder.cells.contains_key(&(ttl, flow));
         let is_known = on_path()
             .zip(&hops)
-            .all(|(level, hop)| hop.is_some() || finder.cells.contains_key(&(level.ttl, flow)));
+            .all(|(level, hop)| hop.is_some() || is_sent(level.ttl));
         if !is_known || hops.is_empty() {
             continue;
         }

@@ -1,20 +1,21 @@
 //! The stopping rule of multipath detection.
 
-/// More successors of one router than this are not told apart.
+/// Maximum number of successors of a router that can be distinguished.
 const MAX_SUCCESSORS: usize = 128;
 
-/// How many flows through a router must have been seen going to `successors` next ones before it is
-/// said, at this confidence (0.5 to 0.9999), that there is no further one.
+/// Number of flows through a router that must be seen at `successors` next routers before the rule
+/// concludes, at this confidence (0.5 to 0.9999), that there is no further one.
 ///
 /// If there were one more, and each flow took any of the `successors + 1` with the same
-/// probability, the chance that so many flows miss at least one of them is at most `1 − confidence`
-/// (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007). At 95 %: 6,
-/// 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. It is the error of one router: a path of many
-/// has the sum of theirs. No successor at all counts as one; from 128 on it grows no more.
+/// probability, the probability that so many flows miss at least one of them would be at most `1 −
+/// confidence` (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007).
+/// At 95 %: 6, 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. This is the error for one router;
+/// the errors of the routers of a path add up. No successor at all counts as one; from 128 on the
+/// number no longer grows.
 pub fn stopping_point(successors: usize, confidence: f64) -> usize {
     let kinds = successors.clamp(1, MAX_SUCCESSORS) + 1;
     let confidence = confidence.clamp(0.5, 0.9999);
-    // seen[j]: the probability that j kinds have been seen so far (the coupon collector's chain).
+    // seen[j]: the probability that j kinds have been seen so far (coupon collector).
     let mut seen = vec![0.0; kinds + 1];
     seen[0] = 1.0;
     let mut flows = 0;

@@ -1,13 +1,13 @@
-//! How long answers are waited for, and what happens when they stay out.
+//! The wait for answers, and what happens when they are missing.
 
+use super::super::tracer::wait;
 use super::{
-    ANSWER_ALLOWANCE, ATTEMPTS, ATTEMPTS_IN_SILENCE, CellState, FIRST_INTERVAL, LONGEST_INTERVAL,
-    MIN_WAIT_BEYOND, PathFinder,
+    ATTEMPTS, ATTEMPTS_IN_SILENCE, CellState, FIRST_INTERVAL, LONGEST_INTERVAL, PathFinder,
 };
 use linerate_units::Nanos;
 
 impl PathFinder {
-    /// TTLs with probes on their way, and how long they are waited for.
+    /// The TTLs with outstanding probes, and how long they are awaited.
     pub(super) fn waits(&self) -> impl Iterator<Item = (u8, Nanos)> {
         let most = self.config.trace.timeout;
         let largest = self.levels.iter().filter_map(|level| level.least_rtt).max();
@@ -17,16 +17,11 @@ impl PathFinder {
             .rev()
             .filter_map(move |(ttl, level)| {
                 beyond = level.least_rtt.or(beyond);
-                let wait = match (beyond, largest) {
-                    (Some(rtt), _) => rtt + rtt + ANSWER_ALLOWANCE,
-                    (None, Some(rtt)) => MIN_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
-                    (None, None) => most,
-                };
-                (!level.waiting.is_empty()).then(|| (ttl, wait.min(most)))
+                (!level.waiting.is_empty()).then(|| (ttl, wait(beyond, largest, most)))
             })
     }
 
-    /// Gives up what has waited long enough at a TTL, and sends it again if that may help.
+    /// Ends the wait for overdue probes at a TTL, and queues them again if that may help.
     pub(super) fn expire(&mut self, ttl: u8, wait: Nanos, now: Nanos) {
         let mut is_any = false;
         while let Some((sent, flow)) = self.level(ttl).waiting.front().copied() {
@@ -45,10 +40,9 @@ impl PathFinder {
                 continue;
             };
             let is_last = cell.probes.len() >= usize::from(attempts);
-            cell.state = if is_last {
-                CellState::Failed
-            } else {
-                CellState::Queued
+            cell.state = match is_last {
+                true => CellState::Failed,
+                false => CellState::Queued,
             };
             if let Some(id) = cell.probes.last() {
                 self.ledger.give_up(*id);
@@ -67,15 +61,14 @@ impl PathFinder {
         }
     }
 
-    /// Whether nothing has answered so far from there on.
+    /// Whether no TTL from there on has answered so far.
     fn is_behind_all(&self, ttl: u8) -> bool {
         let place = usize::from(ttl - self.config.trace.first);
-        self.levels[place..]
-            .iter()
-            .all(|level| level.least_rtt.is_none())
+        let mut levels = self.levels[place..].iter();
+        levels.all(|level| level.least_rtt.is_none())
     }
 
-    /// Ends it, with what is known.
+    /// Ends the search with what is known.
     pub(super) fn abandon(&mut self) {
         self.is_bounded |= !self.is_done();
         for level in &mut self.levels {

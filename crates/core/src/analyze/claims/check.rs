@@ -1,17 +1,18 @@
-//! One claim against the rows that it is about.
+//! Checks one claim of a report against the rows that it is about.
 
 use super::super::document::{ClaimResult, ClaimRow, ClaimVerdict, Unit};
+use super::super::error::AnalyzeError;
 use super::super::grouping::{Grouping, Rows, Split};
 use super::super::table::{Column, Table};
 use super::super::words::{digits, listed, settings, signed};
-use super::{Average, Claim, Stated, Written};
+use super::{Average, Claim, Written};
 use crate::stats::{Accepted, Agreement, median};
 
 /// The claim's figure of each group, and what they say of it.
 ///
 /// # Errors
-/// A message: a column, level or figure that the rows do not have.
-pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, String> {
+/// The rows do not have a column, level or figure of the claim.
+pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, AnalyzeError> {
     let rows = figures(claim, table)?;
     let (verdict, explanation) = judge(claim, &rows);
     Ok(ClaimResult {
@@ -26,55 +27,41 @@ pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, String>
 }
 
 fn claimed(claim: &Claim) -> String {
-    let text = match &claim.stated {
-        Stated::Value(value) => value.text.clone(),
-        Stated::Between(low, high) => format!("{} to {}", low.text, high.text),
-    };
+    let texts: Vec<&str> = claim.stated.iter().map(|it| it.text.as_str()).collect();
+    let text = texts.join(" to ");
     match claim.entry.unit {
         Unit::Percent => format!("{text} %"),
         Unit::Difference | Unit::Ratio => text,
     }
 }
 
-fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
+fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, AnalyzeError> {
     let entry = &claim.entry;
-    let column = |name: &str| table.column(name).map_err(|error| error.to_string());
-    let metric = column(&entry.metric)?;
+    let metric = table.column(&entry.metric)?;
+    let by = entry.by.iter().map(|name| table.column(name));
     let split = Split {
-        by: entry
-            .by
-            .iter()
-            .map(|name| column(name))
-            .collect::<Result<_, _>>()?,
-        factor: Some(column(&entry.factor)?),
+        by: by.collect::<Result<_, _>>()?,
+        factor: Some(table.column(&entry.factor)?),
     };
-    let only = entry
-        .only
-        .iter()
-        .map(|(name, word)| Ok((column(name)?, word.text())));
-    let only: Vec<(Column, String)> = only.collect::<Result<_, String>>()?;
+    let only = entry.only.iter();
+    let only = only.map(|(name, word)| Ok((table.column(name)?, word.text())));
+    let only: Vec<(Column, String)> = only.collect::<Result<_, AnalyzeError>>()?;
     let is_meant = |row: &usize| {
-        only.iter()
-            .all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
+        let mut only = only.iter();
+        only.all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
     };
     let rows = (0..table.len()).filter(is_meant);
-    let mut grouping = Grouping::new(table, rows, &split).map_err(|error| error.to_string())?;
+    let mut grouping = Grouping::new(table, rows, &split)?;
     if grouping.groups.is_empty() {
-        return Err("no row is what its `where` says".to_owned());
+        return Err(AnalyzeError::new("no row is what its `where` says"));
     }
-    let level = |word: &super::Word| {
-        let level = grouping.level(&entry.factor, &word.text());
-        level.map_err(|error| error.to_string())
-    };
+    let level = |word: &super::Word| grouping.level(&entry.factor, &word.text());
     let chosen = [level(&entry.a)?, level(&entry.b)?];
     grouping.choose(&chosen);
     let mut found = Vec::new();
     for group in &grouping.groups {
-        let sides = [
-            average(claim, table, metric, group, 0)?,
-            average(claim, table, metric, group, 1)?,
-        ];
-        if let [Some(a), Some(b)] = sides {
+        let [a, b] = [0, 1].map(|side| average(claim, table, metric, group, side));
+        if let (Some(a), Some(b)) = (a?, b?) {
             let figure = figure(entry.unit, a, b);
             found.push(ClaimRow {
                 settings: group.settings(table, &split.by),
@@ -86,10 +73,9 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
         }
     }
     if found.is_empty() {
-        Err(format!(
-            "no group has figures of both sides in `{}`",
-            entry.metric
-        ))
+        let metric = &entry.metric;
+        let message = format!("no group has figures of both sides in `{metric}`");
+        Err(AnalyzeError::new(message))
     } else {
         Ok(found)
     }
@@ -101,14 +87,10 @@ fn average(
     metric: Column,
     group: &Rows<'_>,
     side: usize,
-) -> Result<Option<f64>, String> {
+) -> Result<Option<f64>, AnalyzeError> {
     let mut figures = Vec::new();
     for &row in &group.of_level[side] {
-        figures.extend(
-            table
-                .number(row, metric)
-                .map_err(|error| error.to_string())?,
-        );
+        figures.extend(table.number(row, metric)?);
     }
     if figures.is_empty() {
         return Ok(None);
@@ -127,26 +109,23 @@ fn figure(unit: Unit, a: f64, b: f64) -> f64 {
     }
 }
 
-/// What rounds to the figure that is stated, or to one of its range.
-fn accepted(stated: &Stated) -> Accepted {
-    let (low, high) = match stated {
-        Stated::Value(value) => (value, value),
-        Stated::Between(low, high) => (low, high),
-    };
+/// The range of values that round to the stated figure, or to one in the stated range.
+fn accepted(stated: &[Written]) -> Accepted {
+    let (low, high) = (&stated[0], &stated[stated.len() - 1]);
     Accepted {
         low: low.value - rounding(low),
         high: high.value + rounding(high),
     }
 }
 
-/// Half a unit of the last digit, and what a float may be off.
+/// Half a unit of the last digit, plus the error of a float.
 fn rounding(value: &Written) -> f64 {
     0.5 * 10_f64.powi(-(value.decimals as i32)) + 1e-9 * value.value.abs().max(1.0)
 }
 
 fn judge(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
-    match &claim.stated {
-        Stated::Value(_) if rows.len() == 1 => judge_one(claim, &rows[0]),
+    match (&claim.stated[..], rows) {
+        ([_], [row]) => judge_one(claim, row),
         _ => judge_all(claim, rows),
     }
 }
@@ -164,10 +143,8 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
         }
     };
     let printed = claim.printed.as_ref().map(|[a, b]| [a.value, b.value]);
-    let sides = [
-        Some(([a, b], average_of(claim))),
-        printed.map(|sides| (sides, "as printed")),
-    ];
+    let printed = printed.map(|sides| (sides, "as printed"));
+    let sides = [Some(([a, b], average_of(claim))), printed];
     let fits = |of: fn(Unit, f64, f64) -> f64| {
         let mut sides = sides.into_iter().flatten();
         sides.find(|([a, b], _)| accepted(&claim.stated).contains(of(unit, *a, *b)))
@@ -177,19 +154,16 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
     } else if let Some(([_, base], whose)) = fits(other_base) {
         let wrong = match unit {
             Unit::Ratio => "a over b".to_owned(),
-            _ => format!(
-                "over {} (`{}`, {whose})",
-                digits(base, 5),
-                claim.entry.b.text()
-            ),
+            _ => {
+                let (base, b) = (digits(base, 5), claim.entry.b.text());
+                format!("over {base} (`{b}`, {whose})")
+            }
         };
         let why = format!("{} is {wrong}; it is {told} {over}", claimed(claim));
         (ClaimVerdict::OtherBase, why)
     } else if fits(other_sign).is_some() {
-        (
-            ClaimVerdict::WrongSign,
-            format!("the sign is wrong: {told} {over}"),
-        )
+        let why = format!("the sign is wrong: {told} {over}");
+        (ClaimVerdict::WrongSign, why)
     } else {
         (ClaimVerdict::Disagrees, format!("{told} {over}"))
     };
@@ -204,7 +178,7 @@ fn average_of(claim: &Claim) -> &'static str {
     }
 }
 
-/// The same change, divided by where it ends.
+/// The same change relative to the other side's figure.
 fn other_base(unit: Unit, a: f64, b: f64) -> f64 {
     match unit {
         Unit::Percent => 100.0 * (b - a) / b,
@@ -221,7 +195,7 @@ fn other_sign(unit: Unit, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Where the report prints another figure for a side than its rows give.
+/// Says so where the report prints another figure for a side than its rows give.
 fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
     let Some(printed) = &claim.printed else {
         return String::new();
@@ -229,10 +203,8 @@ fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
     let sides = printed.iter().zip([row.a, row.b]);
     let wrong = sides.filter(|(written, rows)| (written.value - rows).abs() > rounding(written));
     let each = wrong.map(|(written, rows)| {
-        format!(
-            "; the report prints {} where its rows give {rows:.*}",
-            written.text, written.decimals
-        )
+        let (text, decimals) = (&written.text, written.decimals);
+        format!("; the report prints {text} where its rows give {rows:.decimals$}")
     });
     each.collect()
 }
@@ -247,11 +219,10 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     };
     let range = match rows.len() {
         1 => told(claim, least.figure),
-        n => format!(
-            "{} to {} in {n} groups",
-            told(claim, least.figure),
-            told(claim, most.figure)
-        ),
+        n => {
+            let [least, most] = [least, most].map(|row| told(claim, row.figure));
+            format!("{least} to {most} in {n} groups")
+        }
     };
     let accepted = accepted(&claim.stated);
     if accepted.judge_all(rows.iter().map(|row| row.figure)) == Agreement::Agrees {
@@ -260,30 +231,22 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
     let beyond = |row: &ClaimRow| accepted.beyond(row.figure);
     outside.sort_by(|a, b| beyond(b).total_cmp(&beyond(a)));
-    let named: Vec<String> = outside
-        .iter()
-        .map(|row| {
-            if row.settings.is_empty() {
-                told(claim, row.figure)
-            } else {
-                format!("{} at {}", told(claim, row.figure), settings(&row.settings))
-            }
-        })
-        .collect();
-    let why = format!(
-        "{range}; {} outside: {}",
-        outside.len(),
-        listed(&named, MAX_NAMED)
-    );
+    let named = outside.iter().map(|row| match &row.settings[..] {
+        [] => told(claim, row.figure),
+        of_group => format!("{} at {}", told(claim, row.figure), settings(of_group)),
+    });
+    let named: Vec<String> = named.collect();
+    let (count, named) = (outside.len(), listed(&named, MAX_NAMED));
+    let why = format!("{range}; {count} outside: {named}");
     (ClaimVerdict::Disagrees, why)
 }
 
 /// A figure with one digit more than the claim has where that is a range, as many where it is a
 /// figure.
 fn told(claim: &Claim, figure: f64) -> String {
-    let decimals = match &claim.stated {
-        Stated::Value(value) => value.decimals,
-        Stated::Between(low, high) => low.decimals.max(high.decimals) + 1,
+    let decimals = match &claim.stated[..] {
+        [low, high] => low.decimals.max(high.decimals) + 1,
+        stated => stated[0].decimals,
     };
     match claim.entry.unit {
         Unit::Percent => format!("{} %", signed(figure, decimals)),

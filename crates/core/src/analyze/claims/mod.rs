@@ -1,4 +1,4 @@
-//! What a report says of its figures, as a file; and whether its own rows say so.
+//! Claims: what a report states of its figures, as a file, checked against the report's own rows.
 //!
 //! ```toml
 //! [[claim]]
@@ -27,10 +27,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::document::{ClaimResult, Unit};
-use super::error::{ClaimsError, ClaimsProblem, Place};
+use super::error::AnalyzeError;
 use super::table::Table;
+use crate::toml_reader::{Fault, place};
 
-/// A file of claims is no longer, bytes.
+/// Largest file of claims, bytes.
 const MAX_CLAIMS: usize = 1 << 20;
 
 /// The claims of a file.
@@ -40,27 +41,23 @@ pub struct Claims {
     claims: Vec<Claim>,
 }
 
-/// One of them.
+/// A claim of a file.
 #[derive(Debug, Clone)]
 struct Claim {
-    place: Place,
+    /// Line and column in the file.
+    place: (usize, usize),
     entry: Entry,
-    stated: Stated,
+    /// The figure that is stated, or both ends of the stated range.
+    stated: Vec<Written>,
     printed: Option<[Written; 2]>,
 }
 
-/// A figure as it is written, with its digits.
+/// A figure with the digits that the file has.
 #[derive(Debug, Clone)]
 struct Written {
     text: String,
     value: f64,
     decimals: usize,
-}
-
-#[derive(Debug, Clone)]
-enum Stated {
-    Value(Written),
-    Between(Written, Written),
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -90,7 +87,7 @@ struct Entry {
     printed: Option<[Spanned<f64>; 2]>,
 }
 
-/// How the runs of a side are put together.
+/// The average over the runs of a side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Average {
@@ -122,37 +119,21 @@ impl Claims {
     /// Reads a file of claims.
     ///
     /// # Errors
-    /// [`ClaimsError`] with the place: no TOML, an unknown key, a claim without a figure.
-    pub fn from_toml(file: &str, text: &str) -> Result<Self, ClaimsError> {
-        let fault = |offset: usize, problem| ClaimsError {
-            file: file.to_owned(),
-            place: place(text, offset),
-            problem,
-        };
-        if text.len() > MAX_CLAIMS {
-            let bytes = text.len();
-            return Err(fault(0, ClaimsProblem::TooLong { bytes }));
-        }
-        let read: File = toml::from_str(text).map_err(|error| {
-            let message = error.message().to_owned();
-            let offset = error.span().map_or(0, |span| span.start);
-            fault(offset, ClaimsProblem::Toml { message })
-        })?;
-        let claims = read.claim.into_iter().map(|spanned| {
-            let offset = spanned.span().start;
-            claim(spanned.into_inner(), text, offset).map_err(|(at, problem)| fault(at, problem))
-        });
-        Ok(Self {
-            file: file.to_owned(),
-            claims: claims.collect::<Result<_, _>>()?,
-        })
+    /// The text is not TOML, has an unknown key, or a claim without a figure; the message names the
+    /// place.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, AnalyzeError> {
+        let claims = read(text)
+            .map_err(|fault| AnalyzeError::new(format!("{file}: {}", fault.located(text))))?;
+        let file = file.to_owned();
+        Ok(Self { file, claims })
     }
 
-    /// Holds the claims that are about these files against their rows.
+    /// Checks the claims that are about these files against their rows.
     ///
     /// # Errors
-    /// None is, or one names a column, level or group that the rows do not have.
-    pub(super) fn check(&self, table: &Table) -> Result<Vec<ClaimResult>, ClaimsError> {
+    /// No claim is about these files, or one names a column, level or group that the rows do not
+    /// have.
+    pub(super) fn check(&self, table: &Table) -> Result<Vec<ClaimResult>, AnalyzeError> {
         let files: Vec<&str> = table.sources().iter().map(|s| base_name(&s.file)).collect();
         let is_about = |claim: &&Claim| {
             let named = claim.entry.table.as_deref();
@@ -162,49 +143,61 @@ impl Claims {
         if about.is_empty() {
             return Err(self.none_applies(&files));
         }
-        about
-            .into_iter()
-            .map(|claim| {
-                check::check(claim, table).map_err(|message| ClaimsError {
-                    file: self.file.clone(),
-                    place: claim.place,
-                    problem: ClaimsProblem::Table { message },
-                })
+        let checked = about.into_iter().map(|claim| {
+            check::check(claim, table).map_err(|why| {
+                let (line, column) = claim.place;
+                let place = format!("{}: line {line}, column {column}", self.file);
+                AnalyzeError::new(format!("{place}: {why}"))
             })
-            .collect()
+        });
+        checked.collect()
     }
 
-    fn none_applies(&self, files: &[&str]) -> ClaimsError {
-        let mut tables: Vec<&str> = self
-            .claims
-            .iter()
-            .filter_map(|claim| claim.entry.table.as_deref())
-            .collect();
+    fn none_applies(&self, files: &[&str]) -> AnalyzeError {
+        let tables = self.claims.iter().map(|claim| &claim.entry.table);
+        let mut tables: Vec<&str> = tables.flatten().map(String::as_str).collect();
         tables.sort_unstable();
         tables.dedup();
-        let problem = ClaimsProblem::NoneApplies {
-            files: files.join(", "),
-            tables: tables.join(", "),
-        };
-        ClaimsError {
-            file: self.file.clone(),
-            place: Place::FIRST_LINE,
-            problem,
-        }
+        let (files, tables) = (files.join(", "), tables.join(", "));
+        AnalyzeError::new(format!(
+            "{}: line 1: no claim is about {files}; those of this file are about {tables}",
+            self.file
+        ))
     }
 }
 
-fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, (usize, ClaimsProblem)> {
+fn read(text: &str) -> Result<Vec<Claim>, Fault> {
+    if text.len() > MAX_CLAIMS {
+        let bytes = text.len();
+        let problem = format!("the file has {bytes} bytes; claims have at most 1 MiB");
+        return Err(Fault::new(0, problem));
+    }
+    let file: File = toml::from_str(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        Fault::new(offset, error.message())
+    })?;
+    let claims = file.claim.into_iter().map(|spanned| {
+        let offset = spanned.span().start;
+        claim(spanned.into_inner(), text, offset)
+    });
+    claims.collect()
+}
+
+fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, Fault> {
     let stated = match (&entry.value, &entry.between) {
-        (Some(value), None) => Stated::Value(stated(value, text)?),
+        (Some(value), None) => vec![stated(value, text)?],
         (None, Some([low, high])) => {
             let [low, high] = [stated(low, text)?, stated(high, text)?];
             if low.value > high.value {
-                return Err((offset, ClaimsProblem::Order));
+                let problem = "`between` goes from the smaller figure to the larger";
+                return Err(Fault::new(offset, problem));
             }
-            Stated::Between(low, high)
+            vec![low, high]
         }
-        _ => return Err((offset, ClaimsProblem::OneFigure)),
+        _ => {
+            let problem = "a claim has either `value` or `between`";
+            return Err(Fault::new(offset, problem));
+        }
     };
     let printed = match &entry.printed {
         Some([a, b]) => Some([self::stated(a, text)?, self::stated(b, text)?]),
@@ -219,30 +212,22 @@ fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, (usize, Claim
 }
 
 /// The figure with the digits that it has in the file.
-fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, (usize, ClaimsProblem)> {
+fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, Fault> {
     let span = figure.span();
     let written = text.get(span.clone()).unwrap_or_default().trim().to_owned();
     let value = *figure.get_ref();
     if !value.is_finite() {
-        let problem = ClaimsProblem::NotFinite { text: written };
-        return Err((span.start, problem));
+        let problem = format!("`{written}` is no finite number");
+        return Err(Fault::new(span.start, problem));
     }
     let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();
-    let decimals = written
-        .split_once('.')
-        .map_or(0, |(_, after)| digits(after));
+    let point = written.split_once('.');
+    let decimals = point.map_or(0, |(_, after)| digits(after));
     Ok(Written {
         text: written,
         value,
         decimals,
     })
-}
-
-/// Line and column of a byte of a text.
-fn place(text: &str, offset: usize) -> Place {
-    let (line, column) = crate::toml_reader::place(text, offset);
-    let column = Some(column);
-    Place { line, column }
 }
 
 fn base_name(path: &str) -> &str {

@@ -1,4 +1,4 @@
-//! Claims that hold, that do not, and files that are none.
+//! Claims that hold, claims that do not hold, and files that are refused.
 
 use super::super::document::ClaimVerdict;
 use super::*;

@@ -1,10 +1,9 @@
-//! A header and rows, separated by commas, semicolons or tabs (RFC 4180, read with good will).
+//! Reads a header and rows separated by commas, semicolons or tabs: RFC 4180, with tolerance.
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
-use super::super::error::ReadProblem;
 use super::super::table::{Builder, number};
-use super::{Fault, Lines};
+use super::{Fault, Lines, NOT_TEXT};
 use crate::units::shortened;
 
 /// Reads a table.
@@ -19,8 +18,7 @@ pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
         Err(error) => return Err(fault(&error, &mut lines)),
     };
     let header_line = line_of(header.position(), &mut lines);
-    let columns =
-        columns(header, builder).map_err(|problem| Fault::at_line(header_line, problem))?;
+    let columns = columns(header, header_line, builder)?;
     let mut record = StringRecord::new();
     loop {
         match reader.read_record(&mut record) {
@@ -45,20 +43,21 @@ fn line_of(position: Option<&csv::Position>, lines: &mut Lines<'_>) -> usize {
     lines.of((offset + ends.count()).min(lines.text.len()))
 }
 
-fn columns(header: &StringRecord, builder: &mut Builder) -> Result<Vec<u32>, ReadProblem> {
+fn columns(header: &StringRecord, line: usize, builder: &mut Builder) -> Result<Vec<u32>, Fault> {
     if let Some(cell) = header.iter().find(|cell| number(cell).is_some()) {
-        let cell = shortened(cell);
-        return Err(ReadProblem::NoHeader { cell });
+        return Err(Fault::no_header(line, cell));
     }
+    let fault = |problem: String| Fault::at_line(line, problem);
     let mut columns = Vec::with_capacity(header.len());
     for (index, name) in header.iter().enumerate() {
         if name.is_empty() {
-            return Err(ReadProblem::Unnamed { number: index + 1 });
+            let number = index + 1;
+            return Err(fault(format!("column {number} of the header has no name")));
         }
-        let column = builder.column(name)?;
+        let column = builder.column(name).map_err(fault)?;
         if columns.contains(&column) {
             let name = shortened(name);
-            return Err(ReadProblem::Repeated { name });
+            return Err(fault(format!("there are two columns `{name}`")));
         }
         columns.push(column);
     }
@@ -84,16 +83,12 @@ fn delimiter(text: &str) -> u8 {
 
 fn fault(error: &csv::Error, lines: &mut Lines<'_>) -> Fault {
     let line = line_of(error.position(), lines);
-    let problem = match error.kind() {
+    match error.kind() {
         ErrorKind::UnequalLengths {
             expected_len, len, ..
-        } => ReadProblem::Ragged {
-            found: *len,
-            named: *expected_len,
-        },
-        _ => ReadProblem::NotText,
-    };
-    Fault::at_line(line, problem)
+        } => Fault::ragged(line, *len, *expected_len),
+        _ => Fault::at_line(line, NOT_TEXT),
+    }
 }
 
 /// The cells of one line, separated by commas.

@@ -11,7 +11,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::super::error::{Place, ReadProblem};
+use super::super::error::Place;
 use super::super::table::{Builder, Format, VERDICT_COLUMN};
 use super::{Fault, Input, Lines};
 use crate::capacity::CAPACITY_SCHEMA;
@@ -27,7 +27,7 @@ use crate::units::shortened;
 const QOS_COST_SCHEMA: &str = "linerate.qos_cost/1";
 
 /// The documents of linerate that have figures of runs.
-pub(in crate::analyze) const SCHEMAS: [&str; 10] = [
+const SCHEMAS: [&str; 10] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
@@ -80,19 +80,19 @@ struct Head {
     error: Option<serde_json::Value>,
 }
 
-fn format(head: &Head) -> Result<Format, ReadProblem> {
+fn format(head: &Head) -> Result<Format, String> {
     let is_iperf3 = head.start.is_some();
     let error = head.error.as_ref().and_then(serde_json::Value::as_str);
     match (head.schema.as_deref(), error) {
         (Some(schema), _) if schema.starts_with("linerate.") => match schema {
             known if SCHEMAS.contains(&known) => Ok(Format::Linerate),
-            other => Err(ReadProblem::Schema {
-                schema: shortened(other),
-            }),
+            other => Err(format!(
+                "its schema is `{}`; figures are read from {}",
+                shortened(other),
+                SCHEMAS.join(", ")
+            )),
         },
-        (_, Some(message)) if is_iperf3 => Err(ReadProblem::FailedRun {
-            message: shortened(message),
-        }),
+        (_, Some(message)) if is_iperf3 => Err(format!("the run failed: {}", shortened(message))),
         _ if is_iperf3 && head.end.is_some() => Ok(Format::Iperf3),
         _ => Ok(Format::Json),
     }
@@ -164,11 +164,11 @@ impl Comparison {
     /// Each run of the pairs that count, in the order in which they ran.
     fn rows(self) -> Vec<Flat> {
         let mut rows = Vec::with_capacity(2 * self.runs.len());
-        for pair in self
+        let counted = self
             .runs
             .into_iter()
-            .filter(|pair| pair.excluded.is_empty())
-        {
+            .filter(|pair| pair.excluded.is_empty());
+        for pair in counted {
             let number = pair.pair.to_string();
             let row = |mut figures: Flat, side: &str, treatment: &str| {
                 let names = [
@@ -323,10 +323,8 @@ impl Flat {
             "end.sum.bits_per_second",
         ];
         let of = |name: &str| self.0.iter().find(|(path, _)| path == name);
-        let rate = sums
-            .iter()
-            .find_map(|name| of(name))
-            .map(|(_, text)| text.clone());
+        let rate = sums.iter().find_map(|name| of(name));
+        let rate = rate.map(|(_, text)| text.clone());
         self.0
             .extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
     }
@@ -489,6 +487,6 @@ fn fault(error: &serde_json::Error, begin: Place) -> Fault {
     });
     Fault {
         place: place.or(Some(begin)),
-        problem: ReadProblem::Json { message },
+        problem: message,
     }
 }

@@ -1,14 +1,13 @@
-//! Files of figures → one [`Table`]. What a file is, is seen from its first lines.
+//! Reads files of figures into one [`Table`]. A file's format is recognized by its first lines.
 
 mod delimited;
 mod json;
 mod netperf;
 
-pub(super) use json::SCHEMAS;
-
 use super::MAX_BYTES;
-use super::error::{Place, ReadError, ReadProblem};
+use super::error::{AnalyzeError, Place};
 use super::table::{Builder, Table};
+use crate::units::shortened;
 
 /// A file as it was read.
 #[derive(Debug, Clone, Copy)]
@@ -24,22 +23,23 @@ pub struct Input<'a> {
 /// Reads the files into one table; a column of the same name is the same column.
 ///
 /// # Errors
-/// [`ReadError`] with file and place: a file that is nothing of [`Format`](super::Format), more
-/// than 64 MiB together, more than a million rows.
-pub fn read(inputs: &[Input<'_>]) -> Result<Table, ReadError> {
+/// A file has none of the [formats](super::Format); all together have more than 64 MiB, or more
+/// than a million rows. The message names the file and the place.
+pub fn read(inputs: &[Input<'_>]) -> Result<Table, AnalyzeError> {
     let mut builder = Builder::default();
     let mut bytes = 0;
     for input in inputs {
         bytes += input.bytes.len();
-        let problem = if bytes > MAX_BYTES {
-            Err(ReadProblem::TooLong.into())
+        let read = if bytes > MAX_BYTES {
+            let max = MAX_BYTES >> 20;
+            let problem = format!("with it there are more than {max} MiB to read");
+            Err(Fault::of_file(problem))
         } else {
             read_one(input, &mut builder)
         };
-        problem.map_err(|fault: Fault| ReadError {
-            file: input.file.to_owned(),
-            place: fault.place,
-            problem: fault.problem,
+        read.map_err(|Fault { place, problem }| {
+            let place = place.map_or(String::new(), |place| format!("{place}: "));
+            AnalyzeError::new(format!("{}: {place}{problem}", input.file))
         })?;
     }
     Ok(builder.finish())
@@ -57,7 +57,7 @@ fn read_one(input: &Input<'_>, builder: &mut Builder) -> Result<(), Fault> {
         delimited::read(text, builder)?;
     }
     match builder.rows_of_file() {
-        0 => Err(ReadProblem::Empty.into()),
+        0 => Err(Fault::of_file(EMPTY)),
         _ => Ok(()),
     }
 }
@@ -67,36 +67,54 @@ fn text(bytes: &[u8]) -> Result<&str, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Fault::at_line(line, ReadProblem::NotText)
+        Fault::at_line(line, NOT_TEXT)
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        Err(ReadProblem::Empty.into())
+        Err(Fault::of_file(EMPTY))
     } else {
         Ok(text)
     }
 }
 
-/// A problem, and where it is.
+const EMPTY: &str = "there are no figures in it";
+const NOT_TEXT: &str = "it is no UTF-8 text";
+
+/// What is wrong with a file, and where.
 #[derive(Debug)]
 struct Fault {
     place: Option<Place>,
-    problem: ReadProblem,
+    problem: String,
 }
 
 impl Fault {
-    fn at_line(line: usize, problem: ReadProblem) -> Self {
-        let place = Some(Place { line, column: None });
-        Self { place, problem }
-    }
-}
-
-impl From<ReadProblem> for Fault {
-    fn from(problem: ReadProblem) -> Self {
+    fn of_file(problem: impl Into<String>) -> Self {
         Self {
             place: None,
-            problem,
+            problem: problem.into(),
         }
+    }
+
+    fn at_line(line: usize, problem: impl Into<String>) -> Self {
+        Self {
+            place: Some(Place { line, column: None }),
+            problem: problem.into(),
+        }
+    }
+
+    /// A first line with a figure in place of a name.
+    fn no_header(line: usize, cell: &str) -> Self {
+        let cell = shortened(cell);
+        let problem = format!("`{cell}` is a figure: the first line of a table names its columns");
+        Self::at_line(line, problem)
+    }
+
+    /// A row of another length than the header.
+    fn ragged(line: usize, found: u64, named: u64) -> Self {
+        let problem = format!(
+            "{found} cells, where the header names {named}: is a text with commas in it not quoted?"
+        );
+        Self::at_line(line, problem)
     }
 }
 

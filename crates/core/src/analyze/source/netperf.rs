@@ -4,7 +4,6 @@
 //! Outputs of several runs may stand one after the other in one file, with or without netperf's
 //! banner.
 
-use super::super::error::ReadProblem;
 use super::super::table::{Builder, Format, number};
 use super::{Fault, Input, delimited};
 use crate::units::shortened;
@@ -32,7 +31,7 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
         } else if first.starts_with("Recv") && first.contains("Send") {
             classic(&block, builder)?;
         } else {
-            return Err(Fault::at_line(line, ReadProblem::Netperf));
+            return Err(Fault::at_line(line, NO_NAMES));
         }
     }
     Ok(())
@@ -90,11 +89,8 @@ fn keyed(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     for &(line, text) in &block.lines {
         let Some((key, value)) = pair(text) else {
-            let line_text = shortened(text);
-            return Err(Fault::at_line(
-                line,
-                ReadProblem::NotKeyed { line: line_text },
-            ));
+            let problem = format!("`{}` is no KEY=VALUE", shortened(text));
+            return Err(Fault::at_line(line, problem));
         };
         if pairs.iter().any(|(known, _)| *known == key) {
             add(begin, block.test, &pairs, builder)?;
@@ -113,32 +109,20 @@ fn separated(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
     let Some((&(line, header), rows)) = block.lines.split_first() else {
         return Ok(());
     };
-    let names = fields(header);
+    let names = delimited::fields(header);
     if let Some(cell) = names.iter().find(|name| number(name).is_some()) {
-        let cell = shortened(cell);
-        return Err(Fault::at_line(line, ReadProblem::NoHeader { cell }));
+        return Err(Fault::no_header(line, cell));
     }
     for &(line, row) in rows.iter().filter(|(_, row)| *row != header) {
-        let values = fields(row);
+        let values = delimited::fields(row);
         if values.len() != names.len() {
-            let problem = ReadProblem::Ragged {
-                found: values.len() as u64,
-                named: names.len() as u64,
-            };
-            return Err(Fault::at_line(line, problem));
+            return Err(Fault::ragged(line, values.len() as u64, names.len() as u64));
         }
-        let pairs: Vec<(&str, &str)> = names
-            .iter()
-            .map(String::as_str)
-            .zip(values.iter().map(String::as_str))
-            .collect();
+        let names = names.iter().map(String::as_str);
+        let pairs: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
         add(line, block.test, &pairs, builder)?;
     }
     Ok(())
-}
-
-fn fields(line: &str) -> Vec<String> {
-    delimited::fields(line)
 }
 
 /// The table of `TCP_STREAM` and its kin: five columns, or nine with the CPU of both ends (`-c
@@ -150,12 +134,12 @@ fn classic(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
         words.find_map(|word| RATES.iter().find(|(unit, _)| word.starts_with(unit)))
     });
     let (Some((unit, _)), Some(&(line, last))) = (unit, block.lines.last()) else {
-        return Err(Fault::at_line(at, ReadProblem::Netperf));
+        return Err(Fault::at_line(at, NO_NAMES));
     };
     let values: Vec<&str> = last.split_whitespace().collect();
     let is_table = [CLASSIC.len(), CLASSIC.len() - 4].contains(&values.len());
     if !is_table || values.iter().any(|value| number(value).is_none()) {
-        return Err(Fault::at_line(line, ReadProblem::Netperf));
+        return Err(Fault::at_line(line, NO_NAMES));
     }
     let mut pairs: Vec<(&str, &str)> = CLASSIC.iter().copied().zip(values).collect();
     // The ends that were not asked for their CPU have -1.
@@ -163,6 +147,9 @@ fn classic(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
     pairs.push(("THROUGHPUT_UNITS", unit));
     add(line, block.test, &pairs, builder)
 }
+
+const NO_NAMES: &str = "netperf's output of this kind has no names for its figures: run it with \
+    `-- -k` or `-- -o`";
 
 /// The columns of the classic table, by netperf's own names for them.
 const CLASSIC: [&str; 9] = [

@@ -1,9 +1,9 @@
-//! Every format, whole and broken.
+//! Files of every format, well formed and broken.
 
 use super::*;
 use crate::analyze::table::Format;
 
-fn read_text(text: &str) -> Result<Table, ReadError> {
+fn read_text(text: &str) -> Result<Table, AnalyzeError> {
     read(&[Input {
         file: "f",
         label: "f",

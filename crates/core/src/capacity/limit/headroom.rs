@@ -1,11 +1,11 @@
-//! How far each limit is from what was held.
+//! How far each limit of the two hosts is from the number of connections that were held.
 
 use super::remedy::{self, Wanted};
 use super::{Buffers, LimitEnd, LimitKind, LimitRow, View};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MAX_AT_PORT, MAX_PORTS};
 
-/// Every limit that is known, the one that comes first at the top; those that depend on no number
-/// at the end.
+/// Every known limit: the one that is reached first at the top, and at the end those that do not
+/// depend on the number of connections.
 pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
     let mut rows: Vec<LimitRow> = Vec::new();
     for (end, half) in view.halves() {
@@ -13,7 +13,7 @@ pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
         rows.extend(group_memory(view, end, half));
         if view.is_tcp {
             rows.extend(conntrack(view, end, half));
-            rows.extend(beside(view, end, half));
+            rows.extend(untouched(view, end, half));
         }
     }
     for (end, half) in view.hosts() {
@@ -35,54 +35,57 @@ pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
     rows
 }
 
-/// A row before it is known how far away its limit is.
-struct Draft {
-    limit: LimitKind,
-    end: LimitEnd,
-    value: u64,
-    used: Option<u64>,
-}
+/// A limit of a host, its value, and how much of it is in use.
+struct Draft(LimitKind, LimitEnd, u64, Option<u64>);
 
 impl Draft {
-    fn new(limit: LimitKind, end: LimitEnd, value: u64, used: Option<u64>) -> Self {
-        Self {
+    /// A limit of which each further connection takes `each`.
+    fn bounding(self, view: &View<'_>, each: f64, formula: impl Into<String>) -> LimitRow {
+        let Self(_, _, value, used) = self;
+        let room = value.saturating_sub(used.unwrap_or(0)) as f64 / each;
+        // The cast saturates.
+        let stops = view.held.saturating_add(room as u64);
+        self.row(view, Some(stops), formula)
+    }
+
+    /// A limit whose use grew from `before` with the connections, so that each takes its share;
+    /// `formula` has the share. Where the use did not grow, the limit does not depend on them.
+    fn shared(
+        self,
+        view: &View<'_>,
+        before: Option<u64>,
+        formula: impl Fn(f64) -> String,
+        not_grown: String,
+    ) -> LimitRow {
+        match growth(before, self.3).and_then(|grown| each_of(view, grown)) {
+            Some(each) => self.bounding(view, each, formula(each)),
+            None => self.row(view, None, not_grown),
+        }
+    }
+
+    /// The row; without `would_stop_at` the limit does not depend on how many are held.
+    fn row(
+        self,
+        view: &View<'_>,
+        would_stop_at: Option<u64>,
+        formula: impl Into<String>,
+    ) -> LimitRow {
+        let Self(limit, end, value, used) = self;
+        let wanted = Wanted::more_than(view, value, would_stop_at);
+        LimitRow {
+            remedy: remedy::of(limit, end, &wanted, view),
             limit,
             end,
             value,
             used,
-        }
-    }
-
-    /// A limit of which each further connection takes `each`.
-    fn bounding(self, view: &View<'_>, each: f64, formula: impl Into<String>) -> LimitRow {
-        let used = self.used.unwrap_or(0);
-        let room = self.value.saturating_sub(used) as f64 / each;
-        // The cast saturates.
-        let stops = view.held.saturating_add(room as u64);
-        self.row(view, Some(stops), formula.into())
-    }
-
-    /// A limit that does not depend on how many are held.
-    fn beside(self, view: &View<'_>, why: &str) -> LimitRow {
-        self.row(view, None, why.to_owned())
-    }
-
-    fn row(self, view: &View<'_>, would_stop_at: Option<u64>, formula: String) -> LimitRow {
-        let wanted = Wanted::more_than(view, self.value, would_stop_at);
-        LimitRow {
-            remedy: remedy::of(self.limit, self.end, &wanted, view),
-            limit: self.limit,
-            end: self.end,
-            value: self.value,
-            used: self.used,
-            unit: unit(self.limit).to_owned(),
+            unit: unit(limit).to_owned(),
             would_stop_at,
-            formula,
+            formula: formula.into(),
         }
     }
 }
 
-/// What a limit counts.
+/// The unit of a limit.
 fn unit(limit: LimitKind) -> &'static str {
     match limit {
         LimitKind::ProcessDescriptors | LimitKind::Watches => "descriptors",
@@ -105,16 +108,11 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
         LimitEnd::Server => view.held,
         _ => view.all_held(),
     };
-    let draft = Draft::new(
-        LimitKind::ProcessDescriptors,
-        end,
-        each.saturating_mul(workers),
-        Some(used),
-    );
-    let for_all = each
-        .saturating_sub(DESCRIPTOR_RESERVE)
-        .saturating_mul(workers);
-    let stops = view.held.saturating_add(for_all.saturating_sub(used));
+    let value = each.saturating_mul(workers);
+    let draft = Draft(LimitKind::ProcessDescriptors, end, value, Some(used));
+    let usable = each.saturating_sub(DESCRIPTOR_RESERVE);
+    let room = usable.saturating_mul(workers).saturating_sub(used);
+    let stops = view.held.saturating_add(room);
     let formula = match workers {
         1 => format!("{each} in one process, {DESCRIPTOR_RESERVE} of them for itself"),
         _ => format!("{each} in each of {workers} processes, {DESCRIPTOR_RESERVE} for itself"),
@@ -127,12 +125,8 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
         return None;
     }
     let each = if view.is_tcp { view.ends_each() } else { 1 };
-    let draft = Draft::new(
-        LimitKind::HostFiles,
-        end,
-        half.limits.files?,
-        half.memory.height.files,
-    );
+    let used = half.memory.height.files;
+    let draft = Draft(LimitKind::HostFiles, end, half.limits.files?, used);
     // fs/file_table.c, alloc_empty_file
     let formula = format!("fs.file-max; {each} for each; root may exceed it");
     Some(draft.bounding(view, each as f64, formula))
@@ -140,17 +134,14 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
 
 fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let each = view.ends_each();
-    let draft = Draft::new(
-        LimitKind::Watches,
-        end,
-        half.limits.epoll_watches?,
-        Some(view.all_held().saturating_mul(each)),
-    );
+    let used = Some(view.all_held().saturating_mul(each));
+    let draft = Draft(LimitKind::Watches, end, half.limits.epoll_watches?, used);
     let formula = format!("fs.epoll.max_user_watches; {each} for each");
     Some(draft.bounding(view, each as f64, formula))
 }
 
-/// `MemAvailable` takes only a part of the sockets off, so it is read before there were any.
+/// `MemAvailable` falls by only a part of the sockets' memory, so the reading before the first
+/// socket counts.
 fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let available = half.memory.before.available_bytes?;
     let kernel = growth(half.memory.before.slab_bytes, half.memory.height.slab_bytes)?;
@@ -162,7 +153,7 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
     };
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
-    let draft = Draft::new(LimitKind::HostMemory, end, available, Some(used));
+    let draft = Draft(LimitKind::HostMemory, end, available, Some(used));
     let formula = format!("MemAvailable before ÷ {each:.0} B for each");
     Some(draft.bounding(view, each, formula))
 }
@@ -170,15 +161,14 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
 fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let value = half.limits.cgroup_bytes?;
     let used = half.memory.height.cgroup_bytes?;
-    let draft = Draft::new(LimitKind::GroupMemory, end, value, Some(used));
-    let grown = growth(half.memory.before.cgroup_bytes, Some(used));
-    match grown.and_then(|grown| each_of(view, grown)) {
-        Some(each) => {
-            let formula = format!("memory.max of the control group; {each:.0} B for each");
-            Some(draft.bounding(view, each, formula))
-        }
-        None => Some(draft.beside(view, "memory.max of the control group; it has not grown")),
-    }
+    let draft = Draft(LimitKind::GroupMemory, end, value, Some(used));
+    let key = "memory.max of the control group";
+    Some(draft.shared(
+        view,
+        half.memory.before.cgroup_bytes,
+        |each| format!("{key}; {each:.0} B for each"),
+        format!("{key}; it has not grown"),
+    ))
 }
 
 fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
@@ -189,65 +179,51 @@ fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
         before,
         height,
     } = view.buffers(half)?;
-    let draft = Draft::new(limit, end, most, height);
-    match growth(before, height).and_then(|grown| each_of(view, grown)) {
-        Some(each) => {
-            let formula = format!("net.ipv4.{key}; {each:.2} pages for each");
-            Some(draft.bounding(view, each, formula))
-        }
+    Some(Draft(limit, end, most, height).shared(
+        view,
+        before,
+        |each| format!("net.ipv4.{key}; {each:.2} pages for each"),
         // Nothing waits in the buffers of idle sockets.
-        None => Some(draft.beside(view, &format!("net.ipv4.{key}; idle sockets hold no pages"))),
-    }
+        format!("net.ipv4.{key}; idle sockets hold no pages"),
+    ))
 }
 
 fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let used = half.memory.height.conntrack?;
-    let draft = Draft::new(
+    let draft = Draft(
         LimitKind::Conntrack,
         end,
         half.limits.conntrack?,
         Some(used),
     );
-    let grown = growth(half.memory.before.conntrack, Some(used)).unwrap_or(0);
+    let grown = growth(half.memory.before.conntrack, Some(used));
+    let key = "net.netfilter.nf_conntrack_max";
     // Where no rule asks for it, nothing is tracked; entries of others come and go.
-    Some(if grown >= view.held / 2 && view.held > 0 && grown > 0 {
-        draft.bounding(view, 1.0, "net.netfilter.nf_conntrack_max; 1 for each")
-    } else {
-        draft.beside(
-            view,
-            "net.netfilter.nf_conntrack_max; these are not tracked",
-        )
+    Some(match grown {
+        Some(grown) if view.held > 0 && grown >= view.held / 2 => {
+            draft.bounding(view, 1.0, format!("{key}; 1 for each"))
+        }
+        _ => draft.row(view, None, format!("{key}; these are not tracked")),
     })
 }
 
-/// Limits that idle connections do not come near.
-fn beside(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
+/// Limits that idle connections do not approach.
+fn untouched(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
     let (limits, height) = (&half.limits, &half.memory.height);
     let queue = |value: Option<u64>| value.filter(|_| end == LimitEnd::Server);
     let burst = "bounds bursts, not the number held";
     let closed = "closed connections alone; these are closed by reset";
-    [
+    let (orphans, time_wait) = (height.tcp_orphans, height.tcp_time_wait);
+    let rows = [
         (LimitKind::AcceptQueue, queue(limits.somaxconn), None, burst),
         (LimitKind::SynQueue, queue(limits.syn_backlog), None, burst),
-        (
-            LimitKind::Orphans,
-            limits.orphans,
-            height.tcp_orphans,
-            closed,
-        ),
-        (
-            LimitKind::TimeWait,
-            limits.time_wait,
-            height.tcp_time_wait,
-            closed,
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(limit, value, used, why)| {
-        let draft = Draft::new(limit, end, value?, used);
-        Some(draft.beside(view, why))
-    })
-    .collect()
+        (LimitKind::Orphans, limits.orphans, orphans, closed),
+        (LimitKind::TimeWait, limits.time_wait, time_wait, closed),
+    ];
+    let row = |(limit, value, used, why): (_, Option<u64>, _, &str)| {
+        Some(Draft(limit, end, value?, used).row(view, None, why))
+    };
+    rows.into_iter().filter_map(row).collect()
 }
 
 fn ports(view: &View<'_>) -> Option<LimitRow> {
@@ -263,12 +239,8 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
     } else {
         1
     };
-    let draft = Draft::new(
-        LimitKind::Ports,
-        LimitEnd::Client,
-        near.saturating_mul(far),
-        Some(view.held),
-    );
+    let (end, value) = (LimitEnd::Client, near.saturating_mul(far));
+    let draft = Draft(LimitKind::Ports, end, value, Some(view.held));
     let addresses = match sources {
         1 => "1 address".to_owned(),
         several => format!("{several} addresses"),
@@ -279,31 +251,28 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
 
 fn owner(view: &View<'_>) -> Option<LimitRow> {
     let server = view.document.server.as_ref()?;
-    let draft = Draft::new(
-        LimitKind::Owner,
-        LimitEnd::Server,
-        server.limits.owner_connections?,
-        Some(view.held),
-    );
+    let value = server.limits.owner_connections?;
+    let draft = Draft(LimitKind::Owner, LimitEnd::Server, value, Some(view.held));
     Some(draft.bounding(view, 1.0, "what the endpoint allows a client"))
 }
 
-/// What the processes of an end have come to need; without that which they need to hold nothing.
+/// The memory that the processes of an end took for the connections: without what they need to
+/// hold none.
 fn user_growth(half: &CapacityHalf) -> u64 {
     let before = half.user_bytes_before.unwrap_or(0);
     half.user_bytes.unwrap_or(0).saturating_sub(before)
 }
 
-/// What came to it since before, if both are known and it is more.
+/// The growth between two readings, if both are known and there is any.
 fn growth(before: Option<u64>, height: Option<u64>) -> Option<u64> {
     height?.checked_sub(before?).filter(|grown| *grown > 0)
 }
 
-/// The share of each that was held; `None` where so few say nothing of it.
+/// The share of one connection in a growth; `None` where too few were held to tell.
 fn each_of(view: &View<'_>, grown: u64) -> Option<f64> {
     let held = view.all_held();
     (held >= MIN_HELD && grown > 0).then(|| grown as f64 / held as f64)
 }
 
-/// With fewer than these, what else happens on a host is more than what they take.
+/// With fewer connections than this, other activity of the host outweighs them.
 const MIN_HELD: u64 = 1000;

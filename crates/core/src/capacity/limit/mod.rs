@@ -1,4 +1,4 @@
-//! Which limit stopped a run, and which one comes next: from the document alone.
+//! Which limit stopped a capacity run and which one comes next, from the document alone.
 //!
 //! [`annotate`] fills in the document's `limits`, `next_limit` and `stopped_by`. A failed call
 //! names its limit by itself (`EMFILE`, `EADDRNOTAVAIL`); where it only says that nobody answered,
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::document::CapacityDocument;
-use super::half::{CapacityHalf, MemoryReading};
+use super::half::CapacityHalf;
 use crate::remedy::Remedy;
 
 /// What bounds how many connections two ends can hold, or how fast they open.
@@ -60,7 +60,7 @@ pub enum LimitKind {
     Unknown,
 }
 
-/// Whose limit it is.
+/// The end whose limit it is.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -74,20 +74,20 @@ pub enum LimitEnd {
     Both,
 }
 
-/// A limit of a host and how far it is.
+/// A limit of a host, and how far it is from the connections that were held.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitRow {
-    /// Which.
+    /// The limit.
     pub limit: LimitKind,
-    /// Whose.
+    /// The end whose limit it is.
     pub end: LimitEnd,
     /// The limit, in `unit`.
     pub value: u64,
-    /// What of it was in use with the most connections open, by whomever, in `unit`. Absent where
-    /// it is not known.
+    /// How much of it was in use, by any process, while the most connections were open, in `unit`.
+    /// Absent where that is not known.
     pub used: Option<u64>,
-    /// Of `value` and `used`: descriptors, ports, connections, pages, bytes.
+    /// Unit of `value` and `used`: descriptors, files, ports, connections, pages or bytes.
     pub unit: String,
     /// The number of connections (where only UDP sockets were asked for: of these) at which the
     /// next one would fail by it. Absent where the limit does not depend on how many are held.
@@ -102,19 +102,19 @@ pub struct LimitRow {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoppedBy {
-    /// Which.
+    /// The limit.
     pub limit: LimitKind,
-    /// Whose; absent where it is not known.
+    /// The end whose limit it is; absent where that is not known.
     pub end: Option<LimitEnd>,
-    /// How many connections (or UDP sockets) there were at most.
+    /// The largest number of connections (or UDP sockets) that were open at once.
     pub at: u64,
-    /// What says so.
+    /// The observations that name the limit.
     pub evidence: Vec<String>,
     /// What to do about it; absent where nothing helps.
     pub remedy: Option<Remedy>,
 }
 
-/// Fills in what the document's own evidence says of limits, in place of what it has of them.
+/// Replaces the document's `limits`, `next_limit` and `stopped_by` by what its evidence says.
 pub fn annotate(document: &mut CapacityDocument) {
     let view = View::of(document);
     let limits = headroom::rows(&view);
@@ -128,31 +128,26 @@ pub fn annotate(document: &mut CapacityDocument) {
     document.stopped_by = stopped;
 }
 
-/// What a rule may look at.
+/// The evidence that a rule may use.
 struct View<'a> {
     document: &'a CapacityDocument,
-    /// Which of the two pools counts: TCP unless only UDP sockets were asked for.
+    /// Whether TCP connections are counted: unless only UDP sockets were asked for.
     is_tcp: bool,
-    /// Asked for.
+    /// Connections that were asked for.
     asked: u64,
-    /// Most at once.
+    /// The most that were open at once.
     held: u64,
-    /// Both ends run on one kernel.
+    /// Whether both ends run on one kernel.
     is_shared: bool,
 }
 
 impl<'a> View<'a> {
     fn of(document: &'a CapacityDocument) -> Self {
         let is_tcp = document.tcp.is_some() || document.udp.is_none();
-        let pool = if is_tcp {
-            document.tcp.as_ref()
+        let (pool, counts) = if is_tcp {
+            (document.tcp.as_ref(), &document.client.tcp)
         } else {
-            document.udp.as_ref()
-        };
-        let counts = if is_tcp {
-            &document.client.tcp
-        } else {
-            &document.client.udp
+            (document.udp.as_ref(), &document.client.udp)
         };
         let (asked, opened) = pool.map_or((0, 0), |pool| (pool.asked, pool.opened));
         Self {
@@ -164,28 +159,23 @@ impl<'a> View<'a> {
         }
     }
 
-    /// TCP connections and UDP sockets at the height.
+    /// TCP connections and UDP sockets that were open together.
     fn all_held(&self) -> u64 {
         let udp = self.document.udp.as_ref();
-        let others = if self.is_tcp {
-            udp.map_or(0, |udp| self.document.client.udp.most.max(udp.opened))
-        } else {
-            0
-        };
+        let sockets = udp.map_or(0, |udp| self.document.client.udp.most.max(udp.opened));
+        let others = if self.is_tcp { sockets } else { 0 };
         self.held.saturating_add(others)
     }
 
-    /// Both ends' accounts.
+    /// The halves of both ends.
     fn halves(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
-        let client = [(LimitEnd::Client, &self.document.client)];
+        let client = Some((LimitEnd::Client, &self.document.client));
         let server = self.document.server.as_ref();
-        client
-            .into_iter()
-            .chain(server.map(|server| (LimitEnd::Server, server)))
+        let server = server.map(|server| (LimitEnd::Server, server));
+        client.into_iter().chain(server)
     }
 
-    /// The accounts that speak for a host each: of two on one kernel the client's, whose limits
-    /// bind both.
+    /// One half for each host: of two ends on one kernel the client's, whose limits bind both.
     fn hosts(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
         let is_shared = self.is_shared;
         let one_host = move |(end, half)| match (is_shared, end) {
@@ -196,37 +186,35 @@ impl<'a> View<'a> {
         self.halves().filter_map(one_host)
     }
 
-    /// What a host says of the buffers of these sockets; `None` where it does not say their limit.
+    /// The buffers of these sockets on a host; `None` where their limit is not known.
     fn buffers(&self, half: &CapacityHalf) -> Option<Buffers> {
-        let (limits, memory) = (&half.limits, &half.memory);
-        let pages = |of: &MemoryReading| {
-            if self.is_tcp {
-                of.tcp_memory_pages
-            } else {
-                of.udp_memory_pages
+        let (before, height) = (&half.memory.before, &half.memory.height);
+        Some(if self.is_tcp {
+            Buffers {
+                limit: LimitKind::TcpMemory,
+                key: "tcp_mem",
+                most: half.limits.tcp_memory_pages?.2,
+                before: before.tcp_memory_pages,
+                height: height.tcp_memory_pages,
             }
-        };
-        let (limit, key, most) = if self.is_tcp {
-            (LimitKind::TcpMemory, "tcp_mem", limits.tcp_memory_pages?)
         } else {
-            (LimitKind::UdpMemory, "udp_mem", limits.udp_memory_pages?)
-        };
-        Some(Buffers {
-            limit,
-            key,
-            most: most.2,
-            before: pages(&memory.before),
-            height: pages(&memory.height),
+            Buffers {
+                limit: LimitKind::UdpMemory,
+                key: "udp_mem",
+                most: half.limits.udp_memory_pages?.2,
+                before: before.udp_memory_pages,
+                height: height.udp_memory_pages,
+            }
         })
     }
 
-    /// How many ends a host bears.
+    /// The number of ends that run on a host.
     fn ends_each(&self) -> u64 {
         1 + u64::from(self.is_shared)
     }
 }
 
-/// Pages of a host's buffers.
+/// The pages of a host's socket buffers, and their limit.
 struct Buffers {
     limit: LimitKind,
     key: &'static str,

@@ -1,20 +1,20 @@
-//! What raises a limit.
+//! The change that raises a limit.
 
 use super::{LimitEnd, LimitKind, View};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE};
 use crate::plan::End;
 use crate::remedy::{Change, ProcessLimit, Remedy, RunOption};
 
-/// What a limit is to be raised for.
+/// How far a limit is to be raised.
 pub(super) struct Wanted {
-    /// As many connections.
+    /// The connections that are to fit.
     connections: u64,
-    /// Where the limit's own value is known and how many it is good for.
+    /// The limit's value and the number of connections that it admits, where they are known.
     stops: Option<(u64, u64)>,
 }
 
 impl Wanted {
-    /// What was asked for.
+    /// Far enough for the connections that were asked for.
     pub(super) fn asked(view: &View<'_>) -> Self {
         Self {
             connections: view.asked.max(1),
@@ -22,7 +22,7 @@ impl Wanted {
         }
     }
 
-    /// Twice what a limit of `value` is good for.
+    /// Far enough for twice the connections that a limit of `value` admits.
     pub(super) fn more_than(view: &View<'_>, value: u64, stops: Option<u64>) -> Self {
         let stops = stops.filter(|stops| *stops > 0);
         Self {
@@ -33,7 +33,7 @@ impl Wanted {
         }
     }
 
-    /// A value in proportion, from what `now` is good for to what is wanted.
+    /// The value for the wanted connections, in proportion to `now`, which admits `held`.
     fn scaled(&self, now: u64, held: u64) -> u64 {
         let (value, good_for) = self.stops.unwrap_or((now, held.max(1)));
         let more = self.connections as f64 / good_for.max(1) as f64;
@@ -41,7 +41,7 @@ impl Wanted {
     }
 }
 
-/// Less would not be worth a command.
+/// A smaller raise is not worth a command.
 const MIN_RAISE: f64 = 1.25;
 
 /// The remedy of a limit; `None` where nothing helps.
@@ -97,7 +97,7 @@ fn host(end: LimitEnd) -> Option<End> {
     }
 }
 
-/// In the shell that starts the program.
+/// Raises the limit of descriptors in the shell that starts the program.
 fn descriptors(half: &CapacityHalf, wanted: &Wanted, at: Option<End>) -> Remedy {
     let limits = &half.limits;
     let workers = limits.workers_most.unwrap_or(1).max(1);
@@ -125,7 +125,7 @@ fn ports(view: &View<'_>) -> Remedy {
     }
 }
 
-/// Ports that need no privilege.
+/// All ports that need no privilege.
 const WIDEST: (u16, u16) = (1024, 65_535);
 
 fn pages(key: &str, (low, pressure, high): (u64, u64, u64), at: Option<End>) -> Remedy {

@@ -1,4 +1,4 @@
-//! The limit that a run ended at.
+//! The limit at which a run ended.
 
 use super::super::half::{CapacityHalf, Failure, FailureCause, HeldCounts};
 use super::remedy::{self, Wanted};
@@ -6,58 +6,48 @@ use super::{LimitEnd, LimitKind, LimitRow, StoppedBy, View};
 use crate::capacity::PoolResult;
 use crate::record::Status;
 
-/// What ended the run; `None` where all that was asked for was opened and stayed, or where somebody
-/// ended it.
+/// The limit that ended the run; `None` where all connections were opened and stayed, or where a
+/// user ended the run.
 pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let kept = view.pool().is_some_and(|pool| pool.alive >= pool.asked);
-    let failed = view
-        .halves()
-        .any(|(_, half)| failures(view, half).next().is_some());
+    let mut halves = view.halves();
+    let failed = halves.any(|(_, half)| failures(view, half).next().is_some());
     let was_ended = view.document.status == Status::Partial && !failed;
     if kept || was_ended {
         return None;
     }
     let calls = |calls: &[(FailureCause, LimitKind)]| {
-        calls
-            .iter()
-            .find_map(|(cause, limit)| call(view, *cause, *limit))
+        let mut calls = calls.iter();
+        calls.find_map(|(cause, limit)| call(view, *cause, *limit))
     };
     let found = calls(&CALLS)
         .or_else(|| RULES.iter().find_map(|rule| rule(view)))
         .or_else(|| calls(&[(FailureCause::NotPermitted, LimitKind::Forbidden)]));
-    let found = found.unwrap_or_else(|| Found {
-        limit: LimitKind::Unknown,
-        end: None,
-        evidence: unknown(view),
-    });
-    let wanted = Wanted::asked(view);
-    let row = |end: LimitEnd| {
-        let rows = limits.iter();
-        let mut of_it = rows.filter(|row| row.limit == found.limit);
-        of_it.find(|row| row.end == end || row.end == LimitEnd::Both)
+    let Some(Found(limit, end, mut evidence)) = found else {
+        return Some(StoppedBy {
+            limit: LimitKind::Unknown,
+            end: None,
+            at: view.held,
+            evidence: failures_in_words(view),
+            remedy: None,
+        });
     };
-    let mut evidence = found.evidence;
-    evidence.extend(found.end.and_then(row).map(of_row));
-    let remedy = found
-        .end
-        .and_then(|end| remedy::of(found.limit, end, &wanted, view));
+    let mut rows = limits.iter().filter(|row| row.limit == limit);
+    let row = rows.find(|row| row.end == end || row.end == LimitEnd::Both);
+    evidence.extend(row.map(of_row));
     Some(StoppedBy {
-        limit: found.limit,
-        end: found.end,
+        limit,
+        end: Some(end),
         at: view.held,
         evidence,
-        remedy,
+        remedy: remedy::of(limit, end, &Wanted::asked(view), view),
     })
 }
 
-/// What a rule says.
-struct Found {
-    limit: LimitKind,
-    end: Option<LimitEnd>,
-    evidence: Vec<String>,
-}
+/// The finding of a rule: the limit, its end, and the evidence.
+struct Found(LimitKind, LimitEnd, Vec<String>);
 
-/// Calls that fail by a limit of their own: they are asked for first.
+/// Causes that name a limit by themselves: they are examined first.
 const CALLS: [(FailureCause, LimitKind); 4] = [
     (FailureCause::Descriptors, LimitKind::ProcessDescriptors),
     (FailureCause::Files, LimitKind::HostFiles),
@@ -65,20 +55,16 @@ const CALLS: [(FailureCause, LimitKind); 4] = [
     (FailureCause::Watches, LimitKind::Watches),
 ];
 
-/// Then full tables, then counters.
+/// Rules that are tried next: full tables, then counters.
 const RULES: [fn(&View<'_>) -> Option<Found>; 4] = [memory, owner, conntrack, queues];
 
-/// Where several are told, the endpoint's comes first: its failures are the cause of the client's.
+/// A limit that a failure names. The endpoint's failures come first: they cause the client's.
 fn call(view: &View<'_>, cause: FailureCause, limit: LimitKind) -> Option<Found> {
     let (end, count) = failed_at(view, cause)?;
-    Some(Found {
-        limit,
-        end: Some(end),
-        evidence: vec![told(end, cause, count)],
-    })
+    Some(Found(limit, end, vec![told(end, cause, count)]))
 }
 
-/// Which memory it was that had no more to give.
+/// The memory limit at which a run stopped.
 fn memory(view: &View<'_>) -> Option<Found> {
     let causes = [FailureCause::Memory, FailureCause::Buffers];
     let told_memory = causes.into_iter().find_map(|cause| {
@@ -92,13 +78,10 @@ fn memory(view: &View<'_>) -> Option<Found> {
     };
     let aborted = || {
         let count_of = |half: &CapacityHalf| counter(half, "TCPAbortOnMemory");
-        let (end, count) = view
-            .halves()
-            .find_map(|(end, half)| Some((end, count_of(half)?)))?;
-        Some((
-            end,
-            format!("TCPAbortOnMemory rose by {count} at {}", name(end)),
-        ))
+        let mut halves = view.halves();
+        let (end, count) = halves.find_map(|(end, half)| Some((end, count_of(half)?)))?;
+        let words = format!("TCPAbortOnMemory rose by {count} at {}", name(end));
+        Some((end, words))
     };
     let (end, first) = told_memory.or_else(lost).or_else(aborted)?;
     let half = view.half(end)?;
@@ -108,11 +91,7 @@ fn memory(view: &View<'_>) -> Option<Found> {
         (None, None) => (LimitKind::HostMemory, None),
     };
     let evidence = [first].into_iter().chain(second).collect();
-    Some(Found {
-        limit,
-        end: Some(end),
-        evidence,
-    })
+    Some(Found(limit, end, evidence))
 }
 
 fn full_group(half: &CapacityHalf) -> Option<String> {
@@ -131,25 +110,17 @@ fn full_buffers(view: &View<'_>, half: &CapacityHalf) -> Option<(LimitKind, Stri
 fn owner(view: &View<'_>) -> Option<Found> {
     let server = view.document.server.as_ref()?;
     let most = server.limits.owner_connections?;
-    (view.asked > most && view.held >= most.min(view.asked)).then(|| Found {
-        limit: LimitKind::Owner,
-        end: Some(LimitEnd::Server),
-        evidence: vec![format!("the endpoint allows a client {most}")],
-    })
+    let is_reached = view.asked > most && view.held >= most.min(view.asked);
+    let evidence = vec![format!("the endpoint allows a client {most}")];
+    is_reached.then_some(Found(LimitKind::Owner, LimitEnd::Server, evidence))
 }
 
 fn conntrack(view: &View<'_>) -> Option<Found> {
     let full = |(end, half): (LimitEnd, &CapacityHalf)| {
         let most = half.limits.conntrack?;
         let used = half.memory.height.conntrack?;
-        is_full(used, most).then(|| Found {
-            limit: LimitKind::Conntrack,
-            end: Some(end),
-            evidence: vec![format!(
-                "netfilter tracks {used} of {most} at {}",
-                name(end)
-            )],
-        })
+        let words = format!("netfilter tracks {used} of {most} at {}", name(end));
+        is_full(used, most).then_some(Found(LimitKind::Conntrack, end, vec![words]))
     };
     view.halves().find_map(full)
 }
@@ -162,9 +133,8 @@ fn queues(view: &View<'_>) -> Option<Found> {
         FailureCause::Reset,
         FailureCause::Refused,
     ];
-    let (cause, count) = unanswered
-        .into_iter()
-        .find_map(|cause| Some((cause, failed_at(view, cause)?.1)))?;
+    let mut unanswered = unanswered.into_iter();
+    let (cause, count) = unanswered.find_map(|cause| Some((cause, failed_at(view, cause)?.1)))?;
     let table = [
         ("TCPReqQFullDrop", LimitKind::SynQueue),
         ("ListenOverflows", LimitKind::AcceptQueue),
@@ -173,19 +143,14 @@ fn queues(view: &View<'_>) -> Option<Found> {
     ];
     table.into_iter().find_map(|(key, limit)| {
         let rose = counter(server, key)?;
-        Some(Found {
-            limit,
-            end: Some(LimitEnd::Server),
-            evidence: vec![
-                told(LimitEnd::Client, cause, count),
-                format!("{key} rose by {rose} at the endpoint"),
-            ],
-        })
+        let rose = format!("{key} rose by {rose} at the endpoint");
+        let evidence = vec![told(LimitEnd::Client, cause, count), rose];
+        Some(Found(limit, LimitEnd::Server, evidence))
     })
 }
 
-/// What failed, where no rule knows why.
-fn unknown(view: &View<'_>) -> Vec<String> {
+/// The failures, where no rule knows the limit.
+fn failures_in_words(view: &View<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for (end, half) in view.halves() {
         all.extend(failures(view, half).map(|failure| told(end, failure.cause, failure.count)));
@@ -193,20 +158,18 @@ fn unknown(view: &View<'_>) -> Vec<String> {
     all
 }
 
-/// The end at which it failed so, and how often.
+/// The end at which calls failed for a cause, and the number of failures.
 fn failed_at(view: &View<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
     let mut ends: Vec<_> = view.halves().collect();
     ends.reverse();
     ends.into_iter().find_map(|(end, half)| {
-        let count: u64 = failures(view, half)
-            .filter(|failure| failure.cause == cause)
-            .map(|failure| failure.count)
-            .fold(0, u64::saturating_add);
+        let of_cause = failures(view, half).filter(|failure| failure.cause == cause);
+        let count = of_cause.fold(0_u64, |sum, failure| sum.saturating_add(failure.count));
         (count > 0).then_some((end, count))
     })
 }
 
-/// What could not be opened at that end, and what did not stay.
+/// The failures to open, and the losses, of an end.
 fn failures<'a>(view: &View<'_>, half: &'a CapacityHalf) -> impl Iterator<Item = &'a Failure> {
     let counts: &HeldCounts = if view.is_tcp { &half.tcp } else { &half.udp };
     counts.failures.iter().chain(&counts.lost)

@@ -1,4 +1,4 @@
-//! Runs that ended at each limit, and what comes next of those that did not.
+//! Runs that ended at each limit, and the next limit of runs that did not.
 
 use serde_json::{Value, json};
 

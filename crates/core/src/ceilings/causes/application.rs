@@ -30,7 +30,7 @@ pub(super) const RECEIVE: Rule = Rule {
     remedy: receive_remedy,
 };
 
-/// A writer's rate is what it reached in the time that it did not wait for the network.
+/// The rate of a writer in the time in which it did not wait for the network.
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if view.asked_bps().is_some() {
         return None;
@@ -42,7 +42,7 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     unblocked(Cause::ApplicationReceive, view, view.reader()?, "recv")
 }
 
-/// `None` for a thread that is hardly ever awake: what it could do then is not known.
+/// `None` for a thread that is hardly ever awake: its possible rate is not known.
 fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
     let awake = 1.0 - thread.blocked;
     let formula = format!("rate ÷ (1 − share of the time asleep in {call})");
@@ -60,8 +60,9 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     }
     let writer = view.writer()?;
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
-    // After a burst of writes the last delivery rates, which are what is sampled, are the network's
-    // own; but then it has had all that was written, and nothing to do for the rest of the time.
+    // After a burst of writes the last delivery rates, which are sampled, are those of the network.
+    // But then the connection has sent all that was written, and has nothing to do for the rest of
+    // the time.
     let busy = view.busy();
     let idle = busy.is_some_and(|share| share < USUAL_STATE);
     let starved = idle || nothing_waits(view) || app_limited.is_none_or(|s| s >= USUAL_STATE);
@@ -70,28 +71,23 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         percent(writer.blocked),
         percent(writer.idle)
     )];
-    say.extend(app_limited.map(|share| {
-        format!(
-            "{} of the delivery rates were limited by the application",
-            percent(share)
-        )
-    }));
-    say.extend(busy.filter(|_| idle).map(|share| {
-        format!(
-            "the connection had data for only {} of the time",
-            percent(share)
-        )
-    }));
-    // linerate's own writer has nothing else to do: only its rate can keep it from writing.
+    say.extend(
+        app_limited
+            .map(percent)
+            .map(|share| format!("{share} of the delivery rates were limited by the application")),
+    );
+    let busy = busy.filter(|_| idle).map(percent);
+    say.extend(busy.map(|share| format!("the connection had data for only {share} of the time")));
+    // linerate's own writer has nothing else to do: only its set rate can keep it from writing.
     let unlimited = view.sender()?.paced_us == Some(0);
-    // Time on the CPU counts with the idle time: work that is not done for the network.
+    // Time on the CPU counts as idle time: it is work that is not done for the network.
     Signs::new(
         !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited,
         say,
     )
 }
 
-/// What was written was sent, as a rule at once.
+/// Whether written data was usually sent at once.
 fn nothing_waits(view: &View<'_>) -> bool {
     let unsent = view.mean(|tcp| {
         positive(tcp.send_buffer_bytes as f64).and_then(|b| Some(tcp.notsent_bytes? as f64 / b))
@@ -114,10 +110,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
 /// Whether data waits for the reader and the reader never for data, with the figures.
 pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
     let reader = view.reader()?;
-    let waits = format!(
-        "the reader slept in recv for {} of the time",
-        percent(reader.blocked)
-    );
+    let slept = percent(reader.blocked);
+    let waits = format!("the reader slept in recv for {slept} of the time");
     if let Some(drops) = view.datagrams_dropped() {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
@@ -127,10 +121,9 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
     });
     let filled: Option<f64> = filled.sum();
-    let unread = filled
-        .filter(|_| !receivers.is_empty())
-        .map(|filled| filled / receivers.len() as f64);
-    // Of small segments little payload fills a buffer, and the window that is left tells instead.
+    let filled = filled.filter(|_| !receivers.is_empty());
+    let unread = filled.map(|filled| filled / receivers.len() as f64);
+    // Small segments fill a buffer with little payload; then the window that is left tells.
     let unread_bytes = receivers.iter().map(|receiver| receiver.unread_bytes);
     let unread_bytes: Option<u64> = unread_bytes.sum();
     let left = view.sum(|flow| flow.tcp.send_window_bytes.map(|bytes| bytes as f64));
@@ -138,13 +131,13 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         .zip(left)
         .is_some_and(|(unread, left)| unread as f64 >= LEFT_BY_A_BACKLOG * left);
     let backlog = fills || unread.is_some_and(|share| share >= BACKLOG);
-    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
+    let closed = view.is_held_by_window();
     let mut say = vec![waits];
     say.extend(unread.map(|u| format!("unread data filled {} of its buffer", percent(u))));
     Some((reader.blocked < READER_WAITS && (backlog || closed), say))
 }
 
-/// A rate that linerate itself was asked to keep to is left out.
+/// The remedy leaves out a rate that linerate itself was asked to keep to.
 fn send_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     without_limit(view, RunOption::WriteRate, |stream| stream.write_rate_bps)
 }

@@ -1,4 +1,4 @@
-//! A sender of datagrams that kept to the rate asked of it: nothing holds it back.
+//! A sender of datagrams that kept to the rate it was asked for: nothing holds it back.
 
 use super::super::text::{bps, percent};
 use super::super::thresholds::{DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE};
@@ -20,7 +20,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(Ceiling::new(Cause::AsAsked, asked, formula).input("asked_bps", Some(asked)))
 }
 
-/// What was lost is what such a run finds out. Where it is much, the path carries less than asked.
+/// The loss is what such a run measures. If it is large, the path carries less than was asked for.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let asked = view.asked_bps()?;
     let sent = view.asked_share()?;

@@ -1,4 +1,4 @@
-//! Loss, and what the congestion control makes of it.
+//! Loss, and the response of the congestion control to it.
 
 use super::super::formulas::{cubic_bps, pftk_bps, reno_bps};
 use super::super::remedy::congestion_control;
@@ -21,12 +21,12 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// What decides the rate of a flow that lost segments.
+/// The model of the rate of a flow that lost segments.
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
-    /// Not at its steady state yet, too few events for one, or too few segments: the window that
-    /// the algorithm kept.
+    /// The window that the algorithm kept: there is no steady state, or there are too few events or
+    /// segments for one.
     Window,
     Timeouts,
     Cubic,
@@ -76,8 +76,8 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     }
 }
 
-/// A window of few segments is at the mercy of delayed acknowledgements and timeouts, which no
-/// model has.
+/// Whether the window has few segments: it depends on delayed acknowledgements and timeouts, which
+/// no model includes.
 fn is_small(view: &View<'_>, flow: &TcpFlow<'_>) -> bool {
     let segments = flow.tcp.cwnd_bytes as f64 / f64::from(flow.tcp.mss_bytes.max(1));
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
@@ -104,7 +104,7 @@ fn event_share(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     Some(positive(events(view, flow) / segments_sent(flow)?)?.min(1.0))
 }
 
-/// What CUBIC would reach with the losses that were seen, bits/s.
+/// The rate that CUBIC would reach with the losses that were seen, bits/s.
 pub(in super::super) fn with_cubic(view: &View<'_>) -> Option<f64> {
     view.sum(|flow| {
         let (rtt, p) = (rtt_s(flow.tcp)?, event_share(view, flow)?);
@@ -113,8 +113,8 @@ pub(in super::super) fn with_cubic(view: &View<'_>) -> Option<f64> {
     })
 }
 
-/// `None` without losses: no model has a limit then. Packets show for how long a sender waited for
-/// timeouts, and sent nothing.
+/// The limit of a flow; `None` without losses: then no model has a limit. Packets show how long a
+/// sender waited for timeouts, and sent nothing.
 fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     let limit = steady_limit(view, flow)?;
     if !view.is_of_packets() || model(view, flow) == Model::Timeouts {
@@ -153,15 +153,12 @@ fn steady_limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     }
 }
 
-/// Losses of a queue that is the flow's own are a link's; other traffic may fill a short one.
+/// Losses at a queue that the flow itself fills are those of a link; other traffic may fill a short
+/// queue.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let loss = view.loss()?;
     let spurious = view.sum(|flow| flow.tcp.dsack_duplicates.map(|n| n as f64));
     let window_use = view.window_use();
-    let network = view.network_share();
-    let queue = view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
     let mut say = vec![format!(
         "{} segments lost, {} of those sent",
         view.sum(|flow| Some(lost(flow.tcp)))?,
@@ -170,25 +167,20 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let spurious = spurious.filter(|n| *n > 0.0);
     say.extend(spurious.map(|n| format!("{n} spurious retransmissions (DSACK) are no losses")));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
-    let signs = Signs::new(
-        loss > 0.0
-            && !queue
-            && network.is_none_or(|share| share >= USUAL_STATE)
-            && window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED),
-        say,
-    )?;
-    let of_packets = if view.is_of_packets() {
-        PACKETS_TOLERANCE
-    } else {
-        0.0
-    };
-    Some(signs.within(of_packets))
+    let is_used = window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED);
+    let queue = view.has_queue(QUEUE_INFLATION);
+    let holds = loss > 0.0 && !queue && view.is_held_by_network() && is_used;
+    let signs = Signs::new(holds, say)?;
+    if view.is_of_packets() {
+        return Some(signs.within(PACKETS_TOLERANCE));
+    }
+    Some(signs)
 }
 
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     congestion_control(view)
 }
 
-/// What packets show in flight is the most of each round, with what was lost in it: the windows over the
-/// round trip are more than the rate by up to a third.
+/// What packets show in flight is the most of each round, with what was lost in it: the windows
+/// over the round trip are more than the rate by up to a third.
 const PACKETS_TOLERANCE: f64 = 0.4;

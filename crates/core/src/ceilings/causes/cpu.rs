@@ -6,14 +6,14 @@ use super::super::text::percent;
 use super::super::thresholds::{
     CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_CONTENDED, CPU_TAKEN, DATAGRAMS_LOST,
     EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS,
-    QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, USUAL_STATE, WRITER_WAITS,
+    QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Role, Traffic};
 use crate::record::{CpuQuota, EndReport, HostFacts};
-use crate::remedy::{Change, Remedy, RunOption, Sight};
+use crate::remedy::{Remedy, RunOption, Sight};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -33,7 +33,7 @@ pub(super) const RECEIVE: Rule = Rule {
     remedy: |view, _| remedy(view, Role::Receiver),
 };
 
-/// Of the host that both ends share.
+/// The CPUs of the host that both ends share.
 pub(super) const HOST: Rule = Rule {
     cause: Cause::CpuHost,
     tolerance: MODEL_TOLERANCE,
@@ -42,7 +42,7 @@ pub(super) const HOST: Rule = Rule {
     remedy: |_, _| None,
 };
 
-/// CPUs that the threads of both ends had and wanted, and those that they can use at once.
+/// The CPUs that the threads of both ends had and wanted, and those that they can use at once.
 struct Chain {
     had: f64,
     wanted: f64,
@@ -60,7 +60,7 @@ impl Chain {
         let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
             ends.iter().map(|(end, time)| pick(end, *time)).sum()
         };
-        // What is idle while threads wait for a CPU is not theirs to use.
+        // CPUs that are idle while threads wait are not available to them.
         let contended = ends.iter().any(|(_, time)| time.delayed >= CPU_CONTENDED);
         let busy = ends[0].0.host_cpu_percent.filter(|_| contended);
         let cpus = f64::from(ends[0].0.cpus.max(1)) * busy.map_or(1.0, |percent| percent / 100.0);
@@ -82,16 +82,13 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let chain = Chain::of(view)?;
     let share = positive(chain.wanted / chain.usable)?.min(1.0);
     let formula = "rate ÷ share of the usable CPUs that both ends' threads took or waited for";
-    (share >= MIN_UTILISATION).then(|| {
-        Ceiling::new(Cause::CpuHost, view.throughput_bps / share, formula)
-            .input("throughput_bps", Some(view.throughput_bps))
-            .input("cpu_share", Some(share))
-            .input("usable_cpus", Some(chain.usable))
-            .dependent()
-    })
+    let ceiling = Ceiling::rate_over(view, Cause::CpuHost, formula, ("cpu_share", share))
+        .input("usable_cpus", Some(chain.usable));
+    (share >= MIN_UTILISATION).then_some(ceiling)
 }
 
-/// Both ends' threads together have what they can use; what else takes the CPUs is told.
+/// Both ends' threads together have all that they can use. The evidence also tells what else takes
+/// the CPUs.
 fn host_signs(view: &View<'_>) -> Option<Signs> {
     let chain = Chain::of(view)?;
     let end = view.sender()?;
@@ -120,51 +117,33 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    ceiling(
-        Cause::CpuSend,
-        view,
-        view.sender()?,
-        [view.writer()?, view.reader().unwrap_or_default()],
-        view.sender_host,
-    )
+    let threads = [view.writer()?, view.reader().unwrap_or_default()];
+    let (end, host) = (view.sender()?, view.sender_host);
+    ceiling(Cause::CpuSend, view, end, threads, host)
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let end = view.receiver()?;
     if let Some(share) = interrupted_core(view, end) {
         let formula = "rate ÷ share of the time that a core was in soft interrupts";
-        return Some(
-            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
-                .input("throughput_bps", Some(view.throughput_bps))
-                .input("softirq_core_share", Some(share))
-                .dependent(),
-        );
+        let share = ("softirq_core_share", share);
+        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
     }
-    // The threads of one flow run by turns: a reader whose CPU others have keeps the writer
-    // waiting, and together they have all that there is for them.
+    // The threads of one flow run in turn: a reader whose CPU others have keeps the writer waiting,
+    // and together they have all CPU time that there is for them.
     let is_starved = starved(view.reader()?, view.writer()) && view.flow_count() == 1;
     let turns = Chain::of(view).filter(|chain| is_starved && chain.wants_all());
     if let Some(chain) = turns {
-        let share = (chain.wanted / chain.usable).min(1.0);
+        let share = ("cpu_share", (chain.wanted / chain.usable).min(1.0));
         let formula = "rate ÷ share of a CPU that both ends' threads took or waited for";
-        return Some(
-            Ceiling::new(Cause::CpuReceive, view.throughput_bps / share, formula)
-                .input("throughput_bps", Some(view.throughput_bps))
-                .input("cpu_share", Some(share))
-                .dependent(),
-        );
+        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
     }
-    ceiling(
-        Cause::CpuReceive,
-        view,
-        end,
-        [view.reader()?, view.writer().unwrap_or_default()],
-        view.receiver_host,
-    )
+    let threads = [view.reader()?, view.writer().unwrap_or_default()];
+    ceiling(Cause::CpuReceive, view, end, threads, view.receiver_host)
 }
 
-/// One flow has one core, and what of it the thread took and waited for; several have a core each,
-/// as far as there are any. Where all CPUs are taken, the host has no more for either.
+/// One flow has one core, of which its thread took and waited for a share; several flows have a
+/// core each, as far as there are cores. If all CPUs are busy, the host has no more for either end.
 fn ceiling(
     cause: Cause,
     view: &View<'_>,
@@ -174,29 +153,17 @@ fn ceiling(
 ) -> Option<Ceiling> {
     if let Some(quota) = quota_used_up(view, end) {
         let used = quota.throttled_periods as f64 / quota.periods as f64;
-        return Some(
-            Ceiling::new(
-                cause,
-                view.throughput_bps,
-                "rate at which its control group's quota of CPU time was used up",
-            )
+        let formula = "rate at which its control group's quota of CPU time was used up";
+        let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("quota_cpus", Some(quota.cpus))
-            .input("used_up_share", Some(used))
-            .dependent(),
-        );
+            .input("used_up_share", Some(used));
+        return Some(ceiling.dependent());
     }
     if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
-        return Some(
-            Ceiling::new(
-                cause,
-                view.throughput_bps / busy,
-                "rate ÷ share of the time that all CPUs of the host were busy",
-            )
-            .input("throughput_bps", Some(view.throughput_bps))
-            .input("host_cpu_share", Some(busy))
-            .dependent(),
-        );
+        let formula = "rate ÷ share of the time that all CPUs of the host were busy";
+        let share = ("host_cpu_share", busy);
+        return Some(Ceiling::rate_over(view, cause, formula, share));
     }
     let flows = view.flow_count() as f64;
     if flows > 1.0 {
@@ -212,19 +179,12 @@ fn ceiling(
         });
     }
     let used = (thread.running + thread.delayed).min(1.0);
-    (used >= MIN_UTILISATION).then(|| {
-        Ceiling::new(
-            cause,
-            view.throughput_bps / used,
-            "rate ÷ share of a CPU that its thread took or waited for",
-        )
-        .input("throughput_bps", Some(view.throughput_bps))
-        .input("cpu_share", Some(used))
-        .dependent()
-    })
+    let formula = "rate ÷ share of a CPU that its thread took or waited for";
+    let ceiling = Ceiling::rate_over(view, cause, formula, ("cpu_share", used));
+    (used >= MIN_UTILISATION).then_some(ceiling)
 }
 
-/// µs/KiB: the host's where it counts this end alone, else that of the test's threads.
+/// Service demand, µs/KiB: the host's if it counts this end alone, else that of the test's threads.
 fn service_demand(end: &EndReport) -> Option<f64> {
     match end.service_demand_meaningful {
         Some(false) => end.service_demand_threads_us_per_kib,
@@ -235,25 +195,20 @@ fn service_demand(end: &EndReport) -> Option<f64> {
 }
 
 fn sentences(thread: ThreadTime) -> Vec<String> {
-    let others = if others_run(thread) {
-        " that others had"
-    } else {
-        ""
-    };
-    vec![format!(
-        "its busiest thread ran for {} of the time and waited {} for a CPU{others}",
-        percent(thread.running),
-        percent(thread.delayed)
-    )]
+    let (ran, waited) = (percent(thread.running), percent(thread.delayed));
+    let words =
+        format!("its busiest thread ran for {ran} of the time and waited {waited} for a CPU");
+    let others = others_run(thread).then_some(" that others had");
+    vec![words + others.unwrap_or_default()]
 }
 
-/// Others have the most of its CPU.
+/// Whether others have most of the thread's CPU.
 fn others_run(thread: ThreadTime) -> bool {
     thread.delayed >= CPU_TAKEN && thread.delayed > thread.running
 }
 
-/// A UDP sender may spin between departures, and send more than the path takes: CPU that limits
-/// nothing.
+/// A UDP sender may spin between departures, and send more than the path carries: then its CPU
+/// limits nothing.
 fn send_signs(view: &View<'_>) -> Option<Signs> {
     let writer = view.writer()?;
     let done = view
@@ -273,8 +228,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(short && !done && !wasted, say)
 }
 
-/// The quota of the end's control group, if it was used up as a rule, and by the test itself. A
-/// group of both ends says nothing of either.
+/// The quota of the end's control group, if it was usually used up, and by the test itself. A group
+/// that contains both ends tells nothing of either.
 fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota> {
     let is_used_up = |quota: &CpuQuota| {
         let periods = quota.periods.max(QUOTA_PERIODS) as f64;
@@ -297,10 +252,10 @@ fn quota_sentence(quota: &CpuQuota) -> String {
     )
 }
 
-/// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more
-/// of them than the other end's: where both ends, or a busy neighbour, share the CPUs, no thread of
-/// either need run all the time. With more of the test's own threads than CPUs, each must have
-/// wanted its share of them.
+/// The busy share of the host's CPUs, if all of them were busy and this end's thread had or wanted
+/// more than the other end's: where both ends or a busy neighbour share the CPUs, no thread need
+/// run all the time. With more threads of the test than CPUs, each must have wanted its share of
+/// them.
 pub(super) fn full_host(
     view: &View<'_>,
     end: &EndReport,
@@ -319,33 +274,29 @@ pub(super) fn full_host(
 }
 
 fn full_sentence(busy: f64) -> String {
-    format!(
-        "all CPUs of its host were busy for {} of the time",
-        percent(busy)
-    )
+    let busy = percent(busy);
+    format!("all CPUs of its host were busy for {busy} of the time")
 }
 
-/// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What
-/// is unread may be a small part of a receive buffer that has grown large.
+/// Whether the reader mostly waits for a CPU that others have, while the writer waits for the
+/// reader. Unread data may be a small part of a receive buffer that has grown large.
 fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     let spare = writer.is_some_and(|writer| !writer.cpu_bound() && writer.blocked >= WRITER_WAITS);
     reader.has_work() && reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
 }
 
-/// A segment of each flow waits for the reader as a rule, or its window is closed. A reader that
-/// leaves less takes all that comes, however late it gets a CPU.
+/// Whether at least a segment of each flow usually waits for the reader, or its window is closed. A
+/// reader that leaves less takes all that comes, however late it gets a CPU.
 fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let unread = unread.filter(|_| !receivers.is_empty())?;
-    let segment = view.mean(|tcp| positive(tcp.mss_bytes.into()));
-    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
-    let late = unread as f64 >= segment.unwrap_or(1.0) * receivers.len() as f64;
-    Some(late || closed)
+    let late = unread as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
+    Some(late || view.is_held_by_window())
 }
 
-/// Share of the time that one core of the receiver's host was in soft interrupts, where that is as
-/// good as all it has: packets of one queue are taken by one core, whatever the others do.
+/// Share of the time in which one core of the receiver's host was in soft interrupts, if that is
+/// nearly all: one core takes the packets of a queue, whatever the other cores do.
 fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
     let percent = end
         .softirq_core_percent
@@ -353,7 +304,7 @@ fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
     (percent >= SOFTIRQ_FULL_PERCENT).then_some((percent / 100.0).min(1.0))
 }
 
-/// The reader's thread is late for want of CPU, or the host's soft interrupts are.
+/// The reader's thread lacks CPU time, or the host's soft interrupts do.
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
     let (late, why) = reader_is_late(view)?;
@@ -384,21 +335,19 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }
 
-/// A thread that mostly waits for a CPU has others to thank for it. Else larger writes where they
-/// are small; else more flows, while there are cores without one.
+/// If others have the thread's CPU, a look at the programs of the host. Else larger writes, if they
+/// are small; else more flows, if there are cores without one.
 fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     let (end, thread) = match role {
         Role::Sender => (view.sender()?, view.writer()?),
         Role::Receiver => (view.receiver()?, view.reader()?),
     };
     if others_run(thread) && quota_used_up(view, end).is_none() {
-        let object = Sight::Programs;
         let end = role.end(view.leg.direction);
-        return Some(Remedy::new(Change::Look { object }, Some(end)));
+        return Some(Remedy::look(Sight::Programs, Some(end)));
     }
-    let cores = [view.sender_host, view.receiver_host]
-        .into_iter()
-        .flatten()
+    let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
+    let cores = hosts
         .map(|host| host.cpu.usable)
         .fold(f64::INFINITY, f64::min);
     let message = match &view.record.plan.traffic {
@@ -413,5 +362,5 @@ fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     has_room.then(|| Remedy::option(RunOption::Streams, flows * 2))
 }
 
-/// Below it the system call costs more than the copy, bytes.
+/// Size of a write below which the system call costs more than the copy, bytes.
 const SMALL_WRITE: u64 = 16 * 1024;

@@ -1,4 +1,4 @@
-//! One file for each cause (application and CPU: one for both ends), and the table of them.
+//! The table of causes; each cause has a file (application and CPU: one for both ends).
 
 mod application;
 mod as_asked;
@@ -22,38 +22,39 @@ use super::view::View;
 use super::{Cause, Ceiling};
 use crate::remedy::Remedy;
 
-/// What is known of one cause.
+/// The rule by which a cause is judged.
 pub(super) struct Rule {
     pub(super) cause: Cause,
-    /// How near the measured rate must come to the ceiling, as a share of the ceiling.
+    /// Largest distance of the measured rate from the ceiling, as a share of the ceiling.
     pub(super) tolerance: f64,
-    /// What the cause would let through; `None` where the figures for it are missing.
+    /// The most that the cause would let through; `None` where its figures are missing.
     pub(super) ceiling: fn(&View<'_>) -> Option<Ceiling>,
-    /// What the kernel says of it; `None` where it says nothing.
+    /// The kernel's evidence; `None` where there is none.
     pub(super) signs: fn(&View<'_>) -> Option<Signs>,
-    /// What lifts it far enough for this rate, bits per second, if anything does.
+    /// The remedy that lifts the cause far enough for this rate, bits per second, if there is one.
     pub(super) remedy: fn(&View<'_>, f64) -> Option<Remedy>,
 }
 
 /// The kernel's evidence for or against a cause.
 pub(super) struct Signs {
-    /// It is for it.
+    /// Whether it is for the cause.
     pub(super) hold: bool,
-    /// Sentences with figures.
+    /// The evidence in sentences with figures.
     pub(super) say: Vec<String>,
-    /// How near the rate must come to the ceiling at least, where they are surer than that.
+    /// A tolerance above the rule's, where the evidence is sure enough for a rate farther from the
+    /// ceiling.
     pub(super) tolerance: f64,
 }
 
-/// In the order in which they are asked; the first that holds and agrees with its ceiling is the
-/// verdict.
+/// The rules in the order in which they are asked: the first one that holds and agrees with its
+/// ceiling gives the verdict.
 ///
-/// A transfer that ended in slow start says nothing of the rest. An end that does not keep up shows
-/// in its threads, and makes windows fill or stay empty that would else be a cause of their own. A
-/// class of the sender's own host counts what it lets through and is surer than anything that is
-/// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
-/// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
-/// of losses.
+/// Slow start comes first: a transfer that ended in it tells nothing of the other causes. An end
+/// that does not keep up shows in its threads, and makes windows fill or stay empty, which would
+/// otherwise look like causes of their own. A class of the sender's own host counts what it lets
+/// through, and is surer than anything that is seen through it. A limit that an application has set
+/// (pacing, buffers, windows) leaves the congestion window unused, so it comes before the network's
+/// own causes. Of these a queue is surer than the pattern of losses.
 pub(super) const RULES: [Rule; 23] = [
     startup::RULE,
     qos_class::SHAPER,
@@ -81,7 +82,7 @@ pub(super) const RULES: [Rule; 23] = [
 ];
 
 impl Signs {
-    /// `hold` and why.
+    /// Whether the evidence is for the cause, and the sentences that tell why.
     fn new(hold: bool, say: impl IntoIterator<Item = String>) -> Option<Self> {
         Some(Self {
             hold,
@@ -113,7 +114,15 @@ impl Ceiling {
         self
     }
 
-    /// An input is the measured rate itself.
+    /// The measured rate over a share of the time, which the rule says is the cause's.
+    fn rate_over(view: &View<'_>, cause: Cause, formula: &str, (key, share): (&str, f64)) -> Self {
+        Self::new(cause, view.throughput_bps / share, formula)
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input(key, Some(share))
+            .dependent()
+    }
+
+    /// An input is the measured rate itself: such a ceiling cannot confirm.
     fn dependent(mut self) -> Self {
         self.independent = false;
         self

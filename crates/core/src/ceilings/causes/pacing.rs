@@ -1,8 +1,9 @@
 //! A pacing rate that was set on the socket.
 
+use super::super::formulas::ETHERNET_HEADER_BYTES;
 use super::super::signals::positive;
 use super::super::text::{bps, percent};
-use super::super::thresholds::{EXACT_TOLERANCE, PACED, USUAL_STATE, WINDOW_USED};
+use super::super::thresholds::{EXACT_TOLERANCE, PACED, WINDOW_USED};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::remedy::{Remedy, RunOption};
@@ -18,24 +19,16 @@ pub(super) const RULE: Rule = Rule {
 /// TCP paces payload itself (tcp_update_skb_after_send); the `fq` qdisc counts whole frames.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
-    let fq = view
-        .sender_host
-        .and_then(|host| host.device.as_ref()?.qdisc.as_deref())
-        .is_some_and(|qdisc| qdisc == "fq");
-    let share = if fq {
-        view.payload_share(FRAME_HEADER_BYTES)?
-    } else {
-        1.0
+    let device = view.sender_host.and_then(|host| host.device.as_ref());
+    let share = match device.and_then(|device| device.qdisc.as_deref()) {
+        Some("fq") => view.payload_share(ETHERNET_HEADER_BYTES)?,
+        _ => 1.0,
     };
-    Some(
-        Ceiling::new(
-            Cause::Pacing,
-            most * share,
-            "Σ maximal pacing rate × payload share",
-        )
+    let formula = "Σ maximal pacing rate × payload share";
+    let ceiling = Ceiling::new(Cause::Pacing, most * share, formula)
         .input("max_pacing_rate_bps", Some(most))
-        .input("payload_share", Some(share)),
-    )
+        .input("payload_share", Some(share));
+    Some(ceiling)
 }
 
 fn signs(view: &View<'_>) -> Option<Signs> {
@@ -50,8 +43,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let least = 1.0 - EXACT_TOLERANCE;
     let kept = ceiling(view).is_some_and(|c| view.throughput_bps >= least * c.limit_bps);
     let room = window_use.is_none_or(|share| share < WINDOW_USED);
-    let window = view.rwnd_share().is_none_or(|share| share < USUAL_STATE);
-    Signs::new(now >= PACED * most && window && (room || kept), say)
+    let is_paced = now >= PACED * most && !view.is_held_by_window();
+    Signs::new(is_paced && (room || kept), say)
 }
 
 /// The socket's own limit is left out.
@@ -64,5 +57,3 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
 
 /// A run that is paced at a policer's rate shows nothing of it.
 const UNLESS: &str = "unless it spares a policer's losses";
-/// Ethernet's header: what a qdisc counts beside the IP packet.
-const FRAME_HEADER_BYTES: f64 = 14.0;

@@ -1,4 +1,4 @@
-//! Applications as packets show them, where nobody has looked at their threads.
+//! Applications as packets show them, if their threads were not seen.
 
 use super::super::signals::positive;
 use super::super::text::percent;
@@ -24,15 +24,13 @@ pub(super) const READER: Rule = Rule {
     remedy: |_, _| None,
 };
 
-/// Shown only where it holds: the rate that it came to is all that is known of an application.
+/// Only if the evidence holds: the rate that the application reached is all that is known of it.
 fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceiling> {
     let formula = "rate that the application kept to";
-    let holds = signs.is_some_and(|signs| signs.hold);
-    holds.then(|| {
-        Ceiling::new(cause, view.throughput_bps, formula)
-            .input("throughput_bps", Some(view.throughput_bps))
-            .dependent()
-    })
+    let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
+        .input("throughput_bps", Some(view.throughput_bps))
+        .dependent();
+    signs.filter(|signs| signs.hold).map(|_| ceiling)
 }
 
 fn writer_signs(view: &View<'_>) -> Option<Signs> {
@@ -59,20 +57,17 @@ fn reader_signs(view: &View<'_>) -> Option<Signs> {
         Some(receiver.unread_bytes? as f64 / positive(receiver.window_bytes? as f64)?)
     });
     let unread = share? / view.tcp.len() as f64;
+    let holds = closed >= USUAL_STATE && unread >= BACKLOG;
+    let (closed, unread) = (percent(closed), percent(unread));
     Signs::new(
-        closed >= USUAL_STATE && unread >= BACKLOG,
+        holds,
         [
-            format!(
-                "the receiver's window held the sender for {} of its busy time",
-                percent(closed)
-            ),
-            format!(
-                "data that waited unread took {} of the largest window",
-                percent(unread)
-            ),
+            format!("the receiver's window held the sender for {closed} of its busy time"),
+            format!("data that waited unread took {unread} of the largest window"),
         ],
     )
 }
 
-/// Share of the readings in which the writer had nothing more.
+/// Share of the readings in which the writer had nothing more, from which on it always had nothing
+/// more.
 const ALWAYS: f64 = 0.99;

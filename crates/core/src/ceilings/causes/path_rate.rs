@@ -1,4 +1,4 @@
-//! The slowest link of the path: known from the device, or shown by the queue before it.
+//! The slowest link of the path: known from a device, or shown by the queue in front of it.
 
 use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::rate;
@@ -21,7 +21,7 @@ pub(super) const LINK: Rule = Rule {
     tolerance: EXACT_TOLERANCE,
     ceiling: link_ceiling,
     signs: link_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
 /// A link somewhere between them.
@@ -33,23 +33,23 @@ pub(super) const QUEUE: Rule = Rule {
     remedy: queue_remedy,
 };
 
-/// The same where only the receiver's kernel was read.
+/// A link between them, if only the receiver's kernel was read.
 pub(super) const RECEIVED: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
     ceiling: received_ceiling,
     signs: received_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
-/// A link that a packet train has found. A run that reaches what it carries has no more to get, also
-/// where no queue tells; and it stays when something else is lifted.
+/// A link that a packet train has found. A run that reaches what it carries has no more to get,
+/// also where no queue tells; and it stays when something else is lifted.
 pub(super) const TRAIN: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
     ceiling: train_ceiling,
     signs: train_signs,
-    remedy,
+    remedy: |_, _| None,
 };
 
 fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -59,18 +59,15 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
         .filter_map(believable_speed)
         .reduce(f64::min)?;
     let share = view.payload_share(ETHERNET_BYTES)?;
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            speed * share,
-            "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)",
-        )
+    let formula = "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)";
+    let ceiling = Ceiling::new(Cause::PathRate, speed * share, formula)
         .input("link_bps", Some(speed))
-        .input("payload_share", Some(share)),
-    )
+        .input("payload_share", Some(share));
+    Some(ceiling)
 }
 
-/// Virtual devices have no speed, or tell one that they do not keep to (veth: 10 Gbit/s).
+/// The speed of a host's device. Virtual devices have none, or report one that is not true (veth:
+/// 10 Gbit/s).
 pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
     let device = host.device.as_ref()?;
     let speed = device.speed_bps.filter(|bps| *bps > 0)?;
@@ -93,98 +90,76 @@ fn is_virtual(device: &DeviceFacts) -> bool {
 }
 
 fn link_signs(view: &View<'_>) -> Option<Signs> {
-    let limit = link_ceiling(view)?.limit_bps;
-    let share = view.throughput_bps / limit;
+    let share = view.throughput_bps / link_ceiling(view)?.limit_bps;
+    let say = "of what the slower of both ends' links carries";
     Signs::new(
         (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!(
-            "{} of what the slower of both ends' links carries",
-            percent(share)
-        )],
+        [format!("{} {say}", percent(share))],
     )
 }
 
-/// Shown only where a queue or loss says that a link is full: else the delivery rate is just what
-/// another cause let through.
+/// Only if a queue or loss shows that a link is full: else the delivery rate is what another cause
+/// allows.
 fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if !queue_signs(view)?.hold {
         return None;
     }
     if !view.udp.is_empty() {
-        return Some(
-            Ceiling::new(
-                Cause::PathRate,
-                view.throughput_bps,
-                "rate at which datagrams arrived",
-            )
-            .input("lost_share", view.datagrams_lost())
-            .dependent(),
-        );
+        let formula = "rate at which datagrams arrived";
+        let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula)
+            .input("lost_share", view.datagrams_lost());
+        return Some(ceiling.dependent());
     }
-    let inflation = view.inflation();
-    let stands = inflation.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    let stands = view.has_queue(QUEUE_INFLATION);
     // Behind a queue that stands each step has what the path gives.
     let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
-    // Behind one that is longer than the path the run has all that the path gave, in steps or bursts.
-    let deep = inflation.is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
-    let limit = if deep {
+    // Behind one that is longer than the path the run has all that the path gave, in steps or
+    // bursts.
+    let limit = if view.has_queue(DEEP_QUEUE) {
         limit.max(view.throughput_bps)
     } else {
         limit
     };
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            limit,
-            "delivery rate with a full queue (largest; of several flows Σ medians)",
-        )
+    let formula = "delivery rate with a full queue (largest; of several flows Σ medians)";
+    let ceiling = Ceiling::new(Cause::PathRate, limit, formula)
         .input("delivery_rate_bps", Some(limit))
-        .input("rtt_inflation", inflation.map(|i| i.ratio))
-        .dependent(),
-    )
+        .input("rtt_inflation", view.inflation().map(|i| i.ratio));
+    Some(ceiling.dependent())
 }
 
-/// What a packet train found before the run.
+/// The rate of a packet train before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let train = view.train().filter(|train| {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
-    Some(
-        Ceiling::new(
-            Cause::PathRate,
-            train.link_bps * share,
-            "rate of a packet train × payload ÷ (payload + headers)",
-        )
+    let formula = "rate of a packet train × payload ÷ (payload + headers)";
+    let ceiling = Ceiling::new(Cause::PathRate, train.link_bps * share, formula)
         .input("train_link_bps", Some(train.link_bps))
-        .input("payload_share", Some(share)),
-    )
+        .input("payload_share", Some(share));
+    Some(ceiling)
 }
 
 /// A policer or shaper with a bucket lets a train through faster than a run.
 fn train_signs(view: &View<'_>) -> Option<Signs> {
     let share = view.throughput_bps / train_ceiling(view)?.limit_bps;
+    let say = "of what the packet trains before the run found of the path";
     Signs::new(
         (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!(
-            "{} of what the packet trains before the run found of the path",
-            percent(share)
-        )],
+        [format!("{} {say}", percent(share))],
     )
 }
 
 /// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly
-/// a queue: its plateau, with loss that it may take for noise, is the rate that it found, and so it is
-/// with any loss at a queue too short for what it keeps in flight.
+/// a queue: its plateau, with loss that it may take for noise, is the rate that it found, and so it
+/// is with any loss at a queue too short for what it keeps in flight.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
     if !view.udp.is_empty() {
         return datagram_signs(view);
     }
     let inflation = view.inflation()?;
-    let network = view
-        .network_share()
-        .is_none_or(|share| share >= USUAL_STATE);
+    let network = view.is_held_by_network();
     let full = view.window_use().is_some_and(|share| share >= WINDOW_USED);
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
     let policed = policer::signs(view).is_some_and(|signs| signs.hold);
@@ -201,19 +176,18 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the scheduler.
+/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the
+/// scheduler.
 fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     let threads = [view.writer(), view.reader()];
-    let taken = threads
-        .into_iter()
-        .flatten()
-        .any(|t| t.delayed >= CPU_TAKEN);
+    let mut threads = threads.into_iter().flatten();
+    let taken = threads.any(|thread| thread.delayed >= CPU_TAKEN);
     taken && inflation.shortest_us() < QUEUE_DELAY_US && inflation.delay_us < SCHEDULER_DELAY_US
 }
 
-/// Behind a queue the receiver's own estimate of the round trip is long, too. It would also be
-/// where the sender paused, so that its program must be known to write without a rest: ours and
-/// those that a test asked for do. The window has room, and the reader waits.
+/// Behind a queue the receiver's own estimate of the round trip is long, too. It is also long if
+/// the sender paused, so its program must be known to write without a rest, as linerate and the
+/// tools of a test do. The window must have room, and the reader must wait.
 fn received_signs(view: &View<'_>) -> Option<Signs> {
     let receivers = view.receivers_alone();
     if receivers.is_empty() {
@@ -252,14 +226,9 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    received_signs(view)?.hold.then(|| {
-        Ceiling::new(
-            Cause::PathRate,
-            view.throughput_bps,
-            "rate at which data came out of the queue",
-        )
-        .dependent()
-    })
+    let formula = "rate at which data came out of the queue";
+    let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula).dependent();
+    received_signs(view)?.hold.then_some(ceiling)
 }
 
 fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
@@ -268,13 +237,14 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
         inflation.ratio,
         inflation.delay_us / 1e3
     )];
-    if let (Some(share), Some(delivery)) = (view.plateau(), view.delivery_bps()) {
-        say.push(format!(
-            "{} of the delivery rate of {}",
-            percent(share),
-            bps(delivery)
-        ));
-    }
+    say.extend(
+        view.plateau()
+            .zip(view.delivery_bps())
+            .map(|(share, rate)| {
+                let (share, rate) = (percent(share), bps(rate));
+                format!("{share} of the delivery rate of {rate}")
+            }),
+    );
     say
 }
 
@@ -295,12 +265,7 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// A faster link is not a command.
-fn remedy(_: &View<'_>, _: f64) -> Option<Remedy> {
-    None
-}
-
-/// Nor is one in the path; but its rate can be had without its queue.
+/// No command makes a link faster, but its rate can be had without its queue.
 fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let is_queue =
         |inflation: &Inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty();
@@ -314,7 +279,8 @@ fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     )))
 }
 
-/// Of a shorter train the clocks' own steps are too large a part.
+/// Shortest dispersion of a train, µs: in a shorter one the steps of the clocks are too large a
+/// part.
 const SHORTEST_DISPERSION_US: f64 = 1000.0;
 /// A train that left no faster than it arrived was held by the sender's own CPU: above this it says
 /// nothing of the path.

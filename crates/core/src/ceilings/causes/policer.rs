@@ -6,7 +6,7 @@ use super::super::text::{bps, percent};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
-    POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY, USUAL_STATE,
+    POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -20,34 +20,27 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// The long-run rate is the measured one: shown only where the losses are a policer's.
+/// The long-run rate is the measured one; only if the losses are those of a policer.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    if !signs(view)?.hold {
-        return None;
-    }
-    Some(
-        Ceiling::new(
-            Cause::Policer,
-            view.throughput_bps,
-            "long-run rate with loss and without a queue",
-        )
-        .input("loss_share", view.loss())
-        .input("variation", view.variation())
-        .dependent(),
-    )
+    let formula = "long-run rate with loss and without a queue";
+    let ceiling = || {
+        Ceiling::new(Cause::Policer, view.throughput_bps, formula)
+            .input("loss_share", view.loss())
+            .input("variation", view.variation())
+            .dependent()
+    };
+    signs(view)?.hold.then(ceiling)
 }
 
 /// Loss in trains, at the same window each time, and without a queue.
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     if let Some((lost, link_bps)) = found_out_before(view) {
+        let link = bps(link_bps);
         let say = [
             format!(
                 "{lost:.0} segments were sent again before the measured time, next to none since"
             ),
-            format!(
-                "a packet train left at {}, and there is no queue",
-                bps(link_bps)
-            ),
+            format!("a packet train left at {link}, and there is no queue"),
         ];
         return Signs::new(true, say);
     }
@@ -58,9 +51,6 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     } else {
         is_policed(view, loss)
     };
-    let network = view
-        .network_share()
-        .is_none_or(|share| share >= USUAL_STATE);
     let say = [
         format!("{} of the segments were lost", percent(loss)),
         format!("the intervals' rates vary by {}", percent(variation)),
@@ -73,12 +63,12 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
         .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));
     let paced = nothing_more(view);
     Signs::new(
-        pattern && network && variation <= STEADY,
+        pattern && view.is_held_by_network() && variation <= STEADY,
         paced.into_iter().chain(say).chain(trains).chain(windows),
     )
 }
 
-/// Of a sender that halves its window at each loss event.
+/// Whether the losses of a sender that halves its window at each loss event are those of a policer.
 fn is_policed(view: &View<'_>, loss: f64) -> bool {
     let train = view.loss_train().unwrap_or(0.0);
     let same = view.mean(|tcp| tcp.loss_window_variation);
@@ -93,7 +83,7 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
     loss >= POLICER_LOSS && bursts && several && !view.queue_or_marks()
 }
 
-/// Of BBR, which takes loss for noise until it knows a policer's rate.
+/// The same for BBR, which takes loss for noise until it knows a policer's rate.
 fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     let inflation = view.inflation().map_or(1.0, |inflation| inflation.ratio);
     let several = view.recoveries().is_none_or(|n| n >= POLICER_EVENTS_BBR);
@@ -103,8 +93,8 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     (open || found_out) && view.keeps_its_pace()
 }
 
-/// BBR that has found out a policer's rate loses nothing any more: what it lost before, and the
-/// rate at which a short train passed. A link has no faster trains.
+/// BBR that knows a policer's rate loses nothing any more. Returns the segments that it lost
+/// before, and the rate at which a short train passed: a train is not faster than a link.
 fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
     let link_bps = view.train()?.link_bps;
     let lost = view.sum(|flow| Some(flow.tcp.warm_up_retransmitted_segments? as f64))?;
@@ -131,7 +121,7 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     Some(Remedy::option(RunOption::Pacing, rate(each).typed()).because(reason))
 }
 
-/// In words, where the flows are paced at the measured rate.
+/// A sentence, if the flows are paced at the measured rate.
 fn nothing_more(view: &View<'_>) -> Option<String> {
     let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
     (most <= PACED_AT * view.throughput_bps).then(|| {
@@ -142,13 +132,13 @@ fn nothing_more(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// The same, where the losses of a paced run are a policer's.
+/// The same sentence, if the losses of a paced run are those of a policer.
 pub(super) fn of_paced(view: &View<'_>) -> Option<String> {
     let is_policed = signs(view).is_some_and(|signs| signs.hold);
     is_policed.then(|| nothing_more(view)).flatten()
 }
 
-/// A pace no further above the measured rate is the policer's: it counts frames, too.
+/// A pace of up to so many times the measured rate is the policer's, which counts whole frames.
 const PACED_AT: f64 = 1.1;
-/// A train's rate over the run's: a bucket let it pass.
+/// Least rate of a train over that of the run which shows a bucket.
 const TRAIN_FASTER: f64 = 2.0;

@@ -16,7 +16,7 @@ use crate::record::{QosClass, QosEvidence, QosPolicy};
 use crate::remedy::{Change, Name, PolicyKey, Remedy};
 use crate::units::BitRate;
 
-/// A meter that drops: whatever the application offers, what it drops is lost.
+/// A meter that drops packets above its rate.
 pub(super) const METER: Rule = Rule {
     cause: Cause::QosClass,
     tolerance: EXACT_TOLERANCE,
@@ -25,7 +25,7 @@ pub(super) const METER: Rule = Rule {
     remedy: |view, target_bps| remedy(view, &find_meter(view)?, target_bps),
 };
 
-/// A shaper without classes: to all that leaves by its device it is a link.
+/// A shaper without classes: it is a link for all that leaves by its device.
 pub(super) const SHAPER: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: EXACT_TOLERANCE,
@@ -56,15 +56,15 @@ pub(super) const CLASS: Rule = Rule {
     remedy: |view, target_bps| remedy(view, &find_class(view)?, target_bps),
 };
 
-/// What of a policy holds the transfer.
+/// The part of a policy that holds the transfer.
 enum Holder<'a> {
     /// The class may send no more.
     Limit(&'a QosClass),
-    /// The class may fill the link, and does; the link is only as fast as the policy says.
+    /// The class fills the link, which is as fast as the policy says.
     Link(&'a QosClass),
-    /// The link is full of others, and the class gets what it has for sure.
+    /// Other classes fill the link, and the class gets its guaranteed rate.
     Reserve(&'a QosClass),
-    /// The link is full of others, and the class gets what they leave.
+    /// Other classes fill the link, and the class gets what they leave.
     Rest(&'a QosClass),
     /// The meter drops the rest.
     Meter(&'a QosPolicy, f64),
@@ -74,15 +74,15 @@ enum Holder<'a> {
 struct Found<'a> {
     qos: &'a QosEvidence,
     holder: Holder<'a>,
-    /// What it let through, frames in bits per second.
+    /// Rate of the frames that it passed, bits per second.
     sent_bps: f64,
-    /// Of this, what was not of the transfer.
+    /// The part of this rate that was not of the transfer.
     others_bps: f64,
     /// Payload over frames.
     share: f64,
 }
 
-/// The policy of the sender's host, and what of it the transfer took.
+/// The policy of the sender's host, and the transfer's share of it.
 struct Traffic<'a> {
     qos: &'a QosEvidence,
     /// Frames of the transfer, bits per second.
@@ -106,7 +106,7 @@ impl<'a> Traffic<'a> {
         bytes as f64 * 8.0 / self.seconds
     }
 
-    /// Of what carried the transfer; none of what carried something else.
+    /// The holder with what it carried; `None` if it did not carry the transfer.
     fn found(&self, holder: Holder<'a>, sent_bps: f64) -> Option<Found<'a>> {
         (sent_bps >= CLASS_CARRIES * self.own_bps).then_some(Found {
             qos: self.qos,
@@ -173,8 +173,8 @@ fn ceiling(found: &Found<'_>) -> Ceiling {
         Holder::Rest(_) => (found.sent_bps, "what other classes left × payload share"),
         Holder::Meter(_, limit) => (*limit, "rate of the meter that drops × payload share"),
     };
-    // A sender whose packets are dropped may be far below what the meter would let through: TCP
-    // answers to it.
+    // A sender whose packets are dropped may be far below the meter's rate, since TCP responds to
+    // losses.
     let is_starved =
         matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
     let limit = if is_starved { found.sent_bps } else { limit };
@@ -248,7 +248,7 @@ fn waits(class: &QosClass) -> String {
     )
 }
 
-/// The file of a policy is its owner's to change: the key and its value. Classes of others are
+/// The remedy names the key of the policy's file and its value; classes that are not linerate's are
 /// changed by tc.
 fn remedy(view: &View<'_>, found: &Found<'_>, target_bps: f64) -> Option<Remedy> {
     let target = target_bps / found.share + found.others_bps;

@@ -27,8 +27,8 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// Where only the receiver was seen: of a window that its buffer keeps, by its own estimate of the
-/// round-trip time.
+/// The window that the receiver's buffer keeps, if only the receiver was seen; with its own
+/// estimate of the round-trip time.
 pub(super) const OWN: Rule = Rule {
     cause: Cause::ReceiveWindow,
     tolerance: EXACT_TOLERANCE,
@@ -42,15 +42,14 @@ fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let window = receiver.window_bytes? as f64;
     let limit = window_bps(window, f64::from(receiver.rtt_mean_us?) / 1e6);
     let formula = "receive window ÷ RTT, as the receiver estimates it";
-    Some(
-        Ceiling::new(Cause::ReceiveWindow, limit, formula)
-            .input("receive_window_bytes", Some(window))
-            .input("rtt_us", receiver.rtt_mean_us.map(f64::from)),
-    )
+    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, formula)
+        .input("receive_window_bytes", Some(window))
+        .input("rtt_us", receiver.rtt_mean_us.map(f64::from));
+    Some(ceiling)
 }
 
-/// What is tuned offers twice what came in a round trip, so that a window that is used up is one
-/// that cannot grow. Behind a queue it is the path that is full.
+/// A tuned window is twice what came in a round trip, so that a window that is used up cannot grow.
+/// Behind a queue the path is full instead.
 fn own_signs(view: &View<'_>) -> Option<Signs> {
     let [receiver] = own_receiver(view)?;
     let buffer = receiver.buffer_bytes? as f64;
@@ -69,13 +68,13 @@ fn own_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(at_limit && !queue && !late, [say])
 }
 
-/// The only flow's, where nobody has read its sender.
+/// The receiver of the only flow, if its sender's kernel was not read.
 fn own_receiver<'a>(view: &View<'a>) -> Option<[&'a TcpReceiver; 1]> {
     view.receivers_alone().try_into().ok()
 }
 
-/// While the window does not hold, or only because nobody reads, an autotuned one still grows: its
-/// maximum is the limit then.
+/// If the window does not limit, or only because nobody reads, an autotuned one still grows: then
+/// its maximum is the limit.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let unread = reader_is_late(view).is_some_and(|(late, _)| late);
     let holds = !unread && is_held(view).unwrap_or(true);
@@ -90,20 +89,17 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Some(offered.max(most))
     };
     let limit = view.sum(|flow| {
-        Some(window_bps(
-            usable(window(flow)?, flow.tcp),
-            rtt_s(flow.tcp)?,
-        ))
+        let usable = usable(window(flow)?, flow.tcp);
+        Some(window_bps(usable, rtt_s(flow.tcp)?))
     })?;
-    Some(
-        Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
-            .input("receive_window_bytes", view.sum(window))
-            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
-    )
+    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+        .input("receive_window_bytes", view.sum(window))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling)
 }
 
-/// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to
-/// split one for it (it need not: RFC 1122, 4.2.3.4).
+/// The part of a window that a sender uses: whole segments, and the rest as well if it was seen to
+/// split a segment for it (it need not: RFC 1122, 4.2.3.4).
 fn usable(window: f64, tcp: &TcpSender) -> f64 {
     let mss = f64::from(tcp.mss_bytes.max(1));
     let whole = (window / mss).floor() * mss;
@@ -111,28 +107,25 @@ fn usable(window: f64, tcp: &TcpSender) -> f64 {
     (tcp.unacked_bytes as f64).max(whole).min(window)
 }
 
-/// Whether the window is what keeps the sender waiting, whyever it is small.
+/// Whether the window keeps the sender waiting, whatever the reason for its size.
 pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
     is_held(view).unwrap_or(false)
 }
 
-/// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes behind
-/// a reader that is late, and acknowledgements that come when it reads look like a queue.
+/// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes
+/// behind a reader that is late, and acknowledgements that come when it reads look like a queue.
 pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
     let is_open = |flow: &TcpFlow<'_>| {
-        let most = flow
-            .tcp
-            .send_window_bytes
-            .map_or(0.0, |window| window as f64);
+        let most = flow.tcp.send_window_bytes.unwrap_or(0) as f64;
         flow.tcp.unacked_bytes as f64 > WINDOW_USED * most
     };
     is_held_by_receiver(view) && !view.tcp.iter().any(is_open)
 }
 
-/// Whether the window is the sender's usual limit; `None` where the kernel does not count. It counts
-/// no time in which a pace keeps the sender from the window's end (`tcp_write_xmit` asks
-/// `tcp_pacing_check` first): a window that is as good as always full with no queue behind it is the
-/// limit all the same.
+/// Whether the window is the sender's usual limit; `None` where the kernel does not count. It
+/// counts no time in which a pace keeps the sender from the window's end (`tcp_write_xmit` asks
+/// `tcp_pacing_check` first): a window that is as good as always full with no queue behind it is
+/// the limit all the same.
 fn is_held(view: &View<'_>) -> Option<bool> {
     let share = view.rwnd_share()?;
     let full = view.mean(|tcp| tcp.send_window_full_share).unwrap_or(0.0);
@@ -147,9 +140,7 @@ fn is_held(view: &View<'_>) -> Option<bool> {
 /// A window larger than the path holds only makes a queue: then the path is the limit.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let share = view.rwnd_share()?;
-    let queue = view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    let queue = view.has_queue(QUEUE_INFLATION);
     let full = view.mean(|tcp| tcp.send_window_full_share);
     let mut say = vec![format!(
         "the receiver's window held the sender for {} of its busy time",
@@ -199,13 +190,8 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     let product = target_bps * f64::from(receiver.rtt_mean_us?) / 1e6 / 8.0;
     if receiver.buffer_locked {
         let (limit, bytes) = ("net.core.rmem_max", remedy::buffer_for(product, None));
-        return Some(buffer(
-            view,
-            RunOption::ReceiveWindow,
-            bytes,
-            Role::Receiver,
-            limit,
-        ));
+        let option = RunOption::ReceiveWindow;
+        return Some(buffer(view, option, bytes, Role::Receiver, limit));
     }
     let share = receiver.window_bytes.zip(receiver.buffer_bytes);
     let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));
@@ -213,15 +199,15 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
 }
 
-/// What the receiver's kernel offers of a buffer: the payload of the segments that came over their
-/// memory (`scaling_ratio`, net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
+/// Window over buffer: the payload of the segments that came over their memory (`scaling_ratio`,
+/// net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
 fn window_share(view: &View<'_>) -> Option<f64> {
     let window = view.sum(|flow| flow.tcp.send_window_bytes.map(|w| w as f64))?;
     let buffer = view.sum(|flow| Some(flow.receiver?.buffer_bytes? as f64))?;
     positive(window / buffer)
 }
 
-/// Windows of more than 64 KiB, which either end can refuse.
+/// The remedy for windows of at most 64 KiB: window scaling, which either end can refuse.
 fn scaling(view: &View<'_>) -> Remedy {
     let key = "net.ipv4.tcp_window_scaling";
     let roles = [Role::Sender, Role::Receiver];

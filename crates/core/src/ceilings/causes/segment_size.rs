@@ -1,4 +1,4 @@
-//! Segments too small for the CPU time that each one costs.
+//! Segments that are too small for the CPU time that each one costs.
 
 use super::super::signals::positive;
 use super::super::small_segments::small_segments;
@@ -18,29 +18,23 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-    let segment = view
-        .mean(|tcp| tcp.effective_segment_bytes)
-        .and_then(positive)
-        .map_or(mss, |bytes| bytes.min(mss));
+    let mss = view.mss()?;
+    let sent = view.mean(|tcp| tcp.effective_segment_bytes);
+    let segment = sent.and_then(positive).unwrap_or(mss).min(mss);
     let packets_per_s = view.throughput_bps / 8.0 / segment;
     let busy = busiest(view).filter(|share| *share >= MIN_UTILISATION)?;
-    Some(
-        Ceiling::new(
-            Cause::SegmentSize,
-            packets_per_s / busy * mss * 8.0,
-            "packets/s reached ÷ share of the time in which an end worked × MSS",
-        )
+    let formula = "packets/s reached ÷ share of the time in which an end worked × MSS";
+    let limit = packets_per_s / busy * mss * 8.0;
+    let ceiling = Ceiling::new(Cause::SegmentSize, limit, formula)
         .input("packets_per_s", Some(packets_per_s))
         .input("working_share", Some(busy))
-        .input("mss_bytes", Some(mss))
-        .dependent(),
-    )
+        .input("mss_bytes", Some(mss));
+    Some(ceiling.dependent())
 }
 
-/// Share of the time in which one end or the other worked or wanted to. Packets of small segments
-/// pass through both ends' threads and soft interrupts by turns, so that neither thread need be
-/// awake all the time.
+/// Share of the time in which at least one end worked or wanted to. Packets of small segments pass
+/// through both ends' threads and soft interrupts in turn, so neither thread need be awake all the
+/// time.
 fn busiest(view: &View<'_>) -> Option<f64> {
     let asleep = [view.writer(), view.reader()].into_iter().flatten();
     let shares: Vec<f64> = asleep.map(|thread| thread.blocked + thread.paced).collect();
@@ -48,7 +42,7 @@ fn busiest(view: &View<'_>) -> Option<f64> {
     positive(1.0 - both).filter(|_| !shares.is_empty())
 }
 
-/// While the device cuts segments (TSO) their size costs nothing.
+/// While the device cuts segments (TSO), their size costs nothing.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let device = view.sender_host?.device.as_ref()?;
     let feature = match view.record.family {
@@ -56,25 +50,22 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         Family::Ipv6 => "tx-tcp6-segmentation",
     };
     let offload = *device.offloads.get(feature)?;
-    let cpu_bound = busiest(view).is_some_and(|share| share >= WORK_FULL);
+    let busy = busiest(view);
+    let cpu_bound = busy.is_some_and(|share| share >= WORK_FULL);
     let small = small_segments(view);
     let state = if offload { "on" } else { "off" };
-    let busy = busiest(view).map(|b| {
-        format!(
-            "one end or the other worked, or wanted to, for {} of the time",
-            percent(b)
-        )
-    });
-    let say = small.iter().map(|small| small.message.clone());
-    Signs::new(
-        cpu_bound && !offload && small.is_some(),
-        say.chain(busy).chain([format!(
-            "segmentation offload of the sender's device is {state}"
-        )]),
-    )
+    let mut say = Vec::from_iter(small.iter().map(|small| small.message.clone()));
+    say.extend(busy.map(|share| {
+        let share = percent(share);
+        format!("one end or the other worked, or wanted to, for {share} of the time")
+    }));
+    say.push(format!(
+        "segmentation offload of the sender's device is {state}"
+    ));
+    Signs::new(cpu_bound && !offload && small.is_some(), say)
 }
 
-/// What made the segments small says what makes them larger.
+/// The reason for small segments tells what makes them larger.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     small_segments(view).map(|small| small.remedy)
 }

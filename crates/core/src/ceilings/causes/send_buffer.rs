@@ -23,9 +23,9 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// The buffer counts memory: each piece of payload in it has its overhead. A writer that found it
-/// full is woken when a third is free, so that it is filled to five sixths in the mean. What is in
-/// it stays for a round trip, and before that until the sender's pace lets it go.
+/// The buffer counts memory, in which each piece of payload has an overhead. A writer that found it
+/// full is woken when a third is free, so that it is filled to five sixths in the mean. Its content
+/// stays for a round trip, and before that until the sender's pace lets it go.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     if view.is_of_packets() {
         return held_ceiling(view);
@@ -36,7 +36,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let stay_s = rtt_s(flow.tcp)? + wait_for_pace_s(flow.tcp);
         Some(window_bps(memory * fill(flow.tcp) * share, stay_s))
     };
-    // What is read of a queue ten times a second misses pieces that come and go in between.
+    // Reading a queue ten times a second misses pieces that come and go in between.
     let with_a_piece = |flow: &TcpFlow<'_>| {
         let memory = allowed(view, flow.tcp)? + LARGEST_PIECE;
         Some(window_bps(memory, f64::from(flow.tcp.rtt_min_us?) / 1e6))
@@ -44,15 +44,12 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let mean = view.sum(rate)?;
     let most = view.sum(with_a_piece).unwrap_or(mean);
     let limit = mean.max(view.throughput_bps.min(most));
-    let ceiling = Ceiling::new(
-        Cause::SendBuffer,
-        limit,
-        "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + unsent \
-         ÷ pace), and up to a piece of 64 KiB more",
-    )
-    .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
-    .input("payload_share", Some(share))
-    .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    let formula = "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
+        unsent ÷ pace), and up to a piece of 64 KiB more";
+    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+        .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
+        .input("payload_share", Some(share))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(if limit > mean {
         ceiling.dependent()
     } else {
@@ -60,10 +57,10 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     })
 }
 
-/// What the buffers let through once nothing else keeps the rate low: their pieces are large then. What
-/// a writer that is woken at two thirds of a large buffer fills up waits for a pace, or leaves at once and
-/// waits before the link: two thirds are in flight (of 4 MiB over 40 to 100 ms 0.60 to 0.73, with
-/// BBR, CUBIC and Reno).
+/// The rate that the buffers allow once nothing else keeps it low: their pieces are large then.
+/// What a writer that is woken at two thirds of a large buffer fills up waits for a pace, or leaves
+/// at once and waits before the link: two thirds are in flight (of 4 MiB over 40 to 100 ms 0.60 to
+/// 0.73, with BBR, CUBIC and Reno).
 pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
     in_flight_bps(view, |tcp| {
         let is_large = is_bbr(tcp) || !tcp.send_buffer_locked;
@@ -72,7 +69,7 @@ pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
     })
 }
 
-/// The same of the most that is ever in flight.
+/// The same with the whole buffers in flight.
 pub(in super::super) fn whole_buffers_bps(view: &View<'_>) -> Option<f64> {
     in_flight_bps(view, |_| 1.0)
 }
@@ -85,21 +82,19 @@ fn in_flight_bps(view: &View<'_>, filled: impl Fn(&TcpSender) -> f64) -> Option<
     })
 }
 
-/// What packets show of it: bytes in flight that the sender grew to in slow start and kept, though
-/// nothing was lost, nothing queued and the receiver's window had room.
+/// The ceiling from packets: the bytes in flight to which the sender grew in slow start and kept,
+/// though nothing was lost or queued and the receiver's window had room.
 fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let held = |tcp: &TcpSender| positive(tcp.send_buffer_bytes as f64);
     let limit = view.sum(|flow| Some(window_bps(held(flow.tcp)?, rtt_s(flow.tcp)?)))?;
     let formula = "bytes in flight that it kept to ÷ RTT";
-    Some(
-        Ceiling::new(Cause::SendBuffer, limit, formula)
-            .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
-            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())))
-            .dependent(),
-    )
+    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+        .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling.dependent())
 }
 
-/// How long what is written waits for the pace of a sender that keeps one, seconds.
+/// Time that written data waits for the sender's pace, if it has one, seconds.
 fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
     let pace = tcp.pacing_rate_bps.filter(|_| is_bbr(tcp));
     let unsent = tcp.notsent_bytes.unwrap_or(0) as f64 * 8.0;
@@ -107,8 +102,8 @@ fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Memory that the buffer may take, bytes, and by how much its queue overshot that. One far beyond it
-/// shows that the buffer does not hold.
+/// Memory that the buffer takes, bytes, with what its queue overshot. A queue far beyond the buffer
+/// shows that the buffer does not limit.
 fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let most = allowed(view, tcp)?;
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
@@ -116,7 +111,7 @@ fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     (overshoots || is_starved(tcp)).then(|| most.max(queue))
 }
 
-/// The buffer that was set, or the most that the kernel's tuning may grow it to, bytes.
+/// The buffer that was set, or the maximum of the kernel's tuning, bytes.
 fn allowed(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let set = positive(tcp.send_buffer_bytes as f64)?;
     if tcp.send_buffer_locked {
@@ -125,22 +120,20 @@ fn allowed(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set))
 }
 
-/// The sender had nothing to send, as a rule, though its writer wanted to write. The kernel looks at
-/// the buffer only before it begins a new piece (`tcp_sendmsg_locked`), and while the congestion
-/// window has room the last one is sent as it is filled: 0.82 MB of writes of 128 KiB in a buffer of
-/// 0.22 MB. Once the window is full the writer sleeps until all but two thirds of the buffer have
-/// been acknowledged, and meanwhile the path runs dry.
+/// Whether the sender usually had nothing to send, though its writer wanted to write. The kernel
+/// looks at the buffer only before it begins a new piece (`tcp_sendmsg_locked`), and while the
+/// congestion window has room the last one is sent as it is filled: 0.82 MB of writes of 128 KiB in
+/// a buffer of 0.22 MB. Once the window is full the writer sleeps until all but two thirds of the
+/// buffer have been acknowledged, and meanwhile the path runs dry.
 fn is_starved(tcp: &TcpSender) -> bool {
     let unsent = tcp.notsent_bytes.unwrap_or(0) as f64;
     let is_drained = unsent <= ALL_SENT * tcp.send_buffer_bytes as f64;
-    is_drained
-        && tcp
-            .app_limited_share
-            .is_some_and(|share| share >= USUAL_STATE)
+    let starved = tcp.app_limited_share;
+    is_drained && starved.is_some_and(|share| share >= USUAL_STATE)
 }
 
-/// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not
-/// set.
+/// Share of the memory that is in use in the mean. A queue that overshot the buffer was measured,
+/// so all of it is.
 fn fill(tcp: &TcpSender) -> f64 {
     let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
     if queue > tcp.send_buffer_bytes {
@@ -150,8 +143,7 @@ fn fill(tcp: &TcpSender) -> f64 {
     }
 }
 
-/// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are
-/// small.
+/// Payload over memory of a buffer that is nearly full: the pieces of a slow sender are small.
 fn measured_share(view: &View<'_>) -> Option<f64> {
     let memory = view.sum(|flow| flow.tcp.send_queue_memory_bytes.map(|m| m as f64))?;
     let buffer = view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?;
@@ -161,7 +153,7 @@ fn measured_share(view: &View<'_>) -> Option<f64> {
     (memory >= BUFFER_FILLED * buffer).then_some(share.min(1.0))
 }
 
-/// A write fills pieces of at most 64 KiB.
+/// Payload over memory of the pieces that a write fills, of at most 64 KiB each.
 fn payload_share(view: &View<'_>) -> f64 {
     let message = match &view.record.plan.traffic {
         Traffic::Stream(stream) => stream.message_bytes as f64,
@@ -171,9 +163,9 @@ fn payload_share(view: &View<'_>) -> f64 {
     piece / (piece + PIECE_OVERHEAD)
 }
 
-/// `sndbuf_limited` stays 0 with CUBIC whatever holds: the writer's sleep and an empty rest of the
-/// queue, with room in both windows, tell as much. What waits in the queue of a sender that does
-/// not reach its own pace waits for that pace, and not for the path.
+/// `sndbuf_limited` stays 0 with CUBIC, whatever the limit is. Evidence is instead that the writer
+/// sleeps and nothing waits unsent, with room in both windows. Data in the queue of a sender that
+/// does not reach its own pace waits for that pace, and not for the path.
 fn signs(view: &View<'_>) -> Option<Signs> {
     if view.is_of_packets() {
         let held = view.sum(|flow| positive(flow.tcp.send_buffer_bytes as f64))?;
@@ -191,44 +183,39 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
     let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
     let paced = view.ignores_loss() && !view.keeps_its_pace();
-    let few = unsent
-        <= if counted || paced {
-            PARTLY_UNSENT
-        } else {
-            NOTHING_UNSENT
-        };
-    let drained = few && view.tcp.iter().all(|flow| room(flow.tcp));
+    let few = if counted || paced {
+        PARTLY_UNSENT
+    } else {
+        NOTHING_UNSENT
+    };
+    let drained = unsent <= few && view.tcp.iter().all(|flow| room(flow.tcp));
     let filled = view.tcp.iter().all(|flow| is_filled(flow.tcp));
     let bursts = locked && unsent <= ALL_SENT && filled && !is_path_full(view);
+    let by = if locked {
+        "fixed by the application"
+    } else {
+        "tuned by the kernel"
+    };
+    let buffer = bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?);
+    let waited = percent(unsent);
     let mut say = vec![format!(
-        "of a send buffer of {} ({}), {} waited unsent",
-        bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?),
-        if locked {
-            "fixed by the application"
-        } else {
-            "tuned by the kernel"
-        },
-        percent(unsent)
+        "of a send buffer of {buffer} ({by}), {waited} waited unsent"
     )];
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
-    let fits = !view
-        .inflation()
-        .is_some_and(|inflation| inflation.is_queue(DEEP_QUEUE));
-    Signs::new(
-        (drained || bursts) && (blocked_long || counted) && fits,
-        say,
-    )
+    let fits = !view.has_queue(DEEP_QUEUE);
+    let holds = (drained || bursts) && (blocked_long || counted) && fits;
+    Signs::new(holds, say)
 }
 
-/// A queue stands, and the path gives all that it ever gave. A writer that fills its buffer at once
-/// makes it wait behind itself, too, but then the path is idle until the next burst. Delivery rates
-/// that the application limited are in no maximum; where nearly all are, steps of the run tell.
+/// Whether a queue stands, and the path gives all that it ever gave. The bursts of a writer that
+/// fills its buffer at once wait behind themselves, too, but then the path is idle until the next
+/// burst. The largest delivery rate leaves out readings that the application limited; if nearly all
+/// are, the steps of the run tell.
 fn is_path_full(view: &View<'_>) -> bool {
     let least = 1.0 - EXACT_TOLERANCE;
-    let queue = view.inflation();
     let starved = view.tcp.iter().all(|flow| is_starved(flow.tcp));
     let steps = view.leg.steps.filter(|_| starved);
-    queue.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION))
+    view.has_queue(QUEUE_INFLATION)
         && view.plateau().is_none_or(|share| share >= least)
         && steps.is_none_or(|steps| view.throughput_bps >= least * steps.p90_bps)
 }
@@ -238,7 +225,7 @@ fn is_filled(tcp: &TcpSender) -> bool {
     memory.is_none_or(|m| m as f64 >= BUFFER_FILLED * tcp.send_buffer_bytes as f64)
 }
 
-/// Both windows have room, and the buffer is as good as full.
+/// Whether both windows have room, and the buffer is nearly full.
 fn room(tcp: &TcpSender) -> bool {
     let in_flight = tcp.unacked_bytes as f64;
     let window = tcp.send_window_bytes.map_or(f64::INFINITY, |w| w as f64);
@@ -247,7 +234,7 @@ fn room(tcp: &TcpSender) -> bool {
 
 fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
     if view.is_of_packets() {
-        // Whose it is, the program's or the kernel's, no packet tells.
+        // No packet tells whether the program or the kernel set it.
         return None;
     }
     if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {

@@ -1,4 +1,4 @@
-//! A transfer too short to leave slow start.
+//! A transfer that is too short to leave slow start.
 
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
 use super::super::signals::{is_bbr, lost, positive, rtt_s};
@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
-        // The last round ends where it arrives, half a round trip after it was sent, or where that is
-        // acknowledged.
+        // The last round ends where it arrives, half a round trip after it was sent, or where that
+        // is acknowledged.
         let until = if view.counts_acknowledged() { 0.0 } else { 0.5 };
         let paced = match &flow.tcp.congestion {
             Some(_) if is_bbr(flow.tcp) => BBR_ROUNDS,
@@ -35,21 +35,18 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         positive(flow.bytes as f64 * 8.0 / seconds)
     };
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
-    Some(
-        Ceiling::new(
-            Cause::Startup,
-            view.sum(rate)?,
-            "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ largest delivery rate)",
-        )
+    let formula = "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ \
+        largest delivery rate)";
+    let ceiling = Ceiling::new(Cause::Startup, view.sum(rate)?, formula)
         .input("bytes", view.sum(|flow| Some(flow.bytes as f64)))
         .input("initial_window_segments", Some(INITIAL_WINDOW_SEGMENTS))
         .input("round_trips_before_data", Some(waits))
         .input("rounds", Some(rounds / view.tcp.len() as f64))
-        .input("rtt_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
-    )
+        .input("rtt_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    Some(ceiling)
 }
 
-/// `None` where a warm-up left slow start out of what was measured.
+/// `None` if the warm-up left slow start out of the measured time.
 fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     if view.record.plan.warm_up.as_secs_f64() > 0.0 {
         return None;
@@ -65,8 +62,8 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     ))
 }
 
-/// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once
-/// there are enough readings for one.
+/// Whether slow start is over: a threshold was set. BBR sets none; its largest rate counts once
+/// there are enough readings of it.
 fn has_left(tcp: &TcpSender) -> bool {
     if is_bbr(tcp) {
         tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE)
@@ -75,9 +72,9 @@ fn has_left(tcp: &TcpSender) -> bool {
     }
 }
 
-/// What BBR reached in the last round of slow start, it has not had for most of the time; and until it
-/// leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it never has
-/// what it paces at, however often anybody looked.
+/// What BBR reached in the last round of slow start, it has not had for most of the time; and until
+/// it leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it
+/// never has what it paces at, however often anybody looked.
 fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
     let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
     !is_bbr(flow.tcp) || (mean >= KEPT * rate && view.keeps_its_pace())
@@ -89,8 +86,9 @@ fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
     shortest.and_then(positive).or_else(|| rtt_s(flow.tcp))
 }
 
-/// A whole transfer begins with its handshake. Else the connection is there, and a client that is
-/// to receive begins to count as it asks. A stranger's is counted from its first data.
+/// Round trips before the first payload: a whole transfer begins with its handshake; otherwise a
+/// client that receives begins to count when it asks. Other programs' connections are counted from
+/// their first data.
 fn round_trips_before_data(view: &View<'_>) -> f64 {
     if view.counts_acknowledged() {
         return 0.0;
@@ -99,21 +97,17 @@ fn round_trips_before_data(view: &View<'_>) -> f64 {
     f64::from(u8::from(whole || view.leg.direction == Direction::Down))
 }
 
-/// Losses end slow start; without them it lasts for its rounds.
+/// Slow start takes most of the measured time, and no loss ended it.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
     let share = time / view.tcp.len() as f64 / positive(view.record.seconds)?;
     let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
-    Signs::new(
-        share >= SLOW_START_SHARE && lossless,
-        [format!(
-            "slow start takes {} of the measured time",
-            percent(share.min(1.0))
-        )],
-    )
+    let takes = percent(share.min(1.0));
+    let say = format!("slow start takes {takes} of the measured time");
+    Signs::new(share >= SLOW_START_SHARE && lossless, [say])
 }
 
-/// So long that slow start is a twentieth of it.
+/// A run of which slow start is a twentieth.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
@@ -122,11 +116,11 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
 }
 
-/// What `linerate stream` takes of itself, seconds.
+/// Length of `linerate stream` by default, seconds.
 const MIN_SECONDS: f64 = 10.0;
-/// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round later,
-/// and it measures the next one's pace by that.
+/// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round
+/// later, and it measures the next one's pace by that.
 const BBR_ROUNDS: f64 = 1.0;
-/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter of the
-/// last one's.
+/// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter
+/// of the last one's.
 const KEPT: f64 = 0.5;

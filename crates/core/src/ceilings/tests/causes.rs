@@ -365,7 +365,8 @@ fn a_shortest_round_trip_of_whole_milliseconds_makes_no_queue_after_losses() {
     assert!(views[0].queue_or_marks());
 }
 
-/// A clock of 540 kbit/s before a link of 2.3 Mbit/s: the second of two segments waits for the first.
+/// A clock of 540 kbit/s before a link of 2.3 Mbit/s: the second of two segments waits for the
+/// first.
 #[test]
 fn a_burst_behind_itself_is_no_queue_that_stands() {
     let mut scene = tcp(540e3);
@@ -387,8 +388,8 @@ fn bbr_tells_of_its_send_buffer_itself() {
     scene.is(Cause::SendBuffer);
 }
 
-/// BBR keeps a part of a small buffer waiting for its pace, which it does not reach. Figures of runs:
-/// 52 KiB set, and 22 KiB of `tcp_wmem` that a piece overshoots by twice as much.
+/// BBR keeps a part of a small buffer waiting for its pace, which it does not reach. Figures of
+/// runs: 52 KiB set, and 22 KiB of `tcp_wmem` that a piece overshoots by twice as much.
 #[test]
 fn what_waits_for_a_pace_that_is_not_reached_is_in_a_small_buffer() {
     let mut scene = tcp(23.3e6);
@@ -697,8 +698,8 @@ fn a_backlog_or_a_closed_window_shows_a_late_reader() {
     scene.is(Cause::ApplicationReceive);
 }
 
-/// Figures of a run: segments of 148 bytes, 3.2 MB of which fill a buffer of 31 MB, so that the window
-/// closes now and then, and BBR's own probing makes a queue.
+/// Figures of a run: segments of 148 bytes, 3.2 MB of which fill a buffer of 31 MB, so that the
+/// window closes now and then, and BBR's own probing makes a queue.
 #[test]
 fn unread_data_that_leaves_hardly_a_window_is_a_backlog_of_small_segments() {
     let mut scene = tcp(23.5e6);
@@ -719,7 +720,8 @@ fn unread_data_that_leaves_hardly_a_window_is_a_backlog_of_small_segments() {
     assert_ne!(found, Cause::ApplicationReceive);
 }
 
-/// Figures of a run: 10 KiB set, which reads 21 KiB, and pieces that come and go between two readings.
+/// Figures of a run: 10 KiB set, which reads 21 KiB, and pieces that come and go between two
+/// readings.
 #[test]
 fn a_small_send_buffer_lets_through_up_to_a_piece_more_than_was_read_of_it() {
     let mut scene = tcp(18.5e6);
@@ -872,8 +874,9 @@ fn a_short_transfer_ends_in_slow_start() {
     );
 }
 
-/// 10 + 20 + 15 segments, and a round more for the pace. It had half of its largest rate in the mean, which
-/// says nothing while it paces at more than twice of that, however many looks there were.
+/// 10 + 20 + 15 segments, and a round more for the pace. It had half of its largest rate in the
+/// mean, which says nothing while it paces at more than twice of that, however many looks there
+/// were.
 #[test]
 fn bbr_that_paces_ahead_of_what_it_gets_is_in_slow_start() {
     let bytes = 45 * MSS;
@@ -1059,8 +1062,8 @@ fn a_buffer_that_holds_all_that_is_in_flight_is_the_limit_also_where_its_bursts_
     scene.is(Cause::PathRate);
 }
 
-/// CUBIC over 120 ms and 33.4 Mbit/s with a buffer of 109 KiB, as it was measured: the window has grown,
-/// and in each burst the kernel takes far more than the buffer holds.
+/// CUBIC over 120 ms and 33.4 Mbit/s with a buffer of 109 KiB, as it was measured: the window has
+/// grown, and in each burst the kernel takes far more than the buffer holds.
 #[test]
 fn a_small_buffer_that_bursts_go_past_is_the_limit_where_the_path_runs_dry() {
     let mut scene = tcp(20.59e6);

@@ -1,23 +1,21 @@
-//! Puts the cells together: base, one level of each factor, and the quick form over them.
+//! Builds the cells: the base, one level of each factor, and the overrides of the quick form.
 
-use super::super::cell::Cell;
-use super::super::error::{ExperimentProblem, Fault};
+use super::super::model::Cell;
 use super::super::workload::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
 use super::Files;
-use super::factors::FileFactor;
+use super::factors::{FileFactor, all_levels};
 use super::setting::Setting;
 use crate::plan::Workload;
-use crate::toml_reader::{At, ReadProblem};
+use crate::toml_reader::{At, Fault};
 use crate::treatment::Treatments;
-use crate::units::Family;
-use crate::units::{shortened, suggestion};
+use crate::units::{Family, shortened};
 
-/// What cells are made of.
+/// Everything in the file of which cells are built.
 pub(super) struct Resolver<'a> {
     pub(super) base: Setting<'a>,
     pub(super) quick: Option<Setting<'a>>,
     pub(super) factors: &'a [FileFactor<'a>],
-    /// The user's choice in place of the file's.
+    /// The user's address family, which replaces the file's.
     pub(super) family: Option<Family>,
     pub(super) seed: u64,
     pub(super) files: Files<'a>,
@@ -40,27 +38,8 @@ struct Entry<'a> {
 impl<'a> Resolver<'a> {
     /// All cells, the last factor's levels changing first.
     pub(super) fn cells(&self) -> Result<Vec<Cell>, Fault> {
-        let count = self
-            .factors
-            .iter()
-            .map(|factor| factor.levels.len())
-            .product();
-        (0..count)
-            .map(|number| self.cell(&self.levels_of(number)))
-            .collect()
-    }
-
-    fn levels_of(&self, number: usize) -> Vec<usize> {
-        let mut rest = number;
-        let mut levels: Vec<usize> = (self.factors.iter().rev())
-            .map(|factor| {
-                let level = rest % factor.levels.len();
-                rest /= factor.levels.len();
-                level
-            })
-            .collect();
-        levels.reverse();
-        levels
+        let cells = all_levels(self.factors);
+        cells.iter().map(|levels| self.cell(levels)).collect()
     }
 
     fn cell(&self, levels: &[usize]) -> Result<Cell, Fault> {
@@ -71,27 +50,24 @@ impl<'a> Resolver<'a> {
         let work = self.work(&settings, levels)?;
         let treatments = self.treatments(&settings)?;
         if let (Work::Test(test), Some((at, treatments))) = (&work, &treatments) {
-            let mut test = test.as_ref().clone();
-            treatments
-                .apply_to(&mut test)
-                .map_err(|error| Fault::new(*at, ExperimentProblem::Treatment(error)))?;
+            let applied = treatments.apply_to(&mut test.as_ref().clone());
+            applied.map_err(|error| Fault::new(*at, error))?;
         }
         if let (Work::Load(_), Some((at, _))) = (&work, &treatments) {
             let hint = "the command `load` has none: vary the path";
             return Fault::contradiction(*at, "`treatments`", hint);
         }
+        let lacks = chosen.iter().find_map(|level| level.lacks);
         Ok(Cell {
             levels: levels.to_vec(),
             place: self.place(&settings)?,
             work,
             treatments: treatments.map_or_else(Treatments::default, |(_, treatments)| treatments),
-            lacks: chosen
-                .iter()
-                .find_map(|level| level.lacks.map(str::to_owned)),
+            lacks: lacks.map(str::to_owned),
         })
     }
 
-    /// The levels in words, to begin a sentence with.
+    /// The levels in words, for the start of a sentence.
     fn title(&self, levels: &[usize]) -> String {
         let names = self.factors.iter().zip(levels);
         let names: Vec<String> = names
@@ -111,9 +87,8 @@ impl<'a> Resolver<'a> {
             entries.map(move |entry| (Owner::Level(index), entry))
         });
         let quick = self.quick.iter().flat_map(|quick| &quick.workload);
-        let entries = all
-            .chain(of_levels)
-            .chain(quick.map(|entry| (Owner::All, entry)));
+        let quick = quick.map(|entry| (Owner::All, entry));
+        let entries = all.chain(of_levels).chain(quick);
         let (commands, entries): (Vec<Entry>, Vec<Entry>) = entries
             .map(|(owner, (key, text))| Entry {
                 owner,
@@ -121,52 +96,41 @@ impl<'a> Resolver<'a> {
                 text: text.clone(),
             })
             .partition(|entry| entry.key.value == "command");
+        let named =
+            |entry: Option<&Entry>| entry.map_or(Ok(Command::Test(Workload::Stream)), command);
         let mut own = commands.iter().filter(|entry| entry.owner == Owner::All);
-        let base = own
-            .next_back()
-            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
-        let command = commands
-            .last()
-            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
+        let base = named(own.next_back())?;
+        let command = named(commands.last())?;
         let entries = fitting(entries, command, base != command)?;
         let mut draft = WorkDraft::new(command);
         for entry in &entries {
             let key = entry.key.value;
             let set = draft.set(key, &entry.text.value);
-            set.map_err(|why| Fault::new(entry.text.offset, ExperimentProblem::Workload(why)))?;
+            set.map_err(|why| Fault::new(entry.text.offset, why))?;
         }
         draft.resolve(self.seed).map_err(|(key, why)| {
             let named = entries.iter().find(|entry| entry.key.value == key);
             // Else where it is that makes the cell what it is.
             let last = settings.last().map_or(self.base.offset, |last| last.offset);
             let offset = named.map_or(last, |entry| entry.text.offset);
-            let cell = self.title(levels);
-            Fault::new(offset, ExperimentProblem::Test { cell, why })
+            Fault::new(offset, format!("{}{why}", self.title(levels)))
         })
     }
 
-    /// All treatments of a cell, and where the last of them is.
+    /// All treatments of a cell, and the place of the last one.
     fn treatments(&self, settings: &[&Setting<'a>]) -> Result<Option<(usize, Treatments)>, Fault> {
         let own = self.base.treatments.iter();
-        let given: Vec<&At<&str>> = own
-            .chain(
-                settings
-                    .iter()
-                    .filter_map(|setting| setting.treatments.as_ref()),
-            )
-            .filter(|at| at.value.trim() != "none")
-            .collect();
+        let of_levels = settings.iter().flat_map(|setting| &setting.treatments);
+        let given = own.chain(of_levels).filter(|at| at.value.trim() != "none");
+        let given: Vec<&At<&str>> = given.collect();
         let Some(last) = given.last() else {
             return Ok(None);
         };
         let texts: Vec<&str> = given.iter().map(|at| at.value).collect();
-        let treatments = texts.join(",").parse::<Treatments>();
-        treatments
-            .and_then(|mut treatments| {
-                treatments.load(self.files)?;
-                Ok(Some((last.offset, treatments)))
-            })
-            .map_err(|error| Fault::new(last.offset, ExperimentProblem::Treatment(error)))
+        let fault = |error| Fault::new(last.offset, error);
+        let mut treatments: Treatments = texts.join(",").parse().map_err(fault)?;
+        treatments.load(self.files).map_err(fault)?;
+        Ok(Some((last.offset, treatments)))
     }
 }
 
@@ -204,9 +168,8 @@ fn fitting(
         });
         kept.push(entry);
     }
-    let by_time = !kept
-        .iter()
-        .any(|entry| EXTENTS[1..].contains(&entry.key.value));
+    let mut entries = kept.iter();
+    let by_time = !entries.any(|entry| EXTENTS[1..].contains(&entry.key.value));
     kept.retain(|entry| by_time || entry.owner != Owner::All || entry.key.value != "warm-up");
     Ok(kept)
 }
@@ -216,21 +179,12 @@ fn command(entry: &Entry<'_>) -> Result<Command, Fault> {
     let found = COMMANDS.iter().find(|(name, _)| *name == text);
     found.map(|(_, command)| *command).ok_or_else(|| {
         let names = COMMANDS.map(|(name, _)| name);
-        let at = At {
-            offset: entry.text.offset,
-            value: text,
-        };
-        Fault::unknown(at, "command", &names)
+        Fault::unknown(entry.text.as_str(), "command", &names)
     })
 }
 
 fn unknown_key(key: At<&str>, command: Command) -> Fault {
     let keys = command.keys();
-    let hint = suggestion(key.value, keys.iter().copied());
-    let problem = ReadProblem::UnknownKey {
-        place: "the workload",
-        key: shortened(key.value),
-        hint: hint.unwrap_or_else(|| format!("its keys are {}", keys.join(", "))),
-    };
-    Fault::new(key.offset, problem.into())
+    let otherwise = format!("its keys are {}", keys.join(", "));
+    Fault::unknown_key(key, "the workload", keys, otherwise)
 }

@@ -1,10 +1,10 @@
-//! `[table]` and `[[column]]`.
+//! Reads `[table]` and `[[column]]`.
 
-use super::super::error::{ExperimentProblem, Fault};
 use super::super::measure::Measure;
 use super::super::model::Column;
 use super::factors::FileFactor;
-use crate::toml_reader::{At, ReadProblem, Section};
+use crate::toml_reader::{At, Fault, Section};
+use crate::units::listed;
 
 /// The factor across, and the columns. Those over a level that the quick form leaves out are left
 /// out as well.
@@ -17,7 +17,7 @@ pub(super) fn read(
     let sections = root.sections("column", "[[column]]", KEYS)?;
     if sections.is_empty() {
         let hint = "[[column]] with a `metric` for each figure of the table";
-        return Err(root.missing("column", hint).into());
+        return Err(root.missing("column", hint));
     }
     let mut columns = Vec::new();
     for section in sections {
@@ -43,10 +43,8 @@ pub(super) fn read(
 
 fn across(root: &Section<'_>, factors: &[FileFactor<'_>]) -> Result<Option<usize>, Fault> {
     let table = root.section("table", "[table]", "across")?;
-    let name = table
-        .map(|table| table.string("across"))
-        .transpose()?
-        .flatten();
+    let name = table.map(|table| table.string("across"));
+    let name = name.transpose()?.flatten();
     name.map(|name| factor_index(factors, name)).transpose()
 }
 
@@ -59,7 +57,7 @@ pub(super) fn factor_index(factors: &[FileFactor<'_>], name: At<&str>) -> Result
     })
 }
 
-/// The level across that a column's ratios are over.
+/// The level to which a column's ratios refer.
 fn ratio_level(
     section: &Section<'_>,
     across: Option<&FileFactor<'_>>,
@@ -71,7 +69,7 @@ fn ratio_level(
         let hint = "it is over a level of the factor `across`, and [table] has none";
         return Fault::contradiction(name.offset, "`ratio_to`", hint);
     };
-    super::factors::level_index(factor, name.offset, name.value)?;
+    super::factors::level_index(factor, name)?;
     Ok(Some(name.value.to_owned()))
 }
 
@@ -100,8 +98,7 @@ fn column(section: &Section<'_>, ratio_to: Option<usize>) -> Result<Column, Faul
 
 /// A figure by its path.
 pub(super) fn measure(at: At<&str>) -> Result<Measure, Fault> {
-    Measure::parse(at.value)
-        .map_err(|error| Fault::new(at.offset, ExperimentProblem::Metric(error)))
+    Measure::parse(at.value).map_err(|error| Fault::new(at.offset, error))
 }
 
 /// What a figure in the unit of its key is multiplied with. A unit that is not known here is that
@@ -113,24 +110,16 @@ fn unit_scale(metric: &str, unit: At<&str>) -> Result<f64, Fault> {
         _ => return Ok(1.0),
     };
     let known = UNITS.iter().filter(|(of, _, _)| *of == kind);
-    let mut known = known.map(|(_, name, scale)| (*name, *scale));
+    let known = known.map(|(_, name, scale)| (*name, *scale));
     if let Some((_, scale)) = known.clone().find(|(name, _)| *name == unit.value) {
         return Ok(scale);
     }
     if metric.contains("per") {
         return Ok(1.0);
     }
-    let names: Vec<&str> = known.by_ref().map(|(name, _)| name).collect();
-    let problem = ReadProblem::Malformed {
-        what: "unit of that figure",
-        text: crate::units::shortened(unit.value),
-        hint: if names.len() > 4 {
-            "write bit/s, kbit/s, Mbit/s, Gbit/s, KB/s, KiB/s, MB/s or MiB/s, or give `scale`"
-        } else {
-            "write µs, us, ms or s, or give `scale`"
-        },
-    };
-    Err(Fault::new(unit.offset, problem.into()))
+    let names: Vec<&str> = known.map(|(name, _)| name).collect();
+    let hint = format!("write {}, or give `scale`", listed(&names, "or"));
+    Fault::malformed(unit, "unit of that figure", &hint)
 }
 
 const UNITS: &[(&str, &str, f64)] = &[

@@ -1,8 +1,8 @@
-//! Treatments that change more than their name says get their control, where cells are held against
-//! each other.
+//! Adds controls: where cells are compared, a treatment that changes more than its name says needs
+//! one.
 
-use super::super::error::{ExperimentProblem, Fault};
 use super::super::model::Experiment;
+use crate::toml_reader::Fault;
 use crate::treatment::pair;
 
 /// Adds the controls that findings and columns of ratios need to the cells that they compare, and
@@ -21,13 +21,13 @@ pub(super) fn add(experiment: &mut Experiment) -> Result<(), Fault> {
     }
 }
 
-/// Whether the treatments of two cells had to be added to.
+/// Adds controls to two compared cells; true if any was needed.
 fn control(experiment: &mut Experiment, cell: usize, other: usize) -> Result<bool, Fault> {
     let [a, b] = [cell, other].map(|cell| &experiment.cells[cell].treatments);
     if a == b {
         return Ok(false);
     }
-    let paired = pair(a, b).map_err(|error| Fault::new(0, ExperimentProblem::Treatment(error)))?;
+    let paired = pair(a, b).map_err(|error| Fault::new(0, error))?;
     let is_other = paired.a != *a || paired.b != *b;
     experiment.cells[cell].treatments = paired.a;
     experiment.cells[other].treatments = paired.b;
@@ -39,28 +39,23 @@ fn control(experiment: &mut Experiment, cell: usize, other: usize) -> Result<boo
     Ok(is_other)
 }
 
-/// Pairs of cells that findings or ratios are of.
+/// The pairs of cells that findings or ratios compare.
 fn compared(experiment: &Experiment) -> Vec<(usize, usize)> {
-    let pairs = experiment
-        .findings
-        .iter()
-        .flat_map(|finding| &finding.pairs);
+    let findings = experiment.findings.iter();
+    let pairs = findings.flat_map(|finding| &finding.pairs);
     let of_findings = pairs.filter_map(|(cell, other)| Some((*cell, (*other)?)));
-    let levels = experiment
-        .columns
-        .iter()
-        .filter_map(|column| column.ratio_to);
+    let columns = experiment.columns.iter();
+    let levels = columns.filter_map(|column| column.ratio_to);
     let Some(across) = experiment.across else {
         return of_findings.collect();
     };
-    let stride: usize = (experiment.factors[across + 1..].iter())
-        .map(|factor| factor.levels.len())
-        .product();
     let of_columns = levels.flat_map(|level| {
         let cells = experiment.cells.iter().enumerate();
-        cells.filter_map(move |(number, cell)| {
-            let own = cell.levels[across];
-            (own != level).then(|| (number, number - own * stride + level * stride))
+        let cells = cells.filter(move |(_, cell)| cell.levels[across] != level);
+        cells.map(move |(number, cell)| {
+            let mut levels = cell.levels.clone();
+            levels[across] = level;
+            (number, experiment.cell_number(&levels))
         })
     });
     of_findings.chain(of_columns).collect()

@@ -1,27 +1,26 @@
-//! `[[factor]]` and `[[factor.level]]`.
+//! Reads `[[factor]]` and `[[factor.level]]`.
 
 use toml::de::DeValue;
 
-use super::super::error::{ExperimentProblem, Fault};
 use super::super::model::Factor;
 use super::setting::Setting;
-use crate::toml_reader::{At, Section, Value, text, wrong_type};
+use crate::toml_reader::{At, Fault, Section, Value, text, wrong_type};
 use crate::units::Sizes;
 
-/// The factors as they are, and with the levels that the quick form leaves.
+/// The factors, complete and reduced to the levels of the quick form.
 pub(super) struct Factors<'a> {
     pub(super) full: Vec<FileFactor<'a>>,
     pub(super) quick: Vec<FileFactor<'a>>,
 }
 
-/// Something that is varied.
+/// A factor: something that is varied.
 #[derive(Debug, Clone)]
 pub(super) struct FileFactor<'a> {
     pub(super) name: &'a str,
     pub(super) levels: Vec<Level<'a>>,
 }
 
-/// One of the things that it is varied between.
+/// A level of a factor.
 #[derive(Debug, Clone)]
 pub(super) struct Level<'a> {
     pub(super) name: String,
@@ -47,11 +46,8 @@ impl<'a> Factors<'a> {
         let count = full.iter().map(|factor| factor.levels.len());
         let count = count.fold(1, usize::saturating_mul);
         if count > MAX_CELLS {
-            let problem = ExperimentProblem::TooMany {
-                what: "combinations of levels",
-                found: count,
-                most: MAX_CELLS,
-            };
+            let problem =
+                format!("{count} combinations of levels: an experiment has at most {MAX_CELLS}");
             return Err(Fault::new(0, problem));
         }
         let quick = match quick {
@@ -85,7 +81,7 @@ fn levels<'a>(section: &Section<'a>) -> Result<Vec<Level<'a>>, Fault> {
         }
         (true, _, _) => {
             let hint = "and `values`: or [[factor.level]] for each level";
-            return Err(section.missing("key", hint).into());
+            return Err(section.missing("key", hint));
         }
     };
     for (index, level) in levels.iter().enumerate() {
@@ -100,10 +96,10 @@ fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
     let name = section.required("name", "what the level is called")?;
     let figure = match section.value("figure") {
         None => vec![name.value.to_owned()],
-        Some(value) => texts("figure", value)?
-            .into_iter()
-            .map(|at| at.value)
-            .collect(),
+        Some(value) => {
+            let figures = texts("figure", value)?.into_iter();
+            figures.map(|at| at.value).collect()
+        }
     };
     Ok(Level {
         name: name.value.to_owned(),
@@ -119,20 +115,12 @@ fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>,
     let texts = match values.get_ref() {
         DeValue::String(range) => {
             let Ok(sizes) = range.parse::<Sizes>() else {
-                let at = At {
-                    offset,
-                    value: range.as_ref(),
-                };
                 let hint = "write a list, or sizes such as \"100..9100/500\"";
-                return Fault::malformed(at, "list of values", hint);
+                let value = range.as_ref();
+                return Fault::malformed(At { offset, value }, "list of values", hint);
             };
-            let sizes = sizes.as_slice().iter();
-            sizes
-                .map(|size| At {
-                    offset,
-                    value: size.to_string(),
-                })
-                .collect()
+            let values = sizes.as_slice().iter().map(u64::to_string);
+            values.map(|value| At { offset, value }).collect()
         }
         _ => self::texts("values", values)?,
     };
@@ -155,13 +143,13 @@ fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>,
 /// One value, or a list of them, as texts.
 pub(super) fn texts(key: &str, value: &Value<'_>) -> Result<Vec<At<String>>, Fault> {
     match value.get_ref() {
-        DeValue::Array(items) => items.iter().map(|item| Ok(text(key, item)?)).collect(),
-        DeValue::Table(_) => Err(wrong_type(key, value, "a text, or a list of texts").into()),
+        DeValue::Array(items) => items.iter().map(|item| text(key, item)).collect(),
+        DeValue::Table(_) => Err(wrong_type(key, value, "a text, or a list of texts")),
         _ => Ok(vec![text(key, value)?]),
     }
 }
 
-/// With the levels alone that `[quick]` leaves.
+/// The factors with only the levels that `[quick]` keeps.
 fn narrowed<'a>(
     full: &[FileFactor<'a>],
     quick: &Section<'a>,
@@ -174,7 +162,7 @@ fn narrowed<'a>(
         };
         let wanted = texts(name.value, value)?;
         for at in &wanted {
-            level_index(factor, at.offset, &at.value)?;
+            level_index(factor, at.as_str())?;
         }
         let is_wanted = |level: &Level| wanted.iter().any(|at| at.value == level.name);
         factor.levels.retain(is_wanted);
@@ -185,24 +173,26 @@ fn narrowed<'a>(
     Ok(factors)
 }
 
+/// The levels of every cell, in the order of their numbers ([`cell_number`]).
+///
+/// [`cell_number`]: super::super::model::cell_number
+pub(super) fn all_levels(factors: &[FileFactor<'_>]) -> Vec<Vec<usize>> {
+    let none = vec![Vec::new()];
+    factors.iter().fold(none, |cells: Vec<Vec<usize>>, factor| {
+        let longer = cells.iter().flat_map(|cell| {
+            (0..factor.levels.len()).map(|level| [cell.as_slice(), &[level]].concat())
+        });
+        longer.collect()
+    })
+}
+
 /// The number of the level of that name.
-pub(super) fn level_index(
-    factor: &FileFactor<'_>,
-    offset: usize,
-    name: &str,
-) -> Result<usize, Fault> {
-    let found = factor.levels.iter().position(|level| level.name == name);
+pub(super) fn level_index(factor: &FileFactor<'_>, name: At<&str>) -> Result<usize, Fault> {
+    let mut levels = factor.levels.iter();
+    let found = levels.position(|level| level.name == name.value);
     found.ok_or_else(|| {
-        let names: Vec<&str> = factor
-            .levels
-            .iter()
-            .map(|level| level.name.as_str())
-            .collect();
-        let at = At {
-            offset,
-            value: name,
-        };
-        Fault::unknown(at, "level", &names)
+        let names = factor.levels.iter().map(|level| &level.name);
+        Fault::unknown(name, "level", &names.collect::<Vec<_>>())
     })
 }
 
@@ -212,5 +202,5 @@ const LEVEL_KEYS: &str = "\
     name figure workload treatments lab topology client server address family client_cpu \
     server_cpu lacks";
 
-/// More than a table holds that somebody reads.
+/// Largest number of cells: a longer table is not readable.
 const MAX_CELLS: usize = 1000;

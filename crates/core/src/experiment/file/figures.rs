@@ -1,13 +1,12 @@
-//! `[figures]`: the report's own figures, from a file of comma-separated values.
+//! Reads `[figures]`: the report's own figures, from a file of comma-separated values.
 
 use std::collections::BTreeMap;
 
-use super::super::error::{ExperimentProblem, Fault};
-use super::Files;
 use super::columns::{factor_index, measure};
-use super::factors::{FileFactor, texts};
+use super::factors::{FileFactor, Level, all_levels, texts};
+use super::{Files, file_fault, file_text};
 use crate::stats::Summary;
-use crate::toml_reader::{At, Section, text};
+use crate::toml_reader::{At, Fault, Section, text};
 use crate::units::shortened;
 
 /// Of each cell the report's figures by the name of the measure: the median, or the mean, of the
@@ -15,11 +14,11 @@ use crate::units::shortened;
 pub(super) fn read(
     root: &Section<'_>,
     factors: &[FileFactor<'_>],
-    cells: usize,
     files: Files<'_>,
 ) -> Result<Vec<BTreeMap<String, f64>>, Fault> {
+    let cells = all_levels(factors);
     let Some(section) = root.section("figures", "[figures]", KEYS)? else {
-        return Ok(vec![BTreeMap::new(); cells]);
+        return Ok(vec![BTreeMap::new(); cells.len()]);
     };
     let file = section.required("file", "a CSV file beside this one")?;
     let table = Table::read(file, files)?;
@@ -27,23 +26,14 @@ pub(super) fn read(
     let filters = filters(&section, &table)?;
     let values = values(&section, &table)?;
     let of_rows = of_rows(&section)?;
-    let rows: Vec<&csv::StringRecord> = (table.rows.iter())
-        .filter(|row| {
-            filters
-                .iter()
-                .all(|(column, wanted)| is_same(&row[*column], wanted))
-        })
-        .collect();
-    let figures_of = |number: usize| {
-        let wanted = wanted(factors, &keys, number);
-        let own: Vec<&&csv::StringRecord> = rows
-            .iter()
-            .filter(|row| {
-                wanted
-                    .iter()
-                    .all(|(column, text)| is_same(&row[*column], text))
-            })
-            .collect();
+    let figures_of = |levels: &Vec<usize>| {
+        let mut wanted = wanted(factors, &keys, levels);
+        wanted.extend(filters.iter().map(|(column, text)| (*column, text)));
+        let has = |row: &&csv::StringRecord| {
+            let mut wanted = wanted.iter();
+            wanted.all(|(column, text)| is_same(&row[*column], text))
+        };
+        let own: Vec<&csv::StringRecord> = table.rows.iter().filter(has).collect();
         let figure = |value: &Value| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
             let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
@@ -51,17 +41,16 @@ pub(super) fn read(
         };
         values.iter().filter_map(figure).collect()
     };
-    Ok((0..cells).map(figures_of).collect())
+    Ok(cells.iter().map(figures_of).collect())
 }
 
 struct Table {
-    offset: usize,
-    name: String,
+    file: At<String>,
     head: csv::StringRecord,
     rows: Vec<csv::StringRecord>,
 }
 
-/// A figure: its name, its column, and what makes it the figure's own unit.
+/// A figure: its name, its column, and the scale to the figure's unit.
 struct Value {
     name: String,
     column: usize,
@@ -76,22 +65,15 @@ struct Key {
 
 impl Table {
     fn read(file: At<&str>, files: Files<'_>) -> Result<Self, Fault> {
-        let fault = |why: String| {
-            let name = shortened(file.value);
-            Fault::new(file.offset, ExperimentProblem::File { name, why })
-        };
-        let text = files(file.value).map_err(fault)?;
+        let text = file_text(file, files)?;
+        let fault = |error| file_fault(file, error);
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let head = reader
-            .headers()
-            .map_err(|error| fault(error.to_string()))?
-            .clone();
+        let head = reader.headers().map_err(fault)?.clone();
         let rows = reader.records().collect::<Result<Vec<_>, _>>();
         Ok(Self {
-            offset: file.offset,
-            name: file.value.to_owned(),
+            file: file.map(str::to_owned),
             head,
-            rows: rows.map_err(|error| fault(error.to_string()))?,
+            rows: rows.map_err(fault)?,
         })
     }
 
@@ -114,18 +96,11 @@ fn keys(
     for (name, value) in section.entries("keys")? {
         let factor = factor_index(factors, name)?;
         let columns = texts(name.value, value)?;
-        let column = |at: &At<String>| {
-            table.column(At {
-                offset: at.offset,
-                value: at.value.as_str(),
-            })
-        };
-        let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let columns = columns.iter().map(|at| table.column(at.as_str()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let levels = &factors[factor].levels;
-        if let Some(level) = levels
-            .iter()
-            .find(|level| level.figure.len() != columns.len())
-        {
+        let other = |level: &&Level| level.figure.len() != columns.len();
+        if let Some(level) = levels.iter().find(other) {
             let what = format!("`figure` of the level {}", shortened(&level.name));
             let hint = "it has one text for each column of the factor in [figures] keys";
             return Fault::contradiction(level.setting.offset, what, hint);
@@ -134,7 +109,7 @@ fn keys(
     }
     if keys.is_empty() {
         let hint = "which column has the level of which factor";
-        return Err(section.missing("keys", hint).into());
+        return Err(section.missing("keys", hint));
     }
     Ok(keys)
 }
@@ -161,12 +136,12 @@ fn values(section: &Section<'_>, table: &Table) -> Result<Vec<Value>, Fault> {
     }
     if values.is_empty() {
         let hint = "which column has which figure";
-        return Err(section.missing("values", hint).into());
+        return Err(section.missing("values", hint));
     }
     Ok(values)
 }
 
-/// What several rows of a cell make: that which the report printed of them.
+/// How several rows of a cell are reduced to the one figure of the report.
 fn of_rows(section: &Section<'_>) -> Result<fn(&Summary) -> f64, Fault> {
     let Some(at) = section.string("of")? else {
         return Ok(Summary::median);
@@ -174,58 +149,45 @@ fn of_rows(section: &Section<'_>) -> Result<fn(&Summary) -> f64, Fault> {
     match at.value {
         "median" => Ok(Summary::median),
         "mean" => Ok(Summary::mean),
-        _ => Err(Fault::unknown(
-            at,
-            "way to put rows together",
-            &["median", "mean"],
-        )),
+        _ => {
+            let known = ["median", "mean"];
+            Err(Fault::unknown(at, "way to put rows together", &known))
+        }
     }
 }
 
 /// `column`, or `column * 1e6`.
 fn column_and_scale(table: &Table, formula: &At<String>) -> Result<(usize, f64), Fault> {
-    let at = |value| At {
-        offset: formula.offset,
-        value,
-    };
     let (column, scale) = match formula.value.split_once('*') {
         None => (formula.value.trim(), Some(1.0)),
         Some((column, scale)) => (column.trim(), number_of(scale.trim())),
     };
     let Some(scale) = scale else {
         let hint = "write \"column\" or \"column * 1e6\"";
-        return Fault::malformed(at(formula.value.as_str()), "figure", hint);
+        return Fault::malformed(formula.as_str(), "figure", hint);
     };
-    let column = table.column(at(column))?;
+    let column = table.column(formula.as_str().map(|_| column))?;
     if !(table.rows.iter()).any(|row| number_of(&row[column]).is_some()) {
-        let name = table.name.clone();
         let why = format!("its column {} has no number", &table.head[column]);
-        let problem = ExperimentProblem::File { name, why };
-        return Err(Fault::new(table.offset, problem));
+        return Err(file_fault(table.file.as_str(), why));
     }
     Ok((column, scale))
 }
 
-/// The columns that tell a cell's rows, with what they hold there.
+/// The columns that select a cell's rows, with the values they must have.
 fn wanted<'f>(
     factors: &'f [FileFactor<'_>],
     keys: &[Key],
-    number: usize,
+    levels: &[usize],
 ) -> Vec<(usize, &'f String)> {
-    let mut wanted = Vec::new();
-    for key in keys {
-        let faster = factors[key.factor + 1..]
-            .iter()
-            .map(|factor| factor.levels.len());
-        let stride: usize = faster.product();
-        let levels = &factors[key.factor].levels;
-        let level = &levels[number / stride % levels.len()];
-        wanted.extend(key.columns.iter().copied().zip(&level.figure));
-    }
-    wanted
+    let of_key = |key: &Key| {
+        let level = &factors[key.factor].levels[levels[key.factor]];
+        key.columns.clone().into_iter().zip(&level.figure)
+    };
+    keys.iter().flat_map(of_key).collect()
 }
 
-/// As numbers where both are numbers: 100 is 100.0.
+/// Compares as numbers where both are numbers: 100 equals 100.0.
 fn is_same(cell: &str, wanted: &str) -> bool {
     match (number_of(cell), number_of(wanted)) {
         (Some(cell), Some(wanted)) => cell == wanted,
@@ -234,10 +196,8 @@ fn is_same(cell: &str, wanted: &str) -> bool {
 }
 
 fn number_of(text: &str) -> Option<f64> {
-    text.trim()
-        .parse()
-        .ok()
-        .filter(|number: &f64| number.is_finite())
+    let number: Option<f64> = text.trim().parse().ok();
+    number.filter(|number| number.is_finite())
 }
 
 const KEYS: &str = "file keys where values of";

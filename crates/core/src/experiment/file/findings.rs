@@ -1,13 +1,13 @@
-//! `[[finding]]`.
+//! Reads `[[finding]]`.
 
-use super::super::error::Fault;
-use super::super::model::{Expectation, Finding};
+use super::super::model::{Finding, cell_number};
 use super::columns::{factor_index, measure};
-use super::factors::{FileFactor, level_index, texts};
-use crate::toml_reader::{At, Section};
+use super::factors::{FileFactor, all_levels, level_index, texts};
+use crate::stats::Accepted;
+use crate::toml_reader::{At, Fault, Section};
 use crate::units::Percent;
 
-/// All findings. Of cells that the quick form leaves out there are no pairs.
+/// Reads all findings. Pairs with cells that the quick form omits are left out.
 pub(super) fn read(
     root: &Section<'_>,
     full: &[FileFactor<'_>],
@@ -26,39 +26,36 @@ fn finding(
     let metric = section.required("metric", "the figure that it is about")?;
     let over_metric = section.string("over_metric")?;
     let is_ratio = section.value("over").is_some();
-    let expectation = expectation(section, is_ratio)?;
     Ok(Finding {
         text: section.required("text", "what was found")?.value.to_owned(),
         measure: measure(metric)?,
         over_measure: over_metric.map(measure).transpose()?,
         pairs: pairs(section, full, used)?,
-        expectation,
+        accepted: accepted(section, is_ratio)?,
         report: section.float("report")?.map(|at| at.value),
     })
 }
 
-fn expectation(section: &Section<'_>, is_ratio: bool) -> Result<Expectation, Fault> {
+fn accepted(section: &Section<'_>, is_ratio: bool) -> Result<Accepted, Fault> {
     let about = section.float("about")?;
     let within = section.float("within")?;
-    let least = section.float("at_least")?;
-    let most = section.float("at_most")?;
+    let min = section.float("at_least")?;
+    let max = section.float("at_most")?;
     let same = section.string("no_difference")?;
     if let (Some(within), None) = (within, about) {
         return Fault::contradiction(within.offset, "`within`", "it is of `about`");
     }
-    match (about, least, most, same) {
-        (Some(about), None, None, None) => is_about(about, within),
-        (None, Some(least), Some(most), None) if least.value > most.value => {
+    match (about, min, max, same) {
+        (Some(about), None, None, None) => around(about, within),
+        (None, Some(min), Some(max), None) if min.value > max.value => {
             let hint = "`at_most` is the larger one";
-            Fault::contradiction(least.offset, "`at_least` and `at_most`", hint)
+            Fault::contradiction(min.offset, "`at_least` and `at_most`", hint)
         }
-        (None, Some(least), Some(most), None) => Ok(Expectation::Between {
-            least: least.value,
-            most: most.value,
-        }),
-        (None, Some(least), None, None) => Ok(Expectation::AtLeast(least.value)),
-        (None, None, Some(most), None) => Ok(Expectation::AtMost(most.value)),
         (None, None, None, Some(margin)) => no_difference(margin, is_ratio),
+        (None, min, max, None) if min.is_some() || max.is_some() => Ok(Accepted {
+            low: min.map_or(f64::NEG_INFINITY, |at| at.value),
+            high: max.map_or(f64::INFINITY, |at| at.value),
+        }),
         _ => {
             let hint = "give `about`, `no_difference`, or `at_least`, `at_most` or both of them";
             Fault::contradiction(section.offset, "[[finding]]", hint)
@@ -66,32 +63,32 @@ fn expectation(section: &Section<'_>, is_ratio: bool) -> Result<Expectation, Fau
     }
 }
 
-fn is_about(about: At<f64>, within: Option<At<f64>>) -> Result<Expectation, Fault> {
+fn around(about: At<f64>, within: Option<At<f64>>) -> Result<Accepted, Fault> {
     if about.value <= 0.0 {
         return Fault::contradiction(about.offset, "`about`", "it is above 0");
     }
     let factor = within.map_or(DEFAULT_WITHIN, |at| at.value);
     if factor < 1.0 {
-        let hint = "it is a factor, 1 or more";
-        return Fault::contradiction(about.offset, "`within`", hint);
+        return Fault::contradiction(about.offset, "`within`", "it is a factor, 1 or more");
     }
-    Ok(Expectation::About {
-        value: about.value,
-        within: factor,
+    Ok(Accepted {
+        low: about.value / factor,
+        high: about.value * factor,
     })
 }
 
-fn no_difference(margin: At<&str>, is_ratio: bool) -> Result<Expectation, Fault> {
-    match margin.value.parse::<Percent>() {
-        _ if !is_ratio => {
-            let hint = "it is of a ratio: give `over`";
-            Fault::contradiction(margin.offset, "`no_difference`", hint)
-        }
-        Ok(percent) if percent.0 > 0.0 && percent.0 < 100.0 => Ok(Expectation::NoDifference {
-            margin_percent: percent.0,
-        }),
-        _ => Fault::malformed(margin, "margin", "write \"5%\", above 0 % and below 100 %"),
+fn no_difference(margin: At<&str>, is_ratio: bool) -> Result<Accepted, Fault> {
+    if !is_ratio {
+        let hint = "it is of a ratio: give `over`";
+        return Fault::contradiction(margin.offset, "`no_difference`", hint);
     }
+    let hint = "write \"5%\", above 0 % and below 100 %";
+    let is_margin = |percent: &Percent| percent.0 > 0.0 && percent.0 < 100.0;
+    let margin = margin.parsed("margin", hint, is_margin)?.0 / 100.0;
+    Ok(Accepted {
+        low: 1.0 - margin,
+        high: 1.0 + margin,
+    })
 }
 
 /// A cell as the level of each factor; `None` is any.
@@ -107,7 +104,7 @@ fn selection(
     for (name, value) in section.entries(key)? {
         let factor = factor_index(factors, name)?;
         let levels = texts(name.value, value)?;
-        let index = |at: &At<String>| level_index(&factors[factor], at.offset, &at.value);
+        let index = |at: &At<String>| level_index(&factors[factor], at.as_str());
         selection[factor] = Some(levels.iter().map(index).collect::<Result<Vec<_>, _>>()?);
     }
     Ok(selection)
@@ -127,16 +124,16 @@ fn pairs(
         let hint = "name one level of a factor";
         return Fault::contradiction(section.offset, "`over`", hint);
     }
-    let numbers = Numbers { full, used };
     let mut pairs = Vec::new();
     let wanted = |levels: &Vec<usize>| allows(&of, levels) && allows(&common, levels);
-    for levels in numbers.all().into_iter().filter(wanted) {
+    for levels in all_levels(full).into_iter().filter(wanted) {
         let partner = held_against(&levels, &over);
         if is_ratio && partner == levels {
             let hint = "a cell would be held against itself: `of` names another level than `over`";
             return Fault::contradiction(section.offset, "`of` and `over`", hint);
         }
-        match (numbers.used(&levels), numbers.used(&partner)) {
+        let number = |levels: &[usize]| number_in(used, full, levels);
+        match (number(&levels), number(&partner)) {
             (Some(cell), _) if !is_ratio => pairs.push((cell, None)),
             (Some(cell), Some(partner)) => pairs.push((cell, Some(partner))),
             _ => {}
@@ -150,7 +147,7 @@ fn allows(selection: &Selection, levels: &[usize]) -> bool {
     factors.all(|(allowed, level)| allowed.as_ref().is_none_or(|levels| levels.contains(level)))
 }
 
-/// The cell with the levels of `over` in place of its own.
+/// The cell that a cell is compared with: `over` replaces its levels.
 fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
     let factors = levels.iter().zip(over);
     factors
@@ -158,38 +155,19 @@ fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
         .collect()
 }
 
-/// Cells of the whole form, and their numbers in the one that is used.
-struct Numbers<'f, 'a> {
-    full: &'f [FileFactor<'a>],
-    used: &'f [FileFactor<'a>],
+/// The number in the form that is used of a cell of the whole form; `None` if the form leaves the
+/// cell out.
+fn number_in(used: &[FileFactor<'_>], full: &[FileFactor<'_>], levels: &[usize]) -> Option<usize> {
+    let level = |((full, used), level): ((&FileFactor<'_>, &FileFactor<'_>), &usize)| {
+        let name = &full.levels[*level].name;
+        used.levels.iter().position(|other| other.name == *name)
+    };
+    let levels: Option<Vec<usize>> = full.iter().zip(used).zip(levels).map(level).collect();
+    let counts = used.iter().map(|factor| factor.levels.len());
+    Some(cell_number(counts, &levels?))
 }
 
-impl Numbers<'_, '_> {
-    fn all(&self) -> Vec<Vec<usize>> {
-        let start = vec![Vec::new()];
-        self.full
-            .iter()
-            .fold(start, |cells: Vec<Vec<usize>>, factor| {
-                let longer = cells.iter().flat_map(|cell| {
-                    (0..factor.levels.len()).map(|level| [cell.as_slice(), &[level]].concat())
-                });
-                longer.collect()
-            })
-    }
-
-    fn used(&self, levels: &[usize]) -> Option<usize> {
-        let factors = self.full.iter().zip(self.used).zip(levels);
-        factors
-            .into_iter()
-            .try_fold(0, |number, ((full, used), level)| {
-                let name = &full.levels[*level].name;
-                let level = used.levels.iter().position(|other| other.name == *name)?;
-                Some(number * used.levels.len() + level)
-            })
-    }
-}
-
-/// How far a value may be off that a report gives in round figures.
+/// Default tolerance for a value that a report gives in round figures, a factor.
 const DEFAULT_WITHIN: f64 = 1.25;
 
 const KEYS: &str =

@@ -9,12 +9,13 @@ mod findings;
 mod paths;
 mod setting;
 
-use super::error::{ExperimentFileError, ExperimentProblem, Fault};
+use std::fmt::Display;
+
 use super::model::Experiment;
 use super::workload::Work;
 use crate::plan::{MAX_REPEATS, Repeats};
-use crate::toml_reader::{self, At, Section};
-use crate::units::{EndpointName, Family, Percent};
+use crate::toml_reader::{self, At, Fault, FileError, Section};
+use crate::units::{EndpointName, Family, Percent, shortened};
 use factors::Factors;
 use setting::Setting;
 
@@ -22,18 +23,18 @@ use setting::Setting;
 /// reason if it cannot be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// What a user chooses when an experiment is run.
+/// The user's choices for an experiment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choice {
-    /// The quick form.
+    /// Whether to run the quick form.
     pub quick: bool,
-    /// In place of the file's seed.
+    /// A seed that replaces the file's.
     pub seed: Option<u64>,
-    /// An endpoint in place of the file's path.
+    /// An endpoint that replaces the file's path.
     pub host: Option<EndpointName>,
-    /// A spec of an emulated path in place of the file's path.
+    /// The spec of an emulated path that replaces the file's path.
     pub lab: Option<String>,
-    /// In place of the file's family.
+    /// An address family that replaces the file's.
     pub family: Option<Family>,
 }
 
@@ -74,11 +75,7 @@ impl Experiment {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and column.
-    pub fn from_toml(
-        text: &str,
-        choice: &Choice,
-        files: Files<'_>,
-    ) -> Result<Self, ExperimentFileError> {
+    pub fn from_toml(text: &str, choice: &Choice, files: Files<'_>) -> Result<Self, FileError> {
         read(text, choice, files).map_err(|fault| fault.located(text))
     }
 }
@@ -104,7 +101,11 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let table = toml_reader::parse(text)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
     let quick = root.section("quick", "[quick]", QUICK_KEYS)?;
-    let mut experiment = described(&root, quick.as_ref(), choice)?;
+    let title = root.required("title", "what the experiment is about")?;
+    let quick_repeats = quick.as_ref().map(repeats).transpose()?.flatten();
+    let repeats = repeats(&root)?;
+    let seed = root.long_number("seed", 0..=u64::MAX)?.map(|at| at.value);
+    let seed = choice.seed.or(seed).unwrap_or(DEFAULT_SEED);
     // The quick form is read all the same: what is wrong with it is wrong today.
     let factors = Factors::read(&root, quick.as_ref())?;
     let used = if choice.quick {
@@ -118,50 +119,31 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         quick: quick_setting.filter(|_| choice.quick),
         factors: used,
         family: choice.family,
-        seed: experiment.seed,
+        seed,
         files,
     };
-    experiment.cells = resolver.cells()?;
-    experiment.factors = used.iter().map(factors::FileFactor::model).collect();
-    experiment.figures = figures::read(&root, used, experiment.cells.len(), files)?;
-    (experiment.across, experiment.columns) = columns::read(&root, &factors.full, used)?;
-    experiment.findings = findings::read(&root, &factors.full, used)?;
-    controls::add(&mut experiment)?;
-    Ok(experiment)
-}
-
-/// What the file says of the whole, without a cell yet.
-fn described(
-    root: &Section<'_>,
-    quick: Option<&Section<'_>>,
-    choice: &Choice,
-) -> Result<Experiment, Fault> {
-    let title = root.required("title", "what the experiment is about")?;
-    let quick_repeats = quick.map(repeats).transpose()?.flatten();
-    let repeats = repeats(root)?;
-    Ok(Experiment {
+    let cells = resolver.cells()?;
+    let (across, columns) = columns::read(&root, &factors.full, used)?;
+    let mut experiment = Experiment {
         title: title.value.to_owned(),
         report: root.string("report")?.map(|at| at.value.to_owned()),
         about: root.string("about")?.map(|at| at.value.trim().to_owned()),
-        seed: choice.seed.or(seed(root)?).unwrap_or(DEFAULT_SEED),
+        seed,
         quick: choice.quick,
         repeats: (quick_repeats.filter(|_| choice.quick))
             .or(repeats)
             .unwrap_or(DEFAULT_REPEATS),
-        forbid: forbidden(root)?,
-        factors: Vec::new(),
-        cells: Vec::new(),
+        forbid: forbidden(&root)?,
+        factors: used.iter().map(factors::FileFactor::model).collect(),
+        cells,
         notes: Vec::new(),
-        across: None,
-        columns: Vec::new(),
-        findings: Vec::new(),
-        figures: Vec::new(),
-    })
-}
-
-fn seed(root: &Section<'_>) -> Result<Option<u64>, Fault> {
-    let seed = root.long_number("seed", 0..=u64::MAX)?;
-    Ok(seed.map(|at| at.value))
+        across,
+        columns,
+        findings: findings::read(&root, &factors.full, used)?,
+        figures: figures::read(&root, used, files)?,
+    };
+    controls::add(&mut experiment)?;
+    Ok(experiment)
 }
 
 /// `repeats = 5` or `precision = "2%"`.
@@ -173,21 +155,31 @@ fn repeats(section: &Section<'_>) -> Result<Option<Repeats>, Fault> {
             Fault::contradiction(at.offset, "`repeats` and `precision`", "give one of them")
         }
         (Some(at), None) => Ok(Some(Repeats::Times(at.value))),
-        (None, Some(at)) => match at.value.parse::<Percent>() {
-            Ok(percent) if percent.0 > 0.0 && percent.0 <= 100.0 => {
-                Ok(Some(Repeats::Precision(percent)))
-            }
-            _ => Fault::malformed(at, "precision", "write \"2%\", above 0 % and at most 100 %"),
-        },
+        (None, Some(at)) => {
+            let hint = "write \"2%\", above 0 % and at most 100 %";
+            let is_share = |percent: &Percent| percent.0 > 0.0 && percent.0 <= 100.0;
+            let percent = at.parsed("precision", hint, is_share)?;
+            Ok(Some(Repeats::Precision(percent)))
+        }
         (None, None) => Ok(None),
     }
+}
+
+/// The text of a file that the experiment's file names.
+fn file_text(name: At<&str>, files: Files<'_>) -> Result<String, Fault> {
+    files(name.value).map_err(|why| file_fault(name, why))
+}
+
+/// The error of a file that the experiment's file names.
+fn file_fault(name: At<&str>, why: impl Display) -> Fault {
+    Fault::new(name.offset, format!("{}: {why}", shortened(name.value)))
 }
 
 fn forbidden(root: &Section<'_>) -> Result<Vec<crate::compare::Fault>, Fault> {
     let words: Vec<At<&str>> = root.strings("forbid")?.unwrap_or_default();
     let parse = |at: &At<&str>| {
         let parsed = at.value.parse::<crate::compare::Fault>();
-        parsed.map_err(|error| Fault::new(at.offset, ExperimentProblem::Fault(error)))
+        parsed.map_err(|error| Fault::new(at.offset, error))
     };
     words.iter().map(parse).collect()
 }
@@ -201,5 +193,5 @@ const QUICK_KEYS: &str = "repeats precision workload lab levels";
 /// Enough to see a spread, and few enough to wait for.
 const DEFAULT_REPEATS: Repeats = Repeats::Times(3);
 
-/// A file says the same each time unless it is told otherwise.
+/// The seed of a file that names none: its runs come in the same order each time.
 const DEFAULT_SEED: u64 = 1;

@@ -1,16 +1,15 @@
-//! The path of a cell: a spec put together from fragments, a topology's file, or an endpoint.
+//! The path of a cell: a spec joined from fragments, a topology's file, or an endpoint.
 
 use std::net::IpAddr;
 
-use super::super::cell::{ExperimentPath, Place};
-use super::super::error::{ExperimentProblem, Fault};
+use super::super::model::{ExperimentPath, Place};
 use super::cells::Resolver;
+use super::file_text;
 use super::setting::{PathSetting, Setting};
 use crate::lab::Topology;
 use crate::link::PathSpec;
-use crate::toml_reader::At;
-use crate::units::shortened;
-use crate::units::{EndpointName, Family};
+use crate::toml_reader::{self, At, Fault};
+use crate::units::{EndpointName, shortened};
 
 impl<'a> Resolver<'a> {
     pub(super) fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {
@@ -30,8 +29,9 @@ impl<'a> Resolver<'a> {
                 run it on a lab";
             return Fault::contradiction(at.offset, "`server_cpu`", hint);
         }
+        let family = path.family.map(toml_reader::family).transpose()?;
         Ok(Place {
-            family: self.family.or(path.family.map(family).transpose()?),
+            family: self.family.or(family),
             client_cpu: path.client_cpu.map(share).transpose()?,
             server_cpu: path.server_cpu.map(share).transpose()?,
             path: self.path(&path)?,
@@ -40,25 +40,21 @@ impl<'a> Resolver<'a> {
 
     fn path(&self, path: &PathSetting<'a>) -> Result<ExperimentPath, Fault> {
         if let Some(host) = &path.host {
-            let name = host.value.parse::<EndpointName>().map_err(|error| {
-                let why = error.to_string();
-                let name = "host".to_owned();
-                Fault::new(host.offset, ExperimentProblem::File { name, why })
-            })?;
-            return Ok(ExperimentPath::Host(name));
+            let name = host.value.parse::<EndpointName>();
+            let fault = |error| Fault::new(host.offset, format!("host: {error}"));
+            return Ok(ExperimentPath::Host(name.map_err(fault)?));
         }
         if let Some(topology) = path.topology {
             return self.topology(path, topology);
         }
         let (text, offset) = joined(&path.lab, self.base.offset);
-        let spec = if text.is_empty() {
-            Ok(PathSpec::default())
-        } else {
-            text.parse()
+        let spec = match text.as_str() {
+            "" => Ok(PathSpec::default()),
+            text => text.parse(),
         };
         let spec: PathSpec = spec.map_err(|error| {
             let spec = shortened(&text);
-            Fault::new(offset, ExperimentProblem::Spec { spec, error })
+            Fault::new(offset, format!("in the spec `{spec}`, {error}"))
         })?;
         if let Some(at) = path.client.or(path.server).or(path.address) {
             let hint = "a path's hosts are client and server; give a `topology`";
@@ -72,34 +68,22 @@ impl<'a> Resolver<'a> {
             let hint = "a topology has a `spec` for each of its links";
             return Fault::contradiction(fragment.offset, "`lab`", hint);
         }
-        let text = (self.files)(file.value).map_err(|why| {
-            let name = shortened(file.value);
-            Fault::new(file.offset, ExperimentProblem::File { name, why })
-        })?;
-        let topology = Topology::from_toml(&text)
-            .map_err(|error| Fault::new(file.offset, Box::new(error).into()))?;
+        let topology = Topology::from_toml(&file_text(file, self.files)?)
+            .map_err(|error| Fault::new(file.offset, format!("in the topology, {error}")))?;
         let host = |at: Option<At<&str>>, default: &str| {
             let name = at.map_or(default, |at| at.value);
             if topology.node(name).is_some() {
                 return Ok(name.to_owned());
             }
-            let names: Vec<&str> = topology
-                .nodes
-                .iter()
-                .map(|node| node.name.as_str())
-                .collect();
-            let at = At {
-                offset: at.map_or(file.offset, |at| at.offset),
-                value: name,
-            };
+            let names = topology.nodes.iter().map(|node| node.name.as_str());
+            let names: Vec<&str> = names.collect();
+            let at = at.unwrap_or(file).map(|_| name);
             Err(Fault::unknown(at, "host", &names))
         };
         let client = host(path.client, "client")?;
         let server = host(path.server, "server")?;
-        let address = path
-            .address
-            .map(|at| address(&topology, &server, at))
-            .transpose()?;
+        let address = path.address.map(|at| address(&topology, &server, at));
+        let address = address.transpose()?;
         Ok(ExperimentPath::Lab {
             name: file.value.to_owned(),
             spec: None,
@@ -116,17 +100,14 @@ impl<'a> Resolver<'a> {
 fn joined(fragments: &[At<String>], base: usize) -> (String, usize) {
     let mut entries: Vec<(&str, &str)> = Vec::new();
     for fragment in fragments {
-        let of_fragment: Vec<(&str, &str)> = entries_of(&fragment.value)
-            .into_iter()
-            .map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry))
-            .collect();
+        let own = entries_of(&fragment.value).into_iter();
+        let own = own.map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry));
+        let own: Vec<(&str, &str)> = own.collect();
         entries.retain(|(key, _)| {
             let bare = key.trim_start_matches("up.").trim_start_matches("down.");
-            !of_fragment
-                .iter()
-                .any(|(other, _)| other == key || *other == bare)
+            !own.iter().any(|(other, _)| other == key || *other == bare)
         });
-        entries.extend(of_fragment);
+        entries.extend(own);
     }
     let texts: Vec<&str> = entries.iter().map(|(_, entry)| *entry).collect();
     let offset = fragments.last().map_or(base, |last| last.offset);
@@ -147,14 +128,6 @@ fn entries_of(spec: &str) -> Vec<&str> {
     parts.filter(|part| !part.trim().is_empty()).collect()
 }
 
-fn family(at: At<&str>) -> Result<Family, Fault> {
-    match at.value {
-        "ipv4" => Ok(Family::Ipv4),
-        "ipv6" => Ok(Family::Ipv6),
-        _ => Fault::malformed(at, "family", "write \"ipv4\" or \"ipv6\""),
-    }
-}
-
 /// `"25%"` of one CPU.
 fn share(at: At<&str>) -> Result<u32, Fault> {
     let digits = at.value.strip_suffix('%').unwrap_or(at.value);
@@ -165,14 +138,11 @@ fn share(at: At<&str>) -> Result<u32, Fault> {
 }
 
 fn address(topology: &Topology, server: &str, at: At<&str>) -> Result<IpAddr, Fault> {
-    let Ok(address) = at.value.parse::<IpAddr>() else {
-        return Fault::malformed(at, "address", "write 198.18.5.1 or 2001:2::1");
-    };
+    let hint = "write 198.18.5.1 or 2001:2::1";
+    let address: IpAddr = at.parsed("address", hint, |_| true)?;
     let interfaces = topology.node(server).map(|node| node.interfaces.iter());
-    let mut own = interfaces
-        .into_iter()
-        .flatten()
-        .flat_map(|interface| &interface.addresses);
+    let own = interfaces.into_iter().flatten();
+    let mut own = own.flat_map(|interface| &interface.addresses);
     if own.any(|own| own.address == address) {
         Ok(address)
     } else {

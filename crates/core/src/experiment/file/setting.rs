@@ -1,18 +1,16 @@
-//! What `[path]`, `[workload]`, a level and `[quick]` set: the parts that a cell is put together
-//! from.
+//! The settings in `[path]`, `[workload]`, a level and `[quick]`, of which a cell is built.
 
-use super::super::error::{ExperimentProblem, Fault};
 use super::Choice;
-use crate::toml_reader::{At, Section, Value, text};
+use crate::toml_reader::{At, Fault, Section, Value, text};
 use crate::treatment::Treatments;
 
 /// A key, and the text of its value.
 pub(super) type KeyText<'a> = (At<&'a str>, At<String>);
 
-/// Keys of a path and a workload, not yet put together with others'.
+/// The keys of a path and a workload, before they are merged with others'.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Setting<'a> {
-    /// Where it is in the file.
+    /// The place in the file.
     pub(super) offset: usize,
     pub(super) workload: Vec<KeyText<'a>>,
     pub(super) path: PathSetting<'a>,
@@ -22,7 +20,7 @@ pub(super) struct Setting<'a> {
 /// Keys of a path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathSetting<'a> {
-    /// A spec, and what is put in its place or added.
+    /// The fragments of a spec, in order.
     pub(super) lab: Vec<At<String>>,
     pub(super) topology: Option<At<&'a str>>,
     pub(super) client: Option<At<&'a str>>,
@@ -67,7 +65,7 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// What `[[factor.level]]` sets.
+    /// Reads the settings of `[[factor.level]]`.
     pub(super) fn of_level(section: &Section<'a>) -> Result<Self, Fault> {
         Ok(Self {
             offset: section.offset,
@@ -77,7 +75,7 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// What `[quick]` sets.
+    /// Reads the settings of `[quick]`.
     pub(super) fn of_quick(section: Option<&Section<'a>>) -> Result<Option<Self>, Fault> {
         let Some(section) = section else {
             return Ok(None);
@@ -109,20 +107,17 @@ impl<'a> PathSetting<'a> {
         })
     }
 
-    /// A path is a lab's, a topology's or a host's.
+    /// Checks that a path has only one of a lab, a topology and a host.
     fn check_kind(&self, offset: usize) -> Result<(), Fault> {
-        let kinds = [
-            !self.lab.is_empty(),
-            self.topology.is_some(),
-            self.host.is_some(),
-        ];
-        match kinds.into_iter().filter(|is_given| *is_given).count() {
+        let named = [self.topology.is_some(), self.host.is_some()];
+        let given = named.into_iter().chain([!self.lab.is_empty()]);
+        match given.filter(|is_given| *is_given).count() {
             0 | 1 => Ok(()),
             _ => Fault::contradiction(offset, "[path]", "give one of `lab`, `topology` and `host`"),
         }
     }
 
-    /// These keys, and those of `over` in their place.
+    /// These keys, replaced by those of `over`.
     pub(super) fn merged(&self, over: &Self) -> Self {
         let mut lab = match over.topology {
             Some(_) => Vec::new(),
@@ -155,14 +150,14 @@ pub(super) fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fa
     entries.into_iter().map(entry).collect()
 }
 
-/// Checked at once, where they have a place.
+/// Reads and checks treatments, so that an error names their place.
 fn treatments<'a>(section: &Section<'a>) -> Result<Option<At<&'a str>>, Fault> {
     let Some(at) = section.string("treatments")? else {
         return Ok(None);
     };
     match at.value.parse::<Treatments>() {
         Ok(_) => Ok(Some(at)),
-        Err(error) => Err(Fault::new(at.offset, ExperimentProblem::Treatment(error))),
+        Err(error) => Err(Fault::new(at.offset, error)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! The account of a half in iperf3's words, and back.
+//! Converts the report of one end to iperf3's results, and back.
 
-use crate::foreign::told::{Told, are_possible};
+use crate::foreign::told::{are_possible, other_half};
 use crate::plan::{Direction, Protocol, Test};
 use crate::record::{CpuSeconds, EndReport, TcpEvidence};
 use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
@@ -8,7 +8,7 @@ use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 use super::{Results, StreamResult, stream_id};
 
 impl Results {
-    /// This end's account of a test.
+    /// The results of this end.
     pub fn of_half(half: &HalfReport, test: &Test) -> Self {
         let seconds = longest(half);
         let percent = |cpu_seconds: f64| {
@@ -42,27 +42,23 @@ impl Results {
         })
     }
 
-    /// What the other end has told, as its half of a test of which `here` is this end's. With
-    /// `own_time` its streams are as long as this end's, whatever it
-    /// tells: a server counts on until a counted test is said to be over.
+    /// The other end's half of a test of which `here` is this end's. With `own_time` its streams
+    /// are as long as this end's, whatever it tells: a server goes on counting until it hears that
+    /// a test which ends by a count is over.
     pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
-        let flows: Vec<FlowHalf> = here
-            .flows
-            .iter()
-            .filter_map(|flow| {
-                let id = stream_id(flow.id);
-                let told = self.streams.iter().find(|stream| stream.id == id)?;
-                let told = StreamResult {
-                    seconds: told.seconds.filter(|_| !own_time),
-                    ..*told
-                };
-                Some(told.to_flow(flow))
-            })
-            .collect();
+        let flows = here.flows.iter().filter_map(|flow| {
+            let id = stream_id(flow.id);
+            let told = self.streams.iter().find(|stream| stream.id == id)?;
+            let told = StreamResult {
+                seconds: told.seconds.filter(|_| !own_time),
+                ..*told
+            };
+            Some(told.to_flow(flow))
+        });
         let seconds = longest(here);
         let (user, system) = self.cpu_percent;
         HalfReport {
-            flows,
+            flows: flows.collect(),
             end: EndReport {
                 cpu_seconds: CpuSeconds {
                     user: user / 100.0 * seconds,
@@ -109,15 +105,12 @@ impl StreamResult {
         let udp_received = flow.udp_sent.as_ref().map(|sent| self.received_of(sent));
         let sent = udp_sent.as_ref().map(|sent| sent.sent);
         let received = || udp_received.as_ref().map(|received| received.received);
-        let told = Told {
-            bytes: self.bytes,
-            messages: sent.or_else(received),
-            seconds: self.seconds,
-            retransmitted: self.retransmits,
+        let messages = sent.or_else(received);
+        FlowHalf {
             udp_sent,
             udp_received,
-        };
-        told.into_half(flow)
+            ..other_half(flow, self.bytes, messages, self.seconds, self.retransmits)
+        }
     }
 
     /// What the other end has sent in the measured time of this one. The two do not begin and end

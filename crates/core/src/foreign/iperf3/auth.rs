@@ -1,34 +1,37 @@
-//! Who may test: a list of users, and the token that a client encrypts with the server's public
+//! Authorisation: the list of users, and the token that a client encrypts with the server's public
 //! key.
 //!
-//! The token's decryption is somebody else's; here is what it says. The list is the reference
-//! server's: a line
-//! `user,digest` for each, the digest being SHA-256 of `{user}password` in hexadecimal digits.
+//! Decrypting the token is left to the caller. The list has the format of the reference server: a
+//! line `user,digest` for each user, where the digest is the SHA-256 of `{user}password` in
+//! hexadecimal digits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// How far a token's time may be off, as at the reference's server.
+use crate::foreign::is_same_secret;
+use crate::wire::bytes_of_hex;
+
+/// Largest difference of a token's time, as at the reference server.
 const SKEW: Duration = Duration::from_secs(10);
-/// Longest name or password that a token can hold: more does not fit a key's block.
+/// Longest name or password that a token can hold, bytes: more does not fit a key's block.
 const MAX_FIELD: usize = 512;
 
-/// Those who may test.
+/// The users who may test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users(BTreeMap<String, [u8; 32]>);
 
-/// A line that is none.
+/// A line of the list that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct UsersError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
     what: &'static str,
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
@@ -45,13 +48,13 @@ pub enum NotAllowed {
     /// The token cannot be read.
     #[error("no token, or one that this key cannot read")]
     Token,
-    /// It is too old, or of the future.
+    /// The token is too old, or from the future.
     #[error("the token's time is more than {} s off", SKEW.as_secs())]
     Time,
-    /// Its address has sent too many wrong ones.
+    /// The client's address has sent too many wrong tokens.
     #[error("too many wrong tokens of this address: none is looked at for a minute")]
     Guesses,
-    /// No such user, or another password.
+    /// There is no such user, or the password is wrong.
     #[error("no such user, or a wrong password")]
     User,
 }
@@ -60,7 +63,7 @@ impl Users {
     /// Reads the list; empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// The first line that is no user.
+    /// The first line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, UsersError> {
         let mut users = BTreeMap::new();
         for (line, entry) in (1..).zip(text.lines()) {
@@ -69,11 +72,9 @@ impl Users {
                 continue;
             }
             let fail = |what| UsersError { line, what };
-            let (user, digest) = entry
-                .split_once(',')
-                .ok_or(fail("it must be user,digest"))?;
-            let digest =
-                digest_of(digest.trim()).ok_or(fail("the digest must be 64 hexadecimal digits"))?;
+            let (user, digest) = (entry.split_once(',')).ok_or(fail("it must be user,digest"))?;
+            let digest = bytes_of_hex(digest.trim());
+            let digest = digest.ok_or(fail("the digest must be 64 hexadecimal digits"))?;
             users.insert(user.trim().to_owned(), digest);
         }
         if users.is_empty() {
@@ -85,11 +86,11 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Whether a token of these words may test at `now` (since 1970). `sha256` is the digest of
-    /// bytes.
+    /// Whether the client with this token may test at `now` (since 1970). `sha256` computes a
+    /// digest.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it may not.
     pub fn admit(
         &self,
         credentials: &Credentials,
@@ -102,14 +103,14 @@ impl Users {
         let Credentials { user, password, .. } = credentials;
         let digest = sha256(format!("{{{user}}}{password}").as_bytes());
         match self.0.get(user) {
-            Some(known) if same(known, &digest) => Ok(()),
+            Some(known) if is_same_secret(known, &digest) => Ok(()),
             _ => Err(NotAllowed::User),
         }
     }
 }
 
 impl Credentials {
-    /// Reads a token's text; `None` where it is none.
+    /// Reads the text of a token; `None` if it is none.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let mut lines = text.lines();
@@ -147,22 +148,6 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
         }
     }
     digits.all(|byte| byte == b'=').then_some(bytes)
-}
-
-fn digest_of(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    let mut digest = [0; 32];
-    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(digest)
-}
-
-/// Whether both are the same, in the same time whatever they are.
-fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The client's end of the control connection.
+//! The client's state machine of the control connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,74 +8,75 @@ use thiserror::Error;
 use super::reader::{ReadError, Reader, framed};
 use super::{Cookie, ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, State};
 
-/// A server waits so long for a stream at most, and answers no later.
+/// Longest time from the parameters to the start of the test: a server waits no longer for the
+/// streams.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the client's engine is to do.
+/// An action for the client's engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
     /// Open the data connections.
     Open,
     /// Send and receive, until [`Client::end`].
     Begin,
-    /// The server has stopped and wants this end's account: [`Client::report`].
+    /// The server has stopped and waits for this end's results: [`Client::report`].
     Report,
-    /// The server's account; the test is over.
+    /// The server's results; the test is over.
     Results(Box<Results>),
-    /// It is over before its time.
+    /// The test failed.
     Failed(ClientError),
 }
 
-/// Why a test ended before its time, or never began.
+/// Why a test failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// Bytes that belong to nothing.
+    /// The server sent bytes that are not part of the protocol.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Results that are none.
+    /// The server sent results that cannot be read.
     #[error("the server sent {0}")]
     Results(String),
-    /// The server has another client, or knows this one not.
+    /// The server has another client.
     #[error("the iperf3 server is busy with another client")]
     Denied,
-    /// The connection ended before the server had said anything: it is between two clients.
+    /// The connection ended before the server sent anything: it is between two clients.
     #[error("the iperf3 server closed the connection without a word")]
     Unanswered,
-    /// The server says no.
+    /// The server refuses the test.
     #[error("the iperf3 server refuses: {} (error {})", .0.words(), .0.0)]
     Server(ErrorCode),
     /// The server was stopped.
     #[error("the iperf3 server was stopped")]
     Terminated,
-    /// A state byte that has no place here.
+    /// The server sent a state byte that is not allowed now.
     #[error("the server sent {0}, which has no place here: it is no iperf3 server")]
     OutOfTurn(u8),
-    /// Something took too long.
+    /// A deadline has passed.
     #[error("timed out: {0}")]
     Timeout(&'static str),
-    /// The connection ended.
+    /// The connection ended too early.
     #[error("the iperf3 server closed the connection{0}")]
     Hangup(&'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// For the server to ask.
+    /// The server is to ask for the parameters.
     Greeted,
-    /// For its answer to the parameters.
+    /// The server is to answer the parameters.
     Asked,
-    /// For it to have all streams.
+    /// The server is to take all data connections.
     Opening,
     Running,
-    /// For it to stop.
+    /// The server is to stop.
     Ending,
-    /// For the engine's account.
+    /// The engine is to give its results.
     Reporting,
-    /// For its results.
+    /// The server is to send its results.
     Results,
-    /// For it to have said all.
+    /// The server is to end the exchange.
     Display,
-    /// The two numbers of an error.
+    /// The server is to send the two numbers of an error.
     Error,
     Closed,
 }
@@ -92,7 +93,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Greets with a cookie, to ask for a test.
+    /// Begins a control connection with its cookie.
     pub fn new(now: Duration, cookie: Cookie, params: Params) -> Self {
         Self {
             stage: Stage::Greeted,
@@ -104,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Bytes of the server.
+    /// Takes bytes from the server.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         if self.is_closed() {
             return;
@@ -112,15 +113,21 @@ impl Client {
         if let Err(error) = self.reader.push(bytes, 4 + Results::MAX_FROM_SERVER) {
             return self.fail(error.into());
         }
-        while !self.is_closed() && self.take(now) {}
+        while !self.is_closed() {
+            match self.take(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.fail(error),
+            }
+        }
     }
 
-    /// The connection is gone.
+    /// The server closed the connection, or it is lost.
     pub fn handle_close(&mut self) {
         match self.stage {
             Stage::Closed => {}
             Stage::Greeted => self.fail(ClientError::Unanswered),
-            // What it does with a client that it does not know.
+            // A server does this to a client that it does not authorise.
             Stage::Asked => self.fail(ClientError::Hangup(
                 " on the parameters: it may want a user and a password, which linerate does not \
                  send",
@@ -129,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Looks at the deadline.
+    /// Checks the deadline.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
@@ -148,22 +155,22 @@ impl Client {
         self.fail(ClientError::Timeout(what));
     }
 
-    /// When [`Client::handle_timeout`] is due; `None` at the end.
+    /// When [`Client::handle_timeout`] is due; `None` without a deadline.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Bytes to send.
+    /// The next bytes to send.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.out.pop_front()
     }
 
-    /// What to do.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// Whether nothing more will happen. What is to be sent is still to be sent.
+    /// Whether the test is over. Bytes may remain to be sent.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
@@ -171,12 +178,12 @@ impl Client {
     /// Ends the test.
     pub fn end(&mut self, now: Duration) {
         if self.stage == Stage::Running {
-            self.say(State::TestEnd);
+            self.say(State::TEST_END);
             self.enter(Stage::Ending, Some(now + RESULTS_TIMEOUT));
         }
     }
 
-    /// Gives this end's account, after [`ClientEvent::Report`].
+    /// Sends this end's results, after [`ClientEvent::Report`].
     pub fn report(&mut self, now: Duration, results: &Results) {
         if self.stage == Stage::Reporting {
             self.out.push_back(framed(&results.to_json()));
@@ -187,91 +194,77 @@ impl Client {
     /// Gives up.
     pub fn terminate(&mut self) {
         if !self.is_closed() {
-            self.say(State::ClientTerminate);
+            self.say(State::CLIENT_TERMINATE);
             self.enter(Stage::Closed, None);
         }
     }
 
-    fn take(&mut self, now: Duration) -> bool {
+    /// Takes one message; false if none is whole, or if it has to wait.
+    fn take(&mut self, now: Duration) -> Result<bool, ClientError> {
         match self.stage {
-            Stage::Results => self.take_results(now),
-            Stage::Error => self.take_error(),
-            // What comes before this end has spoken waits for its turn.
-            Stage::Reporting | Stage::Closed => false,
-            _ => match self.reader.byte() {
-                Some(byte) => {
-                    self.take_state(now, byte);
-                    true
-                }
-                None => false,
-            },
+            Stage::Results => {
+                let Some(json) = self.reader.json(Results::MAX_FROM_SERVER)? else {
+                    return Ok(false);
+                };
+                let results = Results::parse(&json, self.params.flows());
+                let results = results.map_err(ClientError::Results)?;
+                self.enter(Stage::Display, Some(now + RESULTS_TIMEOUT));
+                self.events
+                    .push_back(ClientEvent::Results(Box::new(results)));
+            }
+            Stage::Error => {
+                let Some((code, _)) = self.reader.numbers() else {
+                    return Ok(false);
+                };
+                return Err(ClientError::Server(ErrorCode(code)));
+            }
+            // What comes before this end has sent its results waits for its turn.
+            Stage::Reporting | Stage::Closed => return Ok(false),
+            _ => {
+                let Some(byte) = self.reader.byte() else {
+                    return Ok(false);
+                };
+                self.take_state(now, State(byte))?;
+            }
         }
+        Ok(true)
     }
 
-    fn take_state(&mut self, now: Duration, byte: u8) {
-        match (State::from_byte(byte), self.stage) {
-            (Some(State::ParamExchange), Stage::Greeted) => {
+    fn take_state(&mut self, now: Duration, state: State) -> Result<(), ClientError> {
+        match (state, self.stage) {
+            (State::PARAM_EXCHANGE, Stage::Greeted) => {
                 self.out.push_back(framed(&self.params.to_json()));
                 self.enter(Stage::Asked, Some(now + PARAMS_TIMEOUT));
             }
-            (Some(State::CreateStreams), Stage::Asked) => {
+            (State::CREATE_STREAMS, Stage::Asked) => {
                 self.enter(Stage::Opening, Some(now + OPENING_TIMEOUT));
                 self.events.push_back(ClientEvent::Open);
             }
-            (Some(State::TestStart), Stage::Opening) => {}
-            (Some(State::TestRunning), Stage::Opening) => {
+            (State::TEST_START, Stage::Opening) => {}
+            (State::TEST_RUNNING, Stage::Opening) => {
                 let deadline = self.params.seconds();
                 let deadline = deadline.map(|s| now + Duration::from_secs_f64(s) + GRACE);
                 self.enter(Stage::Running, deadline);
                 self.events.push_back(ClientEvent::Begin);
             }
-            (Some(State::ExchangeResults), Stage::Ending) => {
+            (State::EXCHANGE_RESULTS, Stage::Ending) => {
                 self.enter(Stage::Reporting, Some(now + RESULTS_TIMEOUT));
                 self.events.push_back(ClientEvent::Report);
             }
-            (Some(State::DisplayResults), Stage::Display) => {
-                self.say(State::IperfDone);
+            (State::DISPLAY_RESULTS, Stage::Display) => {
+                self.say(State::IPERF_DONE);
                 self.enter(Stage::Closed, None);
             }
-            (Some(State::ServerError), _) => {
-                self.enter(Stage::Error, Some(now + RESULTS_TIMEOUT));
-            }
-            (Some(State::AccessDenied), _) => self.fail(ClientError::Denied),
-            (Some(State::ServerTerminate), _) => self.fail(ClientError::Terminated),
-            _ => self.fail(ClientError::OutOfTurn(byte)),
+            (State::SERVER_ERROR, _) => self.enter(Stage::Error, Some(now + RESULTS_TIMEOUT)),
+            (State::ACCESS_DENIED, _) => return Err(ClientError::Denied),
+            (State::SERVER_TERMINATE, _) => return Err(ClientError::Terminated),
+            (State(byte), _) => return Err(ClientError::OutOfTurn(byte)),
         }
-    }
-
-    fn take_results(&mut self, now: Duration) -> bool {
-        let json = match self.reader.json(Results::MAX_FROM_SERVER) {
-            Ok(Some(json)) => json,
-            Ok(None) => return false,
-            Err(error) => {
-                self.fail(error.into());
-                return false;
-            }
-        };
-        match Results::parse(&json, self.params.flows()) {
-            Ok(results) => {
-                self.enter(Stage::Display, Some(now + RESULTS_TIMEOUT));
-                self.events
-                    .push_back(ClientEvent::Results(Box::new(results)));
-            }
-            Err(error) => self.fail(ClientError::Results(error)),
-        }
-        true
-    }
-
-    fn take_error(&mut self) -> bool {
-        let Some((code, _)) = self.reader.numbers() else {
-            return false;
-        };
-        self.fail(ClientError::Server(ErrorCode(code)));
-        true
+        Ok(())
     }
 
     fn say(&mut self, state: State) {
-        self.out.push_back(vec![state.byte()]);
+        self.out.push_back(vec![state.0]);
     }
 
     fn enter(&mut self, stage: Stage, deadline: Option<Duration>) {

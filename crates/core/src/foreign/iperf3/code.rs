@@ -1,55 +1,56 @@
-//! iperf3's error numbers, which a server sends and a client prints.
+//! iperf3's error numbers: a server sends them, a client prints their texts.
 
-/// Number of an error.
+/// An error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub i32);
 
-impl ErrorCode {
-    /// The test is too long.
-    pub const DURATION: Self = Self(5);
-    /// Too many streams.
-    pub const STREAMS: Self = Self(6);
-    /// The block is too large, or has no length.
-    pub const BLOCK: Self = Self(7);
-    /// The socket buffer is too large.
-    pub const BUFFER: Self = Self(8);
-    /// The segment is too large.
-    pub const MSS: Self = Self(10);
-    /// The warm-up is too long.
-    pub const OMIT: Self = Self(12);
-    /// A burst is too large.
-    pub const BURST: Self = Self(15);
-    /// The datagram is too small or too large.
-    pub const UDP_BLOCK: Self = Self(20);
-    /// The type of service is none.
-    pub const TOS: Self = Self(21);
-    /// More than the server's limit of rate.
-    pub const TOTAL_RATE: Self = Self(27);
-    /// Longer than the server's limit.
-    pub const MAX_DURATION: Self = Self(37);
-    /// A state byte that is none, or has no place.
-    pub const MESSAGE: Self = Self(110);
-    /// The parameters cannot be read.
-    pub const PARAMS: Self = Self(114);
-    /// A data connection could not be used.
-    pub const STREAM: Self = Self(118);
-    /// The client has given up.
-    pub const CLIENT_TERMINATED: Self = Self(119);
-    /// The server has been stopped.
-    pub const SERVER_TERMINATED: Self = Self(120);
-    /// The server is busy.
-    pub const BUSY: Self = Self(121);
-    /// The congestion control cannot be had.
-    pub const CONGESTION: Self = Self(134);
-    /// No user, or a wrong password.
-    pub const AUTHORIZATION: Self = Self(142);
-    /// Nothing has come for too long.
-    pub const NO_MESSAGE: Self = Self(144);
-    /// The test has not ended in its time.
-    pub const EXPIRED: Self = Self(160);
+/// Makes a constant of each error, and the table of their texts.
+macro_rules! errors {
+    ($($name:ident = $number:literal: $text:literal;)*) => {
+        impl ErrorCode {
+            $(
+                #[doc = $text]
+                pub const $name: Self = Self($number);
+            )*
 
-    /// The nearest number that a client of this version has words for: 3.12 prints the number alone
-    /// of those that came after it.
+            /// The text of the error.
+            pub fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                    _ => "an error that linerate has no words for",
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    DURATION = 5: "the test is too long";
+    STREAMS = 6: "too many streams";
+    BLOCK = 7: "the block size is invalid";
+    BUFFER = 8: "the socket buffer is too large";
+    MSS = 10: "the MSS is too large";
+    OMIT = 12: "the warm-up is too long";
+    BURST = 15: "the burst is too large";
+    UDP_BLOCK = 20: "the datagram size is invalid";
+    TOS = 21: "the type of service is invalid";
+    TOTAL_RATE = 27: "more than the server's limit of rate";
+    MAX_DURATION = 37: "longer than the server's limit";
+    MESSAGE = 110: "an unknown message";
+    PARAMS = 114: "the parameters cannot be read";
+    STREAM = 118: "a data connection could not be used";
+    CLIENT_TERMINATED = 119: "the client has given up";
+    SERVER_TERMINATED = 120: "the server has been stopped";
+    BUSY = 121: "the server is busy";
+    CONGESTION = 134: "the congestion control cannot be had there";
+    AUTHORIZATION = 142: "not authorised";
+    NO_MESSAGE = 144: "nothing came for too long";
+    EXPIRED = 160: "the test did not end in its time";
+}
+
+impl ErrorCode {
+    /// The nearest number for which a client of this version has a text: 3.12 prints later numbers
+    /// without a text.
     #[must_use]
     pub fn known_to(self, version: Option<&str>) -> Self {
         let minor = version.and_then(|version| {
@@ -62,34 +63,6 @@ impl ErrorCode {
             Self::MAX_DURATION => Self::DURATION,
             Self::EXPIRED => Self::SERVER_TERMINATED,
             other => other,
-        }
-    }
-
-    /// What it means, in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::DURATION => "the test is too long",
-            Self::STREAMS => "too many streams",
-            Self::BLOCK => "the block size is invalid",
-            Self::BUFFER => "the socket buffer is too large",
-            Self::MSS => "the MSS is too large",
-            Self::OMIT => "the warm-up is too long",
-            Self::BURST => "the burst is too large",
-            Self::UDP_BLOCK => "the datagram size is invalid",
-            Self::TOS => "the type of service is invalid",
-            Self::TOTAL_RATE => "more than the server's limit of rate",
-            Self::MAX_DURATION => "longer than the server's limit",
-            Self::MESSAGE => "an unknown message",
-            Self::PARAMS => "the parameters cannot be read",
-            Self::STREAM => "a data connection could not be used",
-            Self::CLIENT_TERMINATED => "the client has given up",
-            Self::SERVER_TERMINATED => "the server has been stopped",
-            Self::BUSY => "the server is busy",
-            Self::CONGESTION => "the congestion control cannot be had there",
-            Self::AUTHORIZATION => "not authorised",
-            Self::NO_MESSAGE => "nothing came for too long",
-            Self::EXPIRED => "the test did not end in its time",
-            _ => "an error that linerate has no words for",
         }
     }
 }

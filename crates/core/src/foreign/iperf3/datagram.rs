@@ -1,9 +1,9 @@
-//! Datagrams: the greeting of a flow, and the header of its data.
+//! UDP: the greeting of a flow, and the header of its datagrams.
 
 /// Bytes of a [`Greeting`].
 pub const GREETING_BYTES: usize = 4;
 
-/// What a client sends first on a UDP flow; the server's answer follows from it.
+/// The first datagram of a UDP flow; the server's answer depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
     /// The bytes `39 38 37 36`.
@@ -16,7 +16,7 @@ const HELLO: [u8; GREETING_BYTES] = *b"9876";
 const ANSWER: [u8; GREETING_BYTES] = *b"6789";
 
 impl Greeting {
-    /// A client's greeting; `None` for a datagram that is none.
+    /// Reads a client's greeting; `None` for any other datagram.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; GREETING_BYTES] = bytes.try_into().ok()?;
         let legacy = 123_456_789u32;
@@ -29,13 +29,12 @@ impl Greeting {
         }
     }
 
-    /// What a client sends.
+    /// The greeting that linerate's client sends.
     pub fn hello() -> [u8; GREETING_BYTES] {
         HELLO
     }
 
-    /// What the server answers. Every client takes it: it compares with what it knows and goes on
-    /// in any case.
+    /// The server's answer. A client that expects another one goes on all the same.
     pub fn answer(self) -> [u8; GREETING_BYTES] {
         match self {
             Self::Usual => ANSWER,
@@ -69,7 +68,8 @@ impl Layout {
         }
     }
 
-    /// Writes the header into a datagram of at least that length. The time is the sender's own, ns.
+    /// Writes the header to the front of a datagram, which must hold it. The time is of the
+    /// sender's clock, ns.
     pub fn write(self, datagram: &mut [u8], sequence: u64, sent_ns: u64) {
         let seconds = (sent_ns / 1_000_000_000) as u32;
         let microseconds = (sent_ns % 1_000_000_000 / 1000) as u32;
@@ -81,8 +81,8 @@ impl Layout {
         }
     }
 
-    /// Sequence number and time in ns; `None` for a datagram that is too short. `highest` is the
-    /// highest number seen so far: 32 bits are continued from there.
+    /// Reads the sequence number and the time, ns; `None` if the datagram is too short. `highest`
+    /// is the highest number so far, from which numbers of 32 bits are continued.
     pub fn read(self, datagram: &[u8], highest: u64) -> Option<(u64, u64)> {
         let word = |at: usize| -> Option<u32> {
             let bytes = datagram.get(at..at + 4)?;

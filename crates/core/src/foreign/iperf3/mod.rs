@@ -1,4 +1,4 @@
-//! iperf3's protocol, 3.1 to 3.21: a server's and a client's end of the control connection, pure.
+//! iperf3's protocol, 3.1 to 3.21: the state machines of a server and of a client.
 //!
 //! One TCP connection for each test carries single *state* bytes and JSON with a length before it.
 //! All data sockets go to the same port and begin with the cookie of the control connection (TCP),
@@ -22,10 +22,10 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`Server`], [`Client`] | who says what when, and every deadline |
+//! | [`Server`], [`Client`] | the order of messages, and every deadline |
 //! | [`Params`], [`Results`] | the two JSON messages, with limits |
 //! | [`Layout`], [`Greeting`] | datagrams |
-//! | [`Users`], [`Credentials`] | who may test, what a token says |
+//! | [`Users`], [`Credentials`] | the users who may test, the content of a token |
 
 mod account;
 mod auth;
@@ -54,26 +54,26 @@ pub use state::State;
 
 /// Bytes of a [`Cookie`] on the wire, the terminating zero included.
 pub const COOKIE_BYTES: usize = 37;
-/// Answer to a connection that has no place: the server is busy, or the cookie is none of its
-/// tests'.
+/// Answer to a connection that is not taken: the server is busy, or no test has the cookie.
 pub const ACCESS_DENIED: u8 = 0xff;
 
-/// From the connection to the whole of the parameters.
+/// Longest time from the connection to the parameters.
 const PARAMS_TIMEOUT: Duration = Duration::from_secs(10);
-/// From one data connection to the next; round trips are long on some paths.
+/// Longest time from one data connection to the next: round trips are long on some paths.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a test may take longer than its own time (the reference: 10 transitions of 4 s).
+/// Time beyond the length of a test (the reference: 10 transitions of 4 s).
 const GRACE: Duration = Duration::from_secs(40);
-/// From the end of the test to the client's results, and from the server's to the goodbye.
+/// Longest time from the end of the test to the client's results, and from the server's results to
+/// the goodbye.
 const RESULTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Names a test to its data connections.
+/// The name of a test, by which its data connections find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie(pub [u8; COOKIE_BYTES]);
 
 impl Cookie {
-    /// Whether a connection that begins with these bytes, at most [`COOKIE_BYTES`], can begin with
-    /// a cookie: letters, digits and points, and only zeros after the first zero.
+    /// Whether these bytes, at most [`COOKIE_BYTES`], can be the beginning of a cookie: printable
+    /// ASCII, and only zeros after the first zero.
     pub fn can_begin(bytes: &[u8]) -> bool {
         let text = bytes.iter().position(|byte| *byte == 0);
         let (text, rest) = bytes.split_at(text.unwrap_or(bytes.len()));
@@ -86,8 +86,8 @@ impl Cookie {
             && rest.iter().all(|byte| *byte == 0)
     }
 
-    /// A cookie of 36 letters from random bytes, as iperf3 makes it: of 32 letters, so that none is
-    /// likelier.
+    /// A cookie of 36 letters from random bytes, as iperf3 makes it. It uses 32 letters, so that
+    /// all are equally likely.
     pub fn from_random(random: [u8; COOKIE_BYTES - 1]) -> Self {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut bytes = [0; COOKIE_BYTES];
@@ -98,8 +98,7 @@ impl Cookie {
     }
 }
 
-/// The number that results have for the flow that was opened as `index`-th: 1, 3, 4, 5, … as iperf3
-/// counts.
+/// iperf3's number of the flow that was opened as `index`-th: 1, 3, 4, 5, …
 pub fn stream_id(index: u32) -> u32 {
     match index {
         0 => 1,

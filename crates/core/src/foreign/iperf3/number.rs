@@ -1,6 +1,5 @@
 //! Numbers and flags as the different versions of iperf3 write them.
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// A count: whole and not negative, also where it was written as a float (`1e+10`).
@@ -20,11 +19,10 @@ pub(super) fn count_if_known(value: &Value) -> Option<u64> {
 }
 
 /// A flag: `true`, or any number but 0.
-pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    Ok(match value {
-        Value::Bool(flag) => flag,
+pub(super) fn flag(value: &Value) -> bool {
+    match value {
+        Value::Bool(flag) => *flag,
         Value::Number(number) => number.as_f64() != Some(0.0),
         _ => false,
-    })
+    }
 }

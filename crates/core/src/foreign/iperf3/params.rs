@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -26,31 +25,31 @@ const UDP_BLOCKS: std::ops::RangeInclusive<u64> = 16..=65_507;
 const MAX_BUFFER: u64 = 512 << 20;
 /// Segment size (iperf3: MAX_MSS); 0 leaves it to the kernel.
 const MAX_MSS: u64 = 32_767;
-/// Seconds (iperf3: MAX_TIME, MAX_OMIT_TIME).
+/// Seconds of the test and of the warm-up (iperf3: MAX_TIME, MAX_OMIT_TIME).
 const MAX_SECONDS: u64 = 86_400;
 const MAX_OMIT: u64 = 600;
 /// Blocks of a burst (iperf3: MAX_BURST).
 const MAX_BURST: u64 = 1000;
-/// Bits per second that a rate can be.
+/// Largest rate, bits per second.
 const MAX_RATE: u64 = 8_000_000_000_000;
-/// A rate below cannot be set.
+/// Smallest rate that can be set, bits per second.
 const MIN_RATE: u64 = 80;
-/// Of a kernel's congestion control, without its terminating zero (TCP_CA_NAME_MAX).
+/// Length of the name of a congestion control, without its terminating zero (TCP_CA_NAME_MAX).
 const MAX_NAME: usize = 15;
 
-/// What carries the data.
+/// The transport of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// RFC 9293.
     Tcp,
-    /// RFC 768, with headers of this layout.
+    /// RFC 768; the datagrams' headers have this layout.
     Udp(Layout),
 }
 
 /// A test as a client of iperf3 asks for it, within iperf3's own limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
-    /// What carries the data.
+    /// The transport of the data.
     pub transport: Transport,
     /// Seconds left out at the beginning, 0 to 600.
     pub omit_s: u32,
@@ -62,7 +61,7 @@ pub struct Params {
     pub blocks: u64,
     /// Streams in each direction, 1 to 128.
     pub streams: u32,
-    /// Which way.
+    /// Direction of the payload.
     pub direction: Direction,
     /// Bytes of a block or datagram.
     pub block_bytes: u64,
@@ -84,7 +83,7 @@ pub struct Params {
     pub zerocopy: bool,
     /// Drop what is received in the kernel.
     pub discard: bool,
-    /// The client wants to see what the server prints.
+    /// The client wants the server's output.
     pub wants_output: bool,
     /// Proof of who the client is.
     pub token: Option<String>,
@@ -92,11 +91,11 @@ pub struct Params {
     pub version: Option<String>,
 }
 
-/// Why parameters are none that can be run.
+/// Why a test with these parameters cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what}")]
 pub struct ParamsError {
-    /// What the client is told.
+    /// The number that the client is sent.
     pub code: ErrorCode,
     what: String,
 }
@@ -108,98 +107,53 @@ fn refuse<T>(code: ErrorCode, what: impl Into<String>) -> Result<T, ParamsError>
     })
 }
 
-/// As they come: every key may be missing, and unknown ones are skipped.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Raw {
-    #[serde(deserialize_with = "flag")]
-    tcp: bool,
-    #[serde(deserialize_with = "flag")]
-    udp: bool,
-    #[serde(deserialize_with = "flag")]
-    sctp: bool,
-    omit: Value,
-    time: Value,
-    num: Value,
-    blockcount: Value,
-    parallel: Value,
-    len: Value,
-    window: Value,
-    #[serde(rename = "MSS")]
-    mss: Value,
-    bandwidth: Value,
-    fqrate: Value,
-    burst: Value,
-    #[serde(rename = "TOS")]
-    tos: Value,
-    congestion: Value,
-    authtoken: Value,
-    client_version: Value,
-    #[serde(deserialize_with = "flag")]
-    nodelay: bool,
-    #[serde(deserialize_with = "flag")]
-    reverse: bool,
-    #[serde(deserialize_with = "flag")]
-    bidirectional: bool,
-    #[serde(deserialize_with = "flag")]
-    get_server_output: bool,
-    #[serde(deserialize_with = "flag")]
-    udp_counters_64bit: bool,
-    #[serde(deserialize_with = "flag")]
-    zerocopy: bool,
-    #[serde(deserialize_with = "flag")]
-    skip_rx_copy: bool,
-}
-
 impl Params {
     /// Longest JSON of parameters that is taken, bytes; the reference's limit.
     pub const MAX_BYTES: usize = 8 << 10;
 
-    /// Reads what a client has sent.
+    /// Reads the parameters that a client has sent.
     ///
     /// # Errors
-    /// No JSON of an object; a protocol that linerate has not; a figure beyond iperf3's own limits,
-    /// with the number that iperf3's server would answer.
+    /// It is no JSON object, asks for a protocol that linerate does not have, or has a figure
+    /// beyond iperf3's own limits; with the number that iperf3's server would answer.
     pub fn parse(json: &[u8]) -> Result<Self, ParamsError> {
-        let raw: Raw = match serde_json::from_slice(json) {
+        // Any key may be missing, and unknown ones are skipped.
+        let raw: Map<String, Value> = match serde_json::from_slice(json) {
             Ok(raw) => raw,
             Err(error) => return refuse(ErrorCode::PARAMS, format!("the parameters: {error}")),
         };
+        let raw = Value::Object(raw);
+        let is = |key: &str| flag(&raw[key]);
         let transport = transport(&raw)?;
-        let streams = within("parallel", &raw.parallel, MAX_STREAMS, ErrorCode::STREAMS)?.max(1);
-        within("burst", &raw.burst, MAX_BURST, ErrorCode::BURST)?;
+        let streams = within(&raw, "parallel", MAX_STREAMS, ErrorCode::STREAMS)?.max(1);
+        within(&raw, "burst", MAX_BURST, ErrorCode::BURST)?;
+        let window = within(&raw, "window", MAX_BUFFER, ErrorCode::BUFFER)?;
+        let mss = within(&raw, "MSS", MAX_MSS, ErrorCode::MSS)?;
         Ok(Self {
             transport,
-            omit_s: within("omit", &raw.omit, MAX_OMIT, ErrorCode::OMIT)? as u32,
-            time_s: within("time", &raw.time, MAX_SECONDS, ErrorCode::DURATION)? as u32,
-            bytes: within("num", &raw.num, 1 << 50, ErrorCode::PARAMS)?,
-            blocks: within("blockcount", &raw.blockcount, 1 << 40, ErrorCode::PARAMS)?,
+            omit_s: within(&raw, "omit", MAX_OMIT, ErrorCode::OMIT)? as u32,
+            time_s: within(&raw, "time", MAX_SECONDS, ErrorCode::DURATION)? as u32,
+            bytes: within(&raw, "num", 1 << 50, ErrorCode::PARAMS)?,
+            blocks: within(&raw, "blockcount", 1 << 40, ErrorCode::PARAMS)?,
             streams: streams as u32,
             direction: direction(&raw)?,
-            block_bytes: block(&raw.len, transport)?,
-            nodelay: raw.nodelay,
-            window_bytes: Some(within(
-                "window",
-                &raw.window,
-                MAX_BUFFER,
-                ErrorCode::BUFFER,
-            )?)
-            .filter(|bytes| *bytes > 0),
-            mss_bytes: Some(within("MSS", &raw.mss, MAX_MSS, ErrorCode::MSS)? as u32)
-                .filter(|bytes| *bytes > 0),
-            rate_bps: rate("bandwidth", &raw.bandwidth)?,
-            pacing_bps: rate("fqrate", &raw.fqrate)?,
-            tos: within("TOS", &raw.tos, 255, ErrorCode::TOS)? as u8,
-            congestion: congestion(&raw.congestion)?,
-            zerocopy: raw.zerocopy,
-            discard: raw.skip_rx_copy,
-            wants_output: raw.get_server_output,
-            token: raw.authtoken.as_str().map(str::to_owned),
-            version: raw.client_version.as_str().map(version),
+            block_bytes: block(&raw["len"], transport)?,
+            nodelay: is("nodelay"),
+            window_bytes: Some(window).filter(|bytes| *bytes > 0),
+            mss_bytes: Some(mss as u32).filter(|bytes| *bytes > 0),
+            rate_bps: rate(&raw, "bandwidth")?,
+            pacing_bps: rate(&raw, "fqrate")?,
+            tos: within(&raw, "TOS", 255, ErrorCode::TOS)? as u8,
+            congestion: congestion(&raw["congestion"])?,
+            zerocopy: is("zerocopy"),
+            discard: is("skip_rx_copy"),
+            wants_output: is("get_server_output"),
+            token: raw["authtoken"].as_str().map(str::to_owned),
+            version: raw["client_version"].as_str().map(version),
         })
     }
 
-    /// What the client sends.
+    /// The parameters as a client sends them.
     pub fn to_json(&self) -> Vec<u8> {
         let mut map = Map::new();
         let mut set = |key: &str, value: Value| {
@@ -265,13 +219,14 @@ impl Params {
         self.streams * self.direction.parts().len() as u32
     }
 
-    /// Seconds that it takes with its warm-up; `None` where it ends by an amount, or not by itself.
+    /// Length of the test with its warm-up, seconds; `None` if it ends by an amount, or not by
+    /// itself.
     pub fn seconds(&self) -> Option<f64> {
         let ends_by_time = self.time_s > 0 && self.bytes == 0 && self.blocks == 0;
         ends_by_time.then(|| f64::from(self.omit_s + self.time_s))
     }
 
-    /// What it takes of the owner's.
+    /// What the test needs of the owner's limits.
     pub fn demand(&self) -> Demand {
         let unlimited = self.rate_bps.unwrap_or(u64::MAX);
         Demand {
@@ -285,7 +240,7 @@ impl Params {
         }
     }
 
-    /// The same test in linerate's words.
+    /// The same test as linerate describes it.
     pub fn to_test(&self, seed: u64) -> Test {
         let flows = u64::from(self.streams);
         let seconds = |seconds: u32| Span(Duration::from_secs(seconds.into()));
@@ -344,7 +299,8 @@ impl Params {
 }
 
 /// A figure from 0 to `most`; 0 where there is none.
-fn within(key: &str, value: &Value, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+fn within(raw: &Value, key: &str, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+    let value = &raw[key];
     if value.is_null() {
         return Ok(0);
     }
@@ -355,27 +311,29 @@ fn within(key: &str, value: &Value, most: u64, code: ErrorCode) -> Result<u64, P
 }
 
 /// A rate that can be set, or none.
-fn rate(key: &str, value: &Value) -> Result<Option<u64>, ParamsError> {
-    let rate = within(key, value, MAX_RATE, ErrorCode::TOTAL_RATE)?;
+fn rate(raw: &Value, key: &str) -> Result<Option<u64>, ParamsError> {
+    let rate = within(raw, key, MAX_RATE, ErrorCode::TOTAL_RATE)?;
     Ok(Some(rate.max(MIN_RATE)).filter(|_| rate > 0))
 }
 
-fn transport(raw: &Raw) -> Result<Transport, ParamsError> {
-    match (raw.tcp, raw.udp, raw.sctp) {
-        (true, false, false) => Ok(Transport::Tcp),
-        (false, true, false) if raw.udp_counters_64bit => Ok(Transport::Udp(Layout::Wide)),
-        (false, true, false) => Ok(Transport::Udp(Layout::Narrow)),
-        (false, false, true) => refuse(ErrorCode::PARAMS, "linerate has no SCTP"),
+fn transport(raw: &Value) -> Result<Transport, ParamsError> {
+    match ["tcp", "udp", "sctp"].map(|key| flag(&raw[key])) {
+        [true, false, false] => Ok(Transport::Tcp),
+        [false, true, false] if flag(&raw["udp_counters_64bit"]) => {
+            Ok(Transport::Udp(Layout::Wide))
+        }
+        [false, true, false] => Ok(Transport::Udp(Layout::Narrow)),
+        [false, false, true] => refuse(ErrorCode::PARAMS, "linerate has no SCTP"),
         _ => refuse(ErrorCode::PARAMS, "one of tcp and udp must be asked for"),
     }
 }
 
-fn direction(raw: &Raw) -> Result<Direction, ParamsError> {
-    match (raw.reverse, raw.bidirectional) {
-        (false, false) => Ok(Direction::Up),
-        (true, false) => Ok(Direction::Down),
-        (false, true) => Ok(Direction::Both),
-        (true, true) => refuse(ErrorCode::PARAMS, "reverse and bidirectional at once"),
+fn direction(raw: &Value) -> Result<Direction, ParamsError> {
+    match ["reverse", "bidirectional"].map(|key| flag(&raw[key])) {
+        [false, false] => Ok(Direction::Up),
+        [true, false] => Ok(Direction::Down),
+        [false, true] => Ok(Direction::Both),
+        [true, true] => refuse(ErrorCode::PARAMS, "reverse and bidirectional at once"),
     }
 }
 
@@ -383,15 +341,15 @@ fn block(value: &Value, transport: Transport) -> Result<u64, ParamsError> {
     let length = count(value);
     match (transport, length) {
         (Transport::Tcp, Some(bytes @ 1..=MAX_BLOCK)) => Ok(bytes),
-        (Transport::Tcp, _) => refuse(
-            ErrorCode::BLOCK,
-            format!("len is {value}: it must be 1 to {MAX_BLOCK}"),
-        ),
+        (Transport::Tcp, _) => {
+            let what = format!("len is {value}: it must be 1 to {MAX_BLOCK}");
+            refuse(ErrorCode::BLOCK, what)
+        }
         (Transport::Udp(_), Some(bytes)) if UDP_BLOCKS.contains(&bytes) => Ok(bytes),
-        (Transport::Udp(_), _) => refuse(
-            ErrorCode::UDP_BLOCK,
-            format!("len is {value}: it must be 16 to 65507"),
-        ),
+        (Transport::Udp(_), _) => {
+            let what = format!("len is {value}: it must be 16 to 65507");
+            refuse(ErrorCode::UDP_BLOCK, what)
+        }
     }
 }
 
@@ -399,18 +357,12 @@ fn congestion(value: &Value) -> Result<Option<String>, ParamsError> {
     let Some(name) = value.as_str() else {
         return Ok(None);
     };
-    let fits = (1..=MAX_NAME).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if fits {
-        Ok(Some(name.to_owned()))
-    } else {
-        refuse(
-            ErrorCode::CONGESTION,
-            "congestion is no name of 1 to 15 letters",
-        )
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_letter) {
+        return Ok(Some(name.to_owned()));
     }
+    let what = "congestion is no name of 1 to 15 letters";
+    refuse(ErrorCode::CONGESTION, what)
 }
 
 /// A stranger's text, fit for a line of ours.

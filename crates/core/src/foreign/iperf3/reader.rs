@@ -1,34 +1,34 @@
-//! Bytes of the control connection, taken apart.
+//! Splits the bytes of the control connection into messages.
 
 use thiserror::Error;
 
-/// Bytes that may wait because their turn has not come yet.
+/// Most bytes that may wait for their turn.
 const MAX_WAITING: usize = 64 << 10;
 
-/// The bytes are nothing that belongs here.
+/// Why bytes cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The length that was announced is beyond the limit.
+    /// The announced length is beyond the limit.
     #[error("JSON of {length} bytes, where at most {limit} are taken")]
     TooLong {
-        /// As announced.
+        /// The announced length.
         length: usize,
-        /// What is taken.
+        /// The limit.
         limit: usize,
     },
-    /// Bytes without end out of turn.
+    /// Too many bytes came before their turn.
     #[error("more bytes than there was anything to say")]
     TooMany,
 }
 
-/// Takes bytes, gives states and JSON, as asked.
+/// Takes bytes, and gives states and JSON when asked.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     buffer: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes what has come. What is asked for next may be up to `wanted` bytes long.
+    /// Takes bytes. The next message may have up to `wanted` bytes.
     pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) -> Result<(), ReadError> {
         if self.buffer.len() + bytes.len() > wanted + MAX_WAITING {
             return Err(ReadError::TooMany);
@@ -52,7 +52,7 @@ impl Reader {
         Some((number(0), number(4)))
     }
 
-    /// JSON of at most `limit` bytes, when it is whole.
+    /// JSON of at most `limit` bytes; `None` until it is whole.
     pub(super) fn json(&mut self, limit: usize) -> Result<Option<Vec<u8>>, ReadError> {
         let Some(head) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Reader {
     }
 }
 
-/// JSON with its length before it.
+/// JSON, preceded by its length.
 pub(super) fn framed(json: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(4 + json.len());
     bytes.extend_from_slice(&(json.len() as u32).to_be_bytes());

@@ -1,8 +1,7 @@
-//! What each end counted, which both send at the end.
+//! The results of each end, which both send after the test.
 
 use std::collections::HashSet;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::number::{count, count_if_known};
@@ -12,7 +11,7 @@ const MAX_SECONDS: f64 = 1e6;
 /// A process cannot use more, percent of one CPU.
 const MAX_CPU: f64 = 1e6;
 
-/// One end's account of one stream.
+/// The results of one stream at one end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamResult {
     /// 1, 3, 4, 5, …
@@ -33,7 +32,7 @@ pub struct StreamResult {
     pub seconds: Option<f64>,
 }
 
-/// One end's account of a test.
+/// The results of a test at one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// CPU time of the process, percent of one CPU: user, system.
@@ -45,45 +44,8 @@ pub struct Results {
     pub congestion: Option<String>,
     /// Each stream.
     pub streams: Vec<StreamResult>,
-    /// What the server prints, where the client wants to see it.
+    /// The server's output, if the client wants it.
     pub output: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Raw {
-    #[serde(default)]
-    cpu_util_user: Value,
-    #[serde(default)]
-    cpu_util_system: Value,
-    #[serde(default)]
-    sender_has_retransmits: Value,
-    #[serde(default)]
-    congestion_used: Value,
-    #[serde(default)]
-    server_output_text: Option<Value>,
-    #[serde(default)]
-    server_output_json: Option<Value>,
-    streams: Vec<RawStream>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RawStream {
-    id: Value,
-    bytes: Value,
-    #[serde(default)]
-    retransmits: Value,
-    #[serde(default)]
-    jitter: Value,
-    #[serde(default)]
-    errors: Value,
-    #[serde(default)]
-    omitted_errors: Value,
-    #[serde(default)]
-    packets: Value,
-    #[serde(default)]
-    omitted_packets: Value,
-    #[serde(default)]
-    end_time: Value,
 }
 
 impl Results {
@@ -95,49 +57,43 @@ impl Results {
     /// Reads the results of a test of `flows` flows.
     ///
     /// # Errors
-    /// No results, or not of this test, in words.
+    /// Why these are not the results of this test.
     pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
-        let raw: Raw =
-            serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
-        if raw.streams.len() > flows as usize {
-            return Err(format!(
-                "results of {} streams in a test of {flows}",
-                raw.streams.len()
-            ));
+        let raw = serde_json::from_slice(json);
+        let raw: Value = raw.map_err(|error| format!("the results: {error}"))?;
+        let streams = raw["streams"].as_array();
+        let streams = streams.ok_or("the results have no streams")?;
+        let count = streams.len();
+        if count > flows as usize {
+            return Err(format!("results of {count} streams in a test of {flows}"));
         }
-        let streams: Vec<StreamResult> = raw
-            .streams
-            .iter()
-            .map(|stream| {
-                stream
-                    .read()
-                    .ok_or("a stream's results that are no figures".to_owned())
-            })
-            .collect::<Result<_, _>>()?;
+        let streams: Option<Vec<StreamResult>> = streams.iter().map(StreamResult::read).collect();
+        let streams = streams.ok_or("a stream's results that are no figures")?;
         let mut seen = HashSet::new();
         if !streams.iter().all(|stream| seen.insert(stream.id)) {
             return Err("two results of one stream".to_owned());
         }
-        let congestion = raw.congestion_used.as_str().map(|name| {
+        let congestion = raw["congestion_used"].as_str().map(|name| {
             let plain = name.chars().filter(|c| c.is_ascii_graphic());
             plain.take(15).collect()
         });
         Ok(Self {
             cpu_percent: (
-                measure(&raw.cpu_util_user, MAX_CPU).unwrap_or(0.0),
-                measure(&raw.cpu_util_system, MAX_CPU).unwrap_or(0.0),
+                measure(&raw["cpu_util_user"], MAX_CPU).unwrap_or(0.0),
+                measure(&raw["cpu_util_system"], MAX_CPU).unwrap_or(0.0),
             ),
-            has_retransmits: count_if_known(&raw.sender_has_retransmits).map(|has| has == 1),
+            has_retransmits: count_if_known(&raw["sender_has_retransmits"]).map(|has| has == 1),
             congestion,
             streams,
-            output: match (raw.server_output_text, raw.server_output_json) {
-                (Some(Value::String(text)), _) => Some(text),
-                (_, json) => json.map(|json| json.to_string()),
+            output: match (&raw["server_output_text"], &raw["server_output_json"]) {
+                (Value::String(text), _) => Some(text.clone()),
+                (_, Value::Null) => None,
+                (_, json) => Some(json.to_string()),
             },
         })
     }
 
-    /// What is sent.
+    /// The results as they are sent.
     pub fn to_json(&self) -> Vec<u8> {
         let (user, system) = self.cpu_percent;
         let has_retransmits = match self.has_retransmits {
@@ -162,25 +118,24 @@ impl Results {
     }
 }
 
-impl RawStream {
-    fn read(&self) -> Option<StreamResult> {
+impl StreamResult {
+    /// Reads the results of a stream; `None` if its number or its bytes are no figures.
+    fn read(raw: &Value) -> Option<Self> {
+        // Sums of them must not overflow.
         let is_sane = |count: &u64| *count < 1 << 55;
         let known = |value: &Value| count_if_known(value).filter(is_sane).unwrap_or(0);
-        Some(StreamResult {
-            id: u32::try_from(count(&self.id)?).ok()?,
-            // Sums of them must not overflow.
-            bytes: count(&self.bytes).filter(|bytes| *bytes < 1 << 55)?,
-            retransmits: count_if_known(&self.retransmits).filter(|count| *count < 1 << 55),
-            jitter_s: measure(&self.jitter, MAX_SECONDS).unwrap_or(0.0),
-            errors: known(&self.errors).saturating_sub(known(&self.omitted_errors)),
-            packets: known(&self.packets),
-            omitted: count_if_known(&self.omitted_packets).filter(is_sane),
-            seconds: measure(&self.end_time, MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
+        Some(Self {
+            id: u32::try_from(count(&raw["id"])?).ok()?,
+            bytes: count(&raw["bytes"]).filter(is_sane)?,
+            retransmits: count_if_known(&raw["retransmits"]).filter(is_sane),
+            jitter_s: measure(&raw["jitter"], MAX_SECONDS).unwrap_or(0.0),
+            errors: known(&raw["errors"]).saturating_sub(known(&raw["omitted_errors"])),
+            packets: known(&raw["packets"]),
+            omitted: count_if_known(&raw["omitted_packets"]).filter(is_sane),
+            seconds: measure(&raw["end_time"], MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
         })
     }
-}
 
-impl StreamResult {
     fn as_json(&self) -> Value {
         let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
         let mut json = json!({

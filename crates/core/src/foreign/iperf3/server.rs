@@ -1,4 +1,4 @@
-//! The server's end of the control connection.
+//! The server's state machine of the control connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{
     STREAM_TIMEOUT, State,
 };
 
-/// What the server's engine is to do.
+/// An action for the server's engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
     /// The client asks for this test: [`Server::accept`] or [`Server::refuse`].
@@ -20,55 +20,55 @@ pub enum ServerEvent {
     Begin,
     /// The client has ended it: stop, then [`Server::report`].
     End,
-    /// The client's account.
+    /// The client's results.
     Results(Box<Results>),
-    /// It is over: as planned, or for a reason.
+    /// The test is over: as planned, or with an error.
     Closed(Option<ServerError>),
 }
 
-/// Why a test ended before its time, or never began.
+/// Why a test failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerError {
-    /// Bytes that belong to nothing.
+    /// The client sent bytes that are not part of the protocol.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The parameters make no test.
+    /// The parameters are not those of a test.
     #[error(transparent)]
     Params(#[from] ParamsError),
-    /// Results that are none.
+    /// The client sent results that cannot be read.
     #[error("{0}")]
     Results(String),
-    /// A state byte that has no place here.
+    /// The client sent a state byte that is not allowed now.
     #[error("the client sent {0}, which has no place here")]
     OutOfTurn(u8),
     /// The client has given up.
     #[error("the client has given up")]
     Terminated,
-    /// This end has refused, or given up.
+    /// This end refused the test, or gave it up.
     #[error("{0}")]
     Refused(String),
-    /// Something took too long.
+    /// A deadline has passed.
     #[error("timed out: {0}")]
     Timeout(&'static str),
-    /// The connection ended.
+    /// The connection ended too early.
     #[error("the client closed the connection")]
     Hangup,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// For the parameters.
+    /// The client is to send the parameters.
     Params,
-    /// For the engine's answer to them.
+    /// The engine is to accept or refuse them.
     Asked,
-    /// For the data connections.
+    /// The client is to open the data connections.
     Streams,
     Running,
-    /// For the engine's account.
+    /// The engine is to give its results.
     Ending,
-    /// For the client's.
+    /// The client is to send its results.
     Results,
-    /// For the goodbye.
+    /// The client is to say goodbye.
     Goodbye,
     Closed,
 }
@@ -83,20 +83,21 @@ pub struct Server {
     deadline: Option<Duration>,
     flows: u32,
     seconds: Option<f64>,
-    /// The client's.
+    /// The client's version.
     version: Option<String>,
-    /// The longest that the owner lets a test take.
+    /// Longest test that the owner allows.
     longest: Duration,
     results: Vec<u8>,
 }
 
 impl Server {
-    /// A client whose cookie has come; a test takes `longest` at most.
+    /// Begins with a client whose cookie has been read; `longest` is the longest test that the
+    /// owner allows.
     pub fn new(now: Duration, longest: Duration) -> Self {
         Self {
             stage: Stage::Params,
             reader: Reader::default(),
-            out: VecDeque::from([vec![State::ParamExchange.byte()]]),
+            out: VecDeque::from([vec![State::PARAM_EXCHANGE.0]]),
             events: VecDeque::new(),
             deadline: Some(now + PARAMS_TIMEOUT),
             flows: 0,
@@ -107,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Bytes of the client.
+    /// Takes bytes from the client.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         if self.is_closed() {
             return;
@@ -119,20 +120,26 @@ impl Server {
         if let Err(error) = self.reader.push(bytes, wanted) {
             return self.fail(ErrorCode::MESSAGE, error.into());
         }
-        while !self.is_closed() && self.take(now) {}
+        while !self.is_closed() {
+            match self.take(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err((code, error)) => self.fail(code, error),
+            }
+        }
     }
 
-    /// The connection is gone.
+    /// The client closed the connection, or it is lost.
     pub fn handle_close(&mut self) {
         match self.stage {
             Stage::Closed => {}
-            // The client has all that it wanted.
+            // The client has all results.
             Stage::Goodbye => self.close(None),
             _ => self.close(Some(ServerError::Hangup)),
         }
     }
 
-    /// Looks at the deadline.
+    /// Checks the deadline.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
@@ -154,25 +161,25 @@ impl Server {
         self.deadline
     }
 
-    /// Bytes to send.
+    /// The next bytes to send.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.out.pop_front()
     }
 
-    /// What to do.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
     }
 
-    /// Whether nothing more will happen. What is to be sent is still to be sent.
+    /// Whether the test is over. Bytes may remain to be sent.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 
-    /// Takes the test that was asked for: the client may open its streams.
+    /// Accepts the test: the client may open its streams.
     pub fn accept(&mut self, now: Duration) {
         if self.stage == Stage::Asked {
-            self.say(State::CreateStreams);
+            self.say(State::CREATE_STREAMS);
             self.enter(Stage::Streams, Some(now + STREAM_TIMEOUT));
         }
     }
@@ -189,8 +196,8 @@ impl Server {
         if self.stage != Stage::Streams {
             return;
         }
-        self.say(State::TestStart);
-        self.say(State::TestRunning);
+        self.say(State::TEST_START);
+        self.say(State::TEST_RUNNING);
         let planned = self.seconds.map(Duration::from_secs_f64);
         let time = planned.map_or(self.longest, |time| time.min(self.longest));
         // A client may take its time to end a test, but not the owner's.
@@ -199,110 +206,93 @@ impl Server {
         self.events.push_back(ServerEvent::Begin);
     }
 
-    /// Gives this end's account, after [`ServerEvent::End`].
+    /// Sends this end's results, after [`ServerEvent::End`].
     pub fn report(&mut self, now: Duration, results: &Results) {
         if self.stage == Stage::Ending {
             self.results = results.to_json();
-            self.say(State::ExchangeResults);
+            self.say(State::EXCHANGE_RESULTS);
             self.enter(Stage::Results, Some(now + RESULTS_TIMEOUT));
         }
     }
 
-    /// Ends it with an error that the client prints.
+    /// Ends the test with an error that the client prints.
     pub fn refuse(&mut self, code: ErrorCode, why: impl Into<String>) {
         if !self.is_closed() {
             self.fail(code, ServerError::Refused(why.into()));
         }
     }
 
-    /// The owner stops the endpoint.
+    /// Ends the test because the owner stops the endpoint.
     pub fn terminate(&mut self) {
         if !self.is_closed() {
-            self.say(State::ServerTerminate);
+            self.say(State::SERVER_TERMINATE);
             self.close(Some(ServerError::Refused(
                 "the endpoint is shutting down".into(),
             )));
         }
     }
 
-    /// Takes one thing that has come; false if it is not whole yet, or has to wait.
-    fn take(&mut self, now: Duration) -> bool {
+    /// Takes one message; false if none is whole, or if it has to wait.
+    fn take(&mut self, now: Duration) -> Result<bool, (ErrorCode, ServerError)> {
         match self.stage {
-            Stage::Params => self.take_params(),
-            Stage::Results => self.take_results(now),
-            Stage::Asked | Stage::Ending | Stage::Closed => false,
-            Stage::Streams | Stage::Running | Stage::Goodbye => match self.reader.byte() {
-                Some(byte) => {
-                    self.take_state(now, byte);
-                    true
-                }
-                None => false,
-            },
-        }
-    }
-
-    fn take_params(&mut self) -> bool {
-        let json = match self.reader.json(Params::MAX_BYTES) {
-            Ok(Some(json)) => json,
-            Ok(None) => return false,
-            Err(error) => {
-                self.fail(ErrorCode::PARAMS, error.into());
-                return false;
-            }
-        };
-        match Params::parse(&json) {
-            Ok(params) => {
+            Stage::Params => {
+                let json = self.reader.json(Params::MAX_BYTES);
+                let json = json.map_err(|error| (ErrorCode::PARAMS, error.into()))?;
+                let Some(json) = json else {
+                    return Ok(false);
+                };
+                let params = Params::parse(&json).map_err(|error| (error.code, error.into()))?;
                 self.flows = params.flows();
                 self.seconds = params.seconds();
                 self.version.clone_from(&params.version);
                 self.enter(Stage::Asked, None);
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
             }
-            Err(error) => self.fail(error.code, error.into()),
-        }
-        true
-    }
-
-    fn take_results(&mut self, now: Duration) -> bool {
-        let json = match self.reader.json(Results::MAX_FROM_CLIENT) {
-            Ok(Some(json)) => json,
-            Ok(None) => return false,
-            Err(error) => {
-                self.fail(ErrorCode::MESSAGE, error.into());
-                return false;
-            }
-        };
-        match Results::parse(&json, self.flows) {
-            Ok(results) => {
+            Stage::Results => {
+                let json = self.reader.json(Results::MAX_FROM_CLIENT);
+                let json = json.map_err(|error| (ErrorCode::MESSAGE, error.into()))?;
+                let Some(json) = json else {
+                    return Ok(false);
+                };
+                let results = Results::parse(&json, self.flows);
+                let results =
+                    results.map_err(|error| (ErrorCode::MESSAGE, ServerError::Results(error)))?;
                 self.out
                     .push_back(framed(&std::mem::take(&mut self.results)));
-                self.say(State::DisplayResults);
+                self.say(State::DISPLAY_RESULTS);
                 self.enter(Stage::Goodbye, Some(now + RESULTS_TIMEOUT));
                 self.events
                     .push_back(ServerEvent::Results(Box::new(results)));
             }
-            Err(error) => self.fail(ErrorCode::MESSAGE, ServerError::Results(error)),
+            Stage::Asked | Stage::Ending | Stage::Closed => return Ok(false),
+            Stage::Streams | Stage::Running | Stage::Goodbye => {
+                let Some(byte) = self.reader.byte() else {
+                    return Ok(false);
+                };
+                self.take_state(now, State(byte))?;
+            }
         }
-        true
+        Ok(true)
     }
 
-    fn take_state(&mut self, now: Duration, byte: u8) {
-        match (State::from_byte(byte), self.stage) {
-            (Some(State::TestEnd), Stage::Running) => {
+    fn take_state(&mut self, now: Duration, state: State) -> Result<(), (ErrorCode, ServerError)> {
+        match (state, self.stage) {
+            (State::TEST_END, Stage::Running) => {
                 self.enter(Stage::Ending, Some(now + GRACE));
                 self.events.push_back(ServerEvent::End);
             }
-            (Some(State::IperfDone), Stage::Goodbye) => self.close(None),
-            // A client that fails by itself says goodbye in any state.
-            (Some(State::ClientTerminate | State::IperfDone), _) => {
+            (State::IPERF_DONE, Stage::Goodbye) => self.close(None),
+            // A client that fails says goodbye at any time.
+            (State::CLIENT_TERMINATE | State::IPERF_DONE, _) => {
                 self.close(Some(ServerError::Terminated));
             }
-            _ => self.fail(ErrorCode::MESSAGE, ServerError::OutOfTurn(byte)),
+            (State(byte), _) => return Err((ErrorCode::MESSAGE, ServerError::OutOfTurn(byte))),
         }
+        Ok(())
     }
 
     fn say(&mut self, state: State) {
-        self.out.push_back(vec![state.byte()]);
+        self.out.push_back(vec![state.0]);
     }
 
     fn enter(&mut self, stage: Stage, deadline: Option<Duration>) {
@@ -312,7 +302,7 @@ impl Server {
 
     fn fail(&mut self, code: ErrorCode, error: ServerError) {
         let code = code.known_to(self.version.as_deref());
-        let mut bytes = vec![State::ServerError.byte()];
+        let mut bytes = vec![State::SERVER_ERROR.0];
         bytes.extend_from_slice(&code.0.to_be_bytes());
         bytes.extend_from_slice(&0i32.to_be_bytes());
         self.out.push_back(bytes);
@@ -325,5 +315,5 @@ impl Server {
     }
 }
 
-/// Over the owner's longest test, for what is in flight at its end.
+/// Time beyond the owner's longest test, for what is in flight at its end.
 const PAST_LIMIT: Duration = Duration::from_secs(4);

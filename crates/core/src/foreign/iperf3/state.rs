@@ -1,60 +1,34 @@
-//! The single bytes of the control connection.
+//! The messages of one byte on the control connection.
 
-/// What one end tells the other in one byte.
+use super::ACCESS_DENIED;
+
+/// A message of one byte. Any byte can arrive; the constants are those that iperf3 sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Set up the timers.
-    TestStart,
-    /// Send and receive.
-    TestRunning,
-    /// The client has ended the test.
-    TestEnd,
-    /// Send the parameters.
-    ParamExchange,
-    /// Open the data connections.
-    CreateStreams,
-    /// The server ends.
-    ServerTerminate,
-    /// The client gives up.
-    ClientTerminate,
-    /// Send your results, then take mine.
-    ExchangeResults,
-    /// All is said.
-    DisplayResults,
-    /// Goodbye.
-    IperfDone,
-    /// Busy, or no place for this connection.
-    AccessDenied,
-    /// Two numbers follow: iperf3's error, and errno.
-    ServerError,
-}
-
-const BYTES: [(State, u8); 12] = [
-    (State::TestStart, 1),
-    (State::TestRunning, 2),
-    (State::TestEnd, 4),
-    (State::ParamExchange, 9),
-    (State::CreateStreams, 10),
-    (State::ServerTerminate, 11),
-    (State::ClientTerminate, 12),
-    (State::ExchangeResults, 13),
-    (State::DisplayResults, 14),
-    (State::IperfDone, 16),
-    (State::AccessDenied, super::ACCESS_DENIED),
-    (State::ServerError, 0xfe),
-];
+pub struct State(pub u8);
 
 impl State {
-    /// As on the wire.
-    pub fn byte(self) -> u8 {
-        let known = BYTES.iter().find(|(state, _)| *state == self);
-        // Every state is in the table, which its test holds.
-        known.map_or(0, |(_, byte)| *byte)
-    }
-
-    /// The state of a byte; `None` for one that is never sent.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        let known = BYTES.iter().find(|(_, known)| *known == byte);
-        known.map(|(state, _)| *state)
-    }
+    /// Set up the timers.
+    pub const TEST_START: Self = Self(1);
+    /// Send and receive.
+    pub const TEST_RUNNING: Self = Self(2);
+    /// The client has ended the test.
+    pub const TEST_END: Self = Self(4);
+    /// Send the parameters.
+    pub const PARAM_EXCHANGE: Self = Self(9);
+    /// Open the data connections.
+    pub const CREATE_STREAMS: Self = Self(10);
+    /// The server ends.
+    pub const SERVER_TERMINATE: Self = Self(11);
+    /// The client gives up.
+    pub const CLIENT_TERMINATE: Self = Self(12);
+    /// Send your results, then take mine.
+    pub const EXCHANGE_RESULTS: Self = Self(13);
+    /// All results are exchanged.
+    pub const DISPLAY_RESULTS: Self = Self(14);
+    /// Goodbye.
+    pub const IPERF_DONE: Self = Self(16);
+    /// The server is busy, or has no place for this connection.
+    pub const ACCESS_DENIED: Self = Self(ACCESS_DENIED);
+    /// Two numbers follow: iperf3's error, and errno.
+    pub const SERVER_ERROR: Self = Self(0xfe);
 }

@@ -1,12 +1,12 @@
-//! What a server answers: that it is ready, and what came of the test.
+//! The two answers of a server: it is ready, and the results.
 
 use super::block::{Block, Width};
 use super::kind;
 use super::request::{Message, Refusal};
-use crate::foreign::told::{Told, are_possible};
+use crate::foreign::told::{are_possible, other_half};
 use crate::session::message::{FlowHalf, UdpReceived};
 
-/// The server is ready: where the data goes, and what of the request is in force.
+/// The server is ready: the port for the data, and the settings in force.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ready {
     /// Port that the data goes to.
@@ -54,7 +54,7 @@ pub struct CpuShares {
     pub peak: Option<(u32, f32)>,
 }
 
-/// What came of a test, as the server counted it.
+/// The results of a test, as the server counted them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// Payload received, bytes.
@@ -71,7 +71,7 @@ pub struct Results {
     pub transactions: u32,
     /// The measured time, seconds.
     pub seconds: f32,
-    /// What the CPUs did, if that was asked for and could be had.
+    /// CPU time, if it was asked for and could be measured.
     pub cpu: Option<CpuShares>,
     /// CPUs of the host.
     pub cpus: u32,
@@ -296,8 +296,7 @@ impl Results {
         })
     }
 
-    /// What a netserver has told, as its half of `flow`; `None` where its counts or its time cannot
-    /// be of this test.
+    /// The netserver's half of `flow`; `None` if its counts or its time cannot be of this test.
     pub fn to_half(&self, flow: &FlowHalf) -> Option<FlowHalf> {
         let sends = !flow.sends;
         let (bytes, messages) = if sends {
@@ -314,16 +313,13 @@ impl Results {
             expected: Some(sent.sent),
             ..UdpReceived::default()
         });
-        let told = Told {
-            bytes,
-            messages: Some(messages.into()),
-            // A sender's is its own and not the receiver's.
-            seconds: Some(seconds).filter(|_| !sends),
-            retransmitted: self.retransmitted.map(u64::from),
-            udp_sent: None,
+        // A sender's time is its own and not the receiver's.
+        let seconds = Some(seconds).filter(|_| !sends);
+        let (messages, again) = (Some(messages.into()), self.retransmitted.map(u64::from));
+        Some(FlowHalf {
             udp_received,
-        };
-        Some(told.into_half(flow))
+            ..other_half(flow, bytes, messages, seconds, again)
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one shape of all control messages.
+//! The block, the form of all control messages.
 
 /// Bytes of a block of netperf 2.5 and older.
 pub const NARROW_BYTES: usize = 256;
@@ -7,7 +7,7 @@ pub const WIDE_BYTES: usize = 656;
 /// Bytes before the payload: the type and the second word.
 const HEADER: usize = 8;
 
-/// How long a client's blocks are.
+/// Length of a client's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// 256 bytes.
@@ -35,14 +35,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block with nothing but its type.
+    /// A block with its type and no payload.
     pub fn new(width: Width, kind: i32) -> Self {
         let mut bytes = vec![0; width.bytes()];
         bytes[..4].copy_from_slice(&kind.to_be_bytes());
         Self { width, bytes }
     }
 
-    /// A block with these words at the front of its payload; what does not fit it is left out.
+    /// A block whose payload begins with these words; words that do not fit are left out.
     pub fn of_words(width: Width, kind: i32, words: &[u32]) -> Self {
         let mut block = Self::new(width, kind);
         for (index, word) in words.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Block {
         block
     }
 
-    /// Reads a block; `None` if these are not as many bytes as one has.
+    /// Reads a block; `None` if it has another length.
     pub fn decode(width: Width, bytes: &[u8]) -> Option<Self> {
         (bytes.len() == width.bytes()).then(|| Self {
             width,
@@ -59,12 +59,12 @@ impl Block {
         })
     }
 
-    /// As it goes over the wire.
+    /// The bytes to send.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn width(&self) -> Width {
         self.width
     }
@@ -79,14 +79,14 @@ impl Block {
         self.raw_word(4) as i32
     }
 
-    /// With another second word.
+    /// The block with another second word.
     #[must_use]
     pub fn with_second(mut self, second: i32) -> Self {
         self.bytes[4..HEADER].copy_from_slice(&second.to_be_bytes());
         self
     }
 
-    /// Payload word `index`; zero behind the end.
+    /// Payload word `index`; zero after the end.
     pub fn word(&self, index: usize) -> u32 {
         self.raw_word(HEADER + 4 * index)
     }
@@ -119,7 +119,7 @@ impl Block {
             .collect()
     }
 
-    /// The bytes of such a text, as they are.
+    /// The bytes of such a text.
     pub fn text_bytes(&self, index: usize, offset: usize, length: usize) -> &[u8] {
         let start = (HEADER + 4 * index + offset).min(self.bytes.len());
         let field = &self.bytes[start..(start + length).min(self.bytes.len())];

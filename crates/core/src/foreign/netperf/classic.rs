@@ -1,5 +1,5 @@
-//! The messages that older clients, and a few tests of newer ones, have for one test alone: other
-//! layouts, same meaning.
+//! The tests that have messages of their own, with other layouts and the same meaning: all tests of
+//! older clients, and a few of newer ones.
 
 use super::answer::{Ready, Results};
 use super::block::{Block, Width};
@@ -26,53 +26,39 @@ pub enum Classic {
     TcpCc,
 }
 
-/// Each with the type of its request; the response's and the results' follow it.
-const TYPES: [(Classic, i32); 7] = [
-    (Classic::TcpStream, 10),
-    (Classic::TcpRr, 13),
-    (Classic::UdpStream, 16),
-    (Classic::UdpRr, 19),
-    (Classic::TcpCrr, 34),
-    (Classic::TcpMaerts, 94),
-    (Classic::TcpCc, 300),
+/// The tests: the type of the request (the types of response and results follow it), what the
+/// endpoint does, and over which transport.
+const TESTS: [(Classic, i32, Role, Transport); 7] = [
+    (Classic::TcpStream, 10, Role::Receive, Transport::Tcp),
+    (Classic::TcpRr, 13, Role::Exchange, Transport::Tcp),
+    (Classic::UdpStream, 16, Role::Receive, Transport::Udp),
+    (Classic::UdpRr, 19, Role::Exchange, Transport::Udp),
+    (Classic::TcpCrr, 34, Role::ConnectExchange, Transport::Tcp),
+    (Classic::TcpMaerts, 94, Role::Send, Transport::Tcp),
+    (Classic::TcpCc, 300, Role::Connect, Transport::Tcp),
 ];
 
 impl Classic {
     /// The test that a request of this type asks for.
     pub fn of_request(kind: i32) -> Option<Self> {
-        let found = TYPES.iter().find(|(_, request)| *request == kind);
-        found.map(|(classic, _)| *classic)
+        let found = TESTS.iter().find(|(_, request, ..)| *request == kind);
+        found.map(|(classic, ..)| *classic)
     }
 
     /// The type of its request.
     pub fn request(self) -> i32 {
-        TYPES
-            .iter()
-            .find(|(classic, _)| *classic == self)
-            .map_or(0, |(_, request)| *request)
+        self.entry().1
     }
 
-    /// What the endpoint does in it.
-    fn role(self) -> Role {
-        match self {
-            Self::TcpStream | Self::UdpStream => Role::Receive,
-            Self::TcpMaerts => Role::Send,
-            Self::TcpRr | Self::UdpRr => Role::Exchange,
-            Self::TcpCrr => Role::ConnectExchange,
-            Self::TcpCc => Role::Connect,
-        }
-    }
-
-    fn transport(self) -> Transport {
-        match self {
-            Self::UdpStream | Self::UdpRr => Transport::Udp,
-            _ => Transport::Tcp,
-        }
+    fn entry(self) -> (Self, i32, Role, Transport) {
+        let found = TESTS.into_iter().find(|(classic, ..)| *classic == self);
+        found.expect("each test is in the table")
     }
 
     pub(super) fn parse(self, block: &Block) -> Result<DataTest, Refusal> {
-        let mut test = DataTest::plain(Message::Classic(self), self.role(), self.transport());
-        // Where each layout has its length, port and family.
+        let (_, _, role, transport) = self.entry();
+        let mut test = DataTest::plain(Message::Classic(self), role, transport);
+        // The words of the layout that have the length and the port; the family follows the port.
         let (at_length, at_port) = match self {
             Self::TcpStream | Self::TcpMaerts => {
                 test.send_buffer = buffer(block.int(0))?;
@@ -108,16 +94,10 @@ impl Classic {
     }
 
     pub(super) fn ready(self, width: Width, ready: &Ready) -> Block {
-        let flag = u32::from;
-        let Ready {
-            receive_buffer,
-            send_buffer,
-            port,
-            ..
-        } = *ready;
-        let (port, length) = (u32::from(port), ready.length);
+        let (receive, send) = (ready.receive_buffer, ready.send_buffer);
+        let (port, length) = (u32::from(ready.port), ready.length);
         let rate = ready.cpu_rate.to_bits();
-        let (nodelay, cpu) = (flag(ready.nodelay), flag(ready.measure_cpu));
+        let (nodelay, cpu) = (u32::from(ready.nodelay), u32::from(ready.measure_cpu));
         let kind = self.request() + 1;
         match self {
             Self::TcpStream | Self::TcpMaerts => {
@@ -125,32 +105,15 @@ impl Classic {
                     Self::TcpStream => ready.receive_bytes,
                     _ => ready.send_bytes,
                 };
-                let words = [
-                    receive_buffer,
-                    size,
-                    nodelay,
-                    cpu,
-                    length,
-                    send_buffer,
-                    port,
-                    rate,
-                ];
+                let words = [receive, size, nodelay, cpu, length, send, port, rate];
                 Block::of_words(width, kind, &words)
             }
             Self::UdpStream => {
-                let words = [receive_buffer, send_buffer, cpu, length, port, rate];
+                let words = [receive, send, cpu, length, port, rate];
                 Block::of_words(width, kind, &words)
             }
             Self::TcpRr | Self::UdpRr | Self::TcpCrr | Self::TcpCc => {
-                let words = [
-                    receive_buffer,
-                    nodelay,
-                    cpu,
-                    length,
-                    send_buffer,
-                    port,
-                    rate,
-                ];
+                let words = [receive, nodelay, cpu, length, send, port, rate];
                 Block::of_words(width, kind, &words)
             }
         }
@@ -188,16 +151,9 @@ impl Classic {
                 Block::of_words(width, kind, &words)
             }
             Self::TcpRr | Self::UdpRr | Self::TcpCrr | Self::TcpCc => {
-                let words = [
-                    results.received_bytes as u32,
-                    results.receive_calls,
-                    results.transactions,
-                    elapsed,
-                    cpu,
-                    demand,
-                    method,
-                    cpus,
-                ];
+                let (bytes, calls) = (results.received_bytes as u32, results.receive_calls);
+                let answered = results.transactions;
+                let words = [bytes, calls, answered, elapsed, cpu, demand, method, cpus];
                 Block::of_words(width, kind, &words)
             }
         }

@@ -1,4 +1,4 @@
-//! The client's half, against a netserver of 2.6 or newer: one test, asked for by OMNI.
+//! The client's state machine, for one OMNI test with a netserver of 2.6 or newer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use super::block::{Block, WIDE_BYTES, Width};
 use super::request::{DataTest, Length, Message, Role, Transport};
 use super::{PAD_SECONDS, errno, kind};
 
-/// From a message to its answer, beside the time of the test itself.
+/// Longest time from a message to its answer, beside the length of the test.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the driver of a [`Client`] is told.
+/// An event for the driver of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The netserver answers to its protocol.
+    /// The other end is a netserver.
     Greeted,
     /// The netserver is ready: connect, or send, to this port; then [`Client::begun`].
     Ready(Box<Ready>),
-    /// It has said what came of the test.
+    /// The netserver has sent its results.
     Results(Box<Results>),
-    /// Nothing more will come.
+    /// The test failed.
     Failed(ClientError),
 }
 
-/// Why a netserver was of no use.
+/// Why a test with a netserver failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// It answered by an errno.
+    /// The netserver answered with an errno.
     #[error("the netserver refuses the test: error {0}{note}", note = note(*.0))]
     Refused(i32),
-    /// The answer is none of netperf's, or none of this place.
+    /// The answer is not netperf's, or not allowed now.
     #[error("what answers there is no netserver of 2.6 or newer")]
     NotNetserver,
-    /// Nothing came in time.
+    /// A deadline has passed.
     #[error("timed out: {0}")]
     Timeout(&'static str),
-    /// The connection ended.
+    /// The control connection ended.
     #[error("the netserver closed the control connection (it may want a passphrase)")]
     Closed,
 }
 
-/// A netserver leaves the type of its first answer in the second, as it was turned for the wire,
-/// and so turns it again.
+/// Type of the second answer of some netservers: the type of the first one, whose bytes they swap
+/// twice.
 const OLD_RESPONSE: i32 = kind::OMNI_RESPONSE.swap_bytes();
 
 fn note(number: i32) -> &'static str {
@@ -77,8 +77,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A connection that was made at `now`; it asks whether a netserver is there by a message that
-    /// changes nothing.
+    /// Begins at `now` with a message that changes nothing, to find out whether a netserver
+    /// answers.
     pub fn new(now: Duration) -> Self {
         let hello = Block::new(Width::Wide, kind::DEBUG_OFF).with_second(-1);
         Self {
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The test that a netserver is to do its part of: `role` is the netserver's.
+    /// A test in which the netserver has this role.
     pub fn test(role: Role, transport: Transport, length: Length) -> DataTest {
         DataTest::plain(Message::Omni, role, transport).with_length(length)
     }
@@ -104,7 +104,8 @@ impl Client {
         }
     }
 
-    /// The data is on its way; the results are due so long after now, and what a netserver pads.
+    /// The data is on its way: the results are due after `length` and the time that a netserver
+    /// adds.
     pub fn begun(&mut self, now: Duration, length: Duration) {
         if self.state == State::Running {
             let pad = Duration::from_secs(PAD_SECONDS.into());
@@ -112,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Bytes from the netserver.
+    /// Takes bytes from the netserver.
     pub fn handle_input(&mut self, bytes: &[u8]) {
         if self.state == State::Over {
             return;
@@ -133,7 +134,7 @@ impl Client {
         self.fail(ClientError::Closed);
     }
 
-    /// Time has passed.
+    /// Checks the deadline.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.fail(ClientError::Timeout(match self.state {
@@ -149,7 +150,7 @@ impl Client {
         self.output.pop_front()
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }

@@ -18,9 +18,9 @@
 //!   end of the stream ──────────────────────▶
 //! ```
 //!
-//! What cannot be told from a request: whether a client with wide blocks is 2.6.0, whose results
-//! have fewer fields; it gets those of 2.7, as from a netserver of 2.7, and misreads what comes
-//! after the CPUs' utilisation.
+//! A request does not tell whether a client with wide blocks is 2.6.0, whose results have fewer
+//! fields. It gets the results of 2.7, as from a netserver of 2.7, and misreads all fields after
+//! the CPU utilisation.
 
 mod answer;
 mod block;
@@ -40,10 +40,10 @@ pub use server::{End, Server, ServerEvent, Settings};
 
 /// The port of a netserver.
 pub const PORT: u16 = 12865;
-/// How much longer than its test a server waits for what is still in flight, seconds.
+/// Time that a server waits after a test for what is still in flight, seconds.
 pub const PAD_SECONDS: u32 = 4;
 
-/// Types of messages that are not about one test.
+/// Types of messages; those of single tests are in [`classic`].
 mod kind {
     pub(super) const DEBUG_ON: i32 = 1;
     pub(super) const DEBUG_OFF: i32 = 2;
@@ -57,17 +57,17 @@ mod kind {
     pub(super) const OMNI_RESULTS: i32 = 99;
 }
 
-/// Second words of a refusal, as Linux numbers its errors: the client prints them.
+/// Second words of a refusal, by Linux's numbers of errors: the client prints their texts.
 pub mod errno {
-    /// This client may not: the owner's limits.
+    /// The owner's limits do not allow it.
     pub const EPERM: i32 = 1;
-    /// Datagrams to an address that is not the client's.
+    /// Datagrams would go to an address that is not the client's.
     pub const EACCES: i32 = 13;
-    /// As many clients as allowed are there, or another one has changed the host.
+    /// The owner allows no more clients at once, or another client has changed the host.
     pub const EBUSY: i32 = 16;
-    /// A figure that makes no sense.
+    /// A figure is invalid.
     pub const EINVAL: i32 = 22;
-    /// A size that no buffer here has.
+    /// A size is too large.
     pub const EMSGSIZE: i32 = 90;
     /// A protocol that is neither TCP nor UDP.
     pub const EPROTONOSUPPORT: i32 = 93;

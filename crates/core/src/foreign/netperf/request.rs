@@ -1,4 +1,4 @@
-//! What a client asks for, held to limits before anybody believes it.
+//! The request for a test, checked against limits before anything is done.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,9 +11,10 @@ use crate::session::message::Limits;
 use crate::units::{BitRate, Family};
 
 /// What the endpoint does in a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
     /// Reads to the end of the stream (`TCP_STREAM`, `UDP_STREAM`, `TCP_SENDFILE`).
+    #[default]
     Receive,
     /// Sends for the time or the bytes (`TCP_MAERTS`).
     Send,
@@ -25,49 +26,52 @@ pub enum Role {
     Connect,
 }
 
-/// Over what the data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The transport of the data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Transport {
     /// Streams.
+    #[default]
     Tcp,
     /// Datagrams.
     Udp,
 }
 
 /// When a test is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Length {
     /// After so many seconds, 1 to the owner's limit.
     Seconds(u32),
     /// After so many bytes, or transactions where there are some.
     Units(u32),
     /// When the client ends it, or at the owner's limit.
+    #[default]
     Open,
 }
 
-/// Which message asked, and so which answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The kind of the request, and of its answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Message {
-    /// The one of almost all tests of newer clients.
+    /// The message of almost all tests of newer clients.
+    #[default]
     Omni,
-    /// One of a test's own.
+    /// A message that only one test has.
     Classic(Classic),
 }
 
 /// A data test as a client asks for it, within limits. Sizes and directions are the endpoint's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataTest {
-    /// Which message asked.
+    /// The kind of the request.
     pub message: Message,
     /// What the endpoint does.
     pub role: Role,
-    /// Over what.
+    /// The transport of the data.
     pub transport: Transport,
-    /// Family of the data's addresses, if the client cares.
+    /// Address family of the data, if the client asks for one.
     pub family: Option<Family>,
     /// When it is over.
     pub length: Length,
-    /// Bytes of each write, 1 to 64 MiB; `None` is the endpoint's choice.
+    /// Bytes of each write, 1 to 64 MiB; `None`: the endpoint chooses.
     pub send_bytes: Option<u32>,
     /// Bytes of each read, or of each datagram.
     pub receive_bytes: Option<u32>,
@@ -81,22 +85,22 @@ pub struct DataTest {
     pub receive_buffer: Option<u32>,
     /// `TCP_NODELAY`.
     pub nodelay: bool,
-    /// Hand over the bytes without a copy.
+    /// Send the bytes without a copy.
     pub sendfile: bool,
-    /// Say what the CPUs did.
+    /// Report CPU time.
     pub measure_cpu: bool,
-    /// Say the congestion control's name.
+    /// Report the name of the congestion control.
     pub name_congestion: bool,
-    /// Port that the data comes to; 0 is the endpoint's choice.
+    /// Port that receives the data; 0: the endpoint chooses.
     pub port: u16,
-    /// Address that the data comes to, if not the one that the control connection came to.
+    /// Address that receives the data, if it is not that of the control connection.
     pub address: Option<IpAddr>,
-    /// Port that datagrams of the endpoint go to; 0 where they only answer.
+    /// Port to which the endpoint sends datagrams; 0 if they only answer.
     pub client_port: u16,
-    /// Address that they are to go to as the client says it, its words as they came; all zero is
-    /// the client's own.
+    /// Address to which the endpoint sends datagrams, as the words of the request; all zero: the
+    /// client's own.
     pub client_address: [u32; 4],
-    /// Sends in a row and µs between their beginnings, where the endpoint is to pace.
+    /// Sends in a burst and µs from one burst to the next, if the endpoint is to pace.
     pub burst: Option<(u32, u32)>,
     /// Traffic class of the endpoint's packets.
     pub traffic_class: Option<u8>,
@@ -104,7 +108,7 @@ pub struct DataTest {
     pub congestion: Option<String>,
 }
 
-/// A test that is not served: the errno for the client, and the reason for the log.
+/// A refused test: the errno for the client, and the reason for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The answer's second word.
@@ -113,8 +117,12 @@ pub struct Refusal {
     pub reason: String,
 }
 
+fn refuse<T>(errno: i32, reason: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(errno, reason))
+}
+
 impl Refusal {
-    /// For this reason.
+    /// A refusal with this reason.
     pub fn new(errno: i32, reason: impl Into<String>) -> Self {
         Self {
             errno,
@@ -135,11 +143,11 @@ mod flag {
 /// Directions of an OMNI request.
 const SENDS: u32 = 2;
 const RECEIVES: u32 = 4;
-/// Words before the texts of an OMNI request.
+/// Number of words before the texts of an OMNI request.
 const TEXTS: usize = 38;
 /// Largest datagram over IPv4 (RFC 768 with RFC 791).
 const MAX_DATAGRAM: u32 = 65_507;
-/// Largest socket buffer that is passed on; the kernel has its own limit below.
+/// Largest socket buffer that is tried, bytes; the kernel's own limit is lower.
 const MAX_BUFFER: i32 = 1 << 30;
 /// Most sends of a burst.
 const MAX_BURST_COUNT: u32 = 1 << 20;
@@ -150,7 +158,7 @@ impl DataTest {
     /// Reads the request for a test.
     ///
     /// # Errors
-    /// It is none, or asks for what is not served or allowed.
+    /// It is no request, or asks for what is not served or allowed.
     pub fn parse(block: &Block, limits: &Limits) -> Result<Self, Refusal> {
         let test = match block.kind() {
             kind::OMNI_REQUEST => Self::parse_omni(block)?,
@@ -158,43 +166,25 @@ impl DataTest {
                 Some(classic) => classic.parse(block)?,
                 None => {
                     let reason = format!("asks for test {other}, which is not served");
-                    return Err(Refusal::new(errno::UNKNOWN_TEST, reason));
+                    return refuse(errno::UNKNOWN_TEST, reason);
                 }
             },
         };
-        test.hold_to(limits)?;
+        test.check(limits)?;
         Ok(test)
     }
 
-    /// A test with nothing asked for.
+    /// A test without options.
     pub(super) fn plain(message: Message, role: Role, transport: Transport) -> Self {
         Self {
             message,
             role,
             transport,
-            family: None,
-            length: Length::Open,
-            send_bytes: None,
-            receive_bytes: None,
-            request_bytes: 0,
-            response_bytes: 0,
-            send_buffer: None,
-            receive_buffer: None,
-            nodelay: false,
-            sendfile: false,
-            measure_cpu: false,
-            name_congestion: false,
-            port: 0,
-            address: None,
-            client_port: 0,
-            client_address: [0; 4],
-            burst: None,
-            traffic_class: None,
-            congestion: None,
+            ..Self::default()
         }
     }
 
-    /// The same, over after `length`.
+    /// The same test with another length.
     #[must_use]
     pub fn with_length(self, length: Length) -> Self {
         Self { length, ..self }
@@ -241,8 +231,8 @@ impl DataTest {
         Ok(())
     }
 
-    /// What holds for every message that asks.
-    fn hold_to(&self, limits: &Limits) -> Result<(), Refusal> {
+    /// Checks what holds for requests of every kind.
+    fn check(&self, limits: &Limits) -> Result<(), Refusal> {
         let demand = Demand {
             streams: 1,
             seconds: match self.length {
@@ -252,7 +242,7 @@ impl DataTest {
             rate_bps: None,
         };
         if let Some(excess) = demand.excess(limits) {
-            return Err(Refusal::new(errno::EPERM, excess.message()));
+            return refuse(errno::EPERM, excess.message());
         }
         if self.transport == Transport::Udp {
             let sent = match self.role {
@@ -264,17 +254,17 @@ impl DataTest {
                 let limit = BitRate(limit);
                 let reason =
                     format!("datagrams at the client's pace, where the owner allows {limit}");
-                return Err(Refusal::new(errno::EPERM, reason));
+                return refuse(errno::EPERM, reason);
             }
             if sent > MAX_DATAGRAM {
                 let reason = format!("datagrams of {sent} bytes: at most {MAX_DATAGRAM} fit");
-                return Err(Refusal::new(errno::EMSGSIZE, reason));
+                return refuse(errno::EMSGSIZE, reason);
             }
         }
         Ok(())
     }
 
-    /// The longest that it can take by its own words, seconds.
+    /// Longest time that the test can take, seconds.
     pub fn seconds(&self, limits: &Limits) -> f64 {
         match self.length {
             Length::Seconds(seconds) => f64::from(seconds),
@@ -282,7 +272,7 @@ impl DataTest {
         }
     }
 
-    /// The OMNI request that asks a netserver for it, in a wide block.
+    /// The OMNI request for this test, in a wide block.
     pub fn to_omni(&self) -> Block {
         let size = |bytes: Option<u32>| bytes.unwrap_or(u32::MAX);
         let exchange = matches!(self.role, Role::Exchange | Role::ConnectExchange);
@@ -294,16 +284,9 @@ impl DataTest {
             Transport::Udp => (2, 17),
         };
         let mut words = [0; TEXTS];
-        (words[0], words[1], words[5]) = (
-            size(self.send_buffer),
-            size(self.send_bytes),
-            asked(self.request_bytes),
-        );
-        (words[6], words[7], words[11]) = (
-            size(self.receive_buffer),
-            size(self.receive_bytes),
-            asked(self.response_bytes),
-        );
+        (words[0], words[6]) = (size(self.send_buffer), size(self.receive_buffer));
+        (words[1], words[7]) = (size(self.send_bytes), size(self.receive_bytes));
+        (words[5], words[11]) = (asked(self.request_bytes), asked(self.response_bytes));
         (words[2], words[8]) = (8, 8);
         words[12] = set(self.nodelay, flag::NODELAY)
             | set(self.sendfile, flag::SENDFILE)
@@ -339,9 +322,8 @@ impl DataTest {
         block
     }
 
-    /// Whether the client wants datagrams at `peer`, its own address: it may name it or leave it
-    /// open, and clients of little-endian hosts turn the bytes of each word of an IPv6 address
-    /// round.
+    /// Whether the client wants datagrams at `peer`, its own address. It may name it or leave it
+    /// open; clients of little-endian hosts swap the bytes of each word of an IPv6 address.
     pub fn is_for(&self, peer: IpAddr) -> bool {
         let words = self.client_address;
         if words == [0; 4] {
@@ -366,10 +348,10 @@ fn transport(block: &Block) -> Result<Transport, Refusal> {
     match (block.int(22), block.int(23)) {
         (1, 6) => Ok(Transport::Tcp),
         (2, 17) => Ok(Transport::Udp),
-        (socket, protocol) => Err(Refusal::new(
-            errno::EPROTONOSUPPORT,
-            format!("asks for IP protocol {protocol} on sockets of type {socket}"),
-        )),
+        (socket, protocol) => {
+            let reason = format!("asks for IP protocol {protocol} on sockets of type {socket}");
+            refuse(errno::EPROTONOSUPPORT, reason)
+        }
     }
 }
 
@@ -380,13 +362,12 @@ fn role(direction: u32, connects: bool, transport: Transport) -> Result<Role, Re
         (6, false, _) => Ok(Role::Exchange),
         (6, true, Transport::Tcp) => Ok(Role::ConnectExchange),
         (0, true, Transport::Tcp) => Ok(Role::Connect),
-        _ => Err(Refusal::new(
-            errno::EOPNOTSUPP,
-            format!(
-                "asks for direction {direction} {} a connection for each transaction",
-                if connects { "with" } else { "without" }
-            ),
-        )),
+        _ => {
+            let with = if connects { "with" } else { "without" };
+            let reason =
+                format!("asks for direction {direction} {with} a connection for each transaction");
+            refuse(errno::EOPNOTSUPP, reason)
+        }
     }
 }
 
@@ -395,10 +376,10 @@ pub(super) fn family(number: i32) -> Result<Option<Family>, Refusal> {
         0 => Ok(None),
         4 => Ok(Some(Family::Ipv4)),
         6 => Ok(Some(Family::Ipv6)),
-        _ => Err(Refusal::new(
+        _ => refuse(
             errno::EAFNOSUPPORT,
             format!("asks for address family {number}"),
-        )),
+        ),
     }
 }
 
@@ -406,20 +387,17 @@ pub(super) fn length(number: i32) -> Result<Length, Refusal> {
     match number {
         0 => Ok(Length::Open),
         1.. => Ok(Length::Seconds(number.unsigned_abs())),
-        // Its amount has no sign to take away.
-        i32::MIN => Err(Refusal::new(
-            errno::EINVAL,
-            format!("asks for a length of {number}"),
-        )),
+        // It has no positive counterpart.
+        i32::MIN => refuse(errno::EINVAL, format!("asks for a length of {number}")),
         _ => Ok(Length::Units(number.unsigned_abs())),
     }
 }
 
-/// The size of a write or a read; what is not above zero is for the endpoint to choose.
+/// The size of a write or a read; zero and less let the endpoint choose.
 pub(super) fn message(what: &str, number: i32) -> Result<Option<u32>, Refusal> {
     if i64::from(number) > MAX_MESSAGE as i64 {
         let reason = format!("a {what} size of {number} bytes: at most {MAX_MESSAGE} are served");
-        return Err(Refusal::new(errno::EMSGSIZE, reason));
+        return refuse(errno::EMSGSIZE, reason);
     }
     Ok(u32::try_from(number).ok().filter(|bytes| *bytes > 0))
 }
@@ -432,7 +410,7 @@ pub(super) fn exchanged(what: &str, number: i32) -> Result<u32, Refusal> {
 pub(super) fn buffer(number: i32) -> Result<Option<u32>, Refusal> {
     if number > MAX_BUFFER {
         let reason = format!("a socket buffer of {number} bytes: at most {MAX_BUFFER} are tried");
-        return Err(Refusal::new(errno::EINVAL, reason));
+        return refuse(errno::EINVAL, reason);
     }
     Ok(u32::try_from(number).ok().filter(|bytes| *bytes > 0))
 }
@@ -441,10 +419,10 @@ pub(super) fn port(number: i32) -> Result<u16, Refusal> {
     match u16::try_from(number) {
         // A port below 1024 is the host's own, whoever the endpoint runs as.
         Ok(port) if port == 0 || port >= 1024 => Ok(port),
-        _ => Err(Refusal::new(
-            errno::EACCES,
-            format!("asks for port {number}: 1024 to 65535 are served"),
-        )),
+        _ => {
+            let reason = format!("asks for port {number}: 1024 to 65535 are served");
+            refuse(errno::EACCES, reason)
+        }
     }
 }
 
@@ -466,10 +444,10 @@ fn burst(count: u32, microseconds: u32) -> Result<Option<(u32, u32)>, Refusal> {
     match (count, microseconds) {
         (0, _) | (_, 0) => Ok(None),
         (1..=MAX_BURST_COUNT, 1..=MAX_BURST_GAP) => Ok(Some((count, microseconds))),
-        _ => Err(Refusal::new(
-            errno::EINVAL,
-            format!("bursts of {count} sends every {microseconds} µs"),
-        )),
+        _ => {
+            let reason = format!("bursts of {count} sends every {microseconds} µs");
+            refuse(errno::EINVAL, reason)
+        }
     }
 }
 
@@ -480,9 +458,9 @@ fn congestion(block: &Block) -> Result<Option<String>, Refusal> {
     match name.as_str() {
         "" => Ok(None),
         _ if name.chars().all(is_name) => Ok(Some(name)),
-        _ => Err(Refusal::new(
+        _ => refuse(
             errno::EINVAL,
             format!("no name of a congestion control: {name}"),
-        )),
+        ),
     }
 }

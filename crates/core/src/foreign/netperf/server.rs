@@ -1,4 +1,4 @@
-//! The server's half: requests in, tests to run out, answers back.
+//! The server's state machine: it reads requests, asks its driver to run tests, and writes answers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,45 +7,45 @@ use super::answer::{self, Ready, Results};
 use super::block::{Block, NARROW_BYTES, WIDE_BYTES, Width};
 use super::request::{DataTest, Message, Refusal};
 use super::{PAD_SECONDS, kind};
+use crate::foreign::is_same_secret;
 use crate::session::message::Limits;
 
 /// From the connection to the first whole message.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client may think so long between two messages.
+/// Longest time between two messages of a client.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// So many bytes of an old client's block, and nothing more for this long, are the whole of it.
+/// After as many bytes as an old client's block has, this silence shows that the block is whole.
 const NARROW_AFTER: Duration = Duration::from_millis(200);
-/// What a test may take longer than its own time: clients wait before they connect, and queues
-/// drain.
+/// Time beyond the length of a test: clients wait before they connect, and queues drain.
 const GRACE: Duration = Duration::from_secs(30);
-/// Longest passphrase, bytes with its zero: what the payload of an old client's block holds.
+/// Longest passphrase with its zero, bytes: it fits the payload of an old client's block.
 const PASSPHRASE_BYTES: usize = NARROW_BYTES - 8;
 
-/// Each behind its separator.
+/// The answer to a question about the host, each field after its separator.
 const SYSTEM_WORDS: &str = ",Linux,-,-,-";
 
-/// How to serve.
+/// Settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// What a client must say first, 1 to 247 bytes.
+    /// The passphrase that a client must send first, 1 to 247 bytes.
     pub passphrase: Option<String>,
-    /// What the owner allows.
+    /// The owner's limits.
     pub limits: Limits,
-    /// CPUs of this host, for a client that asks.
+    /// Number of CPUs of this host, for a client that asks.
     pub cpus: u32,
     /// Ticks per second in which their time is counted.
     pub cpu_rate: f32,
 }
 
-/// What the driver of a [`Server`] is told.
+/// An event for the driver of a [`Server`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
     /// Make ready for this test, and answer by [`Server::ready`] or [`Server::refuse`]; after it by
     /// [`Server::report`] or [`Server::refuse`].
     Test(Box<DataTest>),
-    /// A request was answered by an errno.
+    /// A request was refused.
     Refused(Refusal),
-    /// The session is over; a test that runs is to end.
+    /// The session is over; a running test is to be stopped.
     Closed(End),
 }
 
@@ -58,28 +58,28 @@ pub enum End {
     Gone,
     /// Something took too long.
     Timeout(&'static str),
-    /// The client has not the passphrase.
+    /// The client does not have the passphrase.
     Passphrase,
-    /// The client sends while it is to wait.
+    /// The client sent a message while it was to wait.
     OutOfTurn,
 }
 
 impl End {
-    /// In words, unless the client took its leave properly.
+    /// Why the session ended early; `None` if the client left in order.
     pub fn reason(self) -> Option<String> {
-        match self {
-            Self::Done => None,
-            Self::Gone => Some("the client closed the control connection".into()),
-            Self::Timeout(what) => Some(format!("timed out: {what}")),
-            Self::Passphrase => Some("no passphrase, or another one".into()),
-            Self::OutOfTurn => Some("the client sent a message that has no place here".into()),
-        }
+        Some(match self {
+            Self::Done => return None,
+            Self::Gone => "the client closed the control connection".into(),
+            Self::Timeout(what) => format!("timed out: {what}"),
+            Self::Passphrase => "no passphrase, or another one".into(),
+            Self::OutOfTurn => "the client sent a message that has no place here".into(),
+        })
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing whole has come yet.
+    /// No whole message has come yet.
     Greeting,
     Idle,
     /// The driver makes ready.
@@ -120,13 +120,13 @@ impl Server {
         }
     }
 
-    /// Bytes from the client.
+    /// Takes bytes from the client.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         if self.state == State::Closed {
             return;
         }
         if self.input.len() + bytes.len() > 2 * WIDE_BYTES {
-            // Nobody sends a third message before the first is answered.
+            // No client sends a third message before the first is answered.
             self.close(End::OutOfTurn);
             return;
         }
@@ -144,9 +144,9 @@ impl Server {
         self.close(end);
     }
 
-    /// Time has passed.
+    /// Checks the deadlines.
     pub fn handle_timeout(&mut self, now: Duration) {
-        // First: a block that is read now would put off what is over.
+        // The deadline first: reading a block now would put it off.
         if now >= self.deadline {
             self.close(End::Timeout(match self.state {
                 State::Greeting => "nothing that can be read came",
@@ -164,7 +164,7 @@ impl Server {
         self.output.pop_front()
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
     }
@@ -181,7 +181,7 @@ impl Server {
         self.state == State::Closed
     }
 
-    /// The test can begin; the data may come.
+    /// Tells the client that the test can begin.
     pub fn ready(&mut self, ready: &Ready) {
         if let State::Opening(message) = self.state {
             self.state = State::Running(message);
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// The test is over.
+    /// Sends the results of the test.
     pub fn report(&mut self, now: Duration, results: &Results) {
         if let State::Running(message) = self.state {
             let block = answer::results(message, self.answer_width(), results);
@@ -199,7 +199,7 @@ impl Server {
         }
     }
 
-    /// The test cannot be, or failed.
+    /// Tells the client that the test is refused, or failed.
     pub fn refuse(&mut self, now: Duration, refusal: Refusal) {
         if let State::Opening(message) | State::Running(message) = self.state {
             self.say_no(Some(message), refusal);
@@ -306,16 +306,11 @@ impl Server {
         self.events.push_back(ServerEvent::Refused(refusal));
     }
 
-    /// Compares without telling by the time it takes how much of it was right.
     fn has_passphrase(&self, block: &Block) -> bool {
         let Some(passphrase) = &self.settings.passphrase else {
             return true;
         };
-        let (own, said) = (
-            passphrase.as_bytes(),
-            block.text_bytes(0, 0, PASSPHRASE_BYTES),
-        );
-        let differences = own.iter().zip(said).fold(0, |all, (a, b)| all | (a ^ b));
-        own.len() == said.len() && differences == 0
+        let sent = block.text_bytes(0, 0, PASSPHRASE_BYTES);
+        is_same_secret(passphrase.as_bytes(), sent)
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of sockets: what fills the path, and what all of them may take together.
+//! Rules for socket memory: buffers that fill the path, and the limit for all sockets together.
 
 use super::super::advice::{Advice, Question};
 use super::{PATH, at_least, change, fine, numbers, open, unreadable};
@@ -26,17 +26,14 @@ fn last_of_three(q: &Question<'_>, low: &str) -> Advice {
         ("needed_bytes", 2.0 * path.product_bytes()),
     ];
     let numbers = numbers(q.now);
-    let [least, first, most] = numbers[..] else {
+    let [min, first, max] = numbers[..] else {
         return unreadable();
     };
-    if most as f64 >= (2.0 * path.product_bytes()).min(MAX_BUFFER as f64) {
-        return fine(format!("{most} bytes are enough for {path}")).with(inputs);
+    if max as f64 >= (2.0 * path.product_bytes()).min(MAX_BUFFER as f64) {
+        return fine(format!("{max} bytes are enough for {path}")).with(inputs);
     }
-    change(
-        format!("{least} {first} {needed}"),
-        format!("{low}, {path}"),
-    )
-    .with(inputs)
+    let right = format!("{min} {first} {needed}");
+    change(right, format!("{low}, {path}")).with(inputs)
 }
 
 /// `rmem_max`, `wmem_max`: the kernel doubles what an application asks for (`sock_setsockopt`,
@@ -51,21 +48,15 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
         ("rtt_us", path.rtt_us),
         ("needed_bytes", needed),
     ];
-    let low = format!(
-        "an application that sets its buffer itself cannot fill {}",
-        path
-    );
+    let low = format!("an application that sets its buffer itself cannot fill {path}");
     at_least(q, needed, power_of_two(needed), low).with(inputs)
 }
 
 /// `tcp_mem`, in pages: the connections' buffers together, at most half of the memory.
 pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
     let page = q.view.page_bytes.max(1) as f64;
-    let path = q
-        .need
-        .path
-        .as_ref()
-        .map_or(0.0, |path| 4.0 * path.product_bytes() / page);
+    let path = q.need.path.as_ref();
+    let path = path.map_or(0.0, |path| 4.0 * path.product_bytes() / page);
     // TCP keeps a page each way for a connection that moves data (ip-sysctl.rst, tcp_rmem's and
     // tcp_wmem's least).
     let connections = q.need.connections.map_or(0.0, |count| 2.0 * count as f64);

@@ -1,21 +1,24 @@
-//! How many connections there can be: descriptors, ports, queues, and what is kept of those that
-//! end.
+//! Rules for the number of connections: descriptors, ports, queues, and the state that remains of
+//! closed ones.
 
 use super::super::advice::{Advice, Question};
 use super::{
     CONNECTIONS, at_least, at_most, change, fine, numbers, open, power_of_two, unreadable,
 };
 
-/// At least what `needed` makes of the number of connections.
+/// At least the value that `needed` computes from the number of connections.
 fn enough(q: &Question<'_>, needed: fn(u64) -> u64, why: &str) -> Advice {
+    sized(q, needed, |needed| needed, why)
+}
+
+/// Like [`enough`], with a recommended value that `right` makes of what is needed.
+fn sized(q: &Question<'_>, needed: fn(u64) -> u64, right: fn(u64) -> u64, why: &str) -> Advice {
     let Some(count) = q.need.connections else {
         return open(CONNECTIONS);
     };
     let needed = needed(count);
-    at_least(q, needed as f64, needed, why).with(vec![
-        ("connections", count as f64),
-        ("needed", needed as f64),
-    ])
+    let inputs = vec![("connections", count as f64), ("needed", needed as f64)];
+    at_least(q, needed as f64, right(needed), why).with(inputs)
 }
 
 /// `fs.file-max`.
@@ -71,10 +74,9 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
     if size >= 2 * count {
         return fine("twice as many ports as connections").with(inputs);
     }
-    let more = if 2 * count <= ALL_PORTS {
-        ""
-    } else {
-        "; for more than 32256 to one address and port use several source addresses"
+    let more = match 2 * count {
+        0..=ALL_PORTS => "",
+        _ => "; for more than 32256 to one address and port use several source addresses",
     };
     if first <= 1_024 && last == 65_535 {
         return fine(format!("all ports that there are{more}")).with(inputs);
@@ -105,25 +107,14 @@ pub(in super::super) fn syn_queue(q: &Question<'_>) -> Advice {
 
 /// `tcp_max_tw_buckets`, `tcp_max_orphans`: all connections closed at once.
 pub(in super::super) fn closing(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    at_least(
-        q,
-        count as f64,
-        count,
-        "closing them all at once, those above it are cut off without their state",
-    )
-    .with(vec![("connections", count as f64)])
+    let why = "closing them all at once, those above it are cut off without their state";
+    enough(q, |count| count, why)
 }
 
 /// `tcp_fin_timeout`.
 pub(in super::super) fn fin_timeout(q: &Question<'_>) -> Advice {
-    at_most(
-        q,
-        60,
-        "closed connections whose peer is gone hold memory for long",
-    )
+    let why = "closed connections whose peer is gone hold memory for long";
+    at_most(q, 60, why)
 }
 
 /// `nf_conntrack_max`.
@@ -134,31 +125,21 @@ pub(in super::super) fn tracked(q: &Question<'_>) -> Advice {
 
 /// `nf_conntrack_buckets`.
 pub(in super::super) fn tracking_buckets(q: &Question<'_>) -> Advice {
-    let Some(count) = q.need.connections else {
-        return open(CONNECTIONS);
-    };
-    let needed = count / 4;
-    at_least(
+    let why = "each packet walks a long chain to find its connection";
+    sized(
         q,
-        needed as f64,
-        power_of_two(needed as f64),
-        "each packet walks a long chain to find its connection",
+        |count| count / 4,
+        |needed| power_of_two(needed as f64),
+        why,
     )
-    .with(vec![
-        ("connections", count as f64),
-        ("needed", needed as f64),
-    ])
 }
 
 /// `nf_conntrack_tcp_timeout_established`, 5 days of itself.
 pub(in super::super) fn tracking_timeout(q: &Question<'_>) -> Advice {
+    let why = "connections that died without a word fill the table for days";
     match q.need.connections {
         None => open(CONNECTIONS),
-        Some(_) => at_most(
-            q,
-            86_400,
-            "connections that died without a word fill the table for days",
-        ),
+        Some(_) => at_most(q, 86_400, why),
     }
 }
 
@@ -188,11 +169,10 @@ pub(in super::super) fn reuse(q: &Question<'_>) -> Advice {
     match q.now {
         "1" => fine("ports in TIME_WAIT are used again after a second"),
         _ if !has_stamps => fine("it needs time stamps, which are off"),
-        _ => change(
-            "1",
-            "a client that connects often runs out of ports that wait for a minute",
-        )
-        .with(vec![("connections", count as f64)]),
+        _ => {
+            let why = "a client that connects often runs out of ports that wait for a minute";
+            change("1", why).with(vec![("connections", count as f64)])
+        }
     }
 }
 

@@ -1,22 +1,24 @@
-//! Devices and the CPUs that work for them.
+//! Rules for network devices and the CPUs that serve them.
 
 use super::super::advice::{Advice, Question};
 use super::super::need::{NeededPath, Profile};
+use super::super::view::DeviceView;
 use super::{PATH, at_least, at_most, change, fine, not_judged, open, power_of_two};
 
 /// `netdev_max_backlog`: packets of a tick of 4 ms.
 pub(in super::super) fn backlog(q: &Question<'_>) -> Advice {
+    let why = "packets are dropped where a CPU is late by a tick of the clock";
+    queue(q, 4_000.0, [1_000.0, f64::INFINITY], why)
+}
+
+/// Room for the packets that arrive in so many microseconds, within the range.
+fn queue(q: &Question<'_>, us: f64, [min, max]: [f64; 2], why: &str) -> Advice {
     let Some(path) = &q.need.path else {
         return open(PATH);
     };
-    let needed = packets(path, 4_000.0).max(1_000.0);
-    at_least(
-        q,
-        needed,
-        power_of_two(needed),
-        "packets are dropped where a CPU is late by a tick of the clock",
-    )
-    .with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+    let needed = packets(path, us).max(min).min(max);
+    let right = power_of_two(needed).min(max.min(1e9) as u64);
+    at_least(q, needed, right, why).with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
 }
 
 /// `busy_poll`, `busy_read`.
@@ -34,11 +36,8 @@ pub(in super::super) fn polling(q: &Question<'_>) -> Advice {
 
 /// `cpu.governor`.
 pub(in super::super) fn governor(q: &Question<'_>) -> Advice {
-    let is_fast = q
-        .need
-        .path
-        .as_ref()
-        .is_some_and(|path| path.rate_bps >= 10e9);
+    let path = q.need.path.as_ref();
+    let is_fast = path.is_some_and(|path| path.rate_bps >= 10e9);
     match (q.now, q.need.profile) {
         ("performance", _) => fine("the CPUs run at their full frequency"),
         (_, Some(Profile::Lan)) => {
@@ -54,48 +53,30 @@ pub(in super::super) fn governor(q: &Question<'_>) -> Advice {
 
 /// Rings: packets of a millisecond, for a softirq that comes late.
 pub(in super::super) fn rx_ring(q: &Question<'_>) -> Advice {
-    ring(
-        q,
-        q.device.and_then(|device| device.rx_ring_max),
-        "packets are dropped where the CPU is late by a millisecond",
-    )
+    let max = q.device.and_then(|device| device.rx_ring_max);
+    let why = "packets are dropped where the CPU is late by a millisecond";
+    ring(q, max, why)
 }
 
-/// As [`rx_ring`].
+/// Like [`rx_ring`].
 pub(in super::super) fn tx_ring(q: &Question<'_>) -> Advice {
-    ring(
-        q,
-        q.device.and_then(|device| device.tx_ring_max),
-        "the device runs dry where the CPU is late by a millisecond",
-    )
+    let max = q.device.and_then(|device| device.tx_ring_max);
+    let why = "the device runs dry where the CPU is late by a millisecond";
+    ring(q, max, why)
 }
 
-fn ring(q: &Question<'_>, most: Option<u32>, low: &str) -> Advice {
-    let Some(path) = &q.need.path else {
-        return open(PATH);
-    };
-    let most = most.map_or(f64::INFINITY, f64::from);
-    let needed = packets(path, 1_000.0).max(256.0).min(most);
-    let right = power_of_two(needed).min(most.min(1e9) as u64);
-    at_least(q, needed, right, low).with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+fn ring(q: &Question<'_>, max: Option<u32>, why: &str) -> Advice {
+    let max = max.map_or(f64::INFINITY, f64::from);
+    queue(q, 1_000.0, [256.0, max], why)
 }
 
 /// `txqueuelen`: 0 is a device without a queue, which needs none.
 pub(in super::super) fn queue_length(q: &Question<'_>) -> Advice {
-    let Some(path) = &q.need.path else {
-        return open(PATH);
-    };
-    if q.now == "0" {
+    if q.now == "0" && q.need.path.is_some() {
         return fine("the device has no queue");
     }
-    let needed = packets(path, 1_000.0).max(1_000.0);
-    at_least(
-        q,
-        needed,
-        power_of_two(needed),
-        "a burst of an application is dropped in this host",
-    )
-    .with(vec![("rate_bps", path.rate_bps), ("needed", needed)])
+    let why = "a burst of an application is dropped in this host";
+    queue(q, 1_000.0, [1_000.0, f64::INFINITY], why)
 }
 
 /// `rx_usecs`: interrupts held back for longer than a quarter of the round trip show in it.
@@ -106,13 +87,9 @@ pub(in super::super) fn coalescing(q: &Question<'_>) -> Advice {
     if q.device.is_some_and(|device| device.adapts) {
         return fine("the driver adapts it to the load");
     }
-    let most = (path.rtt_us / 4.0).max(1.0).floor();
-    at_most(
-        q,
-        most as u64,
-        "held-back interrupts are a large part of each round trip",
-    )
-    .with(vec![("rtt_us", path.rtt_us)])
+    let max = (path.rtt_us / 4.0).max(1.0).floor() as u64;
+    let why = "held-back interrupts are a large part of each round trip";
+    at_most(q, max, why).with(vec![("rtt_us", path.rtt_us)])
 }
 
 /// Offloads.
@@ -142,10 +119,7 @@ pub(in super::super) fn receive_steering(q: &Question<'_>) -> Advice {
     let (Some(path), Some(device)) = (&q.need.path, q.device) else {
         return open(PATH);
     };
-    let inputs = vec![
-        ("cpus", q.view.cpus.into()),
-        ("rx_queues", device.rx_queues.into()),
-    ];
+    let inputs = cpus_and_queues(q, device);
     // More queues spread packets by themselves; RPS on top costs an interrupt between CPUs for each
     // packet.
     if !device.is_physical || device.rx_queues > 1 || q.view.cpus < 2 {
@@ -181,10 +155,7 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
     let Some(device) = q.device else {
         return not_judged(q);
     };
-    let inputs = vec![
-        ("cpus", q.view.cpus.into()),
-        ("rx_queues", device.rx_queues.into()),
-    ];
+    let inputs = cpus_and_queues(q, device);
     // Queues with CPUs of their own read `0; 1; 2`.
     let is_one = !q.now.contains([',', '-', ';']);
     if device.rx_queues > 1 && q.view.cpus > 1 && is_one {
@@ -198,6 +169,11 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
 /// Packets of 1500 bytes with their Ethernet headers that arrive in so many microseconds.
 fn packets(path: &NeededPath, us: f64) -> f64 {
     (path.rate_bps * us / 1e6 / (8.0 * 1_514.0)).ceil()
+}
+
+fn cpus_and_queues(q: &Question<'_>, device: &DeviceView) -> Vec<(&'static str, f64)> {
+    let (cpus, queues) = (q.view.cpus.into(), device.rx_queues.into());
+    vec![("cpus", cpus), ("rx_queues", queues)]
 }
 
 fn cpu_list(cpus: u32) -> String {

@@ -1,5 +1,5 @@
-//! The formulas of right values. Each rule answers for one setting; what it takes in and what came
-//! out is in the answer.
+//! The formulas of the recommended values. Each rule answers for one setting; the answer shows the
+//! inputs and the result.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -40,7 +40,7 @@ rules! {
     protocol: after_idle congestion discipline metrics on probing scaling;
 }
 
-/// Nothing is advised of it.
+/// Advises nothing.
 pub(super) fn not_judged(_: &Question<'_>) -> Advice {
     answer(SettingState::Shown, "nothing is advised of it")
 }

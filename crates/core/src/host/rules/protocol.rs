@@ -1,10 +1,10 @@
-//! What TCP does, and the queue below it.
+//! Rules for TCP's behaviour and for the queue below it.
 
 use super::super::advice::{Advice, Question};
 use super::super::need::Profile;
 use super::{PATH, change, fine, open};
 
-/// What is to be on.
+/// A switch that should be on.
 pub(in super::super) fn on(q: &Question<'_>) -> Advice {
     match q.now {
         "0" => change("1", "it is off"),
@@ -14,11 +14,8 @@ pub(in super::super) fn on(q: &Question<'_>) -> Advice {
 
 /// `tcp_window_scaling`: 65,535 bytes without it (RFC 7323, section 2).
 pub(in super::super) fn scaling(q: &Question<'_>) -> Advice {
-    let limit = q
-        .need
-        .path
-        .as_ref()
-        .map(|path| 65_535.0 * 8e6 / path.rtt_us.max(1.0));
+    let path = q.need.path.as_ref();
+    let limit = path.map(|path| 65_535.0 * 8e6 / path.rtt_us.max(1.0));
     match (q.now, limit) {
         ("0", None) => change("1", "no window is larger than 65535 bytes"),
         ("0", Some(limit)) => {
@@ -90,9 +87,8 @@ pub(in super::super) fn congestion(q: &Question<'_>) -> Advice {
 /// `default_qdisc`.
 pub(in super::super) fn discipline(q: &Question<'_>) -> Advice {
     let known = &q.view.queueing_disciplines;
-    let better = ["fq", "fq_codel"]
-        .into_iter()
-        .find(|name| known.iter().any(|own| own == name));
+    let mut fair = ["fq", "fq_codel"].into_iter();
+    let better = fair.find(|name| known.iter().any(|own| own == name));
     let is_plain = ["pfifo_fast", "pfifo", "bfifo"].contains(&q.now);
     match (better, &q.need.path) {
         (Some(name), Some(_)) if is_plain => change(

@@ -1,14 +1,13 @@
-//! Addresses of links: those that the file has, and the others from what is left.
+//! The addresses of links: those that the file gives, and free ones for the others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
 use super::links::Draft;
 use crate::lab::Prefix;
 use crate::lab::address::{MAX_LINKS, block};
-use crate::toml_reader::{At, Value, string, wrong_type};
+use crate::toml_reader::{At, Fault, Value, string, wrong_type};
 
 /// Gives each link its addresses. A link has its own number in them, unless one with addresses from
 /// the file is in the way: then the highest number that is free.
@@ -19,13 +18,10 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
         let mut others = taken.iter();
         !others.any(|(other, _)| networks.iter().any(|network| network.overlaps(*other)))
     };
-    let is_wanted: Vec<bool> = drafts
-        .iter()
-        .map(|draft| draft.addresses.is_none())
-        .collect();
-    let mut spare = (0..MAX_LINKS)
-        .rev()
-        .filter(|number| is_wanted.get(*number) != Some(&true) && is_free(number));
+    let is_wanted = drafts.iter().map(|draft| draft.addresses.is_none());
+    let is_wanted: Vec<bool> = is_wanted.collect();
+    let is_spare = |number: &usize| is_wanted.get(*number) != Some(&true) && is_free(number);
+    let mut spare = (0..MAX_LINKS).rev().filter(is_spare);
     for (number, draft) in drafts.iter_mut().enumerate() {
         if draft.addresses.is_some() {
             continue;
@@ -52,11 +48,8 @@ fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault
         let addresses = explicit(value, drafts[link].wanted.mtu)?;
         for network in addresses[0].iter().map(|prefix| prefix.network()) {
             if let Some((other, owner)) = taken.iter().find(|(other, _)| network.overlaps(*other)) {
-                let problem = TopologyProblem::Overlap {
-                    network,
-                    other: *other,
-                    link: drafts[*owner].wanted.name.clone(),
-                };
+                let link = &drafts[*owner].wanted.name;
+                let problem = format!("{network} overlaps with {other} of the link `{link}`");
                 return Err(Fault::new(value.span().start, problem));
             }
             taken.push((network, link));
@@ -74,7 +67,7 @@ fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
         DeValue::Array(ends) => ends.iter().map(end).collect::<Result<_, _>>()?,
         _ => {
             let hint = "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]";
-            return Err(wrong_type("addresses", value, hint).into());
+            return Err(wrong_type("addresses", value, hint));
         }
     };
     let [a, b] = <[_; 2]>::try_from(ends)
@@ -104,10 +97,8 @@ fn end(value: &Value<'_>) -> Result<Vec<Prefix>, Fault> {
         _ => vec![one(value)?],
     };
     prefixes.sort_by_key(|prefix| prefix.address.is_ipv6());
-    if prefixes
-        .windows(2)
-        .any(|two| two[0].address.is_ipv4() == two[1].address.is_ipv4())
-    {
+    let mut pairs = prefixes.windows(2);
+    if pairs.any(|two| two[0].address.is_ipv4() == two[1].address.is_ipv4()) {
         let hint = "an end has one of each family";
         return Fault::contradiction(value.span().start, "two addresses", hint);
     }
@@ -119,16 +110,12 @@ fn one(value: &Value<'_>) -> Result<Prefix, Fault> {
     let Some(prefix) = prefix(text.value) else {
         return Fault::malformed(text, "address", HINT);
     };
-    let room = match prefix.address {
+    let (address, length, longest) = match prefix.address {
         IpAddr::V4(_) => (Ipv4Addr::new(198, 18, 0, 0).into(), 15, 31),
         IpAddr::V6(_) => (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0).into(), 48, 127),
     };
-    let (address, shortest, longest) = room;
-    let range = Prefix {
-        address,
-        length: shortest,
-    };
-    if !range.contains(prefix.address) || !(shortest..=longest).contains(&prefix.length) {
+    let range = Prefix { address, length };
+    if !range.contains(prefix.address) || !(length..=longest).contains(&prefix.length) {
         let hint = "a lab's are networks within 198.18.0.0/15 and 2001:2::/48 with room for two";
         return Fault::malformed(text, "address of a lab", hint);
     }

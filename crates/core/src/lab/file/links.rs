@@ -1,78 +1,60 @@
 //! `[[link]]`, and what makes several: `[[chain]]`, `[[star]]`, `[[mesh]]`.
 
-use super::error::{Fault, TopologyProblem};
 use super::nodes::{Nodes, check_name};
 use crate::lab::address::MAX_LINKS;
 use crate::lab::assemble::{Wanted, interface_mtu};
 use crate::lab::{Role, Topology};
 use crate::link::PathSpec;
-use crate::toml_reader::{At, Section, Value};
+use crate::toml_reader::{At, Fault, Section, Value};
 
-/// A link as the file has it.
+/// A link as the file describes it.
 pub(super) struct Draft<'a> {
-    /// Where the link, or what makes it, is in the file.
+    /// Place of its table in the file.
     pub(super) offset: usize,
     pub(super) wanted: Wanted,
-    /// The name that it is told to have.
+    /// Its name, if the file gives one.
     pub(super) name: Option<At<&'a str>>,
-    /// The addresses that it is told to have.
+    /// Its addresses, if the file gives them.
     pub(super) addresses: Option<&'a Value<'a>>,
 }
 
-/// All links, in the order of the file. Nodes that `[[chain]]` and the others make come after those
-/// with a table.
+/// Reads all links, in the order of the file. Nodes that the tables make come after those with a
+/// table of their own.
 pub(super) fn read<'a>(
     root: &Section<'a>,
     topology: &mut Topology,
     nodes: &mut Nodes,
 ) -> Result<Vec<Draft<'a>>, Fault> {
     let mut tables = Vec::new();
-    for (key, place, keys, maker) in KINDS {
-        let sections = root.sections(key, place, keys)?;
-        tables.extend(sections.into_iter().map(|section| (section, maker)));
+    for (kind, place, keys) in KINDS {
+        let sections = root.sections(kind, place, keys)?;
+        tables.extend(sections.into_iter().map(|section| (section, kind)));
     }
     tables.sort_by_key(|(section, _)| section.offset);
     let mut drafts = Vec::new();
-    for (section, maker) in tables {
-        maker(&mut Maker {
+    for (section, kind) in tables {
+        let mut maker = Maker {
             section: &section,
             topology,
             nodes,
             drafts: &mut drafts,
-        })?;
+        };
+        match kind {
+            "chain" => maker.chain()?,
+            "star" => maker.star()?,
+            "mesh" => maker.mesh()?,
+            _ => maker.link()?,
+        }
     }
     Ok(drafts)
 }
 
-type Kind = (
-    &'static str,
-    &'static str,
-    &'static str,
-    for<'a> fn(&mut Maker<'a, '_>) -> Result<(), Fault>,
-);
-
-const KINDS: [Kind; 4] = [
-    (
-        "link",
-        "[[link]]",
-        "between spec name addresses mtu",
-        |maker| maker.link(),
-    ),
-    (
-        "chain",
-        "[[chain]]",
-        "from to routers prefix spec mtu",
-        |maker| maker.chain(),
-    ),
-    (
-        "star",
-        "[[star]]",
-        "centre hosts prefix count spec mtu",
-        |maker| maker.star(),
-    ),
-    ("mesh", "[[mesh]]", "hosts prefix count spec mtu", |maker| {
-        maker.mesh()
-    }),
+/// The tables that make links: key, place and keys.
+const KINDS: [(&str, &str, &str); 4] = [
+    ("link", "[[link]]", "between spec name addresses mtu"),
+    ("chain", "[[chain]]", "from to routers prefix spec mtu"),
+    ("star", "[[star]]", "centre hosts prefix count spec mtu"),
+    ("mesh", "[[mesh]]", "hosts prefix count spec mtu"),
 ];
 
 struct Maker<'a, 'm> {
@@ -87,26 +69,20 @@ impl<'a> Maker<'a, '_> {
         let hint = "the two ends, such as [\"alpha\", \"r1\"]";
         let ends = self.section.strings("between")?;
         let ends = ends.ok_or_else(|| self.section.missing("between", hint))?;
+        let offset = self.offset_of("between");
         let [a, b] = ends[..] else {
-            return Fault::contradiction(
-                self.offset_of("between"),
-                "`between`",
-                "a link has two ends",
-            );
+            return Fault::contradiction(offset, "`between`", "a link has two ends");
         };
         let [(a, of_a), (b, of_b)] = [self.end(a)?, self.end(b)?];
         let name = self.section.string("name")?;
         if let Some(name) = name {
             check_name(name, "name")?;
         }
-        let offset = self.offset_of("between");
+        let addresses = self.section.value("addresses");
         let draft = self.add(offset, [a, b])?;
         draft.wanted.interfaces = [of_a, of_b];
         draft.name = name;
-        let addresses = self.section.value("addresses");
-        if let Some(draft) = self.drafts.last_mut() {
-            draft.addresses = addresses;
-        }
+        draft.addresses = addresses;
         Ok(())
     }
 
@@ -158,7 +134,7 @@ impl<'a> Maker<'a, '_> {
             (None, Some(prefix), Some(count)) => (1..=count.value)
                 .map(|number| self.make(prefix.value, number, Role::Host))
                 .collect(),
-            (None, _, _) => Err(self.section.missing("hosts", hint).into()),
+            (None, _, _) => Err(self.section.missing("hosts", hint)),
             (Some(_), _, _) => Fault::contradiction(self.offset_of("hosts"), "`hosts`", hint),
         }
     }
@@ -182,9 +158,8 @@ impl<'a> Maker<'a, '_> {
             return Fault::contradiction(offset, name, "a link joins two different ones");
         }
         if self.drafts.len() == MAX_LINKS {
-            let what = "links";
-            let most = MAX_LINKS;
-            return Err(Fault::new(offset, TopologyProblem::TooMany { what, most }));
+            let problem = format!("a lab has at most {MAX_LINKS} links");
+            return Err(Fault::new(offset, problem));
         }
         let mut wanted = Wanted::plain(self.topology, ends);
         wanted.spec = self.spec()?;
@@ -204,15 +179,12 @@ impl<'a> Maker<'a, '_> {
             return Ok(PathSpec::default());
         };
         let spec: PathSpec = (text.value.parse())
-            .map_err(|error| Fault::new(text.offset, TopologyProblem::Spec(error)))?;
-        match spec.hops {
-            0 => Ok(spec),
-            _ => Fault::contradiction(
-                text.offset,
-                "`hops`",
-                "a link has none; [[chain]] makes routers",
-            ),
+            .map_err(|error| Fault::new(text.offset, format!("in the spec, {error}")))?;
+        if spec.hops > 0 {
+            let hint = "a link has none; [[chain]] makes routers";
+            return Fault::contradiction(text.offset, "`hops`", hint);
         }
+        Ok(spec)
     }
 
     /// `alpha`, or `alpha:wan0`: the node, and its interface's name.

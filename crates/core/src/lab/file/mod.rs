@@ -1,18 +1,14 @@
 //! Reads a topology from a TOML file. The format is at [`Topology::from_toml`].
 
 mod addresses;
-mod error;
 mod links;
 mod nodes;
 mod routes;
 
 use std::collections::BTreeSet;
 
-pub use error::{TopologyError, TopologyProblem};
-
 use super::topology::Topology;
-use crate::toml_reader::{self, Section};
-use error::Fault;
+use crate::toml_reader::{self, Fault, FileError, Section};
 use links::Draft;
 use nodes::Nodes;
 
@@ -40,7 +36,7 @@ impl Topology {
     /// mtu = 1400
     /// "#)?;
     /// assert_eq!(topology.links.len(), 2);
-    /// # Ok::<(), linerate_core::lab::TopologyError>(())
+    /// # Ok::<(), linerate_core::toml_reader::FileError>(())
     /// ```
     ///
     /// | table | key | value |
@@ -74,7 +70,7 @@ impl Topology {
     /// # Errors
     ///
     /// The first thing that is wrong, with its line and column.
-    pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
         read(text).map_err(|fault| fault.located(text))
     }
 }

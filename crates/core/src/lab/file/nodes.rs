@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem};
 use crate::lab::{Role, Topology};
-use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::toml_reader::{At, Fault, Section, Value, wrong_type};
 use crate::units::{shortened, suggestion};
 
-/// The nodes so far: their names, and those that get no computed routes.
+/// The nodes so far: their names, and those without computed routes.
 #[derive(Default)]
 pub(super) struct Nodes {
     by_name: BTreeMap<String, usize>,
@@ -17,7 +16,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Those that have a table of their own, in the order of the file.
+    /// Reads the nodes that have a table, in the order of the file.
     pub(super) fn read(root: &Section<'_>, topology: &mut Topology) -> Result<Self, Fault> {
         let hosts = root.named_sections("host", "[host.NAME]", KEYS)?;
         let routers = root.named_sections("router", "[router.NAME]", KEYS)?;
@@ -38,18 +37,15 @@ impl Nodes {
                     nodes.without_routes.insert(node);
                 }
                 Some((_, at)) => {
-                    return Fault::malformed(
-                        at,
-                        "kind of routes",
-                        "write \"computed\" or \"given\"",
-                    );
+                    let hint = "write \"computed\" or \"given\"";
+                    return Fault::malformed(at, "kind of routes", hint);
                 }
             }
         }
         Ok(nodes)
     }
 
-    /// Makes one more.
+    /// Adds a node.
     pub(super) fn add(
         &mut self,
         topology: &mut Topology,
@@ -58,9 +54,7 @@ impl Nodes {
     ) -> Result<usize, Fault> {
         check_name(name, "name")?;
         if topology.nodes.len() == MAX_NODES {
-            let what = "hosts and routers";
-            let most = MAX_NODES;
-            let problem = TopologyProblem::TooMany { what, most };
+            let problem = format!("a lab has at most {MAX_NODES} hosts and routers");
             return Err(Fault::new(name.offset, problem));
         }
         let node = topology.add_node(name.value, role);
@@ -70,19 +64,19 @@ impl Nodes {
         }
     }
 
-    /// The one of that name.
+    /// The node of that name.
     pub(super) fn find(&self, name: At<&str>) -> Result<usize, Fault> {
-        self.by_name.get(name.value).copied().ok_or_else(|| {
-            let problem = TopologyProblem::UnknownNode {
-                name: shortened(name.value),
-                hint: suggestion(name.value, self.by_name.keys())
-                    .unwrap_or_else(|| format!("[host.{}] makes one", shortened(name.value))),
-            };
-            Fault::new(name.offset, problem)
-        })
+        if let Some(node) = self.by_name.get(name.value) {
+            return Ok(*node);
+        }
+        let text = shortened(name.value);
+        let hint = suggestion(name.value, self.by_name.keys());
+        let hint = hint.unwrap_or_else(|| format!("[host.{text}] makes one"));
+        let problem = format!("no host or router has the name `{text}`; {hint}");
+        Err(Fault::new(name.offset, problem))
     }
 
-    /// Whether there is one of that name.
+    /// Whether there is a node of that name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
@@ -92,12 +86,11 @@ impl Nodes {
 /// `127` and `0x7f` for addresses.
 pub(super) fn check_name(name: At<&str>, what: &'static str) -> Result<(), Fault> {
     let text = name.value;
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_name = (1..=63).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-')
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        && text.chars().all(is_letter);
     if !is_name {
         let hint =
             "a name has 1 to 63 lower-case letters, digits and hyphens, and begins with a letter";
@@ -118,7 +111,7 @@ fn read_sysctls(
 ) -> Result<(), Fault> {
     let DeValue::Table(table) = value.get_ref() else {
         let hint = "a table such as { \"net.ipv4.tcp_sack\" = 0 }";
-        return Err(wrong_type("sysctl", value, hint).into());
+        return Err(wrong_type("sysctl", value, hint));
     };
     for (name, value) in table.iter() {
         let key = format!("{prefix}{}", name.get_ref());
@@ -132,17 +125,15 @@ fn read_sysctls(
             DeValue::Integer(number) => number.as_str().to_owned(),
             _ => {
                 let hint = "a text in quotes or a whole number";
-                return Err(wrong_type(&key, value, hint).into());
+                return Err(wrong_type(&key, value, hint));
             }
         };
         if let Some(hint) = refusal_of_key(&key) {
-            let key = shortened(&key);
-            return Err(Fault::new(offset, TopologyProblem::Sysctl { key, hint }));
+            let what = format!("`{}` cannot be set for a host", shortened(&key));
+            return Fault::contradiction(offset, what, hint);
         }
-        if text.is_empty()
-            || text.len() > 256
-            || text.contains(|c: char| c.is_control() && c != '\t')
-        {
+        let is_strange = |c: char| c.is_control() && c != '\t';
+        if !(1..=256).contains(&text.len()) || text.contains(is_strange) {
             let at = At {
                 offset: value.span().start,
                 value: text.as_str(),
@@ -156,7 +147,7 @@ fn read_sysctls(
     Ok(())
 }
 
-/// Why a namespace cannot have a setting of its own, if so.
+/// Why a namespace has no such setting of its own; `None` if it has.
 fn refusal_of_key(key: &str) -> Option<&'static str> {
     let is_path = key.split('.').all(|part| {
         let mut bytes = part.bytes();

@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use super::addresses::{address, prefix};
-use super::error::Fault;
 use super::nodes::Nodes;
 use crate::lab::routes::{most_specific_first, shortest};
 use crate::lab::{Prefix, Route, Topology};
-use crate::toml_reader::{At, Section};
+use crate::toml_reader::{At, Fault, Section};
 
 pub(super) const KEYS: &str = "host to via mtu advmss quickack source";
 
@@ -26,7 +25,7 @@ pub(super) fn add(root: &Section<'_>, topology: &mut Topology, nodes: &Nodes) ->
         };
         for route in reader.routes()? {
             if given[host].iter().any(|other| other.to == route.to) {
-                let to = format!("{}/{}", route.to.address, route.to.length);
+                let to = route.to.to_string();
                 return Fault::repeated(section.offset, "routes of that host", &to);
             }
             given[host].push(route);
@@ -90,10 +89,7 @@ impl Reader<'_> {
             // From what each IPv4 router passes (RFC 791) to what the length field can say.
             mtu: self.section.number("mtu", 68..=65_535)?.map(|at| at.value),
             // RTAX_ADVMSS, net/ipv4/fib_semantics.c: more is cut to 65,495.
-            advmss: self
-                .section
-                .number("advmss", 1..=65_495)?
-                .map(|at| at.value),
+            advmss: (self.section.number("advmss", 1..=65_495)?).map(|at| at.value),
             quickack: self.section.boolean("quickack")?,
             ..Route::new(to, via)
         })
@@ -107,48 +103,33 @@ impl Reader<'_> {
             return Ok(vec![Prefix::of_host(address)]);
         }
         if let Some(prefix) = prefix(to.value) {
-            return if prefix.network() == prefix {
-                Ok(vec![prefix])
-            } else {
-                Fault::malformed(to, "network", "it has bits beyond its length")
-            };
+            if prefix.network() != prefix {
+                return Fault::malformed(to, "network", "it has bits beyond its length");
+            }
+            return Ok(vec![prefix]);
         }
         if to.value.contains(['/', ':', '.']) {
-            return Fault::malformed(
-                to,
-                "destination",
-                "write 198.18.9.0/24, a name or \"default\"",
-            );
+            let hint = "write 198.18.9.0/24, a name or \"default\"";
+            return Fault::malformed(to, "destination", hint);
         }
         let node = self.nodes.find(to)?;
+        let what = format!("`{}`", to.value);
         if node == self.host {
-            return Fault::contradiction(
-                to.offset,
-                format!("`{}`", to.value),
-                "it is that host itself",
-            );
+            return Fault::contradiction(to.offset, what, "it is that host itself");
         }
-        match self.topology.nodes[node].interfaces.first() {
-            Some(first) => Ok(first
-                .addresses
-                .iter()
-                .map(|at| Prefix::of_host(at.address))
-                .collect()),
-            None => {
-                let what = format!("`{}`", to.value);
-                Fault::contradiction(to.offset, what, "it has no link, so no address")
-            }
-        }
+        let Some(first) = self.topology.nodes[node].interfaces.first() else {
+            return Fault::contradiction(to.offset, what, "it has no link, so no address");
+        };
+        let addresses = first.addresses.iter();
+        Ok(addresses.map(|at| Prefix::of_host(at.address)).collect())
     }
 
     /// The address of a neighbour, who is given by name or by that address.
     fn neighbour(&self, via: At<&str>, is_ipv4: bool) -> Result<Option<IpAddr>, Fault> {
         if self.nodes.has(via.value) || !via.value.contains([':', '.']) {
             let node = self.nodes.find(via)?;
-            let mut addresses = self
-                .neighbours()
-                .filter(|(other, _)| *other == node)
-                .peekable();
+            let addresses = self.neighbours().filter(|(other, _)| *other == node);
+            let mut addresses = addresses.peekable();
             if addresses.peek().is_none() {
                 let what = format!("`{}`", via.value);
                 return Fault::contradiction(via.offset, what, "no link joins the two");

@@ -1,4 +1,4 @@
-//! What a test's fields are as values of options, and the words of its plain enums.
+//! The fields of a test as values of options, and the words of its plain enums.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::super::{
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 use crate::value::Value;
 
-/// What a field of a test is as a value.
+/// A field of a test that can be a value of an option.
 pub(super) trait Field: Sized {
     fn value(&self) -> Option<Value>;
     fn from_value(value: &Value) -> Option<Self>;
@@ -66,17 +66,17 @@ impl<T: Field> Field for Option<T> {
 macro_rules! words {
     ($($type:ident: $($word:literal $variant:ident)*;)*) => {
         $(impl $type {
-            /// All of them, as they are written.
+            /// The words of all variants.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
-            /// As it is written.
+            /// The word of this variant.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
                 }
             }
 
-            /// The one that is written so.
+            /// The variant with this word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)*

@@ -15,7 +15,8 @@ use crate::value::{NO_LIMIT, Value, ValueKind};
 use crate::video::UNIT_BYTES;
 use crate::wire::STAMP_BYTES;
 
-/// How an option is read from a test and written into it: the place of its field, or two functions.
+/// The functions that read an option from a test and write it into one: by the place of its field,
+/// or given.
 macro_rules! get {
     (test.$field:ident) => {
         |test: &Test| test.$field.value()
@@ -28,6 +29,12 @@ macro_rules! get {
     };
     (exchange.$field:ident) => {
         |test: &Test| exchange(test)?.$field.value()
+    };
+    (extent.$unit:ident) => {
+        |test: &Test| match &test.extent {
+            Extent::$unit(extent) => extent.value(),
+            _ => None,
+        }
     };
     (($get:expr, $set:expr)) => {
         $get
@@ -47,16 +54,25 @@ macro_rules! set {
     (exchange.$field:ident) => {
         |test: &mut Test, value| put(exchange_mut(test).map(|it| &mut it.$field), value)
     };
+    (extent.$unit:ident) => {
+        |test: &mut Test, value| {
+            let extent = Field::from_value(value).map(Extent::$unit);
+            test.extent = extent.unwrap_or(test.extent);
+        }
+    };
     (($get:expr, $set:expr)) => {
         $set
     };
 }
 
-/// Makes the table, and of each entry with a type a setter of [`Draft`].
+/// Makes the table of options, and a setter of [`Draft`] for each. An entry begins as a constant
+/// such as [`STREAM`] and changes some of its fields.
 macro_rules! options {
     ($(
         #[doc = $help:literal]
-        $name:ident $key:literal: $type:ty = $place:tt $(. $field:ident)?, $kind:expr, $rest:expr;
+        $name:ident $key:literal: $type:ty = $place:tt $(. $field:ident)?, $kind:expr, $base:ident
+            $({ $($other:ident: $value:expr),* $(,)? })?
+            $(treatment { $($part:ident: $text:expr),* $(,)? })?;
     )*) => {
         impl Draft {
             $(
@@ -78,22 +94,24 @@ macro_rules! options {
             kind: $kind,
             get: get!($place $(. $field)?),
             set: set!($place $(. $field)?),
-            ..$rest
+            $($($other: $value,)*)?
+            $(treatment: Some(SocketTreatment { $($part: $text,)* ..SOCKET_OPTION }),)?
+            ..$base
         }),*];
     };
 }
 
-/// A treatment that acts at both ends.
-const AT_BOTH_ENDS: SocketTreatment = SocketTreatment {
+/// A typical treatment: a socket option at both ends that needs nothing.
+const SOCKET_OPTION: SocketTreatment = SocketTreatment {
     means: "",
     acts: None,
     costs_cpu: false,
-    needs: "",
-    applied: "",
+    needs: "nothing",
+    applied: "setsockopt on each data socket of the end that it concerns",
     read_back: "",
 };
 
-/// What most options are like; each group of the table changes what is its own.
+/// A typical option, which each group of the table adapts.
 const PLAIN: TestOption = TestOption {
     name: "",
     key: "",
@@ -122,8 +140,9 @@ const STREAM: TestOption = TestOption {
     workloads: &[Workload::Stream],
     ..PLAIN
 };
+const OFF: Default = Default::Always("off");
 const STREAM_FLAG: TestOption = TestOption {
-    default: Default::Always("off"),
+    default: OFF,
     ..STREAM
 };
 const EXCHANGE: TestOption = TestOption {
@@ -139,8 +158,6 @@ const SOCKET: TestOption = TestOption {
 const OF_TCP: Over = Over::Tcp("it is an option of TCP");
 const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets");
 const OF_UDP: Over = Over::Udp("it is an option of UDP");
-const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it concerns";
-const NOTHING: &str = "nothing";
 const BUFFER: ValueKind = ValueKind::Bytes {
     least: 1,
     most: 1 << 30,
@@ -149,9 +166,9 @@ const MESSAGE: ValueKind = ValueKind::Bytes {
     least: 1,
     most: MAX_MESSAGE,
 };
-/// What no host sends.
+/// More than any host sends, bits/s.
 const MAX_RATE: u64 = 8_000_000_000_000;
-/// From a byte in 100 ms on.
+/// At least a byte in 100 ms.
 const RATE: ValueKind = ValueKind::Rate {
     least: 80,
     most: MAX_RATE,
@@ -171,14 +188,15 @@ const fn time(least_ms: u64) -> ValueKind {
     }
 }
 
-/// Longest warm-up that is chosen by default: slow start is over on all but the longest paths.
+/// Longest warm-up by default: slow start is over on all but the longest paths.
 const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(1);
-/// Between two intervals of a record, where the run is longer.
+/// Length of a record's intervals, if the run is longer.
 const DEFAULT_INTERVAL: Span = Span(Duration::from_secs(1));
 /// Below this rate single datagrams cost little, and offload would send them in bursts.
 const OFFLOAD_ABOVE: BitRate = BitRate(100_000_000);
 
-/// A tenth of the time, at most a second; nothing where everything counts or the end is no time.
+/// A tenth of the time, at most a second; zero if connection set-up counts or the extent is no
+/// time.
 fn default_warm_up(test: &Test) -> Value {
     let is_whole = stream(test).is_some_and(|stream| stream.whole);
     Value::Time(Span(match test.extent {
@@ -200,20 +218,19 @@ fn default_offload(test: &Test) -> Value {
     Value::Switch(test.protocol == Protocol::Udp && stream(test).is_some_and(is_fast))
 }
 
-/// Nagle's algorithm would hold a request back for the last one's acknowledgement: no application
-/// that asks and waits leaves it on.
+/// Nagle's algorithm would hold back a request until the last one is acknowledged: no application
+/// with requests and responses leaves it on.
 fn default_nodelay(test: &Test) -> Value {
     Value::Switch(test.protocol != Protocol::Udp && exchange(test).is_some())
 }
 
-/// A byte, or all that a test packet of STAMP's has.
+/// A byte, or a whole test packet of STAMP.
 fn default_request(test: &Test) -> Value {
     let stamp = exchange(test).is_some_and(|exchange| exchange.stamp);
     Value::Number(if stamp { STAMP_BYTES as u64 } else { 1 })
 }
 
-/// A byte; STAMP's are as large both ways, and a video's are what its lowest rate needs for a
-/// chunk.
+/// A byte; with STAMP as large as the request, and for a video the chunk of its lowest rate.
 fn default_response(test: &Test) -> Value {
     Value::Number(match exchange(test) {
         Some(exchange) if exchange.stamp => exchange.request_bytes,
@@ -222,44 +239,17 @@ fn default_response(test: &Test) -> Value {
     })
 }
 
-fn extent_time(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Time(time) => time.value(),
-        Extent::Bytes(_) | Extent::Count(_) => None,
-    }
-}
-
-fn extent_bytes(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Bytes(bytes) => bytes.value(),
-        Extent::Time(_) | Extent::Count(_) => None,
-    }
-}
-
-fn extent_count(test: &Test) -> Option<Value> {
-    match test.extent {
-        Extent::Count(count) => count.value(),
-        Extent::Time(_) | Extent::Bytes(_) => None,
-    }
-}
-
-fn set_extent<T: Field>(test: &mut Test, value: &Value, extent: impl Fn(T) -> Extent) {
-    if let Some(value) = T::from_value(value) {
-        test.extent = extent(value);
-    }
-}
-
 fn set_total(test: &mut Test, value: &Value) {
-    let streams = u64::from(test.streams.max(1));
-    set_extent(test, value, |ByteCount(bytes)| {
-        Extent::Bytes(ByteCount(bytes.div_ceil(streams)))
-    });
+    if let Some(ByteCount(bytes)) = ByteCount::from_value(value) {
+        let streams = u64::from(test.streams.max(1));
+        test.extent = Extent::Bytes(ByteCount(bytes.div_ceil(streams)));
+    }
 }
 
-/// UDP without a rate goes as fast as it can.
+/// The rate of datagrams; UDP without a rate is as fast as possible.
 fn datagram_rate(test: &Test) -> Option<Value> {
     match stream(test)?.rate_bps {
-        // A stranger's figure can be any: this one is out of range, and not the word.
+        // Another program may send any number: keep it out of range, and different from "max".
         Some(BitRate(rate)) => Some(Value::Number(rate.min(NO_LIMIT - 1))),
         None => (test.protocol == Protocol::Udp).then_some(Value::Number(NO_LIMIT)),
     }
@@ -276,7 +266,7 @@ fn set_buffers(test: &mut Test, value: &Value) {
     put(Some(&mut test.options.send_buffer_bytes), value);
 }
 
-/// Measured time of a run, if nothing says when it ends.
+/// Measured time of a run, if no extent is given.
 pub(in crate::plan) const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
 /// Payload of a flow.
 const AMOUNT: ValueKind = ValueKind::Bytes {
@@ -291,22 +281,20 @@ const MSS: ValueKind = ValueKind::Bytes {
 
 options! {
     /// Protocol
-    protocol "protocol": Protocol = test.protocol, ValueKind::Word(Protocol::WORDS), TestOption {
+    protocol "protocol": Protocol = test.protocol, ValueKind::Word(Protocol::WORDS), TRANSPORT {
         value_name: "PROTOCOL",
         default: Default::Always("tcp"),
         shorthands: &[Shorthand { typed: "-u", long: Some("udp"), value: "udp", help: "The same as \
             --protocol udp" }],
-        ..TRANSPORT
     };
     /// Flows in each direction
-    streams "streams": u32 = test.streams, number(1, MAX_STREAMS as u64), TestOption {
+    streams "streams": u32 = test.streams, number(1, MAX_STREAMS as u64), TRANSPORT {
         short: Some('P'),
         aliases: &["parallel"],
         default: Default::Always("1"),
-        ..TRANSPORT
     };
     /// Size of each message
-    size "size": u64 = stream.message_bytes, MESSAGE, TestOption {
+    size "size": u64 = stream.message_bytes, MESSAGE, STREAM {
         short: Some('l'),
         aliases: &["length", "len"],
         value_name: "SIZE",
@@ -314,58 +302,47 @@ options! {
         // that with the headers of UDP (8) and IPv6 (40) fits an MTU of 1500, as a TCP segment's
         // payload does.
         default: Default::Transport("128KiB", "1448"),
-        ..STREAM
     };
     /// Measured time: us, ms, s, min or h
-    time "time": Span =
-        (extent_time, |test, value| set_extent(test, value, Extent::Time)), time(10), TestOption {
+    time "time": Span = extent.Time, time(10), PLAIN {
         short: Some('t'),
         value_name: "TIME",
         default: Default::Implied("10s"),
         excludes: &["bytes", "count", "total"],
-        ..PLAIN
     };
     /// Instead of a time: messages or transactions of each flow
-    count "count": u64 =
-        (extent_count, |test, value| set_extent(test, value, Extent::Count)),
-        number(1, 1 << 40), TestOption {
+    count "count": u64 = extent.Count, number(1, 1 << 40), PLAIN {
         aliases: &["blockcount"],
         excludes: &["time", "bytes", "total"],
-        ..PLAIN
     };
     /// Instead of a time: payload of each flow
-    bytes "bytes": ByteCount =
-        (extent_bytes, |test, value| set_extent(test, value, Extent::Bytes)), AMOUNT, TestOption {
+    bytes "bytes": ByteCount = extent.Bytes, AMOUNT, STREAM {
         value_name: "SIZE",
         excludes: &["time", "count", "total"],
-        ..STREAM
     };
     /// Instead of a time: payload of all flows of a direction
-    total "total": ByteCount = (|_| None, set_total), AMOUNT, TestOption {
+    total "total": ByteCount = (|_| None, set_total), AMOUNT, STREAM {
         short: Some('n'),
         value_name: "SIZE",
         excludes: &["time", "count", "bytes"],
-        ..STREAM
     };
     /// Left out of the figures
-    warm_up "warm-up": Span = test.warm_up, time(0), TestOption {
+    warm_up "warm-up": Span = test.warm_up, time(0), PLAIN {
         short: Some('O'),
         aliases: &["omit"],
         value_name: "TIME",
         default: Default::Rule("time/10, at most 1s", default_warm_up),
         excludes: &["count", "bytes", "total", "whole"],
-        ..PLAIN
     };
     /// Length of the record's intervals
-    interval "interval": Span = test.interval, time(10), TestOption {
+    interval "interval": Span = test.interval, time(10), PLAIN {
         short: Some('i'),
         value_name: "TIME",
         default: Default::Rule("1s", default_interval),
-        ..PLAIN
     };
     /// Direction, as seen from this host
     direction "direction": Direction =
-        test.direction, ValueKind::Word(Direction::WORDS), TestOption {
+        test.direction, ValueKind::Word(Direction::WORDS), STREAM {
         value_name: "DIRECTION",
         default: Default::Always("up"),
         shorthands: &[
@@ -374,311 +351,243 @@ options! {
             Shorthand { typed: "--bidir", long: None, value: "both", help: "The same as \
                 --direction both" },
         ],
-        ..STREAM
     };
     /// UDP: limit of each flow's payload rate
-    rate "rate": BitRate = (datagram_rate, set_datagram_rate), RATE_OR_MAX, TestOption {
+    rate "rate": BitRate = (datagram_rate, set_datagram_rate), RATE_OR_MAX, STREAM {
         short: Some('b'),
         aliases: &["bitrate", "bandwidth"],
         value_name: "RATE",
         over: Over::Udp("a TCP stream is limited by `pacing` or `write-rate`"),
-        ..STREAM
     };
     /// UDP: the kernel cuts and joins datagrams (default above 100mbit)
-    offload "offload": bool = stream.offload, ValueKind::Switch, TestOption {
+    offload "offload": bool = stream.offload, ValueKind::Switch, STREAM {
         over: OF_UDP,
         default: Default::Rule("", default_offload),
         shorthands: &[
             Shorthand { typed: "--no-offload", long: None, value: "off", help: "UDP: each datagram \
                 passes the kernel by itself" },
         ],
-        ..STREAM
     };
     /// Messages that one system call hands over (writev, sendmmsg)
-    batch "batch": u32 = stream.batch, number(2, MAX_BATCH as u64), TestOption {
+    batch "batch": u32 = stream.batch, number(2, MAX_BATCH as u64), STREAM {
         excludes: &["verify", "zerocopy"],
-        ..STREAM
     };
     /// Send a seeded pattern and count the bytes that arrive changed
     verify "verify": bool = stream.verify, ValueKind::Switch, STREAM_FLAG;
     /// TCP: count connection set-up and tear-down in, without a warm-up
-    whole "whole": bool = stream.whole, ValueKind::Switch, TestOption {
+    whole "whole": bool = stream.whole, ValueKind::Switch, STREAM_FLAG {
         over: Over::Tcp("it has no connection to count in"),
         excludes: &["warm-up"],
-        ..STREAM_FLAG
     };
     /// TCP: rate at which the sender writes each flow
-    write_rate "write-rate": BitRate = stream.write_rate_bps, RATE, TestOption {
+    write_rate "write-rate": BitRate = stream.write_rate_bps, RATE, STREAM {
         value_name: "RATE",
         over: Over::Tcp("give `rate`"),
-        ..STREAM
     };
     /// Rate at which the receiver reads each flow
-    read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, TestOption {
+    read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, STREAM {
         value_name: "RATE",
-        ..STREAM
     };
     /// UDP: STAMP's packets (RFC 8762), for each way's delay and loss
-    stamp "stamp": bool = exchange.stamp, ValueKind::Switch, TestOption {
+    stamp "stamp": bool = exchange.stamp, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Rr],
         over: Over::Udp("STAMP's packets are datagrams"),
-        default: Default::Always("off"),
-        ..EXCHANGE
+        default: OFF,
     };
     /// TCP: pages of N objects over all connections
-    objects "objects": u32 = exchange.objects, number(1, MAX_OBJECTS as u64), TestOption {
+    objects "objects": u32 = exchange.objects, number(1, MAX_OBJECTS as u64), EXCHANGE {
         workloads: &[Workload::Rr],
         over: Over::Tcp("pages come over connections"),
         excludes: &["depth"],
-        ..EXCHANGE
     };
     /// TCP: a player of video in chunks of 2 s, at a rate that it adapts
-    video "video": bool = exchange.video, ValueKind::Switch, TestOption {
+    video "video": bool = exchange.video, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Rr],
         over: Over::Tcp("chunks come over a connection"),
-        default: Default::Always("off"),
+        default: OFF,
         excludes: &["depth", "rate", "objects"],
-        ..EXCHANGE
     };
     /// Bytes of each request
-    request "request": u64 = exchange.request_bytes, MESSAGE, TestOption {
+    request "request": u64 = exchange.request_bytes, MESSAGE, EXCHANGE {
         value_name: "SIZE",
         default: Default::Rule("1", default_request),
-        ..EXCHANGE
     };
     /// Bytes of each response
-    response "response": u64 = exchange.response_bytes, MESSAGE, TestOption {
+    response "response": u64 = exchange.response_bytes, MESSAGE, EXCHANGE {
         value_name: "SIZE",
         default: Default::Rule("1", default_response),
-        ..EXCHANGE
     };
     /// Open loop: requests/s over all flows, without it closed
     requests_per_s "rate": f64 =
-        exchange.rate_per_s, ValueKind::Frequency { least: 0.01, most: 1e8 }, TestOption {
+        exchange.rate_per_s, ValueKind::Frequency { least: 0.01, most: 1e8 }, EXCHANGE {
         short: Some('b'),
         value_name: "N/s",
-        ..EXCHANGE
     };
     /// Poll without sleeping, at both ends
-    spin "spin": bool = exchange.spin, ValueKind::Switch, TestOption {
-        default: Default::Always("off"),
-        ..EXCHANGE
+    spin "spin": bool = exchange.spin, ValueKind::Switch, EXCHANGE {
+        default: OFF,
     };
     /// Requests in flight at once on each connection
-    depth "depth": u32 = exchange.depth, number(1, MAX_DEPTH as u64), TestOption {
+    depth "depth": u32 = exchange.depth, number(1, MAX_DEPTH as u64), EXCHANGE {
         workloads: &[Workload::Rr],
         default: Default::Always("1"),
         excludes: &["rate"],
-        ..EXCHANGE
     };
     /// Who closes and keeps TIME_WAIT
-    close "close": Closer = exchange.closer, ValueKind::Word(Closer::WORDS), TestOption {
+    close "close": Closer = exchange.closer, ValueKind::Word(Closer::WORDS), EXCHANGE {
         workloads: &[Workload::Crr],
         value_name: "END",
         default: Default::Always("server"),
-        ..EXCHANGE
     };
     /// Close by reset, which leaves no TIME_WAIT
-    reset "reset": bool = exchange.reset, ValueKind::Switch, TestOption {
+    reset "reset": bool = exchange.reset, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Crr],
-        default: Default::Always("off"),
-        ..EXCHANGE
+        default: OFF,
     };
     /// Send the request with the SYN (TCP Fast Open)
-    fast_open "fast-open": bool = exchange.fast_open, ValueKind::Switch, TestOption {
+    fast_open "fast-open": bool = exchange.fast_open, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Crr],
         over: OF_TCP_SOCKETS,
-        default: Default::Always("off"),
-        ..EXCHANGE
+        default: OFF,
     };
     /// Both buffers of each data socket
-    window "window": ByteCount = (|_| None, set_buffers), BUFFER, TestOption {
+    window "window": ByteCount = (|_| None, set_buffers), BUFFER, SOCKET {
         short: Some('w'),
         value_name: "SIZE",
         excludes: &["receive-window", "send-buffer"],
-        ..SOCKET
     };
     /// Window that a receiver may advertise (UDP: a buffer)
-    receive_window "receive-window": ByteCount = socket.receive_window_bytes, BUFFER, TestOption {
+    receive_window "receive-window": ByteCount = socket.receive_window_bytes, BUFFER, SOCKET {
         value_name: "SIZE",
-        treatment: Some(SocketTreatment {
-            means: "the window that a receiver may advertise; its buffer is steered to it",
-            acts: Some(Role::Receiver),
-            needs: "net.core.rmem_max of half of it",
-            applied: "SO_RCVBUF before the connection, and again through the run until the window \
-                that is offered stays there",
-            read_back: "the window that the receiver offers, through the run",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "the window that a receiver may advertise; its buffer is steered to it",
+        acts: Some(Role::Receiver),
+        needs: "net.core.rmem_max of half of it",
+        applied: "SO_RCVBUF before the connection, and again through the run until the window \
+            that is offered stays there",
+        read_back: "the window that the receiver offers, through the run",
     };
     /// Send buffer (SO_SNDBUF) as an application asks for it
-    send_buffer "send-buffer": ByteCount = socket.send_buffer_bytes, BUFFER, TestOption {
+    send_buffer "send-buffer": ByteCount = socket.send_buffer_bytes, BUFFER, SOCKET {
         value_name: "SIZE",
-        treatment: Some(SocketTreatment {
-            means: "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
-            acts: Some(Role::Sender),
-            needs: "net.core.wmem_max of as much",
-            applied: SETSOCKOPT,
-            read_back: "SO_SNDBUF",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
+        acts: Some(Role::Sender),
+        needs: "net.core.wmem_max of as much",
+        read_back: "SO_SNDBUF",
     };
     /// Maximum segment size (TCP_MAXSEG)
-    mss "mss": u32 = socket.mss_bytes, MSS, TestOption {
+    mss "mss": u32 = socket.mss_bytes, MSS, SOCKET {
         short: Some('M'),
         aliases: &["set-mss"],
         value_name: "BYTES",
         over: OF_TCP_SOCKETS,
-        treatment: Some(SocketTreatment {
-            means: "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
-            needs: NOTHING,
-            applied: "TCP_MAXSEG before the connection",
-            read_back: "the record's mss_bytes, 12 less with time stamps",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
+        applied: "TCP_MAXSEG before the connection",
+        read_back: "the record's mss_bytes, 12 less with time stamps",
     };
     /// Local port of the first flow; others have the next
-    source_port "source-port": u32 = socket.source_port, number(1, 65_535), TestOption {
+    source_port "source-port": u32 = socket.source_port, number(1, 65_535), SOCKET {
         aliases: &["cport"],
         value_name: "PORT",
         workloads: &[Workload::Stream, Workload::Rr],
-        ..SOCKET
     };
     /// Pacing rate of each TCP flow (SO_MAX_PACING_RATE)
     pacing "pacing": BitRate =
-        socket.pacing_bps, ValueKind::Rate { least: 8_000, most: MAX_RATE }, TestOption {
+        socket.pacing_bps, ValueKind::Rate { least: 8_000, most: MAX_RATE }, SOCKET {
         aliases: &["fq-rate"],
         value_name: "RATE",
         over: Over::Tcp("give `rate`"),
-        treatment: Some(SocketTreatment {
-            means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
-            acts: Some(Role::Sender),
-            needs: NOTHING,
-            applied: SETSOCKOPT,
-            read_back: "SO_MAX_PACING_RATE",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
+        acts: Some(Role::Sender),
+        read_back: "SO_MAX_PACING_RATE",
     };
     /// Congestion control (TCP_CONGESTION), such as cubic, reno or bbr
-    congestion "congestion": String = socket.congestion, ValueKind::Name, TestOption {
+    congestion "congestion": String = socket.congestion, ValueKind::Name, SOCKET {
         short: Some('C'),
         aliases: &["linux-congestion"],
         value_name: "NAME",
         over: OF_TCP_SOCKETS,
-        treatment: Some(SocketTreatment {
-            means: "TCP_CONGESTION of the sender",
-            acts: Some(Role::Sender),
-            needs: "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control \
-                does not name it",
-            applied: SETSOCKOPT,
-            read_back: "TCP_CONGESTION, and the record's congestion",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "TCP_CONGESTION of the sender",
+        acts: Some(Role::Sender),
+        needs: "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control \
+            does not name it",
+        read_back: "TCP_CONGESTION, and the record's congestion",
     };
     /// Send small segments at once (TCP_NODELAY); rr and crr always do
-    nodelay "nodelay": bool = socket.nodelay, ValueKind::Switch, TestOption {
+    nodelay "nodelay": bool = socket.nodelay, ValueKind::Switch, SOCKET {
         short: Some('N'),
         aliases: &["no-delay"],
         over: OF_TCP_SOCKETS,
         default: Default::Rule("", default_nodelay),
-        treatment: Some(SocketTreatment {
-            means: "TCP_NODELAY; rr and crr have it on",
-            acts: Some(Role::Sender),
-            needs: NOTHING,
-            applied: SETSOCKOPT,
-            read_back: "TCP_NODELAY",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "TCP_NODELAY; rr and crr have it on",
+        acts: Some(Role::Sender),
+        read_back: "TCP_NODELAY",
     };
     /// Acknowledge every segment at once (TCP_QUICKACK), on or off
-    quickack "quickack": bool = socket.quickack, ValueKind::Switch, TestOption {
+    quickack "quickack": bool = socket.quickack, ValueKind::Switch, SOCKET {
         value_name: "SWITCH",
         over: OF_TCP_SOCKETS,
-        treatment: Some(SocketTreatment {
-            means: "TCP_QUICKACK, set again before each receiving call, since the kernel changes \
-                it by itself",
-            acts: Some(Role::Receiver),
-            needs: NOTHING,
-            applied: "setsockopt before each receiving call",
-            read_back: "TCP_QUICKACK, once",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "TCP_QUICKACK, set again before each receiving call, since the kernel changes \
+            it by itself",
+        acts: Some(Role::Receiver),
+        applied: "setsockopt before each receiving call",
+        read_back: "TCP_QUICKACK, once",
     };
     /// Code point of the packets
-    dscp "dscp": Dscp = socket.dscp, ValueKind::Dscp, TestOption {
+    dscp "dscp": Dscp = socket.dscp, ValueKind::Dscp, SOCKET {
         value_name: "DSCP",
-        treatment: Some(SocketTreatment {
-            means: "the code point of the packets of both ends",
-            needs: NOTHING,
-            applied: SETSOCKOPT,
-            read_back: "IP_TOS or IPV6_TCLASS",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "the code point of the packets of both ends",
+        read_back: "IP_TOS or IPV6_TCLASS",
     };
     /// TCP: send without a copy, in the way that the device allows
-    zerocopy "zerocopy": bool = stream.send, ValueKind::Switch, TestOption {
+    zerocopy "zerocopy": bool = stream.send, ValueKind::Switch, STREAM_FLAG {
         short: Some('Z'),
         over: OF_TCP,
-        treatment: Some(SocketTreatment {
-            means: "sending without a copy, by vmsplice or sendfile; off is write",
-            acts: Some(Role::Sender),
-            costs_cpu: true,
-            needs: NOTHING,
-            applied: "another call to send by",
-            read_back: "the record's sender.method",
-        }),
-        ..STREAM_FLAG
+    } treatment {
+        means: "sending without a copy, by vmsplice or sendfile; off is write",
+        acts: Some(Role::Sender),
+        costs_cpu: true,
+        applied: "another call to send by",
+        read_back: "the record's sender.method",
     };
     /// TCP: the receiver drops the bytes unread; the record says so
-    discard "discard": bool = stream.receive, ValueKind::Switch, TestOption {
+    discard "discard": bool = stream.receive, ValueKind::Switch, STREAM_FLAG {
         over: OF_TCP,
         excludes: &["verify"],
-        treatment: Some(SocketTreatment {
-            means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as \
-                no application would; off is read",
-            acts: Some(Role::Receiver),
-            costs_cpu: true,
-            needs: NOTHING,
-            applied: "another flag of the receiving call",
-            read_back: "the record's receiver.method",
-        }),
-        ..STREAM_FLAG
+    } treatment {
+        means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as \
+            no application would; off is read",
+        acts: Some(Role::Receiver),
+        costs_cpu: true,
+        applied: "another flag of the receiving call",
+        read_back: "the record's receiver.method",
     };
     /// How long a receiving call spins for packets (SO_BUSY_POLL)
     busy_poll "busy-poll": u32 =
         socket.busy_poll_us,
-        ValueKind::Number { least: 0, most: 1_000_000, unit: "µs" }, TestOption {
-        treatment: Some(SocketTreatment {
-            means: "SO_BUSY_POLL: how long a receiving call spins for packets",
-            costs_cpu: true,
-            needs: "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, \
-                which loopback and veth cannot",
-            applied: SETSOCKOPT,
-            read_back: "SO_BUSY_POLL",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+        ValueKind::Number { least: 0, most: 1_000_000, unit: "µs" }, SOCKET treatment {
+        means: "SO_BUSY_POLL: how long a receiving call spins for packets",
+        costs_cpu: true,
+        needs: "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, \
+            which loopback and veth cannot",
+        read_back: "SO_BUSY_POLL",
     };
     /// The client's address that its TCP connections come from
-    source "source": IpAddr = socket.source, ValueKind::Address, TestOption {
+    source "source": IpAddr = socket.source, ValueKind::Address, SOCKET {
         treatment_only: true,
         over: Over::Tcp("an endpoint takes datagrams only from the address that the control \
             connection came from"),
-        treatment: Some(SocketTreatment {
-            means: "the client's address that its TCP connections come from",
-            needs: "the address, on this host",
-            applied: "bind, before the connection",
-            read_back: "the record's flows",
-            ..AT_BOTH_ENDS
-        }),
-        ..SOCKET
+    } treatment {
+        means: "the client's address that its TCP connections come from",
+        needs: "the address, on this host",
+        applied: "bind, before the connection",
+        read_back: "the record's flows",
     };
 }

@@ -1,4 +1,4 @@
-//! From a call chain to its layer, and to the end whose work it is.
+//! Attributes a call chain to a layer, and to the end whose work it is.
 //!
 //! The chain is read from its leaf to its root. The first function of which the table knows a layer
 //! decides; what everything uses (locks, allocators, RCU, timers, memory management) says nothing
@@ -16,13 +16,11 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `name` | a symbol's plain name |
-//! | `table` | which function belongs to which layer: `functions.txt` |
-//! | `pattern` | how a name finds its pattern |
+//! | `table` | which function belongs to which layer: `functions.txt`, and how a name finds its pattern |
 //! | `owner` | which end's work a stack is |
 
 mod name;
 mod owner;
-mod pattern;
 mod table;
 
 pub use crate::plan::Role;
@@ -32,7 +30,7 @@ pub use owner::{Owner, Place, owner};
 use super::{FoldedStack, Layer, TaskClass};
 use table::{Meaning, handles_payload, meaning};
 
-/// Where a stack's time went.
+/// The attribution of a stack's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribution {
     /// The layer.
@@ -47,7 +45,7 @@ impl Attribution {
         Self { layer, also: None }
     }
 
-    /// `count` samples, shared out.
+    /// Divides `count` samples among the layers.
     pub fn share(self, count: u64) -> impl Iterator<Item = (Layer, u64)> {
         let second = self.also.map(|layer| (layer, count / 2));
         let first = count - second.map_or(0, |(_, part)| part);
@@ -76,7 +74,7 @@ fn kernel_part(stack: &FoldedStack) -> &[String] {
 
 struct Walk {
     decided: Option<Attribution>,
-    /// Whether a function was passed of which the table knows nothing.
+    /// Whether a function was passed that the table does not know.
     unknown: bool,
 }
 

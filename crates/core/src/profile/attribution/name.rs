@@ -1,4 +1,4 @@
-//! Names of functions as the table knows them.
+//! Names of functions, reduced to the form that the table has.
 
 use super::super::FoldedStack;
 

@@ -1,4 +1,4 @@
-//! Which end's work a stack is.
+//! The end whose work a stack is.
 //!
 //! A thread's own system calls are its end's. Work in a soft interrupt is done in whatever thread
 //! the CPU happens to run: if the ends are on two hosts, all that belongs to the network is the
@@ -31,7 +31,7 @@ use super::table::{Meaning, data_end, meaning};
 use super::{attribute, kernel_part, plain_name};
 use crate::plan::Role;
 
-/// Where the other end is.
+/// The place of the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// On another host: all network work of this one is this end's.
@@ -40,7 +40,7 @@ pub enum Place {
     Here,
 }
 
-/// Whose a stack is.
+/// The end whose work a stack is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// This end's work for the transfer.
@@ -93,7 +93,7 @@ fn of_softirq(
     }
 }
 
-/// Whether a function of the network's is in the chain.
+/// Whether the chain has a function of the network stack.
 fn is_of_network(frames: &[String]) -> bool {
     let mut meanings = frames.iter().filter_map(|frame| meaning(plain_name(frame)));
     meanings.any(|found| match found {
@@ -113,7 +113,7 @@ fn is_of_network(frames: &[String]) -> bool {
         .any(|frame| NETWORK_DOORS.contains(&plain_name(frame)))
 }
 
-/// Not `handle_irq_event` and its like, which disks have too.
+/// Functions where network work begins. Not `handle_irq_event`, which disks have too.
 const NETWORK_DOORS: [&str; 4] = [
     "net_rx_action",
     "net_tx_action",
@@ -142,7 +142,7 @@ fn told(
     }
 }
 
-/// Which side's function is nearest to the leaf.
+/// The side whose function is nearest to the leaf.
 fn side(frames: &[String]) -> Option<Role> {
     frames.iter().find_map(|frame| data_end(plain_name(frame)))
 }
@@ -189,14 +189,11 @@ mod tests {
     }
 
     const DATA_SENT: &str = "do_softirq __local_bh_enable_ip __dev_queue_xmit ip_output \
-        __tcp_transmit_skb \
-        tcp_write_xmit tcp_sendmsg_locked";
+        __tcp_transmit_skb tcp_write_xmit tcp_sendmsg_locked";
     const ACKNOWLEDGING: &str = "do_softirq __local_bh_enable_ip __dev_queue_xmit ip_output \
-        __tcp_transmit_skb \
-        __tcp_send_ack.part.0 tcp_cleanup_rbuf tcp_recvmsg";
+        __tcp_transmit_skb __tcp_send_ack.part.0 tcp_cleanup_rbuf tcp_recvmsg";
     const INTERRUPTED: &str = "__irq_exit_rcu sysvec_apic_timer_interrupt \
-        asm_sysvec_apic_timer_interrupt \
-        tcp_sendmsg_locked";
+        asm_sysvec_apic_timer_interrupt tcp_sendmsg_locked";
     const DEVICE: &str = "process_backlog __napi_poll net_rx_action handle_softirqs";
 
     fn owners(inside: &str, outside: &str, task: TaskClass) -> [Owner; 2] {

@@ -1,6 +1,6 @@
-//! Which function belongs to which layer: `functions.txt`, which explains itself, and how it is
-//! read.
+//! The table of functions and their layers: reads `functions.txt`, which explains its format.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -8,10 +8,9 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
 use super::super::Layer;
-use super::pattern::Index;
 use crate::plan::Role;
 
-/// What a function's presence in a call chain says.
+/// The meaning of a function in a call chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// It and whatever it calls belongs to this layer, unless what it calls says something else.
@@ -21,7 +20,7 @@ pub(super) enum Meaning {
     /// The door to a part of the kernel: it says where its own time belongs and that of helpers
     /// that it calls, but nothing of functions that the table does not know.
     Door(Layer),
-    /// A helper of everything: it belongs to its caller.
+    /// A general helper: it belongs to its caller.
     Callers,
     /// It moves bytes: a copy where its caller handles payload, otherwise its caller's.
     Moves,
@@ -37,7 +36,7 @@ pub(super) fn handles_payload(name: &str) -> bool {
     TABLE.payload.find(name).is_some()
 }
 
-/// Which end of the data alone has this function.
+/// The end of the data that alone calls this function.
 pub(super) fn data_end(name: &str) -> Option<Role> {
     TABLE.ends.find(name)
 }
@@ -71,14 +70,10 @@ enum Heading {
 /// The patterns, each with its heading. An error is a line that cannot be read.
 fn patterns(text: &str) -> impl Iterator<Item = Result<(&str, Heading), String>> {
     let mut heading = Err("a pattern without a heading".to_owned());
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.filter_map(move |line| {
-        match line
-            .strip_prefix('[')
-            .and_then(|line| line.strip_suffix(']'))
-        {
+    let is_pattern = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().filter(is_pattern).filter_map(move |line| {
+        let words = line.strip_prefix('[');
+        match words.and_then(|words| words.strip_suffix(']')) {
             Some(words) => {
                 heading = read_heading(words).ok_or_else(|| format!("the heading [{words}]"));
                 None
@@ -105,6 +100,48 @@ fn read_heading(words: &str) -> Option<Heading> {
         ["receiver"] => return Some(Heading::End(Role::Receiver)),
         _ => return None,
     }))
+}
+
+/// Patterns, sorted by prefix.
+struct Index<T> {
+    whole: HashMap<&'static str, T>,
+    beginnings: HashMap<&'static str, T>,
+    longest: usize,
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self {
+            whole: HashMap::new(),
+            beginnings: HashMap::new(),
+            longest: 0,
+        }
+    }
+}
+
+impl<T: Copy> Index<T> {
+    /// Takes a name, or the beginning of names with a `*` behind it.
+    fn insert(&mut self, pattern: &'static str, value: T) {
+        match pattern.strip_suffix('*') {
+            Some(beginning) => {
+                self.longest = self.longest.max(beginning.len());
+                self.beginnings.insert(beginning, value);
+            }
+            None => {
+                self.whole.insert(pattern, value);
+            }
+        }
+    }
+
+    /// The longest pattern that fits; a whole name before a beginning.
+    fn find(&self, name: &str) -> Option<T> {
+        if let Some(&found) = self.whole.get(name) {
+            return Some(found);
+        }
+        let max = name.len().min(self.longest);
+        let mut parts = (1..=max).rev().filter_map(|length| name.get(..length));
+        parts.find_map(|part| self.beginnings.get(part).copied())
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The runs that tell the terms apart.
+//! The design: the runs from which the costs of the terms can be separated.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::error::{NoModel, NotProjected};
+use super::error::NotProjected;
 use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
 use crate::record::Record;
 use crate::toml_reader;
@@ -23,7 +23,7 @@ pub struct Point {
     /// The state of the path that it is of, and what it changes besides; `S.` and `R.` stand for
     /// the sender's and the receiver's end.
     pub treatments: [&'static str; 2],
-    /// Which terms it moves.
+    /// The terms that it varies.
     pub tells: &'static str,
     /// Of one that has Ethernet's MTU on any path: the point that is the same on a path that has it
     /// anyway.
@@ -50,7 +50,7 @@ impl Point {
     /// path another.
     ///
     /// # Errors
-    /// [`NotProjected::PathMtu`].
+    /// The path carried packets of another size.
     pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
         match record.tcp_sender() {
             Some(tcp) if self.same_on_ethernet.is_some() => {
@@ -78,9 +78,15 @@ static POINTS: LazyLock<Vec<Point>> =
 /// Whether there is a model of a transport.
 ///
 /// # Errors
-/// [`NoModel`].
-pub fn check_transport(protocol: Protocol) -> Result<(), NoModel> {
-    points(protocol).next().map(|_| ()).ok_or(NoModel)
+/// There is none, and why.
+pub fn check_transport(protocol: Protocol) -> Result<(), NotProjected> {
+    if points(protocol).next().is_some() {
+        return Ok(());
+    }
+    Err(NotProjected::new(
+        "there is no model of MPTCP: what its own layer does to each segment is none of the terms, \
+         and no setting of the design tells it apart; use --protocol tcp",
+    ))
 }
 
 /// The points that tell something on a path of that MTU, bytes; all where it is not known.
@@ -231,7 +237,7 @@ mod tests {
 
     #[test]
     fn there_is_no_model_of_mptcp() {
-        assert_eq!(check_transport(Protocol::Mptcp), Err(NoModel));
+        assert!(check_transport(Protocol::Mptcp).is_err());
         assert_eq!(check_transport(Protocol::Tcp), Ok(()));
         assert_eq!(check_transport(Protocol::Udp), Ok(()));
     }

@@ -1,17 +1,16 @@
-//! What a projection leaves in a document.
+//! The part of the document that holds projections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::error::NotProjected;
 use super::what_if::{WhatIf, what_ifs_of};
 use crate::ceilings::Cause;
 use crate::compare::Verdict3;
 use crate::plan::Protocol;
 use crate::stats::Summary;
 
-/// What one change would bring.
+/// The projected effect of one change.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Projection {
@@ -23,9 +22,9 @@ pub struct Projection {
     /// and what begins so have an MTU of 1500 on a path that has another, `records` are datagrams
     /// of 4096 bytes in fragments.
     pub from: String,
-    /// What the projection rests on.
+    /// The basis of the projection.
     pub basis: Basis,
-    /// Throughput there, payload bits per second.
+    /// Present throughput, payload bits per second.
     pub throughput_now_bps: f64,
     /// Throughput with the change, payload bits per second.
     pub throughput_bps: f64,
@@ -34,14 +33,14 @@ pub struct Projection {
     /// What the ends take: the sender and the receiver, or both together where they have one
     /// kernel.
     pub ends: Vec<ProjectedEnd>,
-    /// What holds the transfer back then.
+    /// The cause that would then limit the transfer.
     pub ceiling: Cause,
-    /// What to keep in mind.
+    /// Doubts about the projection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
     /// Why it is not proved here; absent where it is, or where it was not tried.
     pub not_proved: Option<String>,
-    /// What came of it when it was done.
+    /// The measured effect, where the change was applied.
     pub proof: Option<Proof>,
 }
 
@@ -52,34 +51,33 @@ pub struct Unprojected {
     pub what_if: String,
     /// What would be changed, in words.
     pub says: String,
-    /// Why nothing is said of what it would bring.
+    /// Why it is not projected.
     pub why: String,
 }
 
 impl Unprojected {
-    /// Of an entry of the table.
-    pub fn new(what_if: &WhatIf, why: &NotProjected) -> Self {
+    /// An entry of the table that is not projected.
+    pub fn new(what_if: &WhatIf, why: &str) -> Self {
         Self {
             what_if: what_if.name.to_owned(),
             says: what_if.says.to_owned(),
-            why: why.to_string(),
+            why: why.to_owned(),
         }
     }
 
-    /// All of a transport, for one reason.
-    pub fn all_of(protocol: Protocol, why: &NotProjected) -> Vec<Self> {
-        what_ifs_of(protocol)
-            .map(|what_if| Self::new(what_if, why))
-            .collect()
+    /// All changes of a transport, for one reason.
+    pub fn all_of(protocol: Protocol, why: &str) -> Vec<Self> {
+        let what_ifs = what_ifs_of(protocol);
+        what_ifs.map(|what_if| Self::new(what_if, why)).collect()
     }
 }
 
 /// CPU time of one end for each KiB of payload that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectedEnd {
-    /// Which.
+    /// The end.
     pub end: End,
-    /// As it is, µs/KiB.
+    /// At present, µs/KiB.
     pub now_us_per_kib: f64,
     /// With the change, µs/KiB.
     pub then_us_per_kib: f64,
@@ -88,13 +86,13 @@ pub struct ProjectedEnd {
 }
 
 impl ProjectedEnd {
-    /// With the change over as it is.
+    /// The figure with the change divided by the present one.
     pub fn ratio(&self) -> f64 {
         self.then_us_per_kib / self.now_us_per_kib
     }
 }
 
-/// Whose CPU time is meant.
+/// The end whose CPU time is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -108,7 +106,7 @@ pub enum End {
 }
 
 impl End {
-    /// As in the document.
+    /// The end's name in the document.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -118,7 +116,7 @@ impl End {
     }
 }
 
-/// What a projection rests on.
+/// The basis of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -128,7 +126,7 @@ pub enum Basis {
     Design,
     /// The profile's share of the layer, since the design does not tell its cost.
     Layers,
-    /// An assumption: nothing that was measured bears on it.
+    /// An assumption that no measurement supports.
     Assumed,
 }
 
@@ -149,18 +147,18 @@ pub struct Proof {
     pub cpu: Vec<Proved>,
 }
 
-/// One figure, with the change over without it.
+/// The ratio of a figure with the change to that without it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proved {
-    /// As projected.
+    /// The projected ratio.
     pub projected_ratio: f64,
     /// As measured: of throughput the Hodges–Lehmann estimate over the pairs, of CPU time their
     /// median.
     pub measured_ratio: f64,
-    /// Interval of the measurement, at 95 % or what so few pairs allow.
+    /// Interval of the measured ratio, at 95 % or the confidence that few pairs allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_interval: Option<[f64; 2]>,
-    /// By how much the projection is off, percent of the measurement.
+    /// Error of the projection, percent of the measurement.
     pub error_percent: f64,
 }
 
@@ -182,22 +180,15 @@ impl Proved {
 
 /// The median of the sizes of the errors of throughput, percent; `None` where nothing was proved.
 pub fn median_error_percent(projections: &[Projection]) -> Option<f64> {
-    let proofs = projections
-        .iter()
-        .filter_map(|projection| projection.proof.as_ref());
+    let proofs = projections.iter().flat_map(|one| &one.proof);
     median(proofs.map(|proof| proof.throughput.error_percent.abs()))
 }
 
-/// The same of CPU time for each byte, over all ends.
+/// Median error of projected CPU time per byte over all ends.
 pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
-    let proofs = projections
-        .iter()
-        .filter_map(|projection| projection.proof.as_ref());
-    median(
-        proofs
-            .flat_map(|proof| &proof.cpu)
-            .map(|cpu| cpu.error_percent.abs()),
-    )
+    let proofs = projections.iter().flat_map(|one| &one.proof);
+    let ends = proofs.flat_map(|proof| &proof.cpu);
+    median(ends.map(|cpu| cpu.error_percent.abs()))
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

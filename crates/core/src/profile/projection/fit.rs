@@ -1,21 +1,21 @@
-//! The model, fitted.
+//! Fits the model of an end's CPU time to the runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::design;
 use super::document::End;
-use super::error::ProjectionError;
+use super::error::NotProjected;
 use super::linear::{Matrix, collinear, dot, non_negative};
 use super::observation::{EndWork, Observation};
 use super::term::{PerTerm, Term};
 use crate::plan::Protocol;
 use crate::units::Dice;
 
-/// What CPU time costs at each end.
+/// The costs of the terms at each end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostModel {
-    /// Transport that it is of.
+    /// The transport.
     pub protocol: Protocol,
     /// The sender and the receiver, or both together where they have one kernel.
     pub ends: Vec<EndModel>,
@@ -23,35 +23,35 @@ pub struct CostModel {
     pub points: Vec<String>,
 }
 
-/// What CPU time costs at one end.
+/// The costs of the terms at one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndModel {
-    /// Which.
+    /// The end.
     pub end: End,
-    /// What each term costs; a term that no run exercised is left out.
+    /// The cost of each term that a run exercised.
     pub terms: Vec<TermCost>,
     /// Terms that the design cannot tell apart: their sum is known, their parts are not.
     pub not_told_apart: Vec<Vec<Term>>,
     /// Root of the mean square of what the runs' CPU time differs from the model's, percent of it.
     pub residual_percent: f64,
-    /// Runs that it was fitted to.
+    /// Number of runs in the fit.
     pub runs: usize,
     #[serde(skip)]
     pub(super) costs: PerTerm,
     /// Costs of the resampled runs.
     #[serde(skip)]
     pub(super) draws: Vec<PerTerm>,
-    /// Measured over modelled, less 1, of each run.
+    /// The relative error of each run: measured ÷ modelled − 1.
     #[serde(skip)]
     pub(super) residuals: Vec<f64>,
 }
 
-/// What one term costs.
+/// The cost of one term.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TermCost {
-    /// Which.
+    /// The term.
     pub term: Term,
-    /// CPU time each time, ns; 0 where nothing of the CPU time goes with it.
+    /// CPU time of one event, ns; 0 where none is attributed to it.
     pub ns: f64,
     /// Interval at 95 %, by resampling of residuals, ns.
     pub interval_ns: [f64; 2],
@@ -67,7 +67,7 @@ pub struct TermCost {
 ///
 /// # Errors
 /// Too few runs for the terms that they exercise; a run without CPU time.
-pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError> {
+pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, NotProjected> {
     let mut points: Vec<String> = Vec::new();
     for run in runs {
         if !points.contains(&run.point) {
@@ -75,35 +75,24 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
         }
     }
     let protocol = runs.first().map_or(Protocol::Tcp, |run| run.protocol);
-    let base = design::points(protocol)
-        .next()
-        .map_or("", |point| point.name);
+    let base = design::points(protocol).next();
+    let base = base.map_or("", |point| point.name);
     let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
-    let ends: Vec<End> = works
-        .first()
-        .into_iter()
-        .flatten()
-        .map(|(end, _)| *end)
-        .collect();
+    let ends = works.first().into_iter().flatten().map(|(end, _)| *end);
+    let ends: Vec<End> = ends.collect();
     let mut models = Vec::new();
     for (place, end) in ends.iter().enumerate() {
-        let of_end = runs.iter().zip(&works);
-        let of_end =
-            of_end.filter_map(|(run, works)| Some((run.point.as_str(), works.get(place)?.1)));
+        let point = runs.iter().map(|run| run.point.as_str());
+        let work = works.iter().map(|works| Some(works.get(place)?.1));
+        let of_end = point
+            .zip(work)
+            .filter_map(|(point, work)| Some((point, work?)));
         let of_end: Vec<(&str, EndWork)> = of_end.collect();
-        models.push(fit_end(
-            *end,
-            &of_end,
-            base,
-            seed.wrapping_add(place as u64),
-        )?);
+        let seed = seed.wrapping_add(place as u64);
+        models.push(fit_end(*end, &of_end, base, seed)?);
     }
     if models.is_empty() {
-        return Err(ProjectionError::TooFew {
-            runs: 0,
-            terms: 0,
-            needed: SPARE,
-        });
+        return Err(too_few(0, 0));
     }
     Ok(CostModel {
         protocol,
@@ -117,42 +106,31 @@ fn fit_end(
     runs: &[(&str, EndWork)],
     base: &str,
     seed: u64,
-) -> Result<EndModel, ProjectionError> {
+) -> Result<EndModel, NotProjected> {
     let terms = terms_of(runs)?;
     // Each run by its own CPU time: relative errors are alike, however dear the run was.
     let rows = runs.iter().map(|(_, run)| {
         let count = |term: &Term| run.counts.at(*term) / run.cpu_ns;
         terms.iter().map(count).collect::<Vec<f64>>()
     });
-    let design = Matrix::new(terms.len(), rows);
-    let found = robust(&design, &vec![1.0; design.rows()]);
-    let fitted: Vec<f64> = (0..design.rows())
-        .map(|row| dot(design.row(row), &found))
-        .collect();
-    let residuals: Vec<f64> = fitted
-        .iter()
-        .map(|fitted| 1.0 / fitted.max(MIN_FIT) - 1.0)
-        .collect();
+    let design: Matrix = rows.collect();
+    let found = robust(&design, &vec![1.0; design.len()]);
+    let fitted: Vec<f64> = design.iter().map(|row| dot(row, &found)).collect();
+    let residuals = fitted.iter().map(|fitted| 1.0 / fitted.max(MIN_FIT) - 1.0);
+    let residuals: Vec<f64> = residuals.collect();
     let draws = resample(&design, &terms, &fitted, &residuals, seed);
     let costs = per_term(&terms, &found);
     // The runs come in random order.
     let of_base = runs.iter().filter(|(point, _)| *point == base);
     let first = of_base.fold(PerTerm::default(), |sum, (_, run)| sum.plus(&run.counts));
     let whole = first.dot(&costs);
-    let squares = residuals
-        .iter()
-        .map(|residual| residual * residual)
-        .sum::<f64>();
+    let squares = dot(&residuals, &residuals);
+    let of_term = |term: &Term| term_cost(*term, &costs, &draws, first, whole);
+    let named = |columns: Vec<usize>| columns.into_iter().map(|at| terms[at]).collect();
     Ok(EndModel {
         end,
-        terms: terms
-            .iter()
-            .map(|term| term_cost(*term, &costs, &draws, first, whole))
-            .collect(),
-        not_told_apart: collinear(&design)
-            .into_iter()
-            .map(|group| group.into_iter().map(|column| terms[column]).collect())
-            .collect(),
+        terms: terms.iter().map(of_term).collect(),
+        not_told_apart: collinear(&design).into_iter().map(named).collect(),
         residual_percent: 100.0 * (squares / residuals.len() as f64).sqrt(),
         runs: runs.len(),
         costs,
@@ -162,26 +140,29 @@ fn fit_end(
 }
 
 /// The terms that the runs exercise, if there are enough runs to tell them.
-fn terms_of(runs: &[(&str, EndWork)]) -> Result<Vec<Term>, ProjectionError> {
+fn terms_of(runs: &[(&str, EndWork)]) -> Result<Vec<Term>, NotProjected> {
     let is_used = |term: &Term| runs.iter().any(|(_, run)| run.counts.at(*term) > 0.0);
     let terms: Vec<Term> = Term::ALL.into_iter().filter(is_used).collect();
-    let needed = terms.len() + SPARE;
-    if runs.len() < needed {
-        return Err(ProjectionError::TooFew {
-            runs: runs.len(),
-            terms: terms.len(),
-            needed,
-        });
+    if runs.len() < terms.len() + SPARE {
+        return Err(too_few(runs.len(), terms.len()));
     }
-    if let Some((point, _)) = runs
-        .iter()
-        .find(|(_, run)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0)
-    {
-        return Err(ProjectionError::NoTime {
-            point: (*point).to_owned(),
-        });
+    let without_time = |(_, run): &&(&str, EndWork)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0;
+    match runs.iter().find(without_time) {
+        None => Ok(terms),
+        Some((point, _)) => {
+            let why =
+                format!("a run of the design (`{point}`) took no CPU time that could be seen");
+            let remedy = "give a longer --time: no run of the design is longer than that";
+            Err(NotProjected::new(why).or(remedy))
+        }
     }
-    Ok(terms)
+}
+
+fn too_few(runs: usize, terms: usize) -> NotProjected {
+    let needed = terms + SPARE;
+    let why = format!("{runs} runs for {terms} terms: a model needs at least {needed}");
+    NotProjected::new(why)
+        .or("see why points of the design were left out: each that can be run is more to fit to")
 }
 
 fn term_cost(
@@ -192,20 +173,16 @@ fn term_cost(
     whole: f64,
 ) -> TermCost {
     let ns = costs.at(term);
-    let part = first.at(term) * ns;
+    let percent = 100.0 * first.at(term) * ns / whole;
     TermCost {
         term,
         ns,
         interval_ns: interval(draws.iter().map(|draw| draw.at(term)).collect()),
-        share_percent: if whole > 0.0 {
-            100.0 * part / whole
-        } else {
-            0.0
-        },
+        share_percent: if whole > 0.0 { percent } else { 0.0 },
     }
 }
 
-/// Costs fitted to runs as they might have come out.
+/// Costs fitted to resampled runs.
 fn resample(
     design: &Matrix,
     terms: &[Term],
@@ -214,13 +191,12 @@ fn resample(
     seed: u64,
 ) -> Vec<PerTerm> {
     let mut dice = Dice::new(seed, 0);
-    let rows = design.rows();
-    let widen = (rows as f64 / (rows - design.columns()) as f64).sqrt();
+    let rows = design.len();
+    let widen = (rows as f64 / (rows - terms.len()) as f64).sqrt();
     let mut draw = || {
-        let y: Vec<f64> = fitted
-            .iter()
-            .map(|fitted| fitted * (1.0 + widen * residuals[dice.below(rows)]).max(MIN_FIT))
-            .collect();
+        let drawn =
+            |fitted: &f64| fitted * (1.0 + widen * residuals[dice.below(rows)]).max(MIN_FIT);
+        let y: Vec<f64> = fitted.iter().map(drawn).collect();
         per_term(terms, &robust(design, &y))
     };
     (0..DRAWS).map(|_| draw()).collect()
@@ -231,9 +207,8 @@ fn resample(
 fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
     let mut x = non_negative(design, y);
     for _ in 0..ROUNDS {
-        let off: Vec<f64> = (0..design.rows())
-            .map(|row| (y[row] - dot(design.row(row), &x)).abs())
-            .collect();
+        let off = |(row, y): (&Vec<f64>, &f64)| (y - dot(row, &x)).abs();
+        let off: Vec<f64> = design.iter().zip(y).map(off).collect();
         let mut sorted = off.clone();
         sorted.sort_by(f64::total_cmp);
         // The median of the sizes, as a standard deviation of a normal distribution.
@@ -242,14 +217,11 @@ fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
             break;
         }
         let weight = |row: usize| (HUBER * usual / off[row]).min(1.0).sqrt();
-        let rows =
-            (0..design.rows()).map(|row| design.row(row).iter().map(|v| v * weight(row)).collect());
-        let weighted = Matrix::new(design.columns(), rows);
-        let y: Vec<f64> = y
-            .iter()
-            .enumerate()
-            .map(|(row, y)| y * weight(row))
-            .collect();
+        let rows = design.iter().enumerate();
+        let rows = rows.map(|(number, row)| row.iter().map(|v| v * weight(number)).collect());
+        let weighted: Matrix = rows.collect();
+        let y = y.iter().enumerate().map(|(row, y)| y * weight(row));
+        let y: Vec<f64> = y.collect();
         x = non_negative(&weighted, &y);
     }
     x
@@ -259,7 +231,7 @@ fn per_term(terms: &[Term], costs: &[f64]) -> PerTerm {
     PerTerm::new(terms.iter().copied().zip(costs.iter().copied()))
 }
 
-/// The middle 95 % of values; of none, nothing.
+/// The middle 95 % of the values; `None` without values.
 pub(super) fn interval(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| {
@@ -276,9 +248,9 @@ const ROUNDS: u32 = 3;
 /// Standard deviations from which on a run counts for less: 95 % as good as least squares on normal
 /// errors.
 const HUBER: f64 = 1.345;
-/// Relative errors of less are the arithmetic's.
+/// Smaller relative errors are rounding errors.
 const MIN_SCATTER: f64 = 1e-9;
-/// Runs beyond the number of terms.
+/// Required runs beyond the number of terms.
 const SPARE: usize = 3;
-/// A model that says next to nothing of a run is none of it.
+/// Smallest modelled share of a run's CPU time.
 const MIN_FIT: f64 = 1e-3;

@@ -1,54 +1,27 @@
 //! Least squares for a handful of columns: Householder's QR, non-negative coefficients, and which
 //! columns the rows cannot tell apart.
 
-/// A matrix by rows.
-#[derive(Debug, Clone)]
-pub(super) struct Matrix {
-    columns: usize,
-    values: Vec<f64>,
+/// A matrix as rows of equal length; at least one row.
+pub(super) type Matrix = Vec<Vec<f64>>;
+
+/// The matrix of the selected columns, in order.
+fn of_columns(a: &Matrix, columns: &[usize]) -> Matrix {
+    let rows = a
+        .iter()
+        .map(|row| columns.iter().map(|c| row[*c]).collect());
+    rows.collect()
 }
 
-impl Matrix {
-    /// Of rows that are all as long as `columns`.
-    pub(super) fn new(columns: usize, rows: impl IntoIterator<Item = Vec<f64>>) -> Self {
-        let values: Vec<f64> = rows.into_iter().flatten().collect();
-        debug_assert_eq!(values.len() % columns.max(1), 0, "rows of one length");
-        Self { columns, values }
-    }
+/// Length of each column.
+fn lengths(a: &Matrix) -> Vec<f64> {
+    let square = |column: usize| a.iter().map(|row| row[column].powi(2)).sum::<f64>();
+    (0..a[0].len())
+        .map(|column| square(column).sqrt())
+        .collect()
+}
 
-    pub(super) fn columns(&self) -> usize {
-        self.columns
-    }
-
-    pub(super) fn rows(&self) -> usize {
-        self.values.len() / self.columns.max(1)
-    }
-
-    pub(super) fn row(&self, row: usize) -> &[f64] {
-        &self.values[row * self.columns..][..self.columns]
-    }
-
-    fn at(&self, row: usize, column: usize) -> f64 {
-        self.values[row * self.columns + column]
-    }
-
-    /// The columns of these numbers, in their order.
-    fn of_columns(&self, columns: &[usize]) -> Self {
-        let rows = (0..self.rows()).map(|row| columns.iter().map(|c| self.at(row, *c)).collect());
-        Self::new(columns.len(), rows)
-    }
-
-    fn times(&self, x: &[f64]) -> Vec<f64> {
-        (0..self.rows()).map(|row| dot(self.row(row), x)).collect()
-    }
-
-    /// Length of each column.
-    fn lengths(&self) -> Vec<f64> {
-        let square = |column| -> f64 { (0..self.rows()).map(|r| self.at(r, column).powi(2)).sum() };
-        (0..self.columns)
-            .map(|column| square(column).sqrt())
-            .collect()
-    }
+fn times(a: &Matrix, x: &[f64]) -> Vec<f64> {
+    a.iter().map(|row| dot(row, x)).collect()
 }
 
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -59,8 +32,8 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// of the arithmetic, or there are fewer rows than columns. Householder (1958); the columns are
 /// scaled first, so that "depend" does not hang on their units.
 pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
-    let (rows, columns) = (a.rows(), a.columns);
-    let lengths = a.lengths();
+    let (rows, columns) = (a.len(), a[0].len());
+    let lengths = lengths(a);
     if rows < columns
         || lengths
             .iter()
@@ -68,9 +41,8 @@ pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
     {
         return None;
     }
-    let mut r: Vec<Vec<f64>> = (0..rows)
-        .map(|row| (0..columns).map(|c| a.at(row, c) / lengths[c]).collect())
-        .collect();
+    let scaled = |row: &Vec<f64>| row.iter().zip(&lengths).map(|(v, l)| v / l).collect();
+    let mut r: Matrix = a.iter().map(scaled).collect();
     let mut y = y.to_vec();
     for column in 0..columns {
         reflect(&mut r, &mut y, column)?;
@@ -80,21 +52,14 @@ pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
         let known: f64 = (column + 1..columns).map(|c| r[column][c] * x[c]).sum();
         x[column] = (y[column] - known) / r[column][column];
     }
-    Some(
-        x.iter()
-            .zip(&lengths)
-            .map(|(x, length)| x / length)
-            .collect(),
-    )
+    let x = x.iter().zip(&lengths).map(|(x, length)| x / length);
+    Some(x.collect())
 }
 
-/// Zeroes a column below its diagonal; `None` where nothing is left of it.
+/// Zeroes a column below its diagonal; `None` where the column vanishes.
 fn reflect(r: &mut [Vec<f64>], y: &mut [f64], column: usize) -> Option<()> {
-    let norm = r[column..]
-        .iter()
-        .map(|row| row[column].powi(2))
-        .sum::<f64>()
-        .sqrt();
+    let squares = r[column..].iter().map(|row| row[column].powi(2));
+    let norm = squares.sum::<f64>().sqrt();
     if norm < DEPENDENT {
         return None;
     }
@@ -104,11 +69,8 @@ fn reflect(r: &mut [Vec<f64>], y: &mut [f64], column: usize) -> Option<()> {
     let square = dot(&v, &v);
     let width = r[column].len();
     for other in column..width {
-        let along: f64 = v
-            .iter()
-            .zip(&r[column..])
-            .map(|(v, row)| v * row[other])
-            .sum();
+        let rows = v.iter().zip(&r[column..]);
+        let along: f64 = rows.map(|(v, row)| v * row[other]).sum();
         for (v, row) in v.iter().zip(&mut r[column..]) {
             row[other] -= 2.0 * along / square * v;
         }
@@ -123,26 +85,21 @@ fn reflect(r: &mut [Vec<f64>], y: &mut [f64], column: usize) -> Option<()> {
 /// The x ≥ 0 for which |Ax − y| is least (Lawson and Hanson, Solving Least Squares Problems, 1974,
 /// chapter 23). Of columns that depend on each other some stay at 0.
 pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
-    let lengths = a.lengths();
+    let (lengths, columns) = (lengths(a), a[0].len());
     let scale = dot(y, y).sqrt();
-    let mut x = vec![0.0; a.columns];
+    let mut x = vec![0.0; columns];
     let mut passive: Vec<usize> = Vec::new();
     let mut refused: Vec<usize> = Vec::new();
     // Each round brings a column in or refuses it for good, and may put others out again; so many
     // rounds are never needed.
-    for _ in 0..10 * a.columns {
-        let rest: Vec<f64> = y
-            .iter()
-            .zip(a.times(&x))
-            .map(|(y, fitted)| y - fitted)
-            .collect();
+    for _ in 0..10 * columns {
+        let rest = y.iter().zip(times(a, &x)).map(|(y, fitted)| y - fitted);
+        let rest: Vec<f64> = rest.collect();
         let gain = |column: &usize| -> f64 {
-            let along: f64 = (0..a.rows())
-                .map(|row| a.at(row, *column) * rest[row])
-                .sum();
-            along / lengths[*column]
+            let products = a.iter().zip(&rest).map(|(row, rest)| row[*column] * rest);
+            products.sum::<f64>() / lengths[*column]
         };
-        let candidates = (0..a.columns)
+        let candidates = (0..columns)
             .filter(|column| !passive.contains(column) && !refused.contains(column))
             .filter(|column| lengths[*column] > 0.0);
         let Some(best) = candidates.max_by(|a, b| gain(a).total_cmp(&gain(b))) else {
@@ -166,7 +123,7 @@ pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
 /// depend on each other.
 fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> bool {
     while !passive.is_empty() {
-        let Some(solved) = least_squares(&a.of_columns(passive), y) else {
+        let Some(solved) = least_squares(&of_columns(a, passive), y) else {
             return false;
         };
         let steps = passive.iter().zip(&solved).filter(|(_, s)| **s <= 0.0);
@@ -197,10 +154,10 @@ fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> boo
 /// Diagnostics (1980), section 3.2: of each condition index above 30 the columns more than half of
 /// whose variance it makes. Columns of zeros are in none.
 pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
-    let lengths = a.lengths();
-    let used: Vec<usize> = (0..a.columns).filter(|c| lengths[*c] > 0.0).collect();
+    let lengths = lengths(a);
+    let used: Vec<usize> = (0..lengths.len()).filter(|c| lengths[*c] > 0.0).collect();
     let entry = |i: usize, j: usize| -> f64 {
-        let products = (0..a.rows()).map(|row| a.at(row, i) * a.at(row, j));
+        let products = a.iter().map(|row| row[i] * row[j]);
         products.sum::<f64>() / (lengths[i] * lengths[j])
     };
     let gram: Vec<Vec<f64>> = used
@@ -209,10 +166,8 @@ pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
         .collect();
     let (values, vectors) = eigen(gram);
     let largest = values.iter().fold(0.0, |a: f64, b| a.max(*b));
-    let values: Vec<f64> = values
-        .iter()
-        .map(|value| value.max(largest * 1e-14))
-        .collect();
+    let values = values.iter().map(|value| value.max(largest * 1e-14));
+    let values: Vec<f64> = values.collect();
     let part = |column: usize, k: usize| vectors[column][k].powi(2) / values[k];
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (k, value) in values.iter().enumerate() {
@@ -269,9 +224,9 @@ fn eigen(mut m: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
     ((0..n).map(|i| m[i][i]).collect(), v)
 }
 
-/// What is left of a column of length 1 that depends on those before it.
+/// Remainder below which a column of length 1 depends on those before it.
 const DEPENDENT: f64 = 1e-9;
-/// A column that would take less of y than this brings nothing.
+/// A column that would explain less of y than this is not added.
 const GAIN: f64 = 1e-10;
 /// Condition index from which on columns are said to be collinear; Belsley's own figure.
 const CONDITION: f64 = 30.0;
@@ -285,7 +240,7 @@ mod tests {
     use super::*;
 
     fn matrix(rows: &[&[f64]]) -> Matrix {
-        Matrix::new(rows[0].len(), rows.iter().map(|row| row.to_vec()))
+        rows.iter().map(|row| row.to_vec()).collect()
     }
 
     #[test]
@@ -310,7 +265,7 @@ mod tests {
         assert_eq!(collinear(&a), [[0, 1]]);
         let x = non_negative(&a, &[1.0, 2.0, 3.0, 4.0]);
         assert!(x.iter().all(|x| *x >= 0.0));
-        let fitted = a.times(&x);
+        let fitted = times(&a, &x);
         assert!((fitted[3] - 4.0).abs() < 1e-9, "{x:?} {fitted:?}");
     }
 
@@ -336,20 +291,20 @@ mod tests {
             y in prop::collection::vec(-5.0..20.0_f64, 30),
             scale in prop::sample::select(vec![1e-6, 1.0, 1e6]),
         ) {
-            let a = Matrix::new(7, rows.into_iter().enumerate().map(|(number, mut row)| {
+            let a: Matrix = rows.into_iter().enumerate().map(|(number, mut row)| {
                 row.push(row[0] + row[1]);
                 row.push(row[2] * scale);
                 row.push(row[3] + 1e-4 * (number % 3) as f64);
                 row
-            }));
-            let y = &y[..a.rows()];
+            }).collect();
+            let y = &y[..a.len()];
             let x = non_negative(&a, y);
-            let rest: Vec<f64> = y.iter().zip(a.times(&x)).map(|(y, f)| y - f).collect();
+            let rest: Vec<f64> = y.iter().zip(times(&a, &x)).map(|(y, f)| y - f).collect();
             for (column, &cost) in x.iter().enumerate().take(7) {
-                let gain: f64 = (0..a.rows()).map(|row| a.at(row, column) * rest[row]).sum();
+                let gain: f64 = a.iter().zip(&rest).map(|(row, rest)| row[column] * rest).sum();
                 prop_assert!(cost >= 0.0);
-                prop_assert!(gain <= 1e-6 * (1.0 + a.lengths()[column] * dot(y, y).sqrt()));
-                prop_assert!(cost == 0.0 || gain.abs() <= 1e-6 * (1.0 + a.lengths()[column] * dot(y, y).sqrt()));
+                prop_assert!(gain <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
+                prop_assert!(cost == 0.0 || gain.abs() <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
             }
         }
     }

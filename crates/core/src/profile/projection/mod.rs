@@ -1,4 +1,4 @@
-//! What a change would bring, computed from what was measured.
+//! Projections: the effect of a change, computed from measured costs.
 //!
 //! CPU time of an end = Σ over the terms of count × cost: calls, packets, large packets sent and
 //! received, bytes, bytes copied and checksummed, acknowledgements, soft interrupts ([`Term`]). The
@@ -11,23 +11,19 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `design` | the points of the design |
-//! | `designed` | what its runs left |
-//! | `known` | what a profile tells besides |
 //! | `observation` | a run's record as counts and CPU time |
 //! | `term` | the terms |
 //! | `linear` | least squares, non-negative least squares, collinearity |
 //! | `fit` | the model, with intervals by resampling |
 //! | `what_if` | the table of what-ifs |
-//! | `state` | what a change does to the counts |
-//! | `project` | CPU time, throughput and ceiling under a change |
+//! | `state` | the runs of the design; what a change does to the counts |
+//! | `project` | CPU time, throughput and ceiling under a change; what a profile adds |
 //! | `document` | what a document has of it |
 
 mod design;
-mod designed;
 mod document;
 mod error;
 mod fit;
-mod known;
 mod linear;
 mod observation;
 mod project;
@@ -40,15 +36,14 @@ mod what_if;
 pub use design::{
     ETHERNET_MTU, Point, check_transport, design_of, in_random_order, points, points_on,
 };
-pub use designed::{Designed, LeftOut};
 pub use document::{
     Basis, End, ProjectedEnd, Projection, Proof, Proved, Unprojected, median_cpu_error_percent,
     median_error_percent,
 };
-pub use error::{NoModel, NotProjected, ProjectionError};
+pub use error::NotProjected;
 pub use fit::{CostModel, EndModel, TermCost, fit};
-pub use known::{Known, LayerShares};
-pub use observation::{EndWork, NotObserved, Observation};
-pub use project::{project, project_all};
+pub use observation::{EndWork, Observation};
+pub use project::{Known, LayerShares, project, project_all};
+pub use state::{Designed, LeftOut};
 pub use term::{PerTerm, Term};
 pub use what_if::{Change, Provable, WhatIf, what_ifs, what_ifs_of};

@@ -1,28 +1,27 @@
-//! One short run, as the model sees it: what each end spent, and how often it did what costs.
-
-use thiserror::Error;
+//! One short run as the model uses it: each end's CPU time, and its count of each term.
 
 use super::document::End;
+use super::error::NotProjected;
 use super::term::{PerTerm, Term};
 use crate::plan::{Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Leg, Record};
 use crate::units::Family;
 
-/// What one end spent on a run.
+/// One end's CPU time and counts in a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EndWork {
     /// CPU time of its threads, and of its host's soft interrupts where the host is its alone, ns.
     pub cpu_ns: f64,
-    /// How often it did what costs.
+    /// The count of each term.
     pub counts: PerTerm,
     /// Share of the CPU time that its threads got of what they wanted, 0–1: the rest others had.
     pub granted: f64,
-    /// CPUs that its threads can have at once.
+    /// Number of CPUs that its threads can use at once.
     pub cores: f64,
 }
 
 impl EndWork {
-    /// Two ends as one: the CPU time of both, and what both counted counted once.
+    /// Two ends as one: the CPU time of both; events that both counted count once.
     pub(super) fn with(&self, other: &Self) -> Self {
         let cpu_ns = self.cpu_ns + other.cpu_ns;
         let wanted = self.cpu_ns / self.granted + other.cpu_ns / other.granted;
@@ -45,10 +44,10 @@ fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
     }))
 }
 
-/// One run.
+/// A run of a design.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
-    /// The point of the design that it is of.
+    /// Its point of the design.
     pub point: String,
     /// Its transport.
     pub protocol: Protocol,
@@ -57,7 +56,7 @@ pub struct Observation {
     /// Payload that the sender handed over and sent, bytes: more than arrived where datagrams were
     /// lost.
     pub sent_bytes: f64,
-    /// Payload bits per second that arrived.
+    /// Goodput, payload bits per second.
     pub throughput_bps: f64,
     /// Payload of a segment or datagram, bytes.
     pub segment_bytes: f64,
@@ -71,40 +70,19 @@ pub struct Observation {
     pub receiver: EndWork,
 }
 
-/// Why a run says nothing of what its CPU time went to.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NotObserved {
-    /// The path, or the receiver, dropped all that was sent.
-    #[error("nothing arrived")]
-    NothingArrived,
-    /// A figure that an older endpoint does not tell, or a test of another kind does not have.
-    #[error("the run has no {0}")]
-    Lacks(&'static str),
-}
-
-impl NotObserved {
-    /// What would mend it; empty where nothing is known to.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::NothingArrived => "",
-            Self::Lacks(_) => "use the same version of linerate at both ends",
-        }
-    }
-}
-
 impl Observation {
     /// What a record of one direction of a bulk transfer says. `point` is the name of its place in
     /// the design.
     ///
     /// # Errors
     /// A figure is not there: of requests, of both directions at once, of an older endpoint.
-    pub fn new(point: &str, record: &Record) -> Result<Self, NotObserved> {
+    pub fn new(point: &str, record: &Record) -> Result<Self, NotProjected> {
         let one_way = record.leg().filter(|_| record.workload == Workload::Stream);
-        let leg = one_way.ok_or(NotObserved::Lacks("single direction of a bulk transfer"))?;
-        let throughput_bps = leg.throughput_bps.ok_or(NotObserved::Lacks("throughput"))?;
+        let leg = known(one_way, "single direction of a bulk transfer")?;
+        let throughput_bps = known(leg.throughput_bps, "throughput")?;
         let bytes = leg.bytes as f64;
         if !(bytes > 0.0 && throughput_bps > 0.0) {
-            return Err(NotObserved::NothingArrived);
+            return Err(NotProjected::new("nothing arrived"));
         }
         let run = Run::new(record, leg)?;
         let shared = run.shared;
@@ -121,10 +99,8 @@ impl Observation {
             receiver: run.end(run.receiver, run.receiver_host, run.at_receiver()),
         })
     }
-}
 
-impl Observation {
-    /// What each end spent that is told apart: of one kernel both together.
+    /// The work of each end; of two ends on one kernel, both together.
     pub fn works(&self) -> Vec<(End, EndWork)> {
         if self.shared_kernel {
             vec![(End::Both, self.sender.with(&self.receiver))]
@@ -134,7 +110,7 @@ impl Observation {
     }
 }
 
-/// The figures of a record that the counts are made of.
+/// The figures of a record from which the counts are computed.
 struct Run<'a> {
     record: &'a Record,
     leg: &'a Leg,
@@ -147,27 +123,25 @@ struct Run<'a> {
     sent_bytes: f64,
     segment_bytes: f64,
     header_bytes: f64,
-    /// Segments or fragments, as they are on a wire.
+    /// Segments or fragments on the wire.
     segments: f64,
     /// Those of them that IP made of larger datagrams, and those that it put together.
     fragments: [f64; 2],
-    /// As the sender's TCP or UDP handed them to IP.
+    /// Packets that the sender's TCP or UDP handed to IP.
     aggregates: f64,
-    /// As the receiver's IP handed them up.
+    /// Packets that the receiver's IP handed up.
     deliveries: f64,
     acknowledgements: f64,
 }
 
 impl<'a> Run<'a> {
-    fn new(record: &'a Record, leg: &'a Leg) -> Result<Self, NotObserved> {
-        let sender = leg.sender.as_ref().ok_or(NotObserved::Lacks("sender"))?;
-        let receiver = leg
-            .receiver
-            .as_ref()
-            .ok_or(NotObserved::Lacks("receiver"))?;
-        let [Some(sender_host), Some(receiver_host)] = record.hosts_of(leg) else {
-            return Err(NotObserved::Lacks("environment of the endpoint"));
-        };
+    fn new(record: &'a Record, leg: &'a Leg) -> Result<Self, NotProjected> {
+        let sender = known(leg.sender.as_ref(), "sender")?;
+        let receiver = known(leg.receiver.as_ref(), "receiver")?;
+        let hosts = record.hosts_of(leg);
+        let [sender_host, receiver_host] =
+            hosts.map(|host| known(host, "environment of the endpoint"));
+        let (sender_host, receiver_host) = (sender_host?, receiver_host?);
         let mut run = Self {
             record,
             leg,
@@ -191,21 +165,15 @@ impl<'a> Run<'a> {
             Protocol::Tcp | Protocol::Mptcp => run.count_segments()?,
         }
         if run.aggregates <= 0.0 || run.deliveries <= 0.0 {
-            return Err(NotObserved::Lacks(
-                "count of packets at IP, as an older endpoint has none",
-            ));
+            let what = "count of packets at IP, as an older endpoint has none";
+            return Err(NotProjected::lacks(what));
         }
         Ok(run)
     }
 
-    fn count_segments(&mut self) -> Result<(), NotObserved> {
-        let tcp = self
-            .leg
-            .tcp_sender()
-            .ok_or(NotObserved::Lacks("TCP evidence"))?;
-        self.segments = tcp
-            .data_segments_out
-            .ok_or(NotObserved::Lacks("count of segments"))? as f64;
+    fn count_segments(&mut self) -> Result<(), NotProjected> {
+        let tcp = known(self.leg.tcp_sender(), "TCP evidence")?;
+        self.segments = known(tcp.data_segments_out, "count of segments")? as f64;
         self.acknowledgements = tcp.segments_in.unwrap_or(0) as f64;
         self.segment_bytes = f64::from(tcp.mss_bytes);
         self.header_bytes = f64::from(tcp.pmtu_bytes) - self.segment_bytes;
@@ -221,12 +189,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn count_datagrams(&mut self) -> Result<(), NotObserved> {
-        let udp = self
-            .leg
-            .udp
-            .as_ref()
-            .ok_or(NotObserved::Lacks("UDP evidence"))?;
+    fn count_datagrams(&mut self) -> Result<(), NotProjected> {
+        let udp = known(self.leg.udp.as_ref(), "UDP evidence")?;
         self.segment_bytes = udp.datagram_bytes as f64;
         self.sent_bytes = udp.sent as f64 * self.segment_bytes;
         self.header_bytes = ip_header(self.record.family) + UDP_HEADER;
@@ -240,12 +204,8 @@ impl<'a> Run<'a> {
     }
 
     fn in_one_namespace(&self) -> bool {
-        let name = self
-            .sender_host
-            .device
-            .as_ref()
-            .map(|device| device.name.as_str());
-        self.shared && name == Some("lo")
+        let device = self.sender_host.device.as_ref();
+        self.shared && device.is_some_and(|device| device.name == "lo")
     }
 
     fn end(&self, end: &EndReport, host: &HostFacts, counts: PerTerm) -> EndWork {
@@ -253,21 +213,15 @@ impl<'a> Run<'a> {
         // Without its own account of interrupt time a kernel charges the thread that was there
         // (kernel/sched/cputime.c), so that soft interrupts are in the threads' time already where
         // one kernel serves both ends.
-        let softirq = if self.shared {
-            0.0
-        } else {
-            end.softirq_seconds.unwrap_or(0.0)
-        };
+        let apart = end.softirq_seconds.unwrap_or(0.0);
+        let softirq = if self.shared { 0.0 } else { apart };
         let delayed = end.run_delay_us.unwrap_or(0) as f64 / 1e6 * self.flows;
         let wanted = threads + delayed;
+        let granted = (threads / wanted).max(MIN_GRANTED);
         EndWork {
             cpu_ns: (threads + softirq) * 1e9,
             counts,
-            granted: if wanted > 0.0 {
-                (threads / wanted).max(MIN_GRANTED)
-            } else {
-                1.0
-            },
+            granted: if wanted > 0.0 { granted } else { 1.0 },
             cores: self.flows.min(host.cpu.usable.max(1.0)),
         }
     }
@@ -277,11 +231,8 @@ impl<'a> Run<'a> {
             Traffic::Stream(stream) if stream.send == SendMethod::ZeroCopy => 0.0,
             _ => self.sent_bytes,
         };
-        let checksummed = if offload(self.sender_host, CHECKSUMS) {
-            0.0
-        } else {
-            self.sent_bytes
-        };
+        let by_device = offload(self.sender_host, CHECKSUMS);
+        let checksummed = if by_device { 0.0 } else { self.sent_bytes };
         let mut counts = PerTerm::new([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
@@ -291,10 +242,7 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, copied),
             (Term::ChecksummedByte, checksummed),
             (Term::Acknowledgement, self.acknowledgements),
-            (
-                Term::Interrupt,
-                self.sender.receive_softirqs.unwrap_or(0) as f64,
-            ),
+            (Term::Interrupt, softirqs(self.sender)),
         ]);
         if self.record.protocol == Protocol::Udp {
             counts.set(Term::Call, self.sent_bytes / self.segment_bytes);
@@ -315,11 +263,8 @@ impl<'a> Run<'a> {
             !offload(self.receiver_host, RECEIVED_CHECKSUMS)
         };
         let arrived = bytes / self.sent_bytes;
-        let packets = if self.shared {
-            self.cut()
-        } else {
-            self.segments
-        };
+        let (cut, on_wire) = (self.cut(), self.segments);
+        let packets = if self.shared { cut } else { on_wire };
         let mut counts = PerTerm::new([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
@@ -329,10 +274,7 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, if is_read { bytes } else { 0.0 }),
             (Term::ChecksummedByte, if verified { bytes } else { 0.0 }),
             (Term::Acknowledgement, self.acknowledgements),
-            (
-                Term::Interrupt,
-                self.receiver.receive_softirqs.unwrap_or(0) as f64,
-            ),
+            (Term::Interrupt, softirqs(self.receiver)),
         ]);
         if self.shared {
             counts.set(Term::Aggregate, self.aggregates);
@@ -349,6 +291,14 @@ impl<'a> Run<'a> {
             _ => self.segments.max(self.aggregates),
         }
     }
+}
+
+fn softirqs(end: &EndReport) -> f64 {
+    end.receive_softirqs.unwrap_or(0) as f64
+}
+
+fn known<T>(figure: Option<T>, what: &str) -> Result<T, NotProjected> {
+    figure.ok_or_else(|| NotProjected::lacks(what))
 }
 
 /// IP's header without options, bytes.
@@ -370,14 +320,12 @@ fn offload(host: &HostFacts, names: &[&str]) -> bool {
     let Some(device) = &host.device else {
         return true;
     };
-    let known: Vec<bool> = names
-        .iter()
-        .filter_map(|name| device.offloads.get(*name).copied())
-        .collect();
+    let known = names.iter().filter_map(|name| device.offloads.get(*name));
+    let known: Vec<bool> = known.copied().collect();
     known.is_empty() || known.contains(&true)
 }
 
-/// By ethtool's names; a driver has one of them.
+/// Names of the offload in ethtool; a driver has one of them.
 const CHECKSUMS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-checksum-ipv4",
@@ -387,9 +335,9 @@ const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
 /// A thread that got less of a CPU than this of what it wanted has nothing to tell.
 const MIN_GRANTED: f64 = 1e-3;
-/// IPv6 with every option of TCP.
+/// Largest headers, bytes: IPv6 with every option of TCP.
 const MAX_HEADERS: f64 = 100.0;
-/// With time stamps, bytes.
+/// TCP's header with time stamps, bytes.
 const TCP_HEADER: f64 = 32.0;
-/// Bytes.
+/// UDP's header, bytes.
 const UDP_HEADER: f64 = 8.0;

@@ -1,18 +1,17 @@
-//! From the model to what a change would bring.
+//! Projects the effect of a change from the model.
 
-use super::designed::Designed;
 use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
 use super::error::NotProjected;
 use super::fit::{CostModel, EndModel, interval};
-use super::known::{Known, LayerShares};
 use super::observation::EndWork;
-use super::state::State;
+use super::state::{Designed, State};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
+use crate::profile::{EndLayers, Layer, ProfileDocument};
 use crate::units::Dice;
 
-/// What each what-if of the model's transport would bring; and those of which nothing can be said.
+/// Projects each what-if of the model's transport; also returns those that cannot be projected.
 pub fn project_all(
     model: &CostModel,
     designed: &Designed,
@@ -22,15 +21,15 @@ pub fn project_all(
     for what_if in what_ifs_of(model.protocol) {
         match project(model, designed, what_if, known) {
             Ok(projection) => projections.push(projection),
-            Err(why) => others.push(Unprojected::new(what_if, &why)),
+            Err(error) => others.push(Unprojected::new(what_if, &error.to_string())),
         }
     }
     (projections, others)
 }
 
-/// What a change would bring.
+/// Projects the effect of a change.
 ///
-/// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the
+/// CPU time at each end changes as the model's does; all else stays as measured. Where the
 /// CPUs held the transfer back (the busier end's bound was reached to `REACHED` or more) throughput
 /// follows the bound of the busier end, to the same part of it; else what held it back still does.
 /// Another ceiling that is not a CPU's caps it.
@@ -57,7 +56,8 @@ pub fn project(
         then,
     };
     if path.now_sides.len() != model.ends.len() {
-        return Err(NotProjected::OtherEnds);
+        let why = "the ends were not the same through the design";
+        return Err(NotProjected::new(why));
     }
     let best = Draw {
         costs: model.ends.iter().map(|end| end.costs).collect(),
@@ -81,7 +81,7 @@ pub fn project(
     })
 }
 
-/// A change on a path.
+/// The path before and with a change.
 struct Path<'a> {
     model: &'a CostModel,
     what_if: &'a WhatIf,
@@ -96,7 +96,7 @@ struct Path<'a> {
 /// its layer.
 type TakenAway = (Term, [bool; 2], fn(&LayerShares) -> f64);
 
-/// Costs at the ends as they might be, and what the model misses besides, as factors.
+/// One resampled set of costs of the ends, and of factors that the model misses.
 struct Draw {
     costs: Vec<PerTerm>,
     misses: Vec<f64>,
@@ -104,7 +104,7 @@ struct Draw {
 
 #[derive(Debug, Clone)]
 struct Outcome {
-    /// For each byte sent, at each end.
+    /// CPU time of each end per byte sent.
     cpu_ns: Vec<f64>,
     throughput_bps: f64,
     ceiling: Cause,
@@ -139,9 +139,8 @@ impl Path<'_> {
     }
 
     fn outcome(&self, draw: &Draw) -> Outcome {
-        let cpu_ns: Vec<f64> = (0..self.now_sides.len())
-            .map(|end| self.cpu_then(end, draw))
-            .collect();
+        let ends = 0..self.now_sides.len();
+        let cpu_ns: Vec<f64> = ends.map(|end| self.cpu_then(end, draw)).collect();
         let (throughput_bps, ceiling) = self.capped(self.held(&cpu_ns));
         Outcome {
             cpu_ns,
@@ -159,7 +158,7 @@ impl Path<'_> {
             .collect()
     }
 
-    /// Throughput and what holds it, by what holds it now and by the CPUs.
+    /// Throughput and its limit, from the present limit and the CPUs.
     fn held(&self, cpu_ns: &[f64]) -> (f64, Cause) {
         let measured = least(&self.bounds(self.now_sides.iter().map(|side| side.cpu_ns)));
         let bounds = self.bounds(cpu_ns.iter().copied());
@@ -178,7 +177,7 @@ impl Path<'_> {
         }
     }
 
-    /// The end whose CPUs would hold it first.
+    /// The end whose CPUs would limit it first.
     fn busier(&self, bounds: &[f64]) -> Cause {
         match bounds {
             [sender, receiver] if receiver < sender => Cause::CpuReceive,
@@ -187,14 +186,12 @@ impl Path<'_> {
         }
     }
 
-    /// The least of the other ceilings that are above what there is now.
+    /// The lowest of the other ceilings above the current rate.
     fn capped(&self, (mut throughput_bps, mut ceiling): (f64, Cause)) -> (f64, Cause) {
         for other in self.known.ceilings.iter().filter(|other| other.independent) {
             let limit = self.limit_then(other);
-            let is_cpu = matches!(
-                other.cause,
-                Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
-            );
+            let of_cpus = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
+            let is_cpu = of_cpus.contains(&other.cause);
             if !is_cpu && limit >= self.now.throughput_bps && limit < throughput_bps {
                 (throughput_bps, ceiling) = (limit, other.cause);
             }
@@ -259,7 +256,7 @@ impl Path<'_> {
         }
     }
 
-    /// Whether some runs of the design had a term's work and others did not.
+    /// Whether a term varied between runs of the design.
     fn tells(&self, end: usize, term: Term) -> bool {
         let model = &self.model.ends[end];
         let costs = model.terms.iter().any(|cost| cost.term == term);
@@ -335,8 +332,7 @@ impl Path<'_> {
         if self.is_copy_free() {
             doubts.push(
                 "the runs without a copy took no less CPU time than those with one: what is done \
-                 in its place costs as \
-                 much here, and may cost more"
+                 in its place costs as much here, and may cost more"
                     .to_owned(),
             );
         }
@@ -365,3 +361,66 @@ fn least(bounds: &[f64]) -> f64 {
 const REACHED: f64 = 0.7;
 /// Ethernet's header and check sequence, preamble and gap, bytes.
 const FRAMING: f64 = 38.0;
+
+/// Parts of an end's CPU time by layer, as a profile tells them: shares, 0–1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LayerShares {
+    /// Bytes moved between the application and the kernel.
+    pub copy: f64,
+    /// Checksums that the CPU computed.
+    pub checksum: f64,
+}
+
+/// Facts about the test beside the model.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Layers of the sender and of the receiver, under the test as it is.
+    pub layers: Option<[LayerShares; 2]>,
+    /// Ceilings of the test as it is.
+    pub ceilings: Vec<Ceiling>,
+    /// The present limit.
+    pub cause: Option<Cause>,
+    /// Seed of the intervals.
+    pub seed: u64,
+}
+
+impl Known {
+    /// The facts of a test that was profiled.
+    pub fn new(document: &ProfileDocument) -> Self {
+        let record = &document.record;
+        let ends = (document.sender.as_ref(), document.receiver.as_ref());
+        Self {
+            layers: match ends {
+                (Some(sender), Some(receiver)) => Some([sender, receiver].map(LayerShares::new)),
+                _ => None,
+            },
+            ceilings: record
+                .leg()
+                .map_or_else(Vec::new, |leg| leg.ceilings.clone()),
+            cause: record.verdict().map(|verdict| verdict.cause),
+            seed: record.seed,
+        }
+    }
+
+    /// The facts where no profile was taken.
+    pub fn nothing(seed: u64) -> Self {
+        Self {
+            seed,
+            ..Self::default()
+        }
+    }
+}
+
+impl LayerShares {
+    /// The layers that a design may not tell from others.
+    fn new(end: &EndLayers) -> Self {
+        let share = |layer: Layer| {
+            let costs = end.layers.iter().filter(|cost| cost.layer == layer);
+            costs.map(|cost| cost.share_percent).sum::<f64>() / 100.0
+        };
+        Self {
+            copy: share(Layer::Copy),
+            checksum: share(Layer::Checksum),
+        }
+    }
+}

@@ -1,16 +1,16 @@
-//! The path under some settings, for each byte that the sender sends; and what a change makes of
-//! it.
+//! The state of the path under given settings, per byte sent, and how a change alters it.
 
-use super::designed::Designed;
+use super::design::Point;
 use super::error::NotProjected;
 use super::observation::{EndWork, Observation};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf};
+use crate::record::{Caveat, CaveatKind, Record};
 
-/// Both ends under the settings of one point of the design.
+/// Both ends at one point of the design.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct State {
-    /// For each byte.
+    /// The sender's work per byte.
     pub(super) sender: EndWork,
     pub(super) receiver: EndWork,
     pub(super) throughput_bps: f64,
@@ -30,10 +30,10 @@ impl State {
         let of_point = designed.runs.iter().filter(|run| run.point == point);
         let runs: Vec<&Observation> = of_point.collect();
         let Some(first) = runs.first() else {
-            return Err(NotProjected::NoRun {
-                point: point.to_owned(),
-                why: designed.why_none_of(point),
-            });
+            let why = designed.why_none_of(point);
+            return Err(NotProjected::new(format!(
+                "there is no run of the design's `{point}`: {why}"
+            )));
         };
         let sum = |pick: fn(&Observation) -> f64| runs.iter().map(|run| pick(run)).sum::<f64>();
         let (sent, arrived) = (sum(|run| run.sent_bytes), sum(|run| run.bytes));
@@ -49,7 +49,7 @@ impl State {
         })
     }
 
-    /// The ends that are told apart: of one kernel both together.
+    /// The ends; of two on one kernel, both together.
     pub(super) fn sides(&self) -> Vec<EndWork> {
         if !self.shared_kernel {
             return vec![self.sender, self.receiver];
@@ -76,7 +76,8 @@ impl State {
             }
             Change::Mtu(mtu) => then.fill_packets(f64::from(mtu) - self.header_bytes),
             Change::Unfragmented if self.sender.counts.at(Term::Fragment) <= 0.0 => {
-                return Err(NotProjected::NotFragmented);
+                let why = "the datagrams were not fragmented as it is";
+                return Err(NotProjected::new(why));
             }
             Change::Unfragmented => then.unfragment(),
             Change::WithoutCopy { sender, receiver } => {
@@ -90,9 +91,8 @@ impl State {
                 // Where there is no wire, the receiver takes the sender's word unless the sender
                 // computed one.
                 if self.shared_kernel {
-                    then.receiver
-                        .counts
-                        .set(Term::ChecksummedByte, self.arrived);
+                    let counts = &mut then.receiver.counts;
+                    counts.set(Term::ChecksummedByte, self.arrived);
                 }
             }
             Change::ChecksumsByDevice => {
@@ -188,4 +188,73 @@ fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -
 /// Whether there are several packets to a large one, as a rule.
 fn many(packets: f64, large: f64) -> bool {
     packets > 1.5 * large
+}
+
+/// The results of a design's runs.
+#[derive(Debug, Clone, Default)]
+pub struct Designed {
+    /// Present MTU of the path, bytes, which decides the useful points.
+    pub path_mtu_bytes: Option<u32>,
+    /// Every usable run.
+    pub runs: Vec<Observation>,
+    /// Points or runs that are not usable.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A point of the design that could not be run, or a run of it that says nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub point: String,
+    /// Why, in words.
+    pub why: String,
+    /// The remedy; empty where none is known.
+    pub remedy: &'static str,
+}
+
+impl Designed {
+    /// Enters a run, if it fits its point and has the needed figures.
+    pub fn enter(&mut self, point: &Point, record: &Record) {
+        let checked = point.check(record);
+        match checked.and_then(|()| Observation::new(point.name, record)) {
+            Ok(run) => self.runs.push(run),
+            Err(error) => self.left_out.push(LeftOut {
+                point: point.name.to_owned(),
+                why: error.to_string(),
+                remedy: error.remedy(),
+            }),
+        }
+    }
+
+    /// Why there is no run of a point.
+    pub(super) fn why_none_of(&self, point: &str) -> String {
+        let mut left_out = self.left_out.iter();
+        let found = left_out.find(|left_out| left_out.point == point);
+        found.map_or_else(|| "it was not run".to_owned(), |found| found.why.clone())
+    }
+
+    /// Caveats about points that were left out, one for each reason.
+    pub fn caveats(&self) -> Vec<Caveat> {
+        let mut reasons: Vec<(&LeftOut, Vec<&str>)> = Vec::new();
+        for one in &self.left_out {
+            let same = |(other, _): &&mut (&LeftOut, Vec<&str>)| other.why == one.why;
+            match reasons.iter_mut().find(same) {
+                Some((_, points)) if points.contains(&one.point.as_str()) => {}
+                Some((_, points)) => points.push(&one.point),
+                None => reasons.push((one, vec![&one.point])),
+            }
+        }
+        let caveat = |(one, points): (&LeftOut, Vec<&str>)| {
+            let points = points.join(", ");
+            Caveat::new(
+                CaveatKind::Partial,
+                format!(
+                    "left out of the projections' design ({points}): {}",
+                    one.why
+                ),
+                one.remedy,
+            )
+        };
+        reasons.into_iter().map(caveat).collect()
+    }
 }

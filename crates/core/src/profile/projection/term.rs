@@ -1,4 +1,4 @@
-//! What an end's CPU time is counted in.
+//! The terms of the model: the events to which an end's CPU time is attributed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,11 +36,11 @@ pub enum Term {
     Interrupt,
 }
 
-/// How many there are.
+/// Number of terms.
 pub(super) const TERMS: usize = 10;
 
 impl Term {
-    /// All, in the order in which they are printed.
+    /// All terms, in the order in which they are printed.
     pub const ALL: [Self; TERMS] = [
         Self::Call,
         Self::Packet,
@@ -54,7 +54,7 @@ impl Term {
         Self::Interrupt,
     ];
 
-    /// In words, as what one costs: `per call`.
+    /// The term in words, after a cost: `per call`.
     pub fn per(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -76,7 +76,7 @@ impl Term {
 pub struct PerTerm([f64; TERMS]);
 
 impl PerTerm {
-    /// From pairs; what is not named is 0.
+    /// Values from pairs; terms that are not named are 0.
     pub fn new(pairs: impl IntoIterator<Item = (Term, f64)>) -> Self {
         let mut all = Self::default();
         for (term, value) in pairs {
@@ -85,22 +85,22 @@ impl PerTerm {
         all
     }
 
-    /// That of one.
+    /// The value of a term.
     pub fn at(&self, term: Term) -> f64 {
         self.0[term as usize]
     }
 
-    /// Sets that of one.
+    /// Sets the value of a term.
     pub fn set(&mut self, term: Term, value: f64) {
         self.0[term as usize] = value;
     }
 
-    /// Multiplies that of one.
+    /// Multiplies the value of a term.
     pub fn scale(&mut self, term: Term, factor: f64) {
         self.0[term as usize] *= factor;
     }
 
-    /// Each multiplied.
+    /// All values multiplied by a factor.
     pub fn times(mut self, factor: f64) -> Self {
         self.0.iter_mut().for_each(|value| *value *= factor);
         self
@@ -111,7 +111,7 @@ impl PerTerm {
         self.0.iter().zip(&other.0).map(|(a, b)| a * b).sum()
     }
 
-    /// Sum of two, term by term.
+    /// The sum, term by term.
     pub(super) fn plus(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a += b);
         self

@@ -1,4 +1,4 @@
-//! The what-ifs. The next one is an entry of `what_ifs.toml`.
+//! The table of what-ifs. A new one is an entry in `what_ifs.toml`.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::plan::Protocol;
 use crate::record::Record;
 use crate::toml_reader;
 
-/// One change whose worth is projected.
+/// A change whose effect is projected.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WhatIf {
@@ -20,26 +20,26 @@ pub struct WhatIf {
     pub name: &'static str,
     /// What would be changed, in words.
     pub says: &'static str,
-    /// Transport that it is of.
+    /// The transport it applies to.
     pub protocol: Protocol,
     /// Point of the design that it starts from; on a path of Ethernet's MTU the one that is the
     /// same there.
     pub from: &'static str,
-    /// What it does.
+    /// The change.
     pub change: Change,
-    /// How it can be had on a real host.
+    /// How it can be applied on a real host.
     pub proof: Provable,
 }
 
-/// What a change does to the counts, or to what they cost.
+/// The effect of a change on the counts or on their costs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Packets are as in another point of the design.
+    /// Packets as at another point of the design.
     To(&'static str),
     /// Packets of this size, bytes from the IP header on.
     Mtu(u32),
-    /// Datagrams go whole, however large they are.
+    /// Datagrams are not fragmented, whatever their size.
     Unfragmented,
     /// The bytes are not copied.
     WithoutCopy {
@@ -54,35 +54,35 @@ pub enum Change {
     ChecksumsByDevice,
     /// As many acknowledgements for each packet received as in another point of the design.
     AcknowledgeAs(&'static str),
-    /// As many soft interrupts for each byte as in another point of the design.
+    /// Soft interrupts per byte as at another point of the design.
     InterruptsAs(&'static str),
-    /// So many times as many, or as few.
+    /// Multiplies the count by this factor.
     Times(Term, f64),
-    /// CPUs so many times as fast at both ends.
+    /// CPUs faster by this factor at both ends.
     Cpu(f64),
-    /// A link so many times as fast.
+    /// A link faster by this factor.
     Link(f64),
 }
 
-/// How a change can be had on a real host.
+/// How a change can be applied on a real host.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provable {
     /// By these treatments, besides those of the point that it starts from. `S.` and `R.` stand for
     /// the sender's and the receiver's end.
     By(&'static str),
-    /// Not by linerate, and why.
+    /// linerate cannot apply it, for this reason.
     Not(&'static str),
 }
 
-/// All of them, in the order in which they are printed.
+/// All what-ifs, in the order in which they are printed.
 pub fn what_ifs() -> &'static [WhatIf] {
     static ENTRIES: LazyLock<Vec<WhatIf>> =
         LazyLock::new(|| toml_reader::entries(include_str!("what_ifs.toml")));
     &ENTRIES
 }
 
-/// Those of a transport.
+/// The what-ifs of a transport.
 pub fn what_ifs_of(protocol: Protocol) -> impl Iterator<Item = &'static WhatIf> {
     let is_of = move |what_if: &&WhatIf| what_if.protocol == protocol;
     what_ifs().iter().filter(is_of)
@@ -118,17 +118,22 @@ impl WhatIf {
     /// # Errors
     /// Nothing arrived, the packets are of another size, or fragments still.
     pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
-        match (self.change, record.tcp_sender()) {
-            (Change::Mtu(_) | Change::Unfragmented, _) if record.bytes() == 0 => {
-                Err(NotProjected::NotCarried)
+        let nothing_arrived = record.bytes() == 0;
+        let why = match (self.change, record.tcp_sender()) {
+            // The path dropped larger packets without a word.
+            (Change::Mtu(_) | Change::Unfragmented, _) if nothing_arrived => {
+                "nothing arrived: the path may not carry such packets"
             }
-            _ if record.bytes() == 0 => Err(NotProjected::NothingArrived),
-            (Change::Mtu(mtu), Some(tcp)) => NotProjected::unless_mtu(tcp.pmtu_bytes, mtu),
+            _ if nothing_arrived => "nothing arrived in a run with it",
+            (Change::Mtu(mtu), Some(tcp)) => {
+                return NotProjected::unless_mtu(tcp.pmtu_bytes, mtu);
+            }
             (Change::Unfragmented, _) if is_fragmented(record) => {
-                Err(NotProjected::StillFragmented)
+                "the datagrams were fragmented still: the path carries no packets of that size"
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(NotProjected::new(why))
     }
 }
 
@@ -167,29 +172,26 @@ mod tests {
     fn a_change_that_the_path_does_not_carry_is_none() {
         let larger = named("segments_9000");
         assert_eq!(larger.check(&record(1, 9000, 0)), Ok(()));
-        let narrow = NotProjected::PathMtu {
-            found: 1500,
-            asked: 9000,
-        };
-        assert_eq!(larger.check(&record(1, 1500, 0)), Err(narrow));
+        let why = |what_if: &WhatIf, record| what_if.check(&record).unwrap_err().to_string();
         assert_eq!(
-            larger.check(&record(0, 9000, 0)),
-            Err(NotProjected::NotCarried)
+            why(larger, record(1, 1500, 0)),
+            "the path carries packets of 1500 bytes, not 9000"
+        );
+        assert_eq!(
+            why(larger, record(0, 9000, 0)),
+            "nothing arrived: the path may not carry such packets"
         );
 
         let whole = named("records_whole");
         // Fragments of somebody else's.
         assert_eq!(whole.check(&record(1, 9000, 4)), Ok(()));
-        assert_eq!(
-            whole.check(&record(1, 9000, 30)),
-            Err(NotProjected::StillFragmented)
-        );
+        assert!(why(whole, record(1, 9000, 30)).starts_with("the datagrams were fragmented still"));
 
         let copies = named("without_copies");
         assert_eq!(copies.check(&record(1, 1500, 0)), Ok(()));
         assert_eq!(
-            copies.check(&record(0, 1500, 0)),
-            Err(NotProjected::NothingArrived)
+            why(copies, record(0, 1500, 0)),
+            "nothing arrived in a run with it"
         );
     }
 

@@ -1,15 +1,15 @@
 //! Other programs on the same path.
 
-use super::super::conditions::Control;
+use super::super::conditions::{Control, Line};
 use super::super::scenario::OtherTraffic;
 use super::shaped::queue;
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::{Draft, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::plan::Direction;
 use crate::units::Dice;
 
-/// They share the line: it is full, and what the flow loses there is the others' doing as much as
-/// its own.
+/// The flows share the line. It is full, and the others cause the losses as much as the flow itself
+/// does.
 pub(super) fn competing_tcp(random: &mut Dice) -> Draft {
     let flows = random.choose(&[1, 1, 2, 4]);
     let (mut made, _) = shared_line(random);
@@ -24,7 +24,7 @@ pub(super) fn competing_tcp(random: &mut Dice) -> Draft {
     made
 }
 
-/// The line has this much less for the flow.
+/// The flow gets what the datagrams leave of the line.
 pub(super) fn competing_udp(random: &mut Dice) -> Draft {
     let (mut made, rate_bps) = shared_line(random);
     let taken = rate_bps as f64 * random.uniform(0.2, 0.6);
@@ -39,7 +39,7 @@ pub(super) fn competing_udp(random: &mut Dice) -> Draft {
     made
 }
 
-/// Both directions have a line of their own, and the one back is full.
+/// Each direction has a line of its own, and the line back is full.
 pub(super) fn busy_reverse_path(random: &mut Dice) -> Draft {
     let (mut made, rate_bps) = shared_line(random);
     let back = match made.conditions.direction {
@@ -71,7 +71,7 @@ fn shared_line(random: &mut Dice) -> (Draft, u64) {
     conditions.streams = random.choose(&[1, 1, 1, 4]);
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.005, 0.05);
-    conditions.line = is_far.then(|| delay_of(rtt_s));
+    conditions.line = is_far.then(|| Line::new(rtt_s));
     let rtt_s = if is_far { rtt_s } else { 0.0 };
     let queue = queue(QueueKind::Tbf, rate(random, 5e6, 100e6), rtt_s, random);
     let mut made = Draft::new(conditions, Cause::PathRate, random);
@@ -81,5 +81,5 @@ fn shared_line(random: &mut Dice) -> (Draft, u64) {
     (made, queue.rate_bps)
 }
 
-/// Payload of others' datagrams, bytes.
+/// Payload of the other program's datagrams, bytes.
 const DATAGRAM: f64 = 1200.0;

@@ -1,16 +1,16 @@
-//! Buffers that are too small for the path.
+//! Buffers that are too small for the path, and a slow reader.
 
 use super::super::conditions::{Bound, Line};
-use super::shaped::queue;
-use super::{Draft, Place, QueueKind, delay_of, rate, usual};
+use super::shaped::{queue, queued_line};
+use super::{Draft, Place, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::units::Dice;
 
-/// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: what is
-/// on its way is at most the buffer and 64 KiB. That is 0.3 to 0.9 of what the path holds, so that
-/// no queue lasts, and a larger buffer brings more. A sender without a pace goes on past that while
-/// its congestion window has room, in bursts between which the path runs dry: what it reaches is
-/// then more than is said here, or less where the bursts are lost.
+/// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: at most
+/// the buffer and 64 KiB are in flight. That is 0.3 to 0.9 of the capacity of the path, so that no
+/// queue lasts, and a larger buffer raises the rate. A sender without a pace sends more while its
+/// congestion window has room, in bursts between which the path is idle: its rate is then higher
+/// than this limit, or lower if the bursts are lost.
 pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -26,28 +26,24 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
             continue;
         }
         // Doubled by the kernel (socket(7)).
-        conditions.send_buffer = match is_option {
-            true => Bound::Socket((memory / 2.0) as u64),
-            false => Bound::Host(memory as u64),
+        conditions.send_buffer = if is_option {
+            Bound::Socket((memory / 2.0) as u64)
+        } else {
+            Bound::Host(memory as u64)
         };
         conditions.message_bytes = random.choose(&[65_536, 131_072, 262_144, 1_048_576]);
         conditions.nodelay = random.chance(0.3);
         let is_kernels = random.chance(0.5);
         let queue = queue(QueueKind::Tbf, rate_bps, rtt_s, random);
-        conditions.line = Some(match is_kernels {
-            true => delay_of(rtt_s),
-            false => Line {
-                rate_bps: Some(rate_bps),
-                queue_bytes: queue.limit,
-                ..delay_of(rtt_s)
-            },
+        conditions.line = Some(Line {
+            rate_bps: (!is_kernels).then_some(rate_bps),
+            queue_bytes: if is_kernels { 0 } else { queue.limit },
+            ..Line::new(rtt_s)
         });
         let mut made = Draft::new(conditions, Cause::SendBuffer, random);
         if is_kernels {
-            made.shape(
-                random.choose(&[Place::SendersDevice, Place::Router]),
-                &queue,
-            );
+            let place = random.choose(&[Place::SendersDevice, Place::Router]);
+            made.shape(place, &queue);
         }
         // Awake again when a third is free (`sk_stream_write_space`).
         made.limit_bps = Some((memory * 5.0 / 6.0 + PIECE / 2.0) * 8.0 / rtt_s);
@@ -55,9 +51,10 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     }
 }
 
-/// As [`small_send_buffer`], or a window. That is no smaller than what the handshake offers: where
-/// a segment is smaller than the unit of a scaled window, the kernel rounds up at each
-/// acknowledgement and never comes down from there (`tcp_select_window`).
+/// A small send buffer as in [`small_send_buffer`], or a small window, with small segments. The
+/// window is no smaller than what the handshake offers: if a segment is smaller than the unit of
+/// a scaled window, the kernel rounds up at each acknowledgement and never comes down again
+/// (`tcp_select_window`).
 pub(super) fn small_segments(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -83,11 +80,7 @@ pub(super) fn small_segments(random: &mut Dice) -> Draft {
             conditions.send_buffer = Bound::Socket((memory / 2.0) as u64);
             (Cause::SendBuffer, memory * 5.0 / 6.0 + PIECE / 2.0)
         };
-        conditions.line = Some(Line {
-            rate_bps: Some(rate_bps),
-            queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
-            ..delay_of(rtt_s)
-        });
+        conditions.line = Some(queued_line(rate_bps, rtt_s, random));
         let mut made = Draft::new(conditions, cause, random);
         made.limit_bps = Some(reached * 8.0 / rtt_s);
         return made;
@@ -103,7 +96,7 @@ pub(super) fn small_receive_limit(random: &mut Dice) -> Draft {
     conditions.line = Some(Line {
         rate_bps: Some(rate_bps),
         queue_bytes: (rate_bps as f64 * rtt_s / 8.0) as u64,
-        ..delay_of(rtt_s)
+        ..Line::new(rtt_s)
     });
     let limit = conditions.limit(Cause::ReceiveWindow);
     let mut made = Draft::new(conditions, Cause::ReceiveWindow, random);
@@ -131,11 +124,7 @@ pub(super) fn slow_reader(random: &mut Dice) -> Draft {
         }
         let line_bps = (read_bps as f64 * random.uniform(3.0, 8.0)) as u64;
         conditions.read_bps = Some(read_bps);
-        conditions.line = Some(Line {
-            rate_bps: Some(line_bps),
-            queue_bytes: queue(QueueKind::Tbf, line_bps, rtt_s, random).limit,
-            ..delay_of(rtt_s)
-        });
+        conditions.line = Some(queued_line(line_bps, rtt_s, random));
         let mut made = Draft::new(conditions, Cause::ApplicationReceive, random);
         made.accepted.push(Cause::ReceiveWindow);
         made.limit_bps = Some(read_bps as f64);

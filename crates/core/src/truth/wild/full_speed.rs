@@ -1,13 +1,13 @@
-//! Nothing set, as fast as the hosts go: the CPUs are the limit, and on one machine it is as true
-//! of the sender's as of the receiver's.
+//! Nothing set, as fast as the hosts go: the CPUs are the limit. On one machine the sender's CPU is
+//! as right an answer as the receiver's.
 
 use super::super::scenario::CpuShare;
 use super::{Draft, usual};
 use crate::ceilings::Cause;
 use crate::units::Dice;
 
-/// Nothing but the machine.
-pub(super) fn free(random: &mut Dice) -> Draft {
+/// Nothing limits but the machine.
+pub(super) fn full_speed(random: &mut Dice) -> Draft {
     let draft = draft(random);
     if random.chance(0.25) {
         draft.routed()
@@ -16,14 +16,14 @@ pub(super) fn free(random: &mut Dice) -> Draft {
     }
 }
 
-pub(super) fn loopback(random: &mut Dice) -> Draft {
+pub(super) fn full_speed_loopback(random: &mut Dice) -> Draft {
     let mut made = draft(random);
     made.around.is_loopback = true;
     made
 }
 
 /// Sender, receiver and soft interrupts on one CPU.
-pub(super) fn one_cpu(random: &mut Dice) -> Draft {
+pub(super) fn full_speed_one_cpu(random: &mut Dice) -> Draft {
     let mut made = draft(random);
     let cpu = random.choose(&[0, 1]);
     made.conditions.sender = CpuShare::Own { cpu };
@@ -31,8 +31,8 @@ pub(super) fn one_cpu(random: &mut Dice) -> Draft {
     made
 }
 
-/// Other work takes half or more of a CPU, of the sender's, of the receiver's or of both.
-pub(super) fn busy(random: &mut Dice) -> Draft {
+/// Other work takes half or more of a CPU: of the sender's, of the receiver's or of both.
+pub(super) fn full_speed_busy_host(random: &mut Dice) -> Draft {
     let mut made = draft(random);
     let mut shared = |cpu| CpuShare::Shared {
         cpu,

@@ -1,14 +1,14 @@
-//! Lines that do more than carry: CoDel, policers, black holes; and transfers that are over soon.
+//! Lines with CoDel, policers and black holes, and short transfers.
 
 use super::super::conditions::{Control, Line, slow_start_rounds};
-use super::shaped::queue;
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::shaped::{queue, queued_line};
+use super::{Draft, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::link::Mtu;
 use crate::units::Dice;
 
-/// CoDel drops or marks because the line is full: where it keeps a window of CUBIC or Reno below
-/// what the line holds, that is as true.
+/// CoDel drops or marks because the line is full. Congestion is as right, if CoDel keeps a window
+/// of CUBIC or Reno below what the line holds.
 pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 4, 8]);
@@ -17,7 +17,7 @@ pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
         rate_bps: Some(rate_bps),
         queue_bytes: (rate_bps / 8 / 4).max(262_144),
         codel: Some(random.chance(0.5)),
-        ..delay_of(random.log_uniform(0.004, 0.08))
+        ..Line::new(random.log_uniform(0.004, 0.08))
     });
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     if made.conditions.control != Control::Bbr || made.is_control_free {
@@ -27,17 +27,15 @@ pub(super) fn codel_ecn(random: &mut Dice) -> Draft {
     made
 }
 
-/// Behind a line that is far faster, and long enough for the bucket to be emptied before it is
-/// measured.
+/// A policer behind a far faster line; the warm-up is long enough to empty its bucket.
 pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     let rate_bps = rate(random, 5e6, 40e6);
     let burst = (rate_bps as f64 / 8.0 * random.uniform(0.1, 0.5)) as u64;
     let is_kernels = random.chance(0.4);
-    let line = delay_of(random.log_uniform(0.01, 0.06));
     conditions.line = Some(Line {
         policer: (!is_kernels).then_some((rate_bps, burst)),
-        ..line
+        ..Line::new(random.log_uniform(0.01, 0.06))
     });
     // A queue for three frames cannot hold one of segmentation offload.
     conditions.is_offload_off = is_kernels;
@@ -56,17 +54,13 @@ pub(super) fn large_bucket_policer(random: &mut Dice) -> Draft {
     made
 }
 
-/// Without an answer to large packets a sender that probes the MTU (RFC 4821) finds it after some
-/// timeouts, and then fills the line.
+/// Large packets vanish without an answer. A sender that probes the MTU (RFC 4821) finds it after
+/// some timeouts, and then fills the line.
 pub(super) fn black_hole(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     let rate_bps = rate(random, 5e6, 30e6);
     let rtt_s = random.log_uniform(0.005, 0.04);
-    conditions.line = Some(Line {
-        rate_bps: Some(rate_bps),
-        queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
-        ..delay_of(rtt_s)
-    });
+    conditions.line = Some(queued_line(rate_bps, rtt_s, random));
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     made.payloads_link().mtu = Some(Mtu {
         bytes: random.log_whole(1280, 1480) as u32,
@@ -79,7 +73,7 @@ pub(super) fn black_hole(random: &mut Dice) -> Draft {
     made
 }
 
-/// Over when the last flight is far below what the path holds.
+/// A transfer that ends while its flights are far below what the path holds.
 pub(super) fn short_transfer(random: &mut Dice) -> Draft {
     loop {
         let mut conditions = usual(random);
@@ -94,7 +88,7 @@ pub(super) fn short_transfer(random: &mut Dice) -> Draft {
             continue;
         }
         conditions.transfer_bytes = Some(bytes);
-        conditions.line = Some(delay_of(rtt_s));
+        conditions.line = Some(Line::new(rtt_s));
         let all = bytes as f64 * f64::from(conditions.streams);
         let queue = queue(QueueKind::Tbf, rate_bps, rtt_s, random);
         let mut made = Draft::new(conditions, Cause::Startup, random);

@@ -1,8 +1,9 @@
-//! What a user can meet: nothing set at full speed, the kernel's own shapers, other programs.
+//! The families that resemble what users meet: full speed, the kernel's own shapers, other
+//! programs.
 //!
-//! What is true of each is known by construction, as in the old family, and is written down here
-//! before anything runs; where two answers are equally true both are. Hosts have their kernel's
-//! defaults but for what a scenario sets.
+//! The right answer is known by construction, as in the old family, and written down here before
+//! anything runs; where two answers are equally right, both are. Hosts have their kernel's defaults
+//! except for what a scenario sets.
 
 mod beside;
 mod buffers;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 
 use super::assemble::{hosts, interval, path, span, test};
 use super::causes::{plain, round};
-use super::conditions::{Bound, Conditions, Line};
+use super::conditions::{Bound, Conditions};
 use super::describe::describe;
 use super::families::{Draw, ScenarioFamily};
 use super::scenario::{HostSetup, Scenario, Shaper, Surroundings};
@@ -29,169 +30,69 @@ use queue::{Leaf, Place, Queue, QueueKind, ROUTER};
 
 pub(super) use strangers::stranger;
 
-/// The next one is an entry here and its function.
-pub(super) static FAMILIES: [ScenarioFamily; 26] = [
-    family(
-        "full_speed",
-        "nothing set, one to 16 flows over a veth pair or through a router",
-        full_speed::free,
-    ),
-    family(
-        "full_speed_loopback",
-        "nothing set, one to 16 flows over the loopback device",
-        full_speed::loopback,
-    ),
-    family(
-        "full_speed_one_cpu",
-        "nothing set, both ends on one CPU",
-        full_speed::one_cpu,
-    ),
-    family(
-        "full_speed_busy_host",
-        "nothing set, other work on the CPUs of one end or both",
-        full_speed::busy,
-    ),
-    family(
-        "tbf",
-        "the kernel's TBF at the sender's device or on a router",
-        shaped::tbf,
-    ),
-    family(
-        "htb",
-        "a class of the kernel's HTB at the sender's device or on a router",
-        shaped::htb,
-    ),
-    family(
-        "small_send_buffer",
-        "a send buffer for 0.3 to 0.9 of the path, large writes",
-        buffers::small_send_buffer,
-    ),
-    family(
-        "small_segments",
-        "segments of 100 to 500 bytes with a small buffer at one end",
-        buffers::small_segments,
-    ),
-    family(
-        "slow_reader",
-        "a slow reader on a path for more than its first window",
-        buffers::slow_reader,
-    ),
-    family(
-        "kernel_queues",
-        "the kernel's fq_codel and fq below a class, and its netem",
-        shaped::kernel_queues,
-    ),
-    family(
-        "many_flows",
-        "two to 64 flows through one shaper of the kernel's",
-        shaped::many_flows,
-    ),
-    family("ipv6", "a shaper of the kernel's under IPv6", shaped::ipv6),
-    family(
-        "bufferbloat",
-        "a queue for a second of the line, on a router or in the lab's link",
-        shaped::bufferbloat,
-    ),
-    family(
-        "udp_rate",
-        "UDP at a set rate, below or above that of a shaper",
-        shaped::udp_rate,
-    ),
-    family(
-        "qos_class",
-        "a limit of the sender's own QoS policy",
-        shaped::qos_class,
-    ),
-    family(
-        "iperf3_server",
-        "only this end is seen: iperf3 serves at the other, behind a shaper",
-        shaped::iperf3_server,
-    ),
-    family(
-        "competing_tcp",
-        "TCP of another program through the same shaper",
-        beside::competing_tcp,
-    ),
-    family(
-        "competing_udp",
-        "constant UDP of another program through the same shaper",
-        beside::competing_udp,
-    ),
-    family(
-        "busy_reverse_path",
-        "acknowledgements wait behind TCP of another program",
-        beside::busy_reverse_path,
-    ),
-    family(
-        "wifi_lte",
-        "a rate that comes in bursts (Wi-Fi) or wanders (LTE), with jitter",
-        varying::wifi_lte,
-    ),
-    family(
-        "rate_steps",
-        "a rate that steps up and down",
-        varying::rate_steps,
-    ),
-    family(
-        "codel_ecn",
-        "a line with CoDel, which drops or marks",
-        lines::codel_ecn,
-    ),
-    family(
-        "large_bucket_policer",
-        "a policer with a bucket of 0.1 to 0.5 s, the lab's or the kernel's",
-        lines::large_bucket_policer,
-    ),
-    family(
-        "black_hole",
-        "large packets vanish, and the sender probes the MTU",
-        lines::black_hole,
-    ),
-    family(
-        "short_transfer",
-        "a transfer that is over in slow start, with the kernel's buffers",
-        lines::short_transfer,
-    ),
-    family(
-        "small_receive_limit",
-        "a host's tcp_rmem far below what a fast, long path holds",
-        buffers::small_receive_limit,
-    ),
-];
+/// Makes the table of families: the function that draws a family has its name.
+macro_rules! families {
+    ($($module:ident::$name:ident: $means:literal;)*) => {
+        /// The families of this module. A new one is an entry here, and its function.
+        pub(super) static FAMILIES: &[ScenarioFamily] = &[$(ScenarioFamily {
+            name: stringify!($name),
+            means: $means,
+            draw: Draw::Any($module::$name),
+        }),*];
+    };
+}
 
-const fn family(
-    name: &'static str,
-    means: &'static str,
-    draw: fn(&mut Dice) -> Draft,
-) -> ScenarioFamily {
-    ScenarioFamily {
-        name,
-        means,
-        draw: Draw::Any(draw),
-    }
+families! {
+    full_speed::full_speed: "nothing set, one to 16 flows over a veth pair or through a router";
+    full_speed::full_speed_loopback: "nothing set, one to 16 flows over the loopback device";
+    full_speed::full_speed_one_cpu: "nothing set, both ends on one CPU";
+    full_speed::full_speed_busy_host: "nothing set, other work on the CPUs of one end or both";
+    shaped::tbf: "the kernel's TBF at the sender's device or on a router";
+    shaped::htb: "a class of the kernel's HTB at the sender's device or on a router";
+    buffers::small_send_buffer: "a send buffer for 0.3 to 0.9 of the path, large writes";
+    buffers::small_segments: "segments of 100 to 500 bytes with a small buffer at one end";
+    buffers::slow_reader: "a slow reader on a path for more than its first window";
+    shaped::kernel_queues: "the kernel's fq_codel and fq below a class, and its netem";
+    shaped::many_flows: "two to 64 flows through one shaper of the kernel's";
+    shaped::ipv6: "a shaper of the kernel's under IPv6";
+    shaped::bufferbloat: "a queue for a second of the line, on a router or in the lab's link";
+    shaped::udp_rate: "UDP at a set rate, below or above that of a shaper";
+    shaped::qos_class: "a limit of the sender's own QoS policy";
+    shaped::iperf3_server: "only this end is seen: iperf3 serves at the other, behind a shaper";
+    beside::competing_tcp: "TCP of another program through the same shaper";
+    beside::competing_udp: "constant UDP of another program through the same shaper";
+    beside::busy_reverse_path: "acknowledgements wait behind TCP of another program";
+    varying::wifi_lte: "a rate that comes in bursts (Wi-Fi) or wanders (LTE), with jitter";
+    varying::rate_steps: "a rate that steps up and down";
+    lines::codel_ecn: "a line with CoDel, which drops or marks";
+    lines::large_bucket_policer:
+        "a policer with a bucket of 0.1 to 0.5 s, the lab's or the kernel's";
+    lines::black_hole: "large packets vanish, and the sender probes the MTU";
+    lines::short_transfer: "a transfer that is over in slow start, with the kernel's buffers";
+    buffers::small_receive_limit: "a host's tcp_rmem far below what a fast, long path holds";
 }
 
 /// A scenario before it has a number.
 pub(super) struct Draft {
     conditions: Conditions,
-    /// What holds it back.
+    /// The cause that holds it back.
     cause: Cause,
-    /// What is as true.
+    /// Other verdicts that are right.
     accepted: Vec<Cause>,
-    /// Payload bits/s, where something sets it.
+    /// Payload bits/s, if something sets it.
     limit_bps: Option<f64>,
     path: Option<PathSpec>,
     around: Surroundings,
-    /// The kernel's own congestion control.
+    /// The congestion control is left to the kernel.
     is_control_free: bool,
-    /// Warm-up and measured time, where the usual ones do not do.
+    /// Warm-up and measured time, if the usual ones do not suffice.
     seconds: Option<(f64, f64)>,
     /// Settings of both hosts.
     sysctls: BTreeMap<String, String>,
 }
 
 impl Draft {
-    /// Over the line of the conditions, or else over a plain veth pair.
+    /// A draft over the line of the conditions, or else over a plain veth pair.
     fn new(conditions: Conditions, cause: Cause, random: &mut Dice) -> Self {
         Self {
             path: (conditions.line.as_ref()).map(|line| path(line, conditions.direction)),
@@ -215,7 +116,7 @@ impl Draft {
     /// A shaper of the kernel's where the payload passes.
     fn shape(&mut self, place: Place, queue: &Queue) {
         if matches!(queue.kind, QueueKind::Htb(_)) && place == Place::SendersDevice {
-            // It is a class of the sender's own, whoever made it.
+            // It is a class of the sender's host, whoever made it.
             self.accepted.push(Cause::QosClass);
         }
         self.shape_towards(self.conditions.direction, place, queue);
@@ -235,16 +136,15 @@ impl Draft {
         });
     }
 
-    /// Of so many bits/s of frames by the kernel: what is left for payload is the limit, where the
+    /// The kernel limits the frames to this rate, bits/s: the payload in them is the limit, if the
     /// host carries far more.
     fn limited_to(&mut self, rate_bps: u64) {
         let limit = rate_bps as f64 * self.conditions.payload_share();
         self.limit_bps = Some(limit);
-        let is_emulated = !self.is_plain();
-        self.around.needs_bps = (!is_emulated).then_some(NEEDED * limit);
+        self.around.needs_bps = self.is_plain().then_some(NEEDED * limit);
     }
 
-    /// No link of the lab's emulator is on the path.
+    /// Whether no link of the lab's emulator is on the path.
     fn is_plain(&self) -> bool {
         let changes_nothing =
             |path: &PathSpec| path.up.changes_nothing() && path.down.changes_nothing();
@@ -286,7 +186,7 @@ impl Draft {
         }
     }
 
-    /// What no scenario of the old family leaves to the host is left to it here.
+    /// Leaves settings to the host that the old family always sets.
     fn leave_defaults(&self, host: &mut HostSetup) {
         let is_set = |bound| matches!(bound, Bound::Host(_));
         let conditions = &self.conditions;
@@ -299,10 +199,10 @@ impl Draft {
     }
 }
 
-/// The host carries so many times the limit without the shaper, or the limit is not known.
+/// Without the shaper the host must carry so many times the limit, or the limit is not known.
 const NEEDED: f64 = 2.5;
 
-/// Nothing set but one of the usual congestion controls, in writes of the usual size.
+/// Conditions that set nothing but a usual congestion control and the usual size of writes.
 fn usual(random: &mut Dice) -> Conditions {
     Conditions {
         message_bytes: 131_072,
@@ -310,22 +210,7 @@ fn usual(random: &mut Dice) -> Conditions {
     }
 }
 
-/// A path of the lab's that only delays.
-fn delay_of(rtt_s: f64) -> Line {
-    Line {
-        rtt_s: (rtt_s * 1e6).round() / 1e6,
-        rate_bps: None,
-        queue_bytes: 0,
-        codel: None,
-        loss: None,
-        policer: None,
-        jitter_s: 0.0,
-        mtu: super::conditions::ETHERNET_MTU,
-        hops: 0,
-    }
-}
-
-/// To three digits, bits/s.
+/// A rate between two others with three significant digits, bits/s.
 fn rate(random: &mut Dice, low: f64, high: f64) -> u64 {
     round(random.log_uniform(low, high))
 }

@@ -1,16 +1,16 @@
-//! Queues of the kernel's, where they are and how `tc` makes them.
+//! The kernel's queues, their places, and the commands of `tc` that make them.
 
 use std::fmt;
 
 use crate::plan::Direction;
 use crate::units::{BitRate, ByteCount};
 
-/// Where a shaper is.
+/// The place of a shaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The sender sees its queue.
+    /// At the sender's device: the sender sees its queue.
     SendersDevice,
-    /// Nobody at the ends does.
+    /// On a router: neither end sees its queue.
     Router,
 }
 
@@ -26,20 +26,20 @@ impl Place {
     }
 }
 
-/// A queue of the kernel's with a rate.
+/// A queue of the kernel with a rate.
 pub(super) struct Queue {
     pub(super) kind: QueueKind,
     pub(super) rate_bps: u64,
-    /// What may pass at once, bytes.
+    /// Bytes that may pass at once.
     pub(super) burst: u64,
-    /// What may wait, bytes.
+    /// Bytes that may wait.
     pub(super) limit: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueKind {
     Tbf,
-    /// One class, and what waits below it.
+    /// One class, and the queue below it.
     Htb(Leaf),
     Netem,
 }
@@ -48,7 +48,7 @@ pub(super) enum QueueKind {
 pub(super) enum Leaf {
     /// The kernel's default: as many frames as the device's queue holds.
     Kernels,
-    /// So many bytes.
+    /// A queue of so many bytes.
     Bytes,
     FqCodel,
     Fq,

@@ -2,7 +2,7 @@
 
 use super::super::causes::datagrams;
 use super::super::conditions::{Conditions, Line};
-use super::{Draft, Leaf, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::{Draft, Leaf, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::units::{Dice, Family};
 
@@ -46,7 +46,7 @@ pub(super) fn many_flows(random: &mut Dice) -> Draft {
     behind(&queue, conditions, random)
 }
 
-/// The server sees nothing that it could tell.
+/// Only the client's end is seen: the other end is an iperf3 server.
 pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
     let conditions = few_flows(random);
     let mut made = shaped(QueueKind::Tbf, conditions, random);
@@ -54,8 +54,8 @@ pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
     made
 }
 
-/// Of a router: at the sender's own device the kernel lets no flow queue so much (TCP small
-/// queues).
+/// A long queue on a router: at the sender's own device the kernel lets no flow queue so much (TCP
+/// small queues).
 pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 2]);
@@ -67,7 +67,7 @@ pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
         conditions.line = Some(Line {
             rate_bps: Some(rate_bps),
             queue_bytes: bytes,
-            ..delay_of(random.log_uniform(0.005, 0.05))
+            ..Line::new(random.log_uniform(0.005, 0.05))
         });
     }
     let mut made = Draft::new(conditions, Cause::PathRate, random);
@@ -83,8 +83,8 @@ pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
     made
 }
 
-/// Below the shaper's rate the sender keeps to what it was asked, above it the path does not carry
-/// more.
+/// Below the shaper's rate the sender keeps to the rate it was asked for; above it the path is the
+/// limit.
 pub(super) fn udp_rate(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     datagrams(&mut conditions, random);
@@ -92,18 +92,12 @@ pub(super) fn udp_rate(random: &mut Dice) -> Draft {
     let queue = queue(QueueKind::Tbf, rate(random, 2e6, 40e6), 0.0, random);
     let carried = queue.rate_bps as f64 * conditions.payload_share();
     let is_above = random.chance(0.5);
-    let asked = carried
-        * if is_above {
-            random.uniform(1.4, 3.0)
-        } else {
-            random.uniform(0.2, 0.7)
-        };
+    let (least, most) = if is_above { (1.4, 3.0) } else { (0.2, 0.7) };
+    let asked = carried * random.uniform(least, most);
     conditions.write_bps = Some(asked as u64);
     let mut made = Draft::new(conditions, Cause::PathRate, random);
-    made.shape(
-        random.choose(&[Place::SendersDevice, Place::Router]),
-        &queue,
-    );
+    let place = random.choose(&[Place::SendersDevice, Place::Router]);
+    made.shape(place, &queue);
     made.limited_to(queue.rate_bps);
     if !is_above {
         made.cause = Cause::AsAsked;
@@ -133,11 +127,11 @@ fn few_flows(random: &mut Dice) -> Conditions {
     }
 }
 
-/// Through one shaper, on a LAN or beyond a delay of the lab's.
+/// A draft through one shaper, on a LAN or behind a delay of the lab.
 fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Draft {
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.002, 0.08);
-    conditions.line = is_far.then(|| delay_of(rtt_s));
+    conditions.line = is_far.then(|| Line::new(rtt_s));
     let most = if is_far { 100e6 } else { 800e6 };
     // The kernel's queue below a class holds 1000 frames of any size: on a slow line tens of
     // seconds.
@@ -150,7 +144,7 @@ fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Dra
     behind(&queue, conditions, random)
 }
 
-/// At the sender's device or on a router.
+/// A draft behind a queue at the sender's device or on a router.
 pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -> Draft {
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     made.shape(random.choose(&[Place::SendersDevice, Place::Router]), queue);
@@ -158,8 +152,8 @@ pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -
     made
 }
 
-/// A bucket for what the timers of a kernel miss, and a queue of 20 to 200 ms, or a product of rate
-/// and delay and more: a flow of any congestion control fills the line.
+/// A queue with a bucket for what the kernel's timers miss. It holds 20 to 200 ms, or at least the
+/// product of rate and delay, so that a flow of any congestion control fills the line.
 pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dice) -> Queue {
     let bytes_per_s = rate_bps as f64 / 8.0;
     let wait_s = random
@@ -171,6 +165,15 @@ pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dic
         rate_bps,
         burst: burst as u64,
         limit: (bytes_per_s * wait_s + burst).max(MIN_QUEUE) as u64,
+    }
+}
+
+/// A line of the lab's with a queue for its rate and round trip.
+pub(super) fn queued_line(rate_bps: u64, rtt_s: f64, random: &mut Dice) -> Line {
+    Line {
+        rate_bps: Some(rate_bps),
+        queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
+        ..Line::new(rtt_s)
     }
 }
 

@@ -1,5 +1,4 @@
-//! Traffic of other programs: the limits of the old family and of the kernel's shapers, met by
-//! programs that know nothing of linerate.
+//! Traffic of other programs, with the limits of the old family and of the kernel's shapers.
 
 use super::super::conditions::{Bound, Conditions, Control};
 use super::super::describe::describe;
@@ -12,7 +11,7 @@ use crate::plan::{Direction, Traffic};
 use crate::units::Dice;
 use crate::units::checksum::fnv1a;
 
-/// The scenario of that number; the causes come in turn.
+/// The scenario with that number; the causes take turns.
 pub(in super::super) fn stranger(seed: u64, number: u32) -> Scenario {
     let cause = CAUSES[number as usize % CAUSES.len()];
     let random = &mut Dice::new(seed ^ fnv1a(STRANGERS.as_bytes()), number.into());
@@ -37,14 +36,15 @@ fn behind_kernels_shaper(seed: u64, number: u32, random: &mut Dice) -> Scenario 
     }
 }
 
-/// What programs can do: one flow, by the host's congestion control or Reno, which anybody may use.
+/// Limits conditions to what programs can do: one flow with the host's congestion control or Reno,
+/// which any program may use.
 fn fits(made: &mut Conditions, cause: Cause) -> bool {
     made.streams = 1;
     made.verifies = false;
     if cause == Cause::Congestion {
         made.control = Control::Reno;
     }
-    // Which one a host has is not known: as CUBIC, the usual one.
+    // The host's congestion control is not known: CUBIC is the usual one.
     if made.control != Control::Reno {
         made.control = Control::Cubic;
     }
@@ -54,7 +54,7 @@ fn fits(made: &mut Conditions, cause: Cause) -> bool {
     !made.is_udp && !codel && (made.line.is_none() || is_slow(cause)) && is_seen
 }
 
-/// Of a transfer that is over in slow start, seconds.
+/// Length of a transfer that is over in slow start, seconds.
 fn takes_s(made: &Conditions) -> f64 {
     let limit = made.limit(Cause::Startup);
     let bits = made.transfer_bytes.unwrap_or(0) as f64 * 8.0;
@@ -92,7 +92,7 @@ fn by_a_program(made: Scenario, conditions: &Conditions, random: &mut Dice) -> S
     made
 }
 
-/// Whether a program can be told to do all that is drawn.
+/// Whether a program can do everything that was drawn.
 fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
     let of_socket = |bound| matches!(bound, Bound::Socket(_));
     let Conditions {
@@ -132,13 +132,13 @@ fn can(program: Program, made: &Scenario, conditions: &Conditions) -> bool {
     }
 }
 
-/// With more several would not fit beside each other on a machine of two CPUs.
+/// Fastest limit, bits/s: with more, several scenarios would not fit beside each other on two CPUs.
 const FAST_BPS: f64 = 6e7;
-/// A transfer is seen by some looks, which come each 50 ms.
+/// Shortest transfer, seconds: several looks, one each 50 ms, must see it.
 const SEEN_S: f64 = 0.4;
 /// `iperf3 --length` at most, bytes.
 const MOST_OF_IPERF3: u64 = 1 << 20;
-/// A quarter of the window that `ssh` gives a session, bytes.
+/// Most bytes in flight with ssh: a quarter of the window that it gives a session.
 const MAX_OF_SSH: f64 = 5e5;
 /// `output_buffers` and `sendfile` alike, bytes.
 const NGINX_PIECE: u64 = 65_536;

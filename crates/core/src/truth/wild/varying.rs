@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
+use super::super::conditions::Line;
 use super::super::scenario::Steps;
 use super::shaped::queue;
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::{Draft, Place, Queue, QueueKind, rate, usual};
 use crate::ceilings::Cause;
 use crate::link::{Distribution, Jitter, QueueLimit};
 use crate::plan::Direction;
 use crate::units::{Dice, Nanos, Span};
 
-/// Wi-Fi sends what has gathered in one go, and rests; of LTE the rate wanders.
+/// Wi-Fi sends what has gathered at once, and rests; the rate of LTE wanders.
 pub(super) fn wifi_lte(random: &mut Dice) -> Draft {
     let mean = rate(random, 5e6, 80e6) as f64;
     let trace = if random.chance(0.5) {
@@ -34,13 +35,9 @@ pub(super) fn rate_steps(random: &mut Dice) -> Draft {
     let low = (high as f64 * random.uniform(0.3, 0.7)) as u64;
     let every_s = random.uniform(0.8, 2.0);
     if random.chance(0.5) {
-        return on_trace(
-            &Trace {
-                steps: vec![(every_s, high), (every_s, low)],
-            },
-            random.log_uniform(0.005, 0.06),
-            random,
-        );
+        let steps = vec![(every_s, high), (every_s, low)];
+        let rtt_s = random.log_uniform(0.005, 0.06);
+        return on_trace(&Trace { steps }, rtt_s, random);
     }
     let fast = queue(QueueKind::Tbf, high, 0.0, random);
     let slow = Queue {
@@ -60,13 +57,13 @@ pub(super) fn rate_steps(random: &mut Dice) -> Draft {
     made
 }
 
-/// Rates one after the other, again and again.
+/// A sequence of rates that is repeated.
 struct Trace {
     /// Seconds and bits/s.
     steps: Vec<(f64, u64)>,
 }
 
-/// Rounds of 4 to 20 ms, in the first part of which all goes at once.
+/// Rounds of 4 to 20 ms; everything is sent in the first part of each.
 fn aggregated(mean: f64, random: &mut Dice) -> Trace {
     let round_s = random.log_uniform(0.004, 0.02);
     let share = random.uniform(0.3, 0.7);
@@ -94,14 +91,12 @@ impl Trace {
     }
 
     fn mean_bps(&self) -> f64 {
-        let bits = self
-            .steps
-            .iter()
-            .map(|(seconds, bps)| seconds * *bps as f64);
+        let steps = self.steps.iter();
+        let bits = steps.map(|(seconds, bps)| seconds * *bps as f64);
         bits.sum::<f64>() / self.seconds()
     }
 
-    /// As [`RateTrace::parse`](crate::link::RateTrace::parse) reads it.
+    /// The text that [`RateTrace::parse`](crate::link::RateTrace::parse) reads.
     fn text(&self) -> String {
         let (mut text, mut at) = (String::new(), 0.0);
         for (seconds, bps) in &self.steps {
@@ -113,11 +108,11 @@ impl Trace {
     }
 }
 
-/// On a link of the lab's with these rates in the payload's direction and 0.3 s of queue.
+/// A draft on a link of the lab's with these rates and 0.3 s of queue in the payload's direction.
 fn on_trace(trace: &Trace, rtt_s: f64, random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 4]);
-    conditions.line = Some(delay_of(rtt_s));
+    conditions.line = Some(Line::new(rtt_s));
     let mut made = Draft::new(conditions, Cause::PathRate, random);
     let link = made.payloads_link();
     link.trace = Some(NAME.to_owned());
@@ -139,5 +134,5 @@ impl Draft {
     }
 }
 
-/// What the path's spec calls its rates.
+/// The name of the rates in the path's spec.
 const NAME: &str = "drawn";

@@ -1,31 +1,38 @@
-//! The ports of their own that other tools' clients call.
+//! Clients of other tools that have ports of their own: what is bound for them, and the threads
+//! that serve it.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
-use linerate_core::lab::Prefix;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 use super::{netperf, stamp, ttcp};
 use crate::endpoint::session::Context;
-use crate::endpoint::{BACKLOG, NetperfOptions, ServeOptions};
+use crate::endpoint::{BACKLOG, ServeOptions};
 use crate::error::MeasureError;
 
-/// What a thread does for the endpoint until that stops.
+/// Work of a thread that lasts until the endpoint stops.
 type Work = dyn FnOnce(&Arc<Context>) + Send;
 
-/// Bound, not served yet.
-#[derive(Debug, Default)]
-pub(in crate::endpoint) struct Ports {
-    netperf: Vec<TcpListener>,
-    netperf_options: NetperfOptions,
-    sink: Vec<TcpListener>,
-    sink_datagrams: Vec<UdpSocket>,
-    source: Vec<TcpListener>,
-    stamp: Vec<UdpSocket>,
-    stamp_allowed: Vec<Prefix>,
+/// Sockets that are bound, and the work that serves them.
+struct Service {
+    /// The option that asked for it; its thread is named after that.
+    name: &'static str,
+    addresses: Vec<SocketAddr>,
+    work: Box<Work>,
+}
+
+/// The services for other tools' clients, until they are started.
+#[derive(Default)]
+pub(in crate::endpoint) struct Ports(Vec<Service>);
+
+impl fmt::Debug for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ports({:?})", self.addresses())
+    }
 }
 
 impl Ports {
@@ -38,106 +45,89 @@ impl Ports {
         addresses: &[IpAddr],
     ) -> Result<Self, MeasureError> {
         let mut ports = Self::default();
-        if let Some(netperf) = &options.netperf {
-            ports.netperf = listen(addresses, netperf.port, "--netperf")?;
-            ports.netperf_options = netperf.clone();
+        if let Some(netperf) = options.netperf.clone() {
+            let listeners = listen(addresses, netperf.port, "--netperf")?;
+            ports.add("netperf", listened(&listeners), move |context| {
+                netperf::serve(context, listeners, &netperf);
+            });
         }
         if let Some(port) = options.ttcp_sink {
-            ports.sink = listen(addresses, port, "--ttcp")?;
-            let locals = ports.sink.iter().map(TcpListener::local_addr);
-            let locals = locals.collect::<io::Result<Vec<_>>>();
-            let locals = locals.map_err(MeasureError::host("--ttcp: no address"))?;
-            ports.sink_datagrams = datagrams(&locals, "--ttcp")?;
+            let listeners = listen(addresses, port, "--ttcp")?;
+            let locals = listened(&listeners);
+            let sockets = datagrams(&locals, "--ttcp")?;
+            ports.add("ttcp", locals, |context| ttcp::sink(context, listeners));
+            // Its addresses are those of the streams.
+            ports.add("ttcp-udp", Vec::new(), move |context| {
+                ttcp::sink_datagrams(context, &sockets);
+            });
         }
         if let Some(port) = options.ttcp_source {
-            ports.source = listen(addresses, port, "--ttcp-source")?;
+            let listeners = listen(addresses, port, "--ttcp-source")?;
+            ports.add("ttcp-source", listened(&listeners), |context| {
+                ttcp::source(context, listeners);
+            });
         }
-        if let Some(stamp) = &options.stamp {
-            let locals = addresses.iter().map(|ip| SocketAddr::new(*ip, stamp.port));
-            ports.stamp = datagrams(&locals.collect::<Vec<_>>(), "--stamp")?;
-            ports.stamp_allowed.clone_from(&stamp.allowed);
-            for socket in &ports.stamp {
-                // Without the one the route chooses the address of an answer, without the other
-                // its times are the thread's.
+        if let Some(stamp) = options.stamp.clone() {
+            let wanted = addresses.iter().map(|ip| SocketAddr::new(*ip, stamp.port));
+            let sockets = datagrams(&wanted.collect::<Vec<_>>(), "--stamp")?;
+            for socket in &sockets {
+                // If the first fails, the route chooses the source address of an answer; if the
+                // second fails, arrival times are those of the thread.
                 let _ = socket::note_destinations(socket);
                 let _ = socket::note_arrivals(socket);
             }
+            let locals = sockets.iter().filter_map(|s| s.local_addr().ok()).collect();
+            ports.add("stamp", locals, move |context| {
+                stamp::serve(context, &sockets, &stamp.allowed);
+            });
         }
         Ok(ports)
     }
 
-    /// Each with the option that asked for it.
-    pub(in crate::endpoint) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        let sets = [
-            ("netperf", &self.netperf),
-            ("ttcp", &self.sink),
-            ("ttcp-source", &self.source),
-        ];
-        sets.iter()
-            .flat_map(|(name, listeners)| {
-                let bound = listeners.iter().filter_map(|l| l.local_addr().ok());
-                bound.map(|address| (*name, address))
-            })
-            .chain(self.stamp.iter().filter_map(|socket| {
-                let bound = socket.local_addr().ok()?;
-                Some(("stamp", bound))
-            }))
-            .collect()
+    fn add(
+        &mut self,
+        name: &'static str,
+        addresses: Vec<SocketAddr>,
+        work: impl FnOnce(&Arc<Context>) + Send + 'static,
+    ) {
+        let work = Box::new(work);
+        self.0.push(Service {
+            name,
+            addresses,
+            work,
+        });
     }
 
-    /// Serves until the context's stop is requested.
+    /// The bound addresses, each with the option that asked for it.
+    pub(in crate::endpoint) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let of = |service: &Service| {
+            let name = service.name;
+            let addresses = service.addresses.clone().into_iter();
+            addresses.map(move |address| (name, address))
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// Starts the threads that serve until the context's stop is requested.
     ///
     /// # Errors
     /// No threads.
-    pub(in crate::endpoint) fn start(
-        self,
-        context: &Arc<Context>,
-    ) -> io::Result<Vec<JoinHandle<()>>> {
-        let mut threads = Vec::new();
-        let mut start = |name: &str, work: Box<Work>| {
+    pub(in crate::endpoint) fn start(self, context: &Arc<Context>) -> io::Result<()> {
+        for Service { name, work, .. } in self.0 {
             let context = Arc::clone(context);
-            let thread = thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || work(&context))?;
-            threads.push(thread);
-            Ok::<(), io::Error>(())
-        };
-        let Self {
-            netperf,
-            netperf_options,
-            sink,
-            sink_datagrams,
-            source,
-            stamp,
-            stamp_allowed,
-        } = self;
-        if !netperf.is_empty() {
-            let work = move |context: &Arc<Context>| {
-                netperf::serve(context, netperf, &netperf_options);
-            };
-            start("netperf-accept", Box::new(work))?;
+            let thread = thread::Builder::new().name(format!("{name}-port"));
+            thread.spawn(move || work(&context))?;
         }
-        if !sink.is_empty() {
-            let work = move |context: &Arc<Context>| ttcp::sink(context, sink);
-            start("ttcp-accept", Box::new(work))?;
-        }
-        if !sink_datagrams.is_empty() {
-            let work = move |context: &Arc<Context>| ttcp::sink_datagrams(context, sink_datagrams);
-            start("ttcp-udp", Box::new(work))?;
-        }
-        if !source.is_empty() {
-            let work = move |context: &Arc<Context>| ttcp::source(context, source);
-            start("ttcp-source", Box::new(work))?;
-        }
-        if !stamp.is_empty() {
-            let work = move |context: &Arc<Context>| stamp::serve(context, stamp, &stamp_allowed);
-            start("stamp", Box::new(work))?;
-        }
-        Ok(threads)
+        Ok(())
     }
 }
 
-/// A socket at each of these; all get the same port, also when the kernel chooses it.
+fn listened(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    let locals = listeners.iter().map(TcpListener::local_addr);
+    locals.filter_map(Result::ok).collect()
+}
+
+/// A UDP socket at each of these addresses. All get the same port, even if the kernel chooses it.
 fn datagrams(wanted: &[SocketAddr], option: &str) -> Result<Vec<UdpSocket>, MeasureError> {
     let mut sockets: Vec<UdpSocket> = Vec::new();
     for wanted in wanted {
@@ -152,7 +142,7 @@ fn datagrams(wanted: &[SocketAddr], option: &str) -> Result<Vec<UdpSocket>, Meas
     Ok(sockets)
 }
 
-/// Listens at each address; all get the same port, also when the kernel chooses it.
+/// Listens at each of these addresses. All get the same port, even if the kernel chooses it.
 fn listen(addresses: &[IpAddr], port: u16, option: &str) -> Result<Vec<TcpListener>, MeasureError> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     for address in addresses {

@@ -1,44 +1,42 @@
-//! A session-reflector at a port of its own, for senders of STAMP (RFC 8762) and of TWAMP's light
-//! mode. It answers the peers of sessions and the networks that the owner names, and nobody else;
-//! an answer is as long as what it answers.
+//! A session-reflector on a port of its own, for senders of STAMP (RFC 8762) and TWAMP Light. It
+//! answers the peers of sessions and the networks that the owner names, and nobody else. An answer
+//! is as long as its request.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 use linerate_core::lab::Prefix;
 use linerate_core::wire::{STAMP_PORT, StampRequest};
-use linerate_sys::poll::Poller;
 use linerate_sys::socket::{self, Arrival};
 
+use super::accept::watch_datagrams;
 use crate::clock::now_ns;
+use crate::endpoint::rate_limit::PerSecond;
 use crate::endpoint::session::Context;
 use crate::measure::exchange::answer;
 
-/// Longest wait without looking at the stop flag.
-const TICK: Duration = Duration::from_millis(100);
-/// Datagrams that are taken in one go.
+/// Most datagrams that are taken at once from a socket.
 const BURST: usize = 64;
-/// Largest request: what an Ethernet without jumbo frames carries, and more is no delay's.
+/// Largest request, bytes: what Ethernet carries without jumbo frames.
 const MAX_REQUEST: usize = 1500;
-/// Answers in a second: a hundred senders of a hundred packets.
+/// Most answers in a second: those to a hundred senders of a hundred packets each.
 const MAX_A_SECOND: u32 = 10_000;
-/// Sessions that are counted; others are answered by a reflector without state.
+/// Most sessions that are counted; others are answered as by a stateless reflector.
 const MAX_SESSIONS: usize = 1024;
-/// A session that is silent for so long is over.
+/// A session that is silent for this long is over.
 const SILENT_NS: u64 = 60_000_000_000;
 
-/// A sender and its session's number.
+/// A sender and the number of its session.
 type Session = (SocketAddr, u16);
 
-/// Those that are counted.
+/// The sessions that are counted.
 #[derive(Default)]
 struct Sessions {
-    /// How many requests came, and when the latest.
+    /// How many requests of a session have arrived, and when the latest did.
     seen: HashMap<Session, (u32, u64)>,
-    /// None falls silent before.
+    /// No session ends before this time.
     next_end_ns: u64,
 }
 
@@ -46,40 +44,25 @@ struct Reflector<'a> {
     context: &'a Context,
     allowed: &'a [Prefix],
     sessions: Sessions,
-    /// When the second began, and the answers in it.
-    second: (u64, u32),
+    answers: PerSecond,
 }
 
 /// Reflects until the endpoint stops.
-pub(super) fn serve(context: &Arc<Context>, sockets: Vec<UdpSocket>, allowed: &[Prefix]) {
-    let Ok(mut poller) = Poller::new() else {
-        return;
-    };
-    for (number, socket) in (0..).zip(&sockets) {
-        if socket.set_nonblocking(true).is_err() || poller.add(socket, number).is_err() {
-            return;
-        }
-    }
+pub(super) fn serve(context: &Arc<Context>, sockets: &[UdpSocket], allowed: &[Prefix]) {
     let mut reflector = Reflector {
         context,
         allowed,
         sessions: Sessions::default(),
-        second: (0, 0),
+        answers: PerSecond::default(),
     };
-    while !context.stop.is_requested() {
-        let ready: Vec<u64> = match poller.wait(TICK) {
-            Ok(ready) => ready.collect(),
-            Err(_) => return,
-        };
-        for number in ready {
-            reflector.take(&sockets[number as usize]);
-        }
-    }
+    watch_datagrams(sockets, &context.stop, |ready| {
+        ready.into_iter().for_each(|socket| reflector.take(socket));
+    });
 }
 
 impl Reflector<'_> {
     fn take(&mut self, socket: &UdpSocket) {
-        // One byte more, so that a longer datagram is not answered by its beginning.
+        // One byte more than the largest request, so that a longer one is not answered.
         let mut packet = [0; MAX_REQUEST + 1];
         for _ in 0..BURST {
             let Ok(arrival) = socket::receive_from(socket, &mut packet) else {
@@ -89,17 +72,19 @@ impl Reflector<'_> {
                 return;
             };
             let packet = &mut packet[..arrival.length];
-            if self.answers(&arrival, local) && self.is_in_time() && self.reflect(packet, &arrival)
+            if self.may_answer(&arrival, local)
+                && self.answers.admits(MAX_A_SECOND)
+                && self.reflect(packet, &arrival)
             {
-                // Lost like any datagram.
+                // If this fails, the answer is lost like any datagram.
                 let _ = socket::send_from(socket, packet, arrival.from, local);
             }
         }
     }
 
-    /// A request that comes from a reflector's port is another reflector's answer: the two would
-    /// never end.
-    fn answers(&self, arrival: &Arrival, local: SocketAddr) -> bool {
+    /// A packet from a reflector's port is the answer of another reflector: the two would answer
+    /// each other for ever.
+    fn may_answer(&self, arrival: &Arrival, local: SocketAddr) -> bool {
         let (peer, port) = (arrival.from.ip().to_canonical(), arrival.from.port());
         arrival.length <= MAX_REQUEST
             && port != STAMP_PORT
@@ -110,15 +95,6 @@ impl Reflector<'_> {
     fn knows(&self, peer: IpAddr) -> bool {
         let is_allowed = self.allowed.iter().any(|network| network.contains(peer));
         is_allowed || self.context.registry.has_peer(peer)
-    }
-
-    fn is_in_time(&mut self) -> bool {
-        let now = now_ns();
-        if now - self.second.0 >= 1_000_000_000 {
-            self.second = (now, 0);
-        }
-        self.second.1 += 1;
-        self.second.1 <= MAX_A_SECOND
     }
 
     fn reflect(&mut self, packet: &mut [u8], arrival: &Arrival) -> bool {
@@ -132,7 +108,8 @@ impl Reflector<'_> {
 }
 
 impl Sessions {
-    /// How many requests of the session came before this one; `None` of one that has no place.
+    /// How many requests of the session came before this one; `None` if there is no place to count
+    /// them.
     fn count(&mut self, session: Session, now: u64) -> Option<u32> {
         if self.seen.len() >= MAX_SESSIONS && now >= self.next_end_ns {
             self.forget_silent(now);
@@ -143,7 +120,7 @@ impl Sessions {
             Entry::Vacant(place) => place.insert((0, now)),
             Entry::Occupied(place) => place.into_mut(),
         };
-        // One that falls silent begins anew.
+        // A session that was silent for a minute begins anew.
         if now - *latest >= SILENT_NS {
             *next = 0;
         }
@@ -153,8 +130,8 @@ impl Sessions {
         Some(count)
     }
 
-    /// Makes room. Who sends only puts its end off, so that nothing is to be had by looking again
-    /// before the first of them.
+    /// Forgets silent sessions. A request only postpones the end of its session, so that the next
+    /// search is of no use before the first of the others ends.
     fn forget_silent(&mut self, now: u64) {
         self.seen.retain(|_, (_, latest)| now - *latest < SILENT_NS);
         let oldest = self.seen.values().map(|(_, latest)| *latest).min();
@@ -171,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_takes_a_new_session_when_one_has_fallen_silent_and_is_not_searched_before() {
+    fn a_full_table_takes_a_new_session_as_soon_as_another_has_ended() {
         let mut sessions = Sessions::default();
         for number in 0..MAX_SESSIONS {
             assert_eq!(sessions.count(sender(number), number as u64), Some(0));
@@ -179,14 +156,14 @@ mod tests {
         let late = sender(MAX_SESSIONS);
         assert_eq!(sessions.count(late, 5_000), None);
         assert_eq!(sessions.next_end_ns, SILENT_NS);
-        // The first goes on, so that the second is the first to end.
+        // The first session goes on, so that the second one ends first.
         assert_eq!(sessions.count(sender(0), 6_000), Some(1));
         assert_eq!(sessions.count(late, SILENT_NS), None);
         assert_eq!(sessions.next_end_ns, SILENT_NS + 1);
         assert_eq!(sessions.count(late, SILENT_NS + 1), Some(0));
         assert_eq!(sessions.count(late, SILENT_NS + 1), Some(1));
         assert_eq!(sessions.count(sender(1), SILENT_NS + 1), None);
-        // One that was silent for as long and is there yet begins anew.
+        // A session that was silent for a minute and is still in the table begins anew.
         assert_eq!(sessions.count(sender(0), 2 * SILENT_NS), Some(0));
     }
 }

@@ -1,8 +1,8 @@
-//! ttcp and those that take its bytes: a sink for streams and datagrams, and a source for whoever
-//! connects to it.
+//! ttcp's clients: a sink for streams and datagrams, and a source that sends a stream to each
+//! client that connects.
 //!
-//! There is no control connection and no answer: what arrived is in the log and in a record. No
-//! datagram is sent.
+//! There is no control connection and no answer: the log and a record have what arrived. No
+//! datagram is ever sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,48 +11,46 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use linerate_core::foreign::{Encounter, Role, Tool};
-use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
+use linerate_core::foreign::{ForeignRun, Role, Tool};
+use linerate_core::plan::{Direction, Extent, Protocol, StreamTest, Test, Traffic};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
-use linerate_core::units::{Family, Span, format_rfc3339};
-use linerate_sys::poll::Poller;
+use linerate_core::units::{End, Family, Span, format_rfc3339};
 use linerate_sys::socket;
 
-use super::Guest;
-use super::accept::{Admission, accept};
+use super::ForeignClient;
+use super::accept::{Admission, accept, watch_datagrams};
 use crate::clock::now_ns;
+use crate::endpoint::rate_limit::PerSecond;
 use crate::endpoint::session::Context;
 use crate::endpoint::terms;
 use crate::host;
-use crate::measure::flow::{Flow, FlowSocket};
-use crate::measure::half::{Beside, Half, HalfEnd};
+use crate::measure::flow::{Flow, FlowSocket, one_flow};
+use crate::measure::half::{Half, HalfOptions};
 use crate::measure::options;
 use crate::measure::source::FlowSource;
 use crate::measure::udp;
-use linerate_core::units::End;
 
-/// A stream that has stood still for so long is given up.
+/// A stream without progress for this long is given up.
 const STILL: Duration = Duration::from_secs(60);
-/// A flow of datagrams is over when none has come for so long: some senders' last words get lost.
+/// A flow of datagrams is over when none has arrived for this long: the sender's end marks may be
+/// lost.
 const QUIET_NS: u64 = 2_000_000_000;
-/// ttcp ends a flow of datagrams by several of at most so many bytes.
-const LAST_WORDS: usize = 4;
+/// ttcp ends a flow by several datagrams of at most this many bytes.
+const END_MARK: usize = 4;
 /// Bytes of a write of the source.
 const MESSAGE: u64 = 128 << 10;
-/// Longest wait without looking at the stop flag.
+/// Longest wait without a look at the stop flag.
 const TICK: Duration = Duration::from_millis(10);
-/// The same where datagrams wake whoever waits.
-const IDLE_TICK: Duration = Duration::from_millis(100);
-/// Datagrams that are taken in one go.
+/// Most datagrams that are taken at once from a socket.
 const BURST: usize = 256;
 
-/// Takes what clients send, until the endpoint stops.
+/// Receives the streams of clients until the endpoint stops.
 pub(super) fn sink(context: &Arc<Context>, listeners: Vec<TcpListener>) {
-    streams(context, listeners, Admission::Spoken, Direction::Up);
+    streams(context, listeners, Admission::FirstByte, Direction::Up);
 }
 
-/// Sends to whoever connects, until the endpoint stops.
+/// Sends a stream to each client that connects, until the endpoint stops.
 pub(super) fn source(context: &Arc<Context>, listeners: Vec<TcpListener>) {
     streams(context, listeners, Admission::AtOnce, Direction::Down);
 }
@@ -65,30 +63,28 @@ fn streams(
 ) {
     let stop = context.stop.clone();
     accept(listeners, admission, &stop, |stream, peer| {
-        let Ok(guest) = Guest::admit(context, Tool::Ttcp, peer, None) else {
+        let Some(client) = ForeignClient::admit(context, Tool::Ttcp, peer, None) else {
             return;
         };
-        context.spawn("ttcp", peer, move || serve(guest, stream, direction));
+        context.spawn("ttcp", peer, move || serve(client, stream, direction));
     });
 }
 
-/// One stream to its end.
-fn serve(mut guest: Guest, stream: TcpStream, direction: Direction) {
-    guest.tell();
-    let reason = run(&guest, stream, direction).err();
-    guest.end_test();
-    guest.left(reason);
+/// Serves one stream to its end.
+fn serve(mut client: ForeignClient, stream: TcpStream, direction: Direction) {
+    client.log_client();
+    let reason = run(&client, stream, direction).err();
+    client.end_test();
+    client.log_end(reason);
 }
 
-fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), String> {
-    guest.begin_test()?;
-    let limits = guest.context().limits;
+fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Result<(), String> {
+    client.place.begin_test()?;
+    let limits = client.context.options.limits;
     let extent = Duration::from_secs_f64(limits.seconds);
-    let test = terms::within_rate(
-        Box::new(test(Protocol::Tcp, direction, extent)),
-        limits.rate_bps,
-    )?;
-    guest.claim(&test)?;
+    let test = Box::new(test(Protocol::Tcp, direction, extent));
+    let test = terms::within_rate(test, limits.rate_bps)?;
+    client.claim(&test)?;
     let sends = direction == Direction::Down;
     stream
         .set_nonblocking(false)
@@ -100,31 +96,25 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
         id: 0,
         socket: FlowSocket::Tcp(stream),
     };
-    let half = Half::start(
-        End::Server,
-        &test,
-        vec![flow],
-        FlowSource::Bound,
-        Beside::default(),
-    )
-    .map_err(|error| format!("cannot start the test: {error}"))?;
-    let finished = watch(guest, &half);
-    let HalfEnd { mut report, .. } = half.stop(host::facts(Some(guest.peer().ip())));
+    let (source, options) = (FlowSource::Bound, HalfOptions::default());
+    let half = Half::start(End::Server, &test, vec![flow], source, options)
+        .map_err(|error| format!("cannot start the test: {error}"))?;
+    let finished = watch(client, &half);
+    let mut report = client.stop(half);
     if sends {
-        // Whoever reads from a source ends it by going.
+        // A client ends the source's stream by closing the connection.
         report
             .caveats
             .retain(|caveat| caveat.kind != CaveatKind::Partial);
     }
-    report
-        .caveats
-        .extend(limits.rate_bps.map(terms::owners_limit));
-    guest.tested(encounter(*test, guest.peer(), started_at, finished, report));
+    let peer = client.peer;
+    client.log_test(foreign_run(*test, peer, started_at, finished, report));
     Ok(())
 }
 
-/// Whether it came to its end by itself, and neither by the owner's limit nor for standing still.
-fn watch(guest: &Guest, half: &Half) -> Status {
+/// Waits for the end of a stream: complete unless the owner's limit, a stop or a lack of progress
+/// ended it.
+fn watch(client: &ForeignClient, half: &Half) -> Status {
     let mut seen = (0, now_ns());
     loop {
         if half.all_done() {
@@ -135,7 +125,7 @@ fn watch(guest: &Guest, half: &Half) -> Status {
             seen = (messages, now_ns());
         }
         let still = Duration::from_nanos(now_ns() - seen.1) >= STILL;
-        if still || half.is_finished() || guest.context().stop.is_requested() {
+        if still || half.is_finished() || client.context.stop.is_requested() {
             return Status::Partial;
         }
         thread::sleep(TICK);
@@ -143,28 +133,19 @@ fn watch(guest: &Guest, half: &Half) -> Status {
 }
 
 fn test(protocol: Protocol, direction: Direction, length: Duration) -> Test {
-    Test {
-        traffic: Traffic::Stream(StreamTest::new(MESSAGE)),
-        protocol,
-        direction,
-        streams: 1,
-        extent: Extent::Time(Span(length)),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions::default(),
-        seed: 0,
-    }
+    let traffic = Traffic::Stream(StreamTest::new(MESSAGE));
+    one_flow(traffic, protocol, direction, Extent::Time(Span(length)))
 }
 
-fn encounter(
+fn foreign_run(
     test: Test,
     peer: SocketAddr,
     started_at: String,
     status: Status,
     here: HalfReport,
-) -> Encounter {
+) -> ForeignRun {
     let address = peer.ip().to_canonical();
-    Encounter {
+    ForeignRun {
         tool: Tool::Ttcp,
         version: None,
         role: Role::Served,
@@ -181,8 +162,8 @@ fn encounter(
 }
 
 /// A flow of datagrams.
-struct Tally {
-    guest: Guest,
+struct DatagramFlow {
+    client: ForeignClient,
     started_at: String,
     local: String,
     first_ns: u64,
@@ -191,76 +172,38 @@ struct Tally {
     datagrams: u64,
 }
 
-/// How many flows of datagrams may begin in a second: nobody proves an address before it counts,
-/// and each leaves a record.
-#[derive(Default)]
-struct Gate {
-    since_ns: u64,
-    begun: u32,
-}
-
-impl Gate {
-    fn lets(&mut self, most: u32) -> bool {
-        let now = now_ns();
-        if now.saturating_sub(self.since_ns) >= 1_000_000_000 {
-            *self = Self {
-                since_ns: now,
-                begun: 0,
-            };
-        }
-        self.begun = self.begun.saturating_add(1);
-        self.begun <= most
-    }
-}
-
-/// Counts datagrams by sender until the endpoint stops. At most half of the clients' places go to
-/// them.
-pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
-    let Ok(mut poller) = Poller::new() else {
-        return;
-    };
-    for (number, socket) in (0..).zip(&sockets) {
-        if socket.set_nonblocking(true).is_err() || poller.add(socket, number).is_err() {
-            return;
-        }
-    }
-    for socket in &sockets {
-        // For the time that this thread is off its CPU, as far as the host allows.
+/// Counts datagrams by sender until the endpoint stops. They take half of the clients' places at
+/// most.
+pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: &[UdpSocket]) {
+    for socket in sockets {
+        // The buffer holds what arrives while this thread has no CPU; the host may allow less.
         let _ = socket::set_receive_buffer(socket, udp::RECEIVE_BUFFER);
     }
-    let mut flows: HashMap<SocketAddr, Tally> = HashMap::new();
-    let mut gate = Gate::default();
-    let longest_ns = (context.limits.seconds * 1e9) as u64;
-    while !context.stop.is_requested() {
-        let ready: Vec<u64> = match poller.wait(IDLE_TICK) {
-            Ok(ready) => ready.collect(),
-            Err(_) => return,
-        };
-        for number in ready {
-            take(context, &sockets[number as usize], &mut flows, &mut gate);
+    let mut flows: HashMap<SocketAddr, DatagramFlow> = HashMap::new();
+    let mut begun = PerSecond::default();
+    let longest_ns = (context.options.limits.seconds * 1e9) as u64;
+    watch_datagrams(sockets, &context.stop, |ready| {
+        for socket in ready {
+            take(context, socket, &mut flows, &mut begun);
         }
         let quiet_since = now_ns().saturating_sub(QUIET_NS);
-        let over: Vec<SocketAddr> = flows
-            .iter()
-            .filter(|(_, tally)| {
-                tally.last_ns < quiet_since || tally.last_ns - tally.first_ns > longest_ns
-            })
-            .map(|(peer, _)| *peer)
-            .collect();
-        for tally in over.iter().filter_map(|peer| flows.remove(peer)) {
-            tally.leave();
-        }
-    }
-    flows.into_values().for_each(Tally::leave);
+        let over = flows.extract_if(|_, flow| {
+            flow.last_ns < quiet_since || flow.last_ns - flow.first_ns > longest_ns
+        });
+        over.for_each(|(_, flow)| flow.end());
+    });
+    flows.into_values().for_each(DatagramFlow::end);
 }
 
+/// Takes the datagrams of a socket. The number of flows that begin in a second is limited: no
+/// sender has proved its address, and each flow leaves a record.
 fn take(
     context: &Arc<Context>,
     socket: &UdpSocket,
-    flows: &mut HashMap<SocketAddr, Tally>,
-    gate: &mut Gate,
+    flows: &mut HashMap<SocketAddr, DatagramFlow>,
+    begun: &mut PerSecond,
 ) {
-    let most = context.limits.clients;
+    let max = context.options.limits.clients;
     let mut datagram = [0; 1 << 16];
     for _ in 0..BURST {
         let (length, peer) = match socket.recv_from(&mut datagram) {
@@ -268,41 +211,41 @@ fn take(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let is_full = flows.len() >= most.div_ceil(2) as usize;
+        let is_full = flows.len() >= max.div_ceil(2) as usize;
         match flows.get_mut(&peer) {
-            Some(_) if length <= LAST_WORDS => {
-                flows.remove(&peer).into_iter().for_each(Tally::leave);
+            Some(_) if length <= END_MARK => {
+                flows.remove(&peer).into_iter().for_each(DatagramFlow::end);
             }
-            Some(tally) => tally.count(length),
-            // The rest of somebody's last words.
-            None if length <= LAST_WORDS => {}
-            None if is_full || !gate.lets(most) => {}
+            Some(flow) => flow.count(length),
+            // Further end marks of a flow that is over.
+            None if length <= END_MARK => {}
+            None if is_full || !begun.admits(max) => {}
             None => {
-                if let Some(mut tally) = Tally::begin(context, socket, peer) {
-                    tally.count(length);
-                    flows.insert(peer, tally);
+                if let Some(mut flow) = DatagramFlow::begin(context, socket, peer) {
+                    flow.count(length);
+                    flows.insert(peer, flow);
                 }
             }
         }
     }
 }
 
-impl Tally {
-    /// `None` where there is no room, or the owner has set a rate: nobody slows datagrams down.
+impl DatagramFlow {
+    /// `None` if there is no room, or if the owner has set a rate, to which this end cannot slow
+    /// datagrams down.
     fn begin(context: &Arc<Context>, socket: &UdpSocket, peer: SocketAddr) -> Option<Self> {
-        if context.limits.rate_bps.is_some() {
+        if context.options.limits.rate_bps.is_some() {
             return None;
         }
-        let mut guest = Guest::admit(context, Tool::Ttcp, peer, None).ok()?;
-        guest.begin_test().ok()?;
-        guest.tell();
+        let mut client = ForeignClient::admit(context, Tool::Ttcp, peer, None)?;
+        client.place.begin_test().ok()?;
+        client.log_client();
         let now = now_ns();
+        let local = socket.local_addr();
         Some(Self {
-            guest,
+            client,
             started_at: format_rfc3339(SystemTime::now()),
-            local: socket
-                .local_addr()
-                .map_or_else(|_| String::new(), |a| a.to_string()),
+            local: local.map_or_else(|_| String::new(), |local| local.to_string()),
             first_ns: now,
             last_ns: now,
             bytes: 0,
@@ -316,15 +259,15 @@ impl Tally {
         self.datagrams += 1;
     }
 
-    fn leave(self) {
+    fn end(self) {
         let passed = Duration::from_nanos(self.last_ns - self.first_ns);
-        let peer = self.guest.peer();
+        let peer = self.client.peer;
         let flow = FlowHalf {
             local: self.local,
             remote: peer.to_string(),
             bytes: self.bytes,
             messages: self.datagrams,
-            // One datagram alone took no time: then there is no rate.
+            // A single datagram took no time, so that it has no rate.
             seconds: passed.as_secs_f64(),
             steps: vec![(passed.as_micros() as u64, self.bytes)],
             method: Some("recvfrom".into()),
@@ -336,14 +279,10 @@ impl Tally {
             ..HalfReport::default()
         };
         let test = test(Protocol::Udp, Direction::Up, passed);
-        self.guest.tested(encounter(
-            test,
-            peer,
-            self.started_at,
-            Status::Complete,
-            here,
-        ));
-        self.guest.end_test();
-        self.guest.left(None);
+        let (started_at, status) = (self.started_at, Status::Complete);
+        let foreign_run = foreign_run(test, peer, started_at, status, here);
+        self.client.log_test(foreign_run);
+        self.client.end_test();
+        self.client.log_end(None);
     }
 }

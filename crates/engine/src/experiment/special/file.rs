@@ -19,20 +19,12 @@ use crate::stop::Stop;
 
 /// One transfer, about to be made.
 pub(super) struct Work<'a> {
-    transfer: &'a FileTransfer,
-    directory: &'a Path,
-    stop: &'a Stop,
+    pub(super) transfer: &'a FileTransfer,
+    pub(super) directory: &'a Path,
+    pub(super) stop: &'a Stop,
 }
 
-impl<'a> Work<'a> {
-    pub(super) fn new(transfer: &'a FileTransfer, directory: &'a Path, stop: &'a Stop) -> Self {
-        Self {
-            transfer,
-            directory,
-            stop,
-        }
-    }
-
+impl Work<'_> {
     /// From making the file to closing it, when all of it is in storage.
     pub(super) fn write(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
         let started = Reading::now();
@@ -75,26 +67,27 @@ impl<'a> Work<'a> {
     }
 
     fn fill(&self, file: &mut File) -> Result<(), SpecialError> {
-        let record = self.record();
-        let mut left = self.transfer.bytes;
-        while left > 0 {
-            self.go_on()?;
-            let length = left.min(record.len() as u64) as usize;
-            file.write_all(&record[..length])
-                .map_err(self.cannot("write a file"))?;
-            left -= length as u64;
-        }
-        Ok(())
+        self.each_record("write a file", |record| file.write_all(record))
     }
 
     fn take(&self, file: &mut File) -> Result<(), SpecialError> {
+        self.each_record("read a file", |record| file.read_exact(record))
+    }
+
+    /// Hands `step` the records of the file one after the other.
+    fn each_record(
+        &self,
+        what: &'static str,
+        mut step: impl FnMut(&mut [u8]) -> io::Result<()>,
+    ) -> Result<(), SpecialError> {
         let mut record = self.record();
         let mut left = self.transfer.bytes;
         while left > 0 {
-            self.go_on()?;
+            if self.stop.is_requested() {
+                return Err(SpecialError::Interrupted);
+            }
             let length = left.min(record.len() as u64) as usize;
-            file.read_exact(&mut record[..length])
-                .map_err(self.cannot("read a file"))?;
+            step(&mut record[..length]).map_err(self.cannot(what))?;
             left -= length as u64;
         }
         Ok(())
@@ -104,14 +97,6 @@ impl<'a> Work<'a> {
         // Not all the same, so that no file system stores a hole in its place.
         let length = self.transfer.record_bytes.min(self.transfer.bytes);
         (0..length).map(|at| (at % 251) as u8).collect()
-    }
-
-    fn go_on(&self) -> Result<(), SpecialError> {
-        if self.stop.is_requested() {
-            Err(SpecialError::Interrupted)
-        } else {
-            Ok(())
-        }
     }
 
     fn cannot(&self, what: &'static str) -> impl FnOnce(io::Error) -> SpecialError {

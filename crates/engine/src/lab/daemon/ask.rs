@@ -1,4 +1,4 @@
-//! Asking the process that holds a lab, and ending it.
+//! Asks the process that holds a lab for its state, and ends it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -93,7 +93,7 @@ impl LabDirectory {
 }
 
 impl LabState {
-    /// As documents have it, with the answer of its process, if it gave one.
+    /// The lab as documents have it, with the answer of its process if there is one.
     pub fn shown(&self, status: Option<LabStatus>) -> LabShown {
         let hosts = self.hosts.iter().map(|host| LabHost {
             name: host.name.clone(),
@@ -142,7 +142,7 @@ impl LabState {
     }
 }
 
-/// A signal that this process gets may shorten a wait.
+/// A signal to this process may shorten the wait.
 fn ends_within(process: &Process, time: Duration) -> io::Result<bool> {
     let end = Instant::now() + time;
     loop {
@@ -164,9 +164,9 @@ fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
     }
 }
 
-/// How long the process may take to answer, and to end: to take namespaces away takes seconds on a
-/// busy host.
+/// How long the process may take to answer, and to end. On a busy host it takes seconds to remove
+/// the namespaces.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// 512 links take a quarter of it, bytes.
+/// The most bytes of an answer; 512 links take a quarter of it.
 const MAX_ANSWER: usize = 4 << 20;

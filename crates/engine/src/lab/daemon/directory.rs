@@ -1,4 +1,4 @@
-//! Where labs leave their files, and which of them are up.
+//! The directory of the labs' files, which shows what labs are up.
 //!
 //! A lab has a state file, a hosts file and a socket. The process that holds it has a lock on the
 //! state file for as long as it lives, however it ends: a state file without lock is left over from
@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,12 +97,10 @@ impl LabDirectory {
         let path = self.state(name);
         let fault = self.fault("make", &path);
         for _ in 0..CLAIM_TRIES {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).mode(0o600);
-            let state = open_no_follow(&path, &mut options).map_err(&fault)?;
+            let state = own_directory::open_lock(&path).map_err(&fault)?;
             match own_directory::lock(&state, CLAIM_PATIENCE) {
-                // Who looks whether it is up removes a file that is not: the locked one may be
-                // that.
+                // A process that looks for labs removes files without a lock, perhaps this one just
+                // before it was locked.
                 Ok(()) if !is_at(&state, &path) => {}
                 Ok(()) => {
                     return Ok(Claim {
@@ -127,7 +125,7 @@ impl LabDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(self.fault("read", &path)(error)),
         };
-        // Another may look just now; the process that holds a lab has the lock all the time.
+        // Another process may hold the lock for a look; the process of a lab holds it all the time.
         match own_directory::lock(&file, LOOK) {
             Ok(()) if is_at(&file, &path) => {
                 self.remove(name);
@@ -145,7 +143,7 @@ impl LabDirectory {
     }
 
     fn remove(&self, name: &str) {
-        // The state last: while it is there, it says that the others may be.
+        // The state file goes last: while it is there the others may be there.
         for path in [self.socket(name), self.hosts(name), self.state(name)] {
             let _ = fs::remove_file(path);
         }
@@ -175,7 +173,7 @@ impl Claim {
         &self.directory
     }
 
-    /// Says what the lab is, from which moment on others find it.
+    /// Writes the state file; from then on others find the lab.
     pub(super) fn publish(&mut self, state: &LabState, hosts: &str) -> Result<(), DaemonError> {
         let path = self.directory.hosts(&self.name);
         // Programs in the lab read it, whoever they are.
@@ -216,7 +214,7 @@ fn is_at(file: &File, path: &Path) -> bool {
         .is_ok_and(|open| here.is_ok_and(|here| here == open))
 }
 
-/// Who looks has the lock for some microseconds.
+/// A process that looks holds the lock for some microseconds.
 const LOOK: Duration = Duration::from_millis(15);
 
 /// Nobody looks for longer.

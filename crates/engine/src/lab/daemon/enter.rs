@@ -1,4 +1,4 @@
-//! Becoming a process of a lab's host.
+//! Moves this process to a host of a lab.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::words::chain;
 impl LabDirectory {
     /// Moves this process, which has one thread, to a host of a lab: its network, and a mount
     /// namespace of its own in which /etc/hosts has the names of the lab and /sys its devices.
-    /// Returns what of these could not be shown, and why.
+    /// Answers which of these could not be shown, and why.
     ///
     /// # Errors
     /// [`DaemonError::NoHost`], or the kernel refuses.

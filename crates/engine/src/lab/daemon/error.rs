@@ -13,7 +13,7 @@ use crate::lab::LabError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// The name is none.
+    /// The text is not a valid name.
     #[error("{name:?} is no name of a lab; it has 1 to 32 lower-case letters, digits and hyphens")]
     Name {
         /// As given.
@@ -67,9 +67,9 @@ pub enum DaemonError {
     /// The process that was to hold the lab said why it cannot.
     #[error("{message}")]
     Holder {
-        /// Its words.
+        /// The message of that process.
         message: String,
-        /// Which exit status they deserve.
+        /// The exit status for it.
         category: Category,
     },
     /// The process that holds a lab does not answer, or not sensibly.

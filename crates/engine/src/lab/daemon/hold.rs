@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use linerate_core::lab::Topology;
+use linerate_core::lab::{Role, Topology};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
 use super::directory::LabDirectory;
 use super::error::DaemonError;
-use super::state::{HostState, LabState, hosts_file, is_router, status};
+use super::state::{HostState, LabState, hosts_file, status};
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
 use crate::signal::stop_on_signal;
@@ -19,7 +19,7 @@ use crate::signal::stop_on_signal;
 /// The least weight that a session can have, and the usual one.
 const LIGHT: i32 = 19;
 const ORDINARY: i32 = 0;
-/// What is said on standard output once the lab is up.
+/// Printed on standard output once the lab is up.
 pub(super) const READY: &str = "ready\n";
 /// The questions, each one line.
 pub(super) const STATUS: &str = "status\n";
@@ -32,7 +32,7 @@ pub(super) const DOWN: &str = "down\n";
 /// # Errors
 /// [`DaemonError`]; nothing is left behind then.
 pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
-    // A leader of its group already: nothing that is typed reaches it, then.
+    // It fails for the leader of a process group, which gets no signals from the terminal anyway.
     let is_own_session = new_session().is_ok();
     let _ = std::env::set_current_dir("/");
     let mut claim = LabDirectory::open()?.claim(name)?;
@@ -52,7 +52,7 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
         weigh(LIGHT);
     }
     while !stop.is_requested() {
-        // A wait that fails is one that was too short.
+        // A failed wait only ends early.
         if !wait_readable(&listener, LOOK_AGAIN).unwrap_or(false) {
             continue;
         }
@@ -63,21 +63,21 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
         }
     }
     if steps_back {
-        // Taking it down is work as any other.
+        // Taking the lab down needs no extra weight.
         weigh(ORDINARY);
     }
     Ok(())
 }
 
-/// As a session, the threads that keep CPUs awake would weigh as much as one of the programs in the
-/// lab (autogroup, sched(7)), and there is little else in it while the lab is up. Where pumps are
-/// ordinary threads they need that weight.
+/// Sets the weight of this session in the scheduler (autogroup, sched(7)). With the usual weight
+/// the threads that only keep CPUs awake would get as much CPU time as a program in the lab, and
+/// they are most of this session. Pumps that are ordinary threads need the usual weight.
 fn weigh(nice: i32) {
-    // A kernel without automatic groups needs no such thing.
+    // Without automatic groups in the kernel there is nothing to do.
     let _ = set_session_nice(nice);
 }
 
-/// The one before may have been killed; its lock on the state is gone, so its socket is nobody's.
+/// Removes the socket of an earlier process of this lab. It was killed, as its lock is gone.
 fn listen(path: &std::path::Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -105,7 +105,7 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
         let first = node.interfaces.first();
         Ok(HostState {
             name: node.name.clone(),
-            is_router: is_router(node.role),
+            is_router: node.role == Role::Router,
             addresses: first.map_or_else(Vec::new, |first| {
                 first
                     .addresses
@@ -125,7 +125,7 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
     })
 }
 
-/// Answers one question; false if it was to go down.
+/// Answers one question. False if the lab is to go down.
 fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     if peer_user(stream)? != effective_user() {
         return Ok(true);
@@ -140,7 +140,7 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
         _ => (b"{\"error\":\"no such question\"}".to_vec(), true),
     };
     let mut stream = stream;
-    // That the answer is not heard changes nothing about going down.
+    // The lab goes down even if nobody reads the answer.
     let written = stream.write_all(&answer);
     if goes_on {
         written.map(|()| true)
@@ -171,8 +171,8 @@ fn process(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
     move |source| DaemonError::Process { what, source }
 }
 
-/// How long a signal may wait to be seen.
+/// How long it may take until a signal is noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long one who asks may take.
+/// How long a client may take to send its question.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Labs in the background: made by one command, used by others, ended by a last one.
+//! Labs in the background: one command makes a lab, others use it, and another ends it.
 //!
 //! A process of its own holds the lab ([`hold_lab`], started by [`start_holder`]); the namespaces
 //! are its descriptors and end with it, however it ends. A [`LabDirectory`] finds the labs of this
@@ -8,10 +8,10 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `directory` | the files of labs, and which of them are up |
-//! | `state` | what they say, and what a lab's process answers |
-//! | `up`, `hold` | starting that process, and being it |
-//! | `ask` | asking and ending it |
-//! | `enter` | becoming a process of a lab's host |
+//! | `state` | the contents of those files, and the answer of a lab's process |
+//! | `up`, `hold` | starting that process, and what it does |
+//! | `ask` | asking that process, and ending it |
+//! | `enter` | moving a process to a lab's host |
 //! | `error` | what can go wrong |
 
 mod ask;

@@ -1,8 +1,8 @@
-//! What the files of a lab say, and what its process answers.
+//! The contents of a lab's files, and the answer of its process.
 
 use std::net::IpAddr;
 
-use linerate_core::lab::{LabStatus, LinkStatus, Role, Topology};
+use linerate_core::lab::{LabStatus, LinkStatus, Topology};
 use linerate_core::link::{LinkSpec, PathSpec};
 use serde::{Deserialize, Serialize};
 
@@ -43,10 +43,9 @@ pub(super) fn status(lab: &Lab) -> LabStatus {
     let links = topology.links.iter().map(|link| {
         let mut counted = report.links.iter();
         let counted = counted.find(|counted| counted.name == link.name);
-        let [up, down] = match counted {
-            Some(counted) => counted.directions.each_ref().map(|d| Some(d.facts())),
-            None => [None, None],
-        };
+        let (up, down) = counted
+            .map(|counted| (counted.up.clone(), counted.down.clone()))
+            .unzip();
         LinkStatus {
             name: link.name.clone(),
             between: link.ends.map(|(node, _)| topology.nodes[node].name.clone()),
@@ -62,7 +61,7 @@ pub(super) fn status(lab: &Lab) -> LabStatus {
     }
 }
 
-/// The text of /etc/hosts in a lab: what each name means there.
+/// The text of /etc/hosts in a lab.
 pub(super) fn hosts_file(topology: &Topology) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for node in &topology.nodes {
@@ -76,11 +75,6 @@ pub(super) fn hosts_file(topology: &Topology) -> String {
         }
     }
     text
-}
-
-/// Whether it forwards.
-pub(super) fn is_router(role: Role) -> bool {
-    role == Role::Router
 }
 
 fn spec(up: &LinkSpec, down: &LinkSpec) -> String {

@@ -1,9 +1,9 @@
-//! What a pump says of itself: what its links did, and how late it was.
+//! Figures of a pump: what its links did, and how late it was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linerate_core::link::Counters;
-use linerate_core::stats::{LatencyHistogram, LatencySummary};
+use linerate_core::stats::LatencyHistogram;
 
 /// The figures of one direction, written by the pump now and then and read by anybody.
 #[derive(Debug, Clone, Default)]
@@ -14,9 +14,9 @@ pub(crate) struct Gauge(Arc<Mutex<Reading>>);
 pub(crate) struct Reading {
     /// What the link did.
     pub(crate) counters: Counters,
-    /// From the time at which a packet was due to the time at which it was handed on.
+    /// Time from when a packet was due until it was handed on.
     pub(crate) lateness: LatencyHistogram,
-    /// Packets that the emulator lost and the link did not: its memory or a socket was full.
+    /// Packets that the emulator lost by its own fault, because its memory or a socket was full.
     pub(crate) overflowed: u64,
 }
 
@@ -36,14 +36,7 @@ impl Gauge {
     }
 
     fn lock(&self) -> MutexGuard<'_, Reading> {
-        // A reading is whole at any time, also when a thread that had it has panicked.
+        // The reading is always whole, even if a thread that held the lock has panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Reading {
-    /// How late packets were, µs; `None` before the first.
-    pub(crate) fn lateness_us(&self) -> Option<LatencySummary> {
-        self.lateness.summary()
     }
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock |
 //! | [`store`] | the bytes of the packets on their way |
-//! | [`spared`] | what is never damaged in silence |
+//! | [`spared`] | packets that are never damaged silently |
 //! | [`gauge`] | what the links did, and how late the pump was |
 
 mod gauge;
@@ -38,18 +38,18 @@ use spared::Spared;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
-/// Before a packet is due the pump spins for so long: a sleeping CPU wakes up late. The spinners of
-/// the lab keep the CPUs awake, so that little is needed.
+/// How long the pump spins before a packet is due, as a sleeping CPU would wake up late. It can be
+/// short because the lab's spinners keep the CPUs awake.
 const SPIN: Nanos = Nanos::from_micros(60);
 /// The shortest time slice that Linux gives.
 const SLICE: Duration = Duration::from_micros(100);
-/// Longest sleep, so that a stop is seen.
+/// Longest sleep, after which the pump looks whether it is to stop.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
-/// Frames taken from one socket before the others have their turn.
+/// The most frames to take from one socket before the others.
 const TURN: usize = 64;
-/// How often who asked for the figures looks for them.
+/// Pause between two looks of a caller who waits for figures.
 const ANSWER: Duration = Duration::from_millis(1);
-/// How often the figures are published where nobody asks.
+/// How often the figures are published where nobody asks for them.
 const PUBLISH: Nanos = Nanos::from_millis(100);
 
 /// A link for the pump: the two packet sockets, and what each direction does.
@@ -67,7 +67,7 @@ pub(crate) struct Pump {
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
     gauges: Vec<[Gauge; 2]>,
-    /// How often somebody asked for the figures of the moment, and which of these each thread has
+    /// How many times current figures were asked for, and the last request that each thread has
     /// answered.
     asked: Arc<AtomicU64>,
     answered: Vec<Arc<AtomicU64>>,
@@ -109,11 +109,11 @@ impl Pump {
         Ok(pump)
     }
 
-    /// The figures of each link, up and down, in the order of the links: of this moment.
+    /// Current figures of each link, up and down, in the order of the links.
     pub(crate) fn gauges(&self) -> &[[Gauge; 2]] {
         let asked = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
         for (thread, answered) in self.threads.iter().zip(&self.answered) {
-            // One that panicked answers no more.
+            // A thread that has panicked does not answer any more.
             while answered.load(Ordering::Acquire) < asked && !thread.is_finished() {
                 thread::sleep(ANSWER);
             }
@@ -122,9 +122,9 @@ impl Pump {
     }
 }
 
-/// Lets the calling thread run as soon as it wakes up, and says whether nothing that this process
-/// starts can be in its way. It waits in spins, and an ordinary thread would lose its turn for that
-/// to the programs whose packets it carries.
+/// Gives the calling thread a scheduling class in which it runs as soon as it wakes up. True if
+/// nothing that this process starts can keep it from running. The pump spins while it waits, and
+/// the scheduler would make an ordinary thread pay for that with its turns.
 pub(crate) fn come_first() -> bool {
     scheduling::wake_sharply();
     let is_first = scheduling::set_real_time_policy().is_ok();
@@ -134,12 +134,12 @@ pub(crate) fn come_first() -> bool {
     is_first
 }
 
-/// What was on its way is lost.
+/// Packets on their way are lost.
 impl Drop for Pump {
     fn drop(&mut self) {
         self.stop.request();
         for thread in self.threads.drain(..) {
-            // A panic there has been printed, and its links have stood still since.
+            // If the thread panicked, that was printed, and its links have carried nothing since.
             let _ = thread.join();
         }
     }
@@ -158,12 +158,12 @@ struct Driver {
 }
 
 impl Driver {
-    /// The kernel waits for all CPUs for each socket that it closes (synchronize_rcu): for all of
-    /// them at once.
+    /// For each socket that it closes the kernel waits for all CPUs (synchronize_rcu), so threads
+    /// close all of them at once.
     fn close(self) {
         thread::scope(|scope| {
             for wire in self.wires {
-                // Where no thread is to be had, it is closed here.
+                // If no thread can be started, the socket is closed here.
                 let _ = thread::Builder::new().spawn_scoped(scope, move || drop(wire));
             }
         });
@@ -215,7 +215,7 @@ impl Driver {
             Some(due) => Duration::from_nanos((due - SPIN - now).0).min(MAX_SLEEP),
             None => MAX_SLEEP,
         };
-        // A wait that fails is no wait, and the next one may do.
+        // After a failed wait the loop goes on; the next one may succeed.
         if !sleep.is_zero() && !wait_readable(&self.poller, sleep).unwrap_or(false) {
             return;
         }
@@ -234,11 +234,11 @@ struct Running {
     sockets: [PacketSocket; 2],
     ways: [OneWay; 2],
     meters: [Meter; 2],
-    /// Where a direction damages packets in a way that no checksum tells.
+    /// Present where a direction damages packets in a way that no checksum detects.
     spared: Option<Spared>,
 }
 
-/// What a direction's figures are gathered in between two publications.
+/// Collects the figures of a direction between two publications.
 #[derive(Default)]
 struct Meter {
     gauge: Gauge,
@@ -267,12 +267,12 @@ impl Running {
         self.ways.iter().filter_map(OneWay::next_due).min()
     }
 
-    /// Takes in what waits at an end. The kernel noted when each frame came, so that a pump that
-    /// looks late delays nothing that has a delay of its own.
+    /// Takes in the frames that wait at an end. The kernel has noted when each arrived, so a pump
+    /// that looks late adds nothing to an emulated delay.
     fn take_in(&mut self, end: usize, epoch_ns: u64) {
         let way = &mut self.ways[end];
         for _ in 0..TURN {
-            // An error is that of a link that went away; there is nothing to carry then.
+            // An error means that the link is gone, and then there is nothing to carry.
             let Ok(Some(received)) = self.sockets[end].receive() else {
                 break;
             };
@@ -324,7 +324,7 @@ impl Running {
                 header: VirtioHeader::default(),
                 frame: &answer,
             };
-            // An answer may be lost, as any router's.
+            // Such an answer may be lost, as any router's may.
             let _ = self.sockets[end].send(&[outgoing]);
         }
     }
@@ -341,8 +341,8 @@ impl Running {
     }
 }
 
-/// How many frames the far end did not take: all that are left where its queue is full, and each
-/// that it refuses, which is no reason to lose those behind it.
+/// How many frames the far end did not take: all the rest if its queue is full, and each single
+/// frame that it refuses; the frames behind that one are still sent.
 fn send_all(socket: &mut PacketSocket, mut frames: &[Outgoing<'_>]) -> u64 {
     let mut refused = 0;
     while !frames.is_empty() {
@@ -365,7 +365,7 @@ fn outgoing(departure: &Departure) -> Outgoing<'_> {
     }
 }
 
-/// sys's header as core's, which knows no Linux.
+/// The offload header of `linerate-sys` as that of the core, which is independent of Linux.
 fn offload(header: &VirtioHeader) -> Offload {
     Offload {
         needs_checksum: header.needs_checksum,
@@ -383,7 +383,7 @@ fn offload(header: &VirtioHeader) -> Offload {
     }
 }
 
-/// And back.
+/// The offload header of the core as that of `linerate-sys`.
 fn header(offload: &Offload) -> VirtioHeader {
     VirtioHeader {
         needs_checksum: offload.needs_checksum,

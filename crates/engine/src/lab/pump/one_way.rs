@@ -10,21 +10,21 @@ use linerate_core::units::Nanos;
 use super::spared::Spared;
 use super::store::{Frame, Store};
 
-/// What a direction is to be.
+/// The setup of one direction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OneWaySetup {
-    /// What it does to packets.
+    /// What the link does to packets.
     pub(crate) spec: LinkSpec,
     /// A recorded rate in place of the spec's.
     pub(crate) trace: Option<RateTrace>,
-    /// Seed of its dice.
+    /// Seed of its random choices.
     pub(crate) seed: u64,
     /// Addresses that answers to packets that are too big come from.
     pub(crate) router: Vec<Prefix>,
 }
 
 impl OneWaySetup {
-    /// Whether packets are damaged in a way that no checksum tells.
+    /// Whether packets are damaged in a way that no checksum detects.
     pub(super) fn damages_unseen(&self) -> bool {
         let spec = &self.spec;
         let is_unseen = |place| spec.is_verified || place == CorruptionPlace::Host;
@@ -44,9 +44,9 @@ pub(super) struct Departure {
 #[derive(Debug)]
 pub(super) struct OneWay {
     link: Link,
-    /// Every packet fares alike: frames of segmentation offload stay whole.
+    /// All packets are treated alike, so frames of segmentation offload stay whole.
     is_whole: bool,
-    /// Frames leave as already verified.
+    /// Frames leave marked as verified.
     is_verified: bool,
     router: RouterAddresses,
     store: Store,

@@ -1,6 +1,5 @@
-//! What the two ends of a test say to each other is no test's data. Damage that nothing could tell
-//! is kept from it: a question that arrives as another one ends the test and says nothing of the
-//! path.
+//! Protects the control traffic of tests from damage that no checksum detects. A control message
+//! that arrives changed would end the test without saying anything about the path.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -8,8 +7,8 @@ use std::net::SocketAddr;
 use linerate_core::link::frame;
 use linerate_core::wire::{Hello, HelloKind};
 
-/// The control connections that were seen on a link. What a data connection says first is spared as
-/// well.
+/// The control connections that were seen on a link. The first bytes of data connections are
+/// protected as well.
 #[derive(Debug, Default)]
 pub(super) struct Spared(HashSet<[SocketAddr; 2]>);
 
@@ -21,13 +20,13 @@ impl Spared {
         }
     }
 
-    /// Whether a packet stays as it is.
+    /// Whether a packet must not be damaged.
     pub(super) fn has(&self, frame: &[u8]) -> bool {
         ends(frame).is_some_and(|ends| self.0.contains(&ends)) || hello(frame).is_some()
     }
 }
 
-/// The same in both directions.
+/// The key of a connection, which is the same in both directions.
 fn ends(frame: &[u8]) -> Option<[SocketAddr; 2]> {
     let mut ends = frame::layout(frame)?.ends(frame)?;
     ends.sort();

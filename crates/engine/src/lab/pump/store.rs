@@ -2,7 +2,7 @@
 
 use linerate_core::link::frame::Offload;
 
-/// Bytes of one direction that may be on their way at most: 40 Gbit/s for 100 ms.
+/// The most bytes on their way in one direction: 40 Gbit/s for 100 ms.
 const MAX_BYTES: usize = 512 << 20;
 /// Buffers kept for use again.
 const SPARE: usize = 4096;
@@ -10,7 +10,7 @@ const SPARE: usize = 4096;
 /// A frame on its way.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// What is left to do to it.
+    /// The offloads that are still to be done.
     pub(super) offload: Offload,
     /// The whole Ethernet frame.
     pub(super) bytes: Vec<u8>,
@@ -58,7 +58,7 @@ impl Store {
         Ok(index as u64)
     }
 
-    /// The frame of that handle, which is free then.
+    /// Takes the frame out; its handle is free then.
     pub(super) fn take(&mut self, id: u64) -> Option<Frame> {
         let index = usize::try_from(id).ok()?;
         let frame = self.frames.get_mut(index)?.take()?;

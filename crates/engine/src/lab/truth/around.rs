@@ -1,9 +1,9 @@
-//! What a scenario has beside its path and its hosts: queues of the kernel's, made by `tc`, other
-//! programs' traffic, servers of other tools; and what plain sockets carry without them.
+//! What a scenario needs beside its path and hosts: kernel queues made by `tc`, traffic of other
+//! programs, servers of other tools. Also measures what plain sockets carry without linerate.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use linerate_core::truth::{Scenario, Shaper};
 use linerate_core::units::BitRate;
 use linerate_sys::netns::Namespace;
 
-use super::{CLIENT, SERVER, TruthError, traffic};
+use super::{CLIENT, Running, SERVER, TruthError, traffic};
 use crate::lab::Lab;
 use crate::stop::Stop;
 
-/// What goes on beside a run, until it is dropped.
+/// Whatever runs beside a measured run; it ends when this is dropped.
 #[derive(Default)]
 pub(super) struct Around {
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
-    iperf3: Option<Child>,
+    _iperf3: Option<Running>,
 }
 
-/// Makes what the scenario has beside its path.
+/// Starts what the scenario needs beside its path.
 ///
 /// # Errors
 /// [`TruthError::LeftOut`] where it cannot be made here, or where this host is too slow at this
@@ -49,7 +49,7 @@ pub(super) fn make(lab: &Lab, scenario: &Scenario) -> Result<Around, TruthError>
         (around.threads).extend(threads.map_err(TruthError::PlainSockets)?);
     }
     if scenario.around.is_iperf3 {
-        around.iperf3 = Some(iperf3(lab)?);
+        around._iperf3 = Some(iperf3(lab)?);
     }
     Ok(around)
 }
@@ -90,16 +90,11 @@ impl Drop for Around {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        if let Some(mut server) = self.iperf3.take() {
-            // It may have ended by itself.
-            let _ = server.kill();
-            let _ = server.wait();
-        }
     }
 }
 
 /// An iperf3 server at the far end, once it listens.
-fn iperf3(lab: &Lab) -> Result<Child, TruthError> {
+fn iperf3(lab: &Lab) -> Result<Running, TruthError> {
     let left_out = |error: String| TruthError::LeftOut(format!("no `iperf3` here: {error}"));
     let Some(namespace) = lab.namespace(SERVER) else {
         return Err(left_out("there is no server".to_owned()));
@@ -107,21 +102,19 @@ fn iperf3(lab: &Lab) -> Result<Child, TruthError> {
     let mut command = namespace.command("iperf3");
     command.args(["-s", "--forceflush"]).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = command
-        .spawn()
-        .map_err(|error| left_out(error.to_string()))?;
-    let said = server.stdout.take().map(BufReader::new);
+    let server = command.spawn();
+    let mut server = Running(server.map_err(|error| left_out(error.to_string()))?);
+    let said = server.0.stdout.take().map(BufReader::new);
     let listens = said
         .into_iter()
         .flat_map(BufRead::lines)
         .map_while(Result::ok)
         .any(|line| line.contains("listening"));
     if listens {
-        return Ok(server);
+        Ok(server)
+    } else {
+        Err(left_out("it does not listen".to_owned()))
     }
-    let _ = server.kill();
-    let _ = server.wait();
-    Err(left_out("it does not listen".to_owned()))
 }
 
 fn tc(namespace: &Namespace, words: &str) -> Result<(), TruthError> {
@@ -173,7 +166,7 @@ pub(super) fn inside<T: Send>(
     namespace.run(work).map_err(io::Error::other)?
 }
 
-/// How often a thread that waits looks whether it is to end.
+/// How often a waiting thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long plain sockets send.
 const PROBED: Duration = Duration::from_millis(300);

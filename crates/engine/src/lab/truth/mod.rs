@@ -1,6 +1,7 @@
 //! Runs a scenario of the truth test in a lab of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::Child;
 
 use linerate_core::foreign::Tool;
 use linerate_core::link::{PathSpec, RateTrace};
@@ -15,7 +16,7 @@ use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
 use super::cpu::{Allotment, CpuError};
-use super::path::{Ends, LabPath};
+use super::path::{CLIENT, Ends, LabPath, SERVER};
 use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
@@ -32,9 +33,6 @@ mod traffic;
 
 pub use strangers::{Looks, capture_file, explain_capture, try_stranger};
 
-/// The hosts, as [`Scenario::topology`] names them.
-const CLIENT: &str = "client";
-const SERVER: &str = "server";
 const IPERF3_PORT: u16 = 5201;
 
 /// A scenario that could not be run as it was drawn.
@@ -53,16 +51,16 @@ pub enum TruthError {
     /// A CPU could not be shared out.
     #[error(transparent)]
     Cpu(#[from] CpuError),
-    /// It cannot be made here, or not at this moment.
+    /// The scenario cannot be made here, or not at this moment.
     #[error("{0}")]
     LeftOut(String),
     /// Plain sockets could not find out what the host carries.
     #[error("cannot measure what plain sockets carry")]
     PlainSockets(#[source] std::io::Error),
-    /// Its policy is none that a treatment takes.
+    /// A treatment does not accept its policy.
     #[error(transparent)]
     Treatment(#[from] TreatmentError),
-    /// A process that looked on at another program's traffic failed.
+    /// A process that watched another program's traffic failed.
     #[error("the watcher said: {0}")]
     Watcher(String),
     /// The run failed.
@@ -70,9 +68,9 @@ pub enum TruthError {
     Measure(#[from] MeasureError),
 }
 
-/// Runs a scenario in a fresh lab and takes that away again. The record has its verdict, which was
-/// found before the record was told of the lab. If it is to see the narrowest link, packet trains
-/// come before the run.
+/// Runs a scenario in a fresh lab, which is removed afterwards. The record has its verdict, which
+/// was found before the lab was entered in the record. Where the narrowest link is to be found,
+/// packet trains are sent before the run.
 ///
 /// # Errors
 /// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
@@ -138,7 +136,7 @@ pub fn run_treated_scenario(
     })
 }
 
-/// Does the run in a lab as it was drawn, on the client's host.
+/// Makes the run on the client's host, in a lab like that of the scenario.
 fn in_lab(
     scenario: &Scenario,
     run: impl FnOnce(&LabPath) -> Result<Record, TruthError> + Send,
@@ -224,6 +222,17 @@ fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), Tr
         driver.set_offload(Offload::TcpSegmentation, false)?;
         driver.set_offload(Offload::GenericSegmentation, false)
     })??)
+}
+
+/// A process that is killed when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn connect(path: &LabPath, stop: &Stop) -> Result<Client, TruthError> {

@@ -1,4 +1,4 @@
-//! How other programs are told to make a scenario's traffic.
+//! The commands by which other programs make a scenario's traffic.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,22 +12,22 @@ use linerate_core::truth::{Program, Scenario};
 
 use super::TruthError;
 
-/// What is started at the ends, the server first.
+/// The commands for the two ends, the server first.
 pub(super) struct Commands {
     pub(super) server: Vec<String>,
     pub(super) client: Vec<String>,
 }
 
-/// Where it is to happen.
+/// The place of the transfer.
 pub(super) struct Place<'a> {
     /// Of the server.
     pub(super) address: IpAddr,
     pub(super) port: u16,
-    /// For what programs want as files; both ends may read and write there.
+    /// For the files of the programs; both ends may read and write there.
     pub(super) directory: &'a Path,
 }
 
-/// Where programs of a host are, whoever asks.
+/// Directories with a host's programs, independent of the caller's PATH.
 pub(super) const PATHS: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 /// Looks for a program.
@@ -226,7 +226,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     let (stream, options) = (stream(scenario), &scenario.test.options);
     let directory = place.directory.display();
     let file = File::create(place.directory.join("file"))?;
-    // A hole: it takes no room.
+    // The file is a hole, which takes no space.
     file.set_len(transfer(scenario).unwrap_or(LARGE_FILE))?;
     let address = authority(place.address);
     let port = place.port;
@@ -261,7 +261,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     })
 }
 
-/// The server lets in who has the key that is made here, and nobody else.
+/// Makes a server that only accepts the key made here.
 fn ssh(scenario: &Scenario, place: &Place<'_>, copies: bool) -> io::Result<Commands> {
     let Place { address, port, .. } = place;
     let directory = place.directory.display();
@@ -313,5 +313,5 @@ fn authority(address: IpAddr) -> String {
 
 const SCRIPT: &str = include_str!("stranger.py");
 const LARGE_PIECE: u64 = 65_536;
-/// More than any scenario takes.
+/// More than any scenario transfers.
 const LARGE_FILE: u64 = 1 << 36;

@@ -1,5 +1,5 @@
-//! Runs a scenario whose traffic other programs make, and lets separate processes without privilege
-//! look on at both ends; packets are captured beside them.
+//! Runs a scenario whose traffic other programs make. Separate processes without privilege watch it
+//! at both ends, and its packets are captured.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -20,7 +20,7 @@ use linerate_sys::netns::Namespace;
 use linerate_sys::thread::cpu_time;
 
 use super::programs::{self, Commands, PATHS, Place};
-use super::{CLIENT, SERVER, TruthError, around, build, set_up_device};
+use super::{CLIENT, Running, SERVER, TruthError, around, build, set_up_device};
 use crate::lab::LabPath;
 use crate::lab::cpu::Allotment;
 use crate::stop::Stop;
@@ -29,8 +29,8 @@ use crate::words::chain;
 /// What was seen, and from where.
 pub type Looks = Vec<(SeenFrom, ConnectionsDocument)>;
 
-/// Runs a scenario of another program's traffic and judges what was seen of it. Captures stay in
-/// `captures`, if there is such a directory.
+/// Runs a scenario with another program's traffic and judges what was found about it. The captures
+/// are kept in `captures`, if a directory is given.
 pub fn try_stranger(
     scenario: &Scenario,
     program: Program,
@@ -52,7 +52,7 @@ pub fn try_stranger(
     }
 }
 
-/// What the packets of a kept capture are evidence of.
+/// Explains the connections of a kept capture.
 ///
 /// # Errors
 /// It cannot be read, or is no capture with TCP in it.
@@ -134,7 +134,8 @@ impl Site<'_> {
         }
     }
 
-    /// Where packets are captured. No packet tells of a CPU, whose limits are at full speed.
+    /// Where packets are captured. Packets show nothing about a limit of a CPU, and capturing would
+    /// disturb a run at full speed.
     fn captured(&self) -> impl Iterator<Item = SeenFrom> {
         let sights = [SeenFrom::SentPackets, SeenFrom::ReceivedPackets];
         let is_told = !OF_CPU.contains(&self.scenario.cause) && programs::is_installed("tcpdump");
@@ -157,11 +158,8 @@ impl Site<'_> {
             command.env("PATH", PATHS).stdin(Stdio::null());
             command.stdout(Stdio::null()).stderr(Stdio::piped());
             let child = command.spawn().map_err(cannot("start tcpdump"))?;
-            let mut running = Running {
-                child,
-                _share: None,
-            };
-            let said = running.child.stderr.take().map(BufReader::new);
+            let mut running = Running(child);
+            let said = running.0.stderr.take().map(BufReader::new);
             let mut lines = said.into_iter().flat_map(BufRead::lines);
             if lines.any(|line| line.is_ok_and(|line| line.contains("listening on"))) {
                 return Ok(running);
@@ -173,12 +171,12 @@ impl Site<'_> {
         captured.collect()
     }
 
-    /// Starts the programs, and looks on.
+    /// Starts the programs, and watches them.
     fn look(&self, commands: &Commands, stop: &Stop) -> Result<Looks, TruthError> {
         let mut server = self.start(SERVER, &commands.server)?;
         self.wait_for(&mut server, SERVER, Filter::LISTENERS, stop)?;
         let Extent::Time(time) = self.scenario.test.extent else {
-            // It is to be seen from its beginning: they look before it is there.
+            // To see the connection from its beginning, the watch begins before it.
             let time = WATCHES_AFTER + Duration::from_secs_f64(self.scenario.seconds()) + REST;
             let watchers = self.watchers("connections", "--interval", time)?;
             sleep(WATCHES_AFTER, stop);
@@ -192,7 +190,7 @@ impl Site<'_> {
     }
 
     /// One of the programs, as a user of its own, with its host's share of a CPU.
-    fn start(&self, host: &str, command: &[String]) -> Result<Running, TruthError> {
+    fn start(&self, host: &str, command: &[String]) -> Result<Allotted, TruthError> {
         let setup = if host == CLIENT {
             &self.scenario.client
         } else {
@@ -203,9 +201,9 @@ impl Site<'_> {
         all.args(command).stdin(Stdio::null());
         all.stdout(Stdio::null()).stderr(Stdio::null());
         let child = share.run(|| all.spawn())?;
-        Ok(Running {
-            child: child.map_err(cannot("start a program"))?,
-            _share: Some(share),
+        Ok(Allotted {
+            running: Running(child.map_err(cannot("start a program"))?),
+            _share: share,
         })
     }
 
@@ -218,8 +216,8 @@ impl Site<'_> {
         FIRST_USER + self.scenario.number % USERS
     }
 
-    /// Separate processes that look at both ends. Whether a program waits, works or lacks CPU time
-    /// its own user may see for sure; all else anybody may.
+    /// Starts separate processes that watch both ends, as the user of the programs. Only that user
+    /// may see whether a program waits, works or lacks CPU time; anybody may see the rest.
     fn watchers(
         &self,
         what: &str,
@@ -237,7 +235,7 @@ impl Site<'_> {
         };
         let start = |sight| {
             let mut command = as_user(self.namespace(self.host(sight))?, user);
-            // As a file that is open, since nobody may look into its directory.
+            // As an open file, because that user may not enter its directory.
             let program = File::open("/proc/self/exe").map_err(cannot("open this program"))?;
             command.arg("/proc/self/fd/0").stdin(program);
             let time = format!("{}ms", time.as_millis());
@@ -257,7 +255,7 @@ impl Site<'_> {
     /// connection, until it carries.
     fn wait_for(
         &self,
-        program: &mut Running,
+        program: &mut Allotted,
         host: &str,
         states: u32,
         stop: &Stop,
@@ -285,7 +283,7 @@ impl Site<'_> {
             if is_there {
                 return Ok(());
             }
-            if let Ok(Some(status)) = program.child.try_wait() {
+            if let Ok(Some(status)) = program.running.0.try_wait() {
                 return Err(TruthError::LeftOut(format!("its program ended: {status}")));
             }
             thread::sleep(LOOK);
@@ -294,7 +292,7 @@ impl Site<'_> {
     }
 }
 
-/// A command that another user's name begins: a program and its arguments follow.
+/// Begins a command as another user; a program and its arguments follow.
 fn as_user(namespace: &Namespace, user: u32) -> Command {
     let mut command = namespace.command("setpriv");
     command.env("PATH", PATHS).arg(format!("--reuid={user}"));
@@ -347,18 +345,10 @@ fn free_share() -> f64 {
     })
 }
 
-/// A process that ends with the scenario, and then its share of a CPU.
-struct Running {
-    child: Child,
-    _share: Option<Allotment>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A program that ends with the scenario, and then its share of a CPU.
+struct Allotted {
+    running: Running,
+    _share: Allotment,
 }
 
 /// A directory for any user, which goes with the scenario.
@@ -378,26 +368,26 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Nothing of it is needed any more.
+        // If it cannot be removed, it stays in the temporary directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Causes whose limits are a CPU's.
+/// Causes that are limits of a CPU.
 const OF_CPU: [Cause; 3] = [Cause::CpuSend, Cause::CpuReceive, Cause::SegmentSize];
 const FREE: f64 = 0.75;
 const PROBED: Duration = Duration::from_millis(200);
 const PORT: u16 = 5280;
-/// Users that no host has.
+/// Numbers of users that no host has.
 const FIRST_USER: u32 = 61_000;
 const USERS: u32 = 4000;
 const NOBODY: u32 = 65_534;
-/// Payload by which a connection is known to be used: more than a request, bytes.
+/// A connection that has carried so many bytes carries the transfer: it is more than a request.
 const CARRIES: u64 = 2000;
 /// How long a program may take to begin.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(20);
-/// What a process takes until it looks for the first time, with room for a busy machine.
+/// How long a process may take until its first look, also on a busy machine.
 const WATCHES_AFTER: Duration = Duration::from_millis(800);
 /// A transfer's last looks.
 const REST: Duration = Duration::from_millis(700);

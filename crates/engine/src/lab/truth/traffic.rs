@@ -37,7 +37,7 @@ pub(super) fn start(
         let source = inside(lab, from, || UdpSocket::bind(any))?;
         source.connect(there)?;
         let stop = stop.clone();
-        // Nobody reads: what its buffer does not hold is dropped there, behind the path.
+        // Nobody reads it: what its buffer does not hold is dropped there, after the path.
         return Ok(vec![thread::spawn(move || {
             datagrams(&source, rate_bps, &stop);
             drop(sink);
@@ -59,7 +59,7 @@ pub(super) fn start(
     Ok(threads)
 }
 
-/// Evenly, a few at once; what was missed is made up for.
+/// Sends datagrams evenly, a few at once, and makes up for what it missed.
 fn datagrams(source: &UdpSocket, rate_bps: u64, stop: &Stop) {
     let message = [0; 1200];
     let (begin, mut sent) = (Instant::now(), 0.0);
@@ -104,5 +104,5 @@ fn waits(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// How often a flow that waits looks whether it is to end.
+/// How often a waiting flow looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);

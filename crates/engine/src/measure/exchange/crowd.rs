@@ -1,33 +1,35 @@
-//! Many connections of `rr` in few threads: each is looked at when something has come on it.
+//! Many connections of `rr` in few threads.
 //!
-//! A thread for each connection is put to sleep and woken for every message. With more connections
-//! than CPUs that costs more than the message: here one call tells of all on which something has
-//! come, and the thread sleeps only where that is none.
+//! A thread for each connection would be put to sleep and woken for every message. With more
+//! connections than CPUs that costs more than the message. Here one call names all connections on
+//! which something has arrived, and the thread sleeps only if there are none.
 
-use std::io;
 use std::net::TcpStream;
 use std::ops::Range;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use linerate_core::plan::{ExchangeTest, Protocol, Test, Traffic};
 use linerate_core::units::End;
 use linerate_sys::poll::{Interest, Poller};
-use linerate_sys::socket;
 
 use super::pipeline::{Pipeline, Step};
+use super::respond::{Responder, ended};
 use super::tag::SLICE;
 use super::tally::Tally;
 use super::tcp::TcpRequests;
-use crate::clock::now_ns;
-use crate::measure::flow::{Counters, FlowSocket};
-use crate::measure::quickack::QuickAck;
+use crate::measure::flow::FlowSocket;
+use crate::measure::options::QuickAck;
 use crate::measure::shared::{FlowState, Shared, WorkerEnd};
-use crate::measure::transfer::buffer;
 use crate::stop::Stop;
 
-/// The flows of each thread, if a test's connections share threads at this end. Those of an open
-/// loop do not: each of them sleeps to a time of its own; nor do those that fetch together.
+/// The least size of a responder's buffers, bytes: room for some small requests that arrive
+/// together.
+const ROOM: u64 = 4096;
+
+/// The flows of each thread, if a test's connections share threads at this end. A client's
+/// connections do not where each sleeps until a time of its own (an open loop), or where they fetch
+/// a page together.
 pub(crate) fn shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
     let Traffic::Rr(exchange) = &test.traffic else {
         return None;
@@ -43,10 +45,10 @@ pub(crate) fn shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
     (fits && flows > threads).then(|| ranges().collect())
 }
 
-/// One end's part of all exchanges on `flows`. The outer error is that of the thread's own means.
+/// One end's part of the exchanges on all of `flows`; the result has the end of each flow.
 ///
 /// # Errors
-/// Out of descriptors.
+/// The thread is out of descriptors.
 pub(crate) fn exchange(
     shared: &Shared,
     flows: &[FlowState],
@@ -73,18 +75,13 @@ pub(crate) fn exchange(
         }
         End::Server => {
             let members = sockets.iter().zip(flows).map(|(socket, flow)| {
-                Responder::new(socket, test, &flow.counters, &shared.stop, quickack)
+                socket.set_nonblocking(true)?;
+                Ok(Responder::new(shared, flow, test, socket, ROOM))
             });
             let mut members = members.collect::<io::Result<Vec<_>>>()?;
             let ends = look_after(&sockets, &mut members, &shared.stop, test.spin)?;
-            let end = |(flow, end): (&FlowState, io::Result<()>)| {
-                flow.counters.set_done(now_ns());
-                match end {
-                    Err(error) if !shared.stop.is_requested() => Err(error),
-                    _ => Ok(WorkerEnd::default()),
-                }
-            };
-            Ok(flows.iter().zip(ends).map(end).collect())
+            let ends = flows.iter().zip(ends);
+            Ok(ends.map(|(flow, end)| ended(shared, flow, end)).collect())
         }
     }
 }
@@ -96,14 +93,13 @@ fn connection(flow: &FlowState) -> Option<&TcpStream> {
     }
 }
 
-/// What is done on a connection.
+/// One end's work on one connection.
 trait Member {
-    /// Takes all that has come and sends what follows from it; true when there is nothing more to
-    /// do.
+    /// Handles all that has arrived; true when nothing is left to do.
     fn look(&mut self) -> io::Result<bool>;
 }
 
-/// Looks after all of them until the last is done; how each ended.
+/// Serves all connections until the last one is done; the result says how each ended.
 fn look_after<M: Member>(
     sockets: &[&TcpStream],
     members: &mut [M],
@@ -129,7 +125,7 @@ fn look_after<M: Member>(
         }
         open
     };
-    // All begin.
+    // First every connection begins.
     let mut left = sockets.len();
     for number in 0..sockets.len() {
         left = look(number);
@@ -157,99 +153,8 @@ impl Member for Pipeline<'_, '_, TcpRequests<'_>> {
     }
 }
 
-/// The endpoint's side of a connection.
-struct Responder<'a> {
-    socket: &'a TcpStream,
-    test: &'a ExchangeTest,
-    counters: &'a Counters,
-    stop: &'a Stop,
-    quickack: QuickAck,
-    requests: Vec<u8>,
-    responses: Vec<u8>,
-    bytes: u64,
-    answered: u64,
-    /// Bytes of a request whose rest is to come.
-    partial: u64,
-    /// Bytes of responses that the kernel has not taken.
-    unsent: u64,
-}
-
-impl<'a> Responder<'a> {
-    /// Room for some small requests that came together.
-    const ROOM: u64 = 4096;
-
-    fn new(
-        socket: &'a TcpStream,
-        test: &'a ExchangeTest,
-        counters: &'a Counters,
-        stop: &'a Stop,
-        quickack: QuickAck,
-    ) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        Ok(Self {
-            socket,
-            test,
-            counters,
-            stop,
-            quickack,
-            requests: buffer(test.request_bytes.max(Self::ROOM)),
-            responses: buffer(test.response_bytes.max(Self::ROOM)),
-            bytes: 0,
-            answered: 0,
-            partial: 0,
-            unsent: 0,
-        })
-    }
-
-    /// Sends what is to be sent; false if the kernel does not take all of it.
-    fn flush(&mut self) -> io::Result<bool> {
-        while self.unsent > 0 {
-            let length = self.unsent.min(self.responses.len() as u64) as usize;
-            match socket::send(self.socket, &self.responses[..length]) {
-                Ok(n) => self.unsent -= n as u64,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Requests that arrived together are answered together.
-    fn took(&mut self, n: u64) {
-        self.partial += n;
-        let whole = self.partial / self.test.request_bytes;
-        self.partial %= self.test.request_bytes;
-        self.unsent += whole.saturating_mul(self.test.response_bytes);
-        self.bytes += n;
-        self.answered += whole;
-        self.counters.set(self.bytes, self.answered);
-    }
-}
-
 impl Member for Responder<'_> {
     fn look(&mut self) -> io::Result<bool> {
-        let mut more = true;
-        loop {
-            if self.stop.is_requested() {
-                return Ok(true);
-            }
-            // Who takes no answers is not asked for more.
-            if !self.flush()? || !more {
-                return Ok(false);
-            }
-            self.quickack.renew(self.socket);
-            match socket::receive(self.socket, &mut self.requests) {
-                Ok(0) => return Ok(true),
-                Ok(n) => {
-                    self.took(n as u64);
-                    // What comes after a read that was not filled is told of.
-                    more = n == self.requests.len();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.answer_waiting()
     }
 }

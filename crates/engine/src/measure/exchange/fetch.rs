@@ -1,23 +1,21 @@
-//! Requests that belong together, on TCP: the chunks of a video, and the objects of a page.
+//! Requests on TCP that belong together: the chunks of a video, and the objects of a page.
 
 use std::io;
 use std::net::TcpStream;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use linerate_core::plan::ExchangeTest;
-use linerate_core::stats::LatencyHistogram;
 use linerate_core::video::Player;
-use linerate_sys::clock::sleep_until;
 
 use super::tag::SLICE;
 use super::tally::Tally;
 use crate::clock::{nanos, now, now_ns};
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::shared::Shared;
 use crate::measure::transfer::{Mover, PIECE, buffer};
+use crate::shares::lock;
 
-/// One connection that fetches.
+/// One connection that fetches chunks or objects.
 pub(super) struct Fetcher<'a> {
     mover: Mover<'a>,
     socket: &'a TcpStream,
@@ -36,7 +34,7 @@ impl<'a> Fetcher<'a> {
         let mover = Mover {
             stop: &shared.stop,
             spin: test.spin,
-            // Blocked until the stop shuts the socket down.
+            // A call blocks until the stop shuts the socket down.
             patience: None,
             quickack: QuickAck::new(&shared.test),
         };
@@ -49,7 +47,7 @@ impl<'a> Fetcher<'a> {
         })
     }
 
-    /// So many requests at once, and all of their responses.
+    /// Sends this many requests at once and receives all of their responses.
     fn fetch(&mut self, requests: u64) -> io::Result<()> {
         let sent = requests * self.test.request_bytes;
         self.mover.send(self.socket, &self.payload, sent)?;
@@ -58,12 +56,12 @@ impl<'a> Fetcher<'a> {
             .receive(self.socket, &mut self.response, received)
     }
 
-    /// Watches a video to the end of the run: each chunk is a transaction.
+    /// Plays a video until the end of the run; each chunk is a transaction.
     pub(super) fn video(mut self, tally: &mut Tally<'_>) -> io::Result<()> {
         let mut player = Player::new(now());
         let mut next = now_ns();
         let result = loop {
-            sleep(next, tally);
+            tally.sleep_until(next);
             let start = now_ns();
             if !tally.wants(start) {
                 break Ok(());
@@ -80,9 +78,9 @@ impl<'a> Fetcher<'a> {
         result
     }
 
-    /// Fetches objects of page after page, beside the other connections.
+    /// Fetches objects of page after page, together with the other connections.
     pub(super) fn pages(mut self, pages: &Pages, tally: &mut Tally<'_>) -> io::Result<()> {
-        while let Some(page) = pages.next_object(tally) {
+        while let Some(began_ns) = pages.next_object(tally) {
             let start = now_ns();
             if !tally.wants(start) {
                 break;
@@ -95,12 +93,9 @@ impl<'a> Fetcher<'a> {
             }
             let done = now_ns();
             tally.answered(start, done);
-            if pages.object_is_there(page, done) && tally.window.has(page.began_ns) {
-                let pages = tally
-                    .outcome
-                    .pages
-                    .get_or_insert_with(LatencyHistogram::new);
-                pages.record_ns(done - page.began_ns);
+            if pages.object_is_there(done) && tally.window.has(began_ns) {
+                let pages = &mut tally.outcome.pages;
+                pages.get_or_insert_default().record_ns(done - began_ns);
             }
         }
         pages.end();
@@ -108,24 +103,12 @@ impl<'a> Fetcher<'a> {
     }
 }
 
-fn sleep(until_ns: u64, tally: &Tally<'_>) {
-    while !tally.is_stopped() && now_ns() < until_ns.min(tally.window.to_ns) {
-        sleep_until(until_ns.min(now_ns() + nanos(SLICE)), Duration::ZERO);
-    }
-}
-
-/// The page that all connections fetch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Page {
-    began_ns: u64,
-}
-
-/// Which objects of which page are left: connections take one after the other, as those of a
-/// browser do.
+/// The objects of a page that are still to be fetched. Connections take one object after the other,
+/// as those of a browser do.
 #[derive(Debug)]
 pub(crate) struct Pages {
     objects: u32,
-    /// Between two pages, if they do not follow each other at once.
+    /// From the beginning of one page to that of the next; 0 if they follow each other at once.
     every_ns: u64,
     state: Mutex<State>,
     next: Condvar,
@@ -133,7 +116,8 @@ pub(crate) struct Pages {
 
 #[derive(Debug)]
 struct State {
-    page: Page,
+    /// When the present page begins.
+    began_ns: u64,
     taken: u32,
     there: u32,
     is_over: bool,
@@ -145,7 +129,7 @@ impl Pages {
             objects,
             every_ns: rate_per_s.map_or(0, |rate| (1e9 / rate) as u64),
             state: Mutex::new(State {
-                page: Page { began_ns },
+                began_ns,
                 taken: 0,
                 there: 0,
                 is_over: false,
@@ -154,14 +138,10 @@ impl Pages {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for an object to fetch; `None` when there are no more.
-    fn next_object(&self, tally: &Tally<'_>) -> Option<Page> {
-        let page = {
-            let mut state = self.state();
+    /// Waits for an object to fetch; the result is when its page begins, or `None` after the last.
+    fn next_object(&self, tally: &Tally<'_>) -> Option<u64> {
+        let began_ns = {
+            let mut state = lock(&self.state);
             while state.taken == self.objects && !state.is_over {
                 if tally.is_stopped() || now_ns() >= tally.window.to_ns {
                     return None;
@@ -173,28 +153,29 @@ impl Pages {
                 return None;
             }
             state.taken += 1;
-            state.page
+            state.began_ns
         };
-        sleep(page.began_ns, tally);
-        Some(page)
+        tally.sleep_until(began_ns);
+        Some(began_ns)
     }
 
-    /// Whether it was the page's last one; then the next page begins.
-    fn object_is_there(&self, page: Page, now_ns: u64) -> bool {
-        let mut state = self.state();
+    /// Counts an object that has arrived. True if it was the page's last one: then the next page
+    /// begins.
+    fn object_is_there(&self, now_ns: u64) -> bool {
+        let mut state = lock(&self.state);
         state.there += 1;
         let is_whole = state.there == self.objects;
         if is_whole {
-            let began_ns = now_ns.max(page.began_ns + self.every_ns);
-            (state.page, state.taken, state.there) = (Page { began_ns }, 0, 0);
+            state.began_ns = now_ns.max(state.began_ns + self.every_ns);
+            (state.taken, state.there) = (0, 0);
             self.next.notify_all();
         }
         is_whole
     }
 
-    /// A connection has ended: a page that lacks an object is never whole.
+    /// Ends all pages, because a connection has ended: a page that lacks an object is never whole.
     fn end(&self) {
-        self.state().is_over = true;
+        lock(&self.state).is_over = true;
         self.next.notify_all();
     }
 }

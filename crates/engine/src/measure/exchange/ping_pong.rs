@@ -1,4 +1,4 @@
-//! One request at a time: nothing between two packets but what cannot be left out.
+//! One request at a time, with nothing between two packets that can be left out.
 
 use std::io;
 use std::net::{TcpStream, UdpSocket};
@@ -9,8 +9,9 @@ use linerate_sys::socket;
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
 use crate::clock::now_ns;
-use crate::measure::quickack::QuickAck;
+use crate::measure::options::QuickAck;
 use crate::measure::transfer::{Mover, buffer, stopped};
+use crate::retry::is_transient_for_datagrams;
 use crate::stop::Stop;
 
 /// Exchanges over TCP.
@@ -25,7 +26,7 @@ pub(super) fn tcp(
     let mover = Mover {
         stop,
         spin: test.spin,
-        // Blocked until the stop shuts the socket down.
+        // A call blocks until the stop shuts the socket down.
         patience: None,
         quickack,
     };
@@ -38,7 +39,7 @@ pub(super) fn tcp(
     })
 }
 
-/// Exchanges over UDP. A request that stays without an answer for too long has failed.
+/// Exchanges over UDP. A request without an answer fails when its time is over.
 pub(super) fn udp(
     tally: &mut Tally<'_>,
     test: &ExchangeTest,
@@ -50,7 +51,7 @@ pub(super) fn udp(
     let mut patience = Patience::default();
     let mut sequence = 0;
     let mut request = vec![0x5a; test.request_bytes as usize];
-    // One byte more, so that a longer datagram is not taken for a response.
+    // One byte more than a response has, so that a longer datagram is not taken for one.
     let mut response = vec![0; test.response_bytes as usize + 1];
     run(tally, |start_ns, tally| {
         sequence += 1;
@@ -63,9 +64,9 @@ pub(super) fn udp(
                     patience.learn(now - start_ns);
                     return Ok(Some(now));
                 }
-                // Late, foreign, or the answer of a host that the endpoint is gone from.
+                // A late answer, or somebody else's datagram.
                 Ok(_) => {}
-                Err(error) if super::udp::is_passing(&error) => {
+                Err(error) if is_transient_for_datagrams(&error) => {
                     if tally.is_stopped() {
                         return Err(stopped());
                     }
@@ -79,7 +80,8 @@ pub(super) fn udp(
     })
 }
 
-/// One transaction after the other; `exchange` answers when the response was whole, if it ever was.
+/// Makes one transaction after the other. `exchange` gives the time at which the response was
+/// complete, or `None` if it never was.
 #[inline]
 fn run<'a>(
     tally: &mut Tally<'a>,

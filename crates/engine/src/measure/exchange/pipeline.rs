@@ -1,4 +1,5 @@
-//! Several requests in flight: in a closed loop so many at once, in an open loop each at its time.
+//! Several requests in flight: a closed loop keeps a fixed number of them, an open loop begins each
+//! at its scheduled time.
 
 use std::io;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use crate::clock::now_ns;
 pub(super) trait Requests {
     fn under_way(&self) -> usize;
 
-    /// Whether the kernel did not take all of what was begun.
+    /// Whether the kernel has not taken all of the requests that were begun.
     fn is_blocked(&self) -> bool;
 
-    /// Whether another request can be told from those in flight.
+    /// Whether one more request can be told from those in flight.
     fn has_number(&self) -> bool {
         true
     }
@@ -28,28 +29,28 @@ pub(super) trait Requests {
     /// Begins a request whose latency counts from `start_ns`.
     fn begin(&mut self, start_ns: u64, now_ns: u64) -> io::Result<()>;
 
-    /// Hands the kernel what was begun, as far as it takes it.
+    /// Sends as much of the begun requests as the kernel takes.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Takes what has arrived in one call; false if nothing more has.
+    /// Receives once; false if nothing more has arrived.
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool>;
 
-    /// Gives up what is overdue.
+    /// Gives up requests that are overdue.
     fn expire(&mut self, now_ns: u64, tally: &mut Tally<'_>);
 
-    /// Gives up all.
+    /// Gives up all requests.
     fn abandon(&mut self, tally: &mut Tally<'_>);
 
     fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool>;
 }
 
-/// What a pass has left.
+/// What is left to do after a step.
 pub(super) enum Step {
-    /// Nothing to do any more.
+    /// Nothing: the run is over.
     Over,
-    /// Perhaps something that has arrived.
+    /// More may have arrived.
     More,
-    /// Nothing that has arrived. When that was, ns.
+    /// Nothing more had arrived at this time, ns.
     Idle(u64),
 }
 
@@ -60,7 +61,7 @@ pub(super) struct Pipeline<'a, 'b, R> {
     depth: usize,
     schedule: Option<OpenLoop>,
     spin: bool,
-    /// A request was due and could not be begun, for want of room at the peer.
+    /// A request was due and could not be begun, because the peer left no room.
     held: bool,
     held_until_ns: u64,
 }
@@ -83,10 +84,10 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
         }
     }
 
-    /// To the end of the run and the last answer.
+    /// Runs until the end of the run and the last answer.
     pub(super) fn run(mut self) -> io::Result<()> {
         if self.schedule.is_some() {
-            // Where it is refused, the send lag shows it.
+            // Where the kernel refuses this, the send lag shows it.
             thread::wake_sharply();
         }
         let result = self.turn_around();
@@ -94,7 +95,7 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
         result
     }
 
-    /// Gives up what is under way.
+    /// Gives up the requests in flight.
     pub(super) fn finish(mut self) {
         self.requests.abandon(self.tally);
         if let Some(schedule) = &self.schedule {
@@ -125,14 +126,14 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
         Ok(if more { Step::More } else { Step::Idle(now) })
     }
 
-    /// When the next request is to be begun, room or not; `None` when no more are.
+    /// When the next request is due, whether there is room for it or not; `None` after the last.
     fn next_due(&self, now: u64) -> Option<u64> {
         let end = self.tally.window.to_ns;
         let Some(schedule) = &self.schedule else {
             return self.tally.wants(now).then_some(now);
         };
         let due = schedule.due_ns();
-        // To the end of the run, also when nothing more is due in it: it is measured whole.
+        // Until the end of the run, even if no more requests are due: the whole time is measured.
         let in_time = now < end || (due < end && now < end.saturating_add(LAST_CALL_NS));
         let wanted = self.tally.to_begin() > 0 && in_time;
         wanted.then_some(due)
@@ -168,8 +169,8 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
         self.requests.flush()
     }
 
-    /// Sleeps until something arrives, there is room again, or the next request is almost due; then
-    /// spins.
+    /// Sleeps until something arrives, there is room again, or the next request is almost due; for
+    /// the last moment before that it spins.
     fn wait(&self, now: u64) -> io::Result<()> {
         let mut timeout = SLICE;
         if let Some(due) = self.next_due(now)

@@ -1,4 +1,4 @@
-//! How a UDP answer is told from another, and how long it is waited for.
+//! Which request a UDP answer belongs to, and how long to wait for it.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use linerate_core::wire::STAMP_ANSWERED_AT;
 /// Longest wait without looking at the stop flag and at overdue requests.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
-/// A sequence number in the first bytes of a request, which the response repeats: 8 bytes, or as
-/// many as the shorter of the two has, big-endian. Of STAMP's packets it is 4 bytes, and the
-/// response has it behind what is its own.
+/// A sequence number in the first bytes of a request, which the response repeats, big-endian: 8
+/// bytes, or as many as the shorter of the two has. In STAMP's packets it has 4 bytes, and the
+/// response repeats it behind its own fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tag {
     bytes: usize,
-    /// Where it stands in a response.
+    /// Its offset in a response.
     at: usize,
 }
 
@@ -37,12 +37,13 @@ impl Tag {
         self.bytes
     }
 
-    /// Numbers that can be told apart.
+    /// The bits of a number that the tag holds.
     fn mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self.bytes)
     }
 
-    /// Most requests to have in flight: each number is free again long before it comes round.
+    /// Most requests in flight: half of all numbers, so that a late answer is not taken for that of
+    /// the next request with its number.
     pub(super) fn most_under_way(self) -> u64 {
         self.mask() / 2 + 1
     }
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_tells_its_number_from_all_that_can_be_under_way() {
+    fn a_tag_tells_its_number_from_all_others_in_flight() {
         for bytes in 1..=8 {
             let tag = Tag { bytes, at: 0 };
             let mut datagram = [0; 8];

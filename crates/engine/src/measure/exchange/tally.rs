@@ -1,6 +1,7 @@
-//! What a requesting worker counts.
+//! The transactions of a requesting worker, counted.
 
 use std::io;
+use std::time::Duration;
 
 use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{ExchangeTest, Extent};
@@ -37,7 +38,7 @@ impl Window {
     }
 }
 
-/// Counts the transactions of one flow, and knows when there are enough.
+/// Counts the transactions of one flow, and says when no more are wanted.
 pub(crate) struct Tally<'a> {
     shared: &'a Shared,
     counters: &'a Counters,
@@ -46,7 +47,7 @@ pub(crate) struct Tally<'a> {
     to_begin: u64,
     completed: u64,
     pub(crate) outcome: ExchangeOutcome,
-    /// Of STAMP's answers.
+    /// Delays that STAMP's answers show.
     delays: Option<Delays>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Whether the run still wants a request that starts now.
+    /// Whether the run still wants a request that starts at `now_ns`.
     #[inline]
     pub(crate) fn wants(&self, now_ns: u64) -> bool {
         self.to_begin > 0 && now_ns < self.window.to_ns && !self.is_stopped()
@@ -83,18 +84,25 @@ impl<'a> Tally<'a> {
         self.shared.stop.is_requested()
     }
 
-    /// Requests that are still to be begun: of a run that ends by count, else without end.
+    /// Sleeps until `due_ns`, or until the measured time ends or the stop is requested.
+    pub(crate) fn sleep_until(&self, due_ns: u64) {
+        let due_ns = due_ns.min(self.window.to_ns);
+        (self.shared.stop).sleep_until(due_ns, Duration::ZERO, |_| ());
+    }
+
+    /// Requests that are still to be begun; `u64::MAX` if the run does not end by count.
     pub(crate) fn to_begin(&self) -> u64 {
         self.to_begin
     }
 
-    /// A request was begun. It ends as answered, failed or abandoned.
+    /// Counts a request that was begun. It ends as answered, failed or abandoned.
     #[inline]
     pub(crate) fn begun(&mut self) {
         self.to_begin -= 1;
     }
 
-    /// A request was sent at `now_ns`, though it could have been at `possible_ns`.
+    /// Records how late a request was sent: at `now_ns`, although it was due at `intended_ns` and
+    /// possible from `possible_ns` on.
     pub(crate) fn lagged(&mut self, intended_ns: u64, possible_ns: u64, now_ns: u64) {
         if let Some(lag) = &mut self.outcome.send_lag
             && self.window.has(intended_ns)
@@ -103,7 +111,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The request of `start_ns` has its whole response.
+    /// Counts the request of `start_ns`, whose response is complete.
     #[inline]
     pub(crate) fn answered(&mut self, start_ns: u64, now_ns: u64) {
         self.completed += 1;
@@ -115,7 +123,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// And its answer says when it came and went.
+    /// Records the delays that the answer to the request of `start_ns` shows.
     pub(super) fn stamped(&mut self, start_ns: u64, answer: &StampAnswer, arrived_ns: u64) {
         if let Some(delays) = &mut self.delays
             && self.window.has(start_ns)
@@ -124,15 +132,15 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The request of `start_ns` will have none.
+    /// Counts the request of `start_ns`, which gets no response.
     pub(crate) fn failed(&mut self, start_ns: u64) {
         if self.window.has(start_ns) {
             self.outcome.failed += 1;
         }
     }
 
-    /// The connection ended, or the run did, with the request of `start_ns` in flight. What a run
-    /// that was interrupted leaves in flight has not failed.
+    /// The connection or the run ended with the request of `start_ns` in flight. Requests in flight
+    /// when a run is interrupted have not failed.
     pub(crate) fn abandoned(&mut self, start_ns: u64) {
         if !self.is_stopped() || now_ns() >= self.window.to_ns {
             self.failed(start_ns);
@@ -146,8 +154,8 @@ impl<'a> Tally<'a> {
         self.outcome.not_sent = overdue.min(self.to_begin);
     }
 
-    /// The account. An error that ended the flow goes along with what was counted until then,
-    /// unless it is only how a stop ends a blocked call.
+    /// The figures of the flow. The error that ended it goes with them, unless the stop was
+    /// requested: then an error is how a blocked call ends.
     pub(crate) fn end(mut self, result: io::Result<()>) -> WorkerEnd {
         let now = now_ns();
         self.counters.set_done(now);

@@ -1,4 +1,4 @@
-//! Requests in flight on a TCP connection: the responses come in order.
+//! Requests in flight on a TCP connection, whose responses arrive in order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,8 +12,9 @@ use linerate_sys::socket;
 use super::pipeline::Requests;
 use super::tally::Tally;
 use crate::clock::now_ns;
-use crate::measure::quickack::QuickAck;
-use crate::measure::transfer::buffer;
+use crate::measure::options::QuickAck;
+use crate::measure::transfer::{buffer, send_unsent};
+use crate::retry::is_transient;
 
 pub(super) struct TcpRequests<'a> {
     socket: &'a TcpStream,
@@ -21,11 +22,11 @@ pub(super) struct TcpRequests<'a> {
     response_bytes: u64,
     payload: Vec<u8>,
     buffer: Vec<u8>,
-    /// Of the requests in flight, the oldest first.
+    /// When each request in flight was started, the oldest first.
     starts: VecDeque<u64>,
-    /// Bytes of requests begun that the kernel has not taken.
+    /// Bytes of begun requests that the kernel has not taken.
     unsent: u64,
-    /// Bytes of the oldest request's response.
+    /// Bytes received of the oldest request's response.
     received: u64,
     quickack: QuickAck,
 }
@@ -36,7 +37,7 @@ impl<'a> TcpRequests<'a> {
         test: &ExchangeTest,
         quickack: QuickAck,
     ) -> io::Result<Self> {
-        // Two ends that block in sending to each other wait for ever.
+        // Two blocking ends that both send would wait for each other for ever.
         socket.set_nonblocking(true)?;
         let depth = u64::from(test.rate_per_s.map_or(test.depth, |_| MAX_DEPTH));
         Ok(Self {
@@ -44,7 +45,7 @@ impl<'a> TcpRequests<'a> {
             request_bytes: test.request_bytes,
             response_bytes: test.response_bytes,
             payload: buffer(test.request_bytes.saturating_mul(depth)),
-            // One byte more, so that all responses that can be under way do not fill it.
+            // One byte more than all responses in flight have, so that they do not fill it.
             buffer: buffer(test.response_bytes.saturating_mul(depth).saturating_add(1)),
             starts: VecDeque::with_capacity(depth as usize),
             unsent: 0,
@@ -70,16 +71,7 @@ impl Requests for TcpRequests<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while self.unsent > 0 {
-            let length = self.unsent.min(self.payload.len() as u64) as usize;
-            match socket::send(self.socket, &self.payload[..length]) {
-                Ok(n) => self.unsent -= n as u64,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        send_unsent(self.socket, &self.payload, &mut self.unsent).map(drop)
     }
 
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
@@ -87,14 +79,7 @@ impl Requests for TcpRequests<'_> {
         let n = match socket::receive(self.socket, &mut self.buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => n,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                return Ok(false);
-            }
+            Err(error) if is_transient(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         let now = now_ns();
@@ -109,13 +94,12 @@ impl Requests for TcpRequests<'_> {
             };
             tally.answered(start, now);
         }
-        // What comes after a read that was not filled is waited for.
+        // After a read that did not fill the buffer, the caller waits for the next bytes.
         Ok(n == self.buffer.len())
     }
 
-    fn expire(&mut self, _: u64, _: &mut Tally<'_>) {
-        // TCP delivers, or ends the connection.
-    }
+    /// TCP delivers every response or ends the connection: no request expires.
+    fn expire(&mut self, _: u64, _: &mut Tally<'_>) {}
 
     fn abandon(&mut self, tally: &mut Tally<'_>) {
         self.starts

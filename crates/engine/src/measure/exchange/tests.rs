@@ -8,12 +8,11 @@ use std::time::Duration;
 use linerate_core::plan::{
     Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
 };
-use linerate_core::units::Span;
+use linerate_core::units::{End, Span};
 
 use super::*;
 use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::source::FlowSource;
-use linerate_core::units::End;
 
 const CLOSED: ExchangeTest = ExchangeTest::new(1, 1);
 

@@ -1,4 +1,4 @@
-//! Requests in flight on a UDP flow: any of them, and any answer, may be lost or late.
+//! Requests in flight on a UDP flow. Any request and any answer may be lost or late.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,8 +15,9 @@ use super::stamp;
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
 use crate::clock::{now_ns, since_1970_ns};
+use crate::retry::is_transient_for_datagrams;
 
-/// Sends a datagram. What an earlier one brought back as an ICMP error is not this one's.
+/// Sends a datagram. An ICMP error that the kernel reports was caused by an earlier datagram.
 pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
     loop {
         match socket::send(socket, datagram) {
@@ -31,20 +32,21 @@ pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether a receive that failed may be tried again: nothing there, or an ICMP error that told of a
-/// request that is lost.
-pub(super) fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock
-            | io::ErrorKind::TimedOut
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::ConnectionRefused
-    )
+/// Receives a datagram: its length and, with `stamp`, when and how it arrived.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+    stamp: bool,
+) -> io::Result<(usize, Option<Arrival>)> {
+    if !stamp {
+        return Ok((socket::receive(socket, buffer)?, None));
+    }
+    let arrival = socket::receive_from(socket, buffer)?;
+    Ok((arrival.length, Some(arrival)))
 }
 
 /// A request in flight. Its sequence number is `generation × slots + slot`, so that the number in
-/// an answer leads to its slot; STAMP's go up one by one, and are looked for.
+/// an answer leads to the slot. STAMP's numbers go up one by one; their slot is searched for.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     sequence: u64,
@@ -56,16 +58,16 @@ struct Slot {
 pub(super) struct UdpRequests<'a> {
     socket: &'a UdpSocket,
     tag: Tag,
-    /// STAMP's packets: which session of this host's, and the number of the next.
+    /// For STAMP's packets: the session's number, and the sequence number of the next request.
     stamp: Option<(u16, u32)>,
     patience: Patience,
     request: Vec<u8>,
     response: Vec<u8>,
-    /// A power of two of them, as what the tag holds is.
+    /// Their number is a power of two, as the number of tags is.
     slots: Vec<Slot>,
-    /// The longest free first, so that a number comes round as late as it can.
+    /// The slot that has been free for longest is first, so that a tag repeats as late as possible.
     free: VecDeque<u32>,
-    /// Slot whose request the kernel has not taken.
+    /// The slot whose request the kernel has not taken.
     unsent: Option<u32>,
     next_look_ns: u64,
 }
@@ -90,8 +92,8 @@ impl<'a> UdpRequests<'a> {
             stamp: test.stamp.then_some((flow as u16 + 1, 0)),
             patience: Patience::default(),
             request: vec![0x5a; test.request_bytes as usize],
-            // One byte more, so that a longer datagram is not taken for a response. Of one of
-            // STAMP's only the front has a meaning.
+            // One byte more than a response has, so that a longer datagram is not taken for one. Of
+            // a STAMP packet only the front has a meaning.
             response: vec![0; test.response_bytes as usize + 1],
             slots: (0..slots)
                 .map(|slot| Slot {
@@ -105,16 +107,7 @@ impl<'a> UdpRequests<'a> {
         })
     }
 
-    /// A datagram into `response`: its length, and of STAMP's how it arrived.
-    fn take(&mut self) -> io::Result<(usize, Option<Arrival>)> {
-        if self.stamp.is_none() {
-            return Ok((socket::receive(self.socket, &mut self.response)?, None));
-        }
-        let arrival = socket::receive_from(self.socket, &mut self.response)?;
-        Ok((arrival.length, Some(arrival)))
-    }
-
-    /// The slot of the request that `response` answers, if it still waits.
+    /// The slot of the request that `response` answers, if the request still waits.
     fn slot_of_response(&self) -> Option<usize> {
         let is_it = |slot: &Slot| slot.busy && self.tag.is(slot.sequence, &self.response);
         if self.stamp.is_some() {
@@ -153,7 +146,7 @@ impl Requests for UdpRequests<'_> {
         let entry = &mut self.slots[slot as usize];
         (entry.start_ns, entry.sent_ns, entry.busy) = (start_ns, now_ns, true);
         if let Some((_, number)) = &mut self.stamp {
-            // One after the other, whichever slot is free.
+            // STAMP's numbers go up one by one, whichever slot is free.
             entry.sequence = u64::from(*number);
             *number = number.wrapping_add(1);
         }
@@ -184,12 +177,13 @@ impl Requests for UdpRequests<'_> {
     }
 
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
-        let (n, arrival) = match self.take() {
-            Ok(taken) => taken,
-            Err(error) if is_passing(&error) => return Ok(false),
+        let stamp = self.stamp.is_some();
+        let (n, arrival) = match receive(self.socket, &mut self.response, stamp) {
+            Ok(received) => received,
+            Err(error) if is_transient_for_datagrams(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
-        // Some reflectors pad their answers as they like.
+        // Reflectors may pad their answers to any length.
         let is_whole = match self.stamp {
             Some(_) => StampAnswer::read(&self.response[..n]).is_some(),
             None => n + 1 == self.response.len(),

@@ -1,72 +1,75 @@
-//! A client of iperf3's server: each test is a control connection of its own.
+//! A client of iperf3's server. Each test has its own control connection.
 
-mod flows;
 mod test;
 
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::{
-    Client as Session, ClientError, ClientEvent, Cookie, Results, Transport,
+    Client as Session, ClientError, ClientEvent, Cookie, Greeting, Results, Transport,
 };
 use linerate_core::plan::{Direction, Extent, Protocol, Test};
 use linerate_core::session::message::{HalfReport, Refusal, RefusalReason};
+use linerate_core::units::format_rfc3339;
+use linerate_sys::poll::wait_readable;
 
 use self::test::{Adapted, adapt};
-use super::{Ended, Found, live};
-use crate::client::{Live, Outcome, connect_first};
+use super::{Ended, ServerAddress, live, start_half};
+use crate::client::{
+    Observe, Outcome, both, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
+};
 use crate::clock::now;
-use crate::control::{ControlSocket, Received};
+use crate::control::ControlSocket;
 use crate::error::MeasureError;
-use crate::host;
+use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::half::Half;
 use crate::measure::live::until_interval;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
-use linerate_core::units::{End, format_rfc3339};
 
-/// Longest wait without looking at the stop flag and at the workers.
+/// Longest wait without a look at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
-/// A server that has just had another client, or linerate's own greeting, is busy for a moment.
+/// A server that has just served another client, or has met linerate's own greeting, is busy for a
+/// moment.
 pub(super) const BUSY_FOR: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
-/// After the last datagram was sent, for those still in flight.
+/// Wait for datagrams still in flight after the last one was sent.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the peer's acknowledgement of the last bytes of a counted transfer.
 const LAST_BYTES: Duration = Duration::from_secs(5);
-/// How long a server gets to take what was acknowledged out of its socket: it counts no more after
-/// the end.
+/// Time for the server to read from its socket what was acknowledged: after the end of the test it
+/// counts no more.
 const TAKEN: Duration = Duration::from_millis(50);
 
-/// An iperf3 server.
+/// The state of a client between two tests with an iperf3 server.
 #[derive(Debug)]
 pub(super) struct Iperf3 {
-    pub(super) found: Found,
-    /// A connection on which nothing was said yet.
+    /// A connection on which nothing was sent yet.
     pub(super) first: Option<TcpStream>,
-    /// What the next test is called.
+    /// The cookie of the next test.
     pub(super) cookie: Cookie,
-    /// The server is to send what it prints.
+    /// The server is to send its own output.
     pub(super) wants_output: bool,
-    /// What both ends said of the last test.
+    /// The results of both ends of the last test.
     pub(super) accounts: Option<Accounts>,
 }
 
-/// What both ends of a test said of it, in iperf3's own words.
+/// The results of both ends of a test, as iperf3 exchanges them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accounts {
-    /// This end.
+    /// This end's results.
     pub here: Results,
-    /// The other end, if it said anything credible.
+    /// The other end's results, if they are credible.
     pub there: Option<Results>,
 }
 
 /// A test that is running.
 struct Run<'a> {
-    server: &'a Found,
+    server: &'a ServerAddress,
     session: Session,
     socket: ControlSocket,
     cookie: Cookie,
@@ -74,9 +77,10 @@ struct Run<'a> {
 }
 
 impl Iperf3 {
-    /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as
-    /// a server takes one client at a time. One that has just had another, or linerate's own
-    /// greeting, does not even listen for a moment.
+    /// Finds the address that answers. No test is requested yet; the first test uses this
+    /// connection, because a server takes one client at a time. A server that has just served
+    /// another client, or has met linerate's own greeting, does not listen for a moment: it is
+    /// tried again for as long as `patience`.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
@@ -84,7 +88,7 @@ impl Iperf3 {
         target: Target,
         stop: Stop,
         patience: Duration,
-    ) -> Result<Self, MeasureError> {
+    ) -> Result<(ServerAddress, Self), MeasureError> {
         let until = now() + patience;
         let (stream, peer, connect_time) = loop {
             match connect_first(&target, &stop) {
@@ -94,13 +98,14 @@ impl Iperf3 {
                 other => break other?,
             }
         };
-        Ok(Self {
-            found: Found::new(target, peer, connect_time, stop),
+        let iperf3 = Self {
             first: Some(stream),
             cookie: random_cookie()?,
             wants_output: false,
             accounts: None,
-        })
+        };
+        let address = ServerAddress::new(target, peer, connect_time, stop);
+        Ok((address, iperf3))
     }
 
     /// Runs a test.
@@ -110,16 +115,17 @@ impl Iperf3 {
     /// moment.
     pub(super) fn run(
         &mut self,
+        address: &ServerAddress,
         test: &Test,
-        observe: &mut dyn FnMut(&Live) -> bool,
+        observe: Observe<'_>,
     ) -> Result<Outcome, MeasureError> {
-        let mut adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
+        let mut adapted = adapt(test).map_err(|what| address.lacks(what))?;
         adapted.params.wants_output = self.wants_output;
         let until = now() + BUSY_FOR;
         let mut run = loop {
             let first = self.first.take();
-            match self.open(&adapted, first) {
-                // Between two tests iperf3 does not even listen.
+            match self.open(address, &adapted, first) {
+                // Between two tests iperf3 does not listen.
                 Err(error)
                     if (error.is_busy() || error.is_refused_connection()) && now() < until =>
                 {
@@ -136,26 +142,30 @@ impl Iperf3 {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         let test = run.adapted.test.clone();
-        let half = Half::start_marked(End::Client, &test, marks, None, flows, FlowSource::Bound)
-            .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let half = start_half(&test, marks, flows, FlowSource::Bound)?;
         let watched = run.watch(&half, observe);
         let (ended, accounts) = run.conclude(half, watched);
         self.accounts = Some(accounts);
         self.cookie = random_cookie()?;
-        Ok(self.found.outcome(Tool::Iperf3, test, started_at, ended))
+        Ok(address.outcome(Tool::Iperf3, test, started_at, ended))
     }
 
-    /// Greets, and asks for the test; done when the server wants the streams.
-    fn open(&self, adapted: &Adapted, first: Option<TcpStream>) -> Result<Run<'_>, MeasureError> {
+    /// Greets the server and requests the test, until the server waits for the streams.
+    fn open<'a>(
+        &self,
+        server: &'a ServerAddress,
+        adapted: &Adapted,
+        first: Option<TcpStream>,
+    ) -> Result<Run<'a>, MeasureError> {
         let stream = match first {
             Some(stream) => stream,
-            None => connect_first(&self.found.target, &self.found.stop)?.0,
+            None => connect_first(&server.target, &server.stop)?.0,
         };
         let cookie = self.cookie;
         let mut run = Run {
-            server: &self.found,
+            server,
             session: Session::new(now(), cookie, adapted.params.clone()),
-            socket: control(stream, self.found.peer)?,
+            socket: ControlSocket::new(stream).map_err(MeasureError::connect(server.peer))?,
             cookie,
             adapted: adapted.clone(),
         };
@@ -165,24 +175,70 @@ impl Iperf3 {
 }
 
 impl Run<'_> {
-    /// Sends and receives on the control connection, for at most `timeout`.
-    fn pump(&mut self, timeout: Duration) {
-        while let Some(bytes) = self.session.poll_transmit() {
-            if self.socket.send(&bytes).is_err() {
-                return self.session.handle_close();
-            }
+    /// Opens all streams.
+    pub(super) fn connect_flows(&mut self) -> Result<Vec<Flow>, MeasureError> {
+        let udp = self.adapted.test.protocol == Protocol::Udp;
+        let mut flows = Vec::new();
+        for id in 0..self.adapted.test.flows() {
+            let socket = if udp {
+                self.greet(id)?
+            } else {
+                self.connect(id)?
+            };
+            flows.push(Flow { id, socket });
         }
-        let until = self.session.poll_timeout();
-        let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
-        match self.socket.receive(timeout) {
-            Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
-            Received::Nothing => {}
-            Received::Closed => self.session.handle_close(),
-        }
-        self.session.handle_timeout(now());
+        Ok(flows)
     }
 
-    /// The next event, failures as errors.
+    fn connect(&self, id: u32) -> Result<FlowSocket, MeasureError> {
+        let (server, test) = (self.server, &self.adapted.test);
+        let target = &server.target;
+        let given_up = || server.stop.is_requested();
+        let connected = tcp_flow_socket(target, server.peer, test, &test.options, id)
+            .and_then(|s| connect_unless(s, server.peer, target.connect_timeout, given_up))
+            .and_then(|mut stream| stream.write_all(&self.cookie.0).map(|()| stream));
+        match connected {
+            Ok(stream) => Ok(FlowSocket::Tcp(stream)),
+            Err(_) if server.stop.is_requested() => Err(MeasureError::Interrupted),
+            Err(error) => Err(MeasureError::connect(server.peer)(error)),
+        }
+    }
+
+    fn greet(&mut self, id: u32) -> Result<FlowSocket, MeasureError> {
+        let peer = self.server.peer;
+        let test = &self.adapted.test;
+        let socket = udp_flow_socket(&self.server.target, peer, test, &test.options, id)?;
+        socket
+            .send(&Greeting::hello())
+            .map_err(MeasureError::connect(peer))?;
+        let until = now() + ANSWER;
+        let mut bytes = vec![0; MAX_ANSWER];
+        while now() < until {
+            self.pump(Duration::ZERO);
+            if self.session.is_closed() || self.server.stop.is_requested() {
+                self.next_event()?;
+            }
+            if !wait_readable(&socket, TICK).unwrap_or(false) {
+                continue;
+            }
+            match socket.recv(&mut bytes) {
+                Ok(_) => return Ok(FlowSocket::Udp(socket)),
+                // Nothing to read after all.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(MeasureError::connect(peer)(error)),
+            }
+        }
+        Err(self.error(ClientError::Timeout(
+            "no answer by UDP (a firewall may let only TCP pass)",
+        )))
+    }
+
+    /// Sends and receives on the control connection, for at most `timeout`.
+    fn pump(&mut self, timeout: Duration) {
+        self.socket.drive(&mut self.session, timeout);
+    }
+
+    /// The next event; failures are errors.
     fn next_event(&mut self) -> Result<ClientEvent, MeasureError> {
         loop {
             match self.session.poll_event() {
@@ -223,20 +279,12 @@ impl Run<'_> {
 
     fn give_up(&mut self) {
         self.session.terminate();
-        while let Some(bytes) = self.session.poll_transmit() {
-            // A server that does not read it sees the connection end.
-            if self.socket.send(&bytes).is_err() {
-                return;
-            }
-        }
+        // If this fails, the server sees the end of the connection.
+        self.socket.transmit(&mut self.session);
     }
 
-    /// Stays with a running test until it is over at this end.
-    fn watch(
-        &mut self,
-        half: &Half,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<(), MeasureError> {
+    /// Watches a running test until it is over at this end.
+    fn watch(&mut self, half: &Half, observe: Observe<'_>) -> Result<(), MeasureError> {
         let mut over_since = None;
         if !observe(&live(half)) {
             return Err(MeasureError::Interrupted);
@@ -266,14 +314,14 @@ impl Run<'_> {
         match (test.extent, test.direction) {
             (Extent::Time(_), _) => half.is_finished(),
             (Extent::Bytes(_) | Extent::Count(_), Direction::Up) => half.all_sent(),
-            // The server sends without end: this end stops it when it has enough.
+            // The server sends without end: this end stops it when it has received enough.
             (Extent::Bytes(_) | Extent::Count(_), _) => {
                 half.all_sent() && half.progress().received_bytes >= self.adapted.down_bytes
             }
         }
     }
 
-    /// How long what is still in flight is waited for: in a test of a time it does not count.
+    /// How long to wait for what is still in flight. In a timed test it does not count.
     fn settle(&self, half: &Half, since: Duration) -> Duration {
         let test = &self.adapted.test;
         match (test.extent, test.direction, test.protocol) {
@@ -284,18 +332,13 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the test at both ends and takes both accounts. Also after an interruption: there is
-    /// something to report.
+    /// Ends the test at both ends and takes the results of both, also after an interruption.
     fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> (Ended, Accounts) {
         half.request_stop();
         self.session.end(now());
         let asked = self.await_report();
-        // Only now: the server is not to see a stream end before the test has.
-        let facts = host::facts_by(
-            Some(self.server.peer.ip()),
-            self.server.target.device.as_deref(),
-        );
-        let here = half.stop(facts).report;
+        // Only now, because the server must not see a stream end before the test ends.
+        let here = half.stop(self.server.host_facts()).report;
         let own = Results::of_half(&here, &self.adapted.test);
         let there = asked.and_then(|()| self.exchange(&here, &own));
         let accounts = Accounts {
@@ -304,11 +347,7 @@ impl Run<'_> {
         };
         let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
         let there = there.map(|results| results.to_half(&here, counted));
-        let (there, error) = match (there, watched) {
-            (Ok(there), Ok(())) => (Some(there), None),
-            (Ok(there), Err(error)) => (Some(there), Some(error)),
-            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
-        };
+        let (there, error) = both(there, watched);
         let ended = Ended {
             here,
             there,
@@ -346,17 +385,13 @@ impl Run<'_> {
                 None => self.pump(TICK),
             }
         };
-        // Its goodbye: a server that does not get it has no place for the next test for a while.
+        // The goodbye. A server that does not get it takes no other test for a while.
         while !self.session.is_closed() {
             self.pump(TICK);
         }
         self.pump(Duration::ZERO);
         Ok(there)
     }
-}
-
-fn control(stream: TcpStream, peer: SocketAddr) -> Result<ControlSocket, MeasureError> {
-    ControlSocket::new(stream).map_err(MeasureError::connect(peer))
 }
 
 fn random_cookie() -> Result<Cookie, MeasureError> {
@@ -367,3 +402,9 @@ fn random_cookie() -> Result<Cookie, MeasureError> {
     })?;
     Ok(Cookie::from_random(random))
 }
+
+/// Longest wait for the answer to a greeting. The greeting is not repeated: a server would take the
+/// second for that of another stream.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Largest datagram that may arrive, bytes: data that overtakes the answer counts as one, too.
+const MAX_ANSWER: usize = 65_536;

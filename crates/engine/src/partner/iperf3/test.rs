@@ -1,4 +1,4 @@
-//! linerate's test as one of iperf3's.
+//! A test of linerate's as one of iperf3's.
 
 use linerate_core::foreign::iperf3::{Layout, Params, Transport};
 use linerate_core::plan::{
@@ -11,15 +11,14 @@ use linerate_core::units::{BitRate, ByteCount, Span};
 pub(super) struct Adapted {
     pub(super) test: Test,
     pub(super) params: Params,
-    /// Of a counted test, over all flows that come from the server.
+    /// Bytes of a counted test that the server sends, over all flows.
     pub(super) down_bytes: u64,
 }
 
-/// Makes a test of linerate's one of iperf3's. Its warm-up is in whole seconds there, and is
-/// rounded up.
+/// Turns a test of linerate's into one of iperf3's. The warm-up is rounded up to whole seconds.
 ///
 /// # Errors
-/// What its protocol has not, in words.
+/// The message says what iperf3's protocol lacks for it.
 pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     let Traffic::Stream(stream) = &test.traffic else {
         return Err(
@@ -33,7 +32,7 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     let warm_up = test.warm_up.as_secs_f64().ceil();
     test.warm_up = Span(std::time::Duration::from_secs_f64(warm_up));
     let params = params(&test, stream)?;
-    // The server's own limits: what it would refuse is refused here, with its reason.
+    // What the server would refuse by its own limits is refused here, with the reason.
     Params::parse(&params.to_json())
         .map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
     let down_bytes = match (test.direction, params.blocks) {
@@ -84,7 +83,7 @@ fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
     })
 }
 
-/// What the far end would have to do and cannot.
+/// Refuses what the server would have to do and cannot.
 fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
     let up = test.direction != Direction::Down;
     let down = test.direction != Direction::Up;
@@ -110,7 +109,7 @@ fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
     }
 }
 
-/// The size of both of the server's socket buffers, of which one counts in each direction.
+/// The size of both of the server's socket buffers; in each direction only one of them matters.
 fn window(test: &Test) -> Result<Option<u64>, String> {
     let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| bytes);
     let receive = bytes(test.options.receive_window_bytes);

@@ -1,30 +1,29 @@
 //! One control connection to a netserver, and the data connection of its one test.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_core::foreign::netperf::{
     Client as Session, ClientError, ClientEvent, DataTest, Results,
 };
 use linerate_core::plan::{Protocol, Test};
-use linerate_sys::socket::{self, Mptcp};
 
 use super::test::own_options;
-use crate::client::{connect_bounded, connect_first, prepare, udp_socket};
+use crate::client::{
+    connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
+};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::flow::{FlowSocket, flow_direction, sends};
-use crate::measure::options;
+use crate::measure::flow::FlowSocket;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
-use linerate_core::units::End;
 
-/// Longest wait without looking at the stop flag.
+/// Longest wait without a look at the stop flag.
 const TICK: Duration = Duration::from_millis(20);
-/// A netserver that still sends needs its time to end, beside what core allows for the answer.
+/// Time that a netserver which still sends needs to end, in addition to core's time for its answer.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A control connection.
@@ -33,12 +32,12 @@ pub(super) struct Connection {
     socket: ControlSocket,
     pub(super) peer: SocketAddr,
     pub(super) connect_time: Duration,
-    /// Of the data, when the netserver is ready.
+    /// Port for the data, once the netserver is ready.
     port: u16,
 }
 
 impl Connection {
-    /// Connects, and makes sure that a netserver answers.
+    /// Connects, and checks that a netserver answers.
     pub(super) fn greet(target: &Target, stop: &Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(target, stop)?;
         let socket = ControlSocket::new(stream).map_err(MeasureError::connect(peer))?;
@@ -55,14 +54,14 @@ impl Connection {
         }
     }
 
-    /// Where the data goes.
+    /// Address and port for the data.
     pub(super) fn data(&self) -> SocketAddr {
         let mut data = self.peer;
         data.set_port(self.port);
         data
     }
 
-    /// Asks for a test; done when the netserver waits for its data.
+    /// Requests a test, and waits until the netserver is ready for its data.
     pub(super) fn open(&mut self, test: &DataTest, stop: &Stop) -> Result<(), MeasureError> {
         self.session.open(now(), test);
         match self.next_event(stop)? {
@@ -74,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// The data connection of flow `id`.
+    /// Makes the data connection of flow `id`.
     pub(super) fn connect(
         &self,
         test: &Test,
@@ -82,18 +81,13 @@ impl Connection {
         target: &Target,
         stop: &Stop,
     ) -> Result<FlowSocket, MeasureError> {
-        let peer = self.data();
+        let (peer, options) = (self.data(), own_options(test, id));
         if test.protocol == Protocol::Udp {
-            let socket = udp_socket(target, peer, 0).map_err(MeasureError::connect(peer))?;
-            let sends = sends(End::Client, flow_direction(test, id));
-            options::apply_udp(&socket, &own_options(test, id), sends)?;
-            return Ok(FlowSocket::Udp(socket));
+            return udp_flow_socket(target, peer, test, &options, id).map(FlowSocket::Udp);
         }
-        let connected =
-            connect(test, id, target, peer, || stop.is_requested()).and_then(|stream| {
-                socket::bound_waits(&stream, None).map_err(io::Error::other)?;
-                Ok(stream)
-            });
+        let given_up = || stop.is_requested();
+        let connected = tcp_flow_socket(target, peer, test, &options, id)
+            .and_then(|socket| connect_unless(socket, peer, target.connect_timeout, given_up));
         match connected {
             Ok(stream) => Ok(FlowSocket::Tcp(stream)),
             Err(_) if stop.is_requested() => Err(MeasureError::Interrupted),
@@ -101,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// What the netserver says of a test whose data is over.
+    /// The netserver's results of a test whose data is over.
     pub(super) fn results(mut self, stop: &Stop) -> Result<Results, MeasureError> {
         self.session.begun(now(), ENDING);
         match self.next_event(stop)? {
@@ -110,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// The next event, failures as errors.
+    /// The next event; failures are errors.
     fn next_event(&mut self, stop: &Stop) -> Result<ClientEvent, MeasureError> {
         loop {
             while let Some(bytes) = self.session.poll_transmit() {
@@ -141,30 +135,14 @@ impl Connection {
     }
 }
 
-/// The connection's calls wait for a tick at most.
-fn connect(
-    test: &Test,
-    id: u32,
-    target: &Target,
-    peer: SocketAddr,
-    given_up: impl Fn() -> bool,
-) -> io::Result<TcpStream> {
-    let socket = socket::tcp_socket(peer, target.source, Mptcp::Off)?;
-    prepare(&socket, target)?;
-    let sends = sends(End::Client, flow_direction(test, id));
-    options::apply_tcp(&socket, &own_options(test, id), End::Client, sends)
-        .map_err(io::Error::other)?;
-    connect_bounded(socket, peer, target.connect_timeout, given_up)
-}
-
-/// Connections that come and go within the run, each with its request.
+/// The source of connections that are made within the run, each with its request.
 pub(super) fn connect_each(test: &Test, target: &Target, peers: Vec<SocketAddr>) -> FlowSource {
     let (test, target) = (test.clone(), target.clone());
     FlowSource::Connect(Box::new(move |flow, first| {
-        let peer = peers
-            .get(flow as usize)
-            .ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let mut stream = connect(&test, flow, &target, *peer, || false)?;
+        let peer = peers.get(flow as usize);
+        let peer = *peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let socket = tcp_flow_socket(&target, peer, &test, &own_options(&test, flow), flow)?;
+        let mut stream = connect_bounded(socket, peer, target.connect_timeout, || false)?;
         stream.write_all(first)?;
         Ok(stream)
     }))

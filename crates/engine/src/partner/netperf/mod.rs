@@ -1,4 +1,4 @@
-//! A client of netserver's: one control connection and one data connection for each flow of a test.
+//! A client of netserver: one control connection and one data connection for each flow of a test.
 
 mod connection;
 mod test;
@@ -15,154 +15,113 @@ use linerate_core::units::{DEFAULT_PORT, format_rfc3339};
 
 use self::connection::Connection;
 use self::test::{Adapted, adapt};
-use super::{Ended, Found};
-use crate::client::{Live, Outcome};
+use super::{Ended, ServerAddress, start_half};
+use crate::client::{Observe, Outcome, both};
 use crate::error::MeasureError;
-use crate::host;
 use crate::measure::flow::Flow;
-use crate::measure::half::{Half, HalfEnd};
+use crate::measure::half::HalfEnd;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
-use linerate_core::units::End;
 
-/// A netserver.
-#[derive(Debug)]
-pub(super) struct Netperf {
-    pub(super) found: Found,
+/// Finds the address at which a netserver answers. If the target has linerate's own port, netperf's
+/// is used instead.
+///
+/// # Errors
+/// Refused, unreachable, timed out, interrupted; something else answers.
+pub(super) fn find(mut target: Target, stop: Stop) -> Result<ServerAddress, MeasureError> {
+    for address in &mut target.addresses {
+        if address.port() == DEFAULT_PORT {
+            address.set_port(PORT);
+        }
+    }
+    let Connection {
+        peer, connect_time, ..
+    } = Connection::greet(&target, &stop)?;
+    Ok(ServerAddress::new(target, peer, connect_time, stop))
 }
 
-impl Netperf {
-    /// Finds the address that answers as a netserver; where the target has linerate's own port, at
-    /// netperf's.
-    ///
-    /// # Errors
-    /// Refused, unreachable, timed out, interrupted; something else answers.
-    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let addresses = target.addresses.iter().map(|address| {
-            let mut address = *address;
-            if address.port() == DEFAULT_PORT {
-                address.set_port(PORT);
-            }
-            address
-        });
-        let target = Target {
-            addresses: addresses.collect(),
-            ..target
-        };
-        let connection = Connection::greet(&target, &stop)?;
-        let found = Found::new(target, connection.peer, connection.connect_time, stop);
-        Ok(Self { found })
+/// Runs a test.
+///
+/// # Errors
+/// netperf's protocol has no such test, or the netserver refuses it.
+pub(super) fn run(
+    server: &ServerAddress,
+    test: &Test,
+    observe: Observe<'_>,
+) -> Result<Outcome, MeasureError> {
+    let Adapted { test, caveats } = adapt(test).map_err(|what| server.lacks(what))?;
+    let mut connections = Vec::new();
+    for id in 0..test.flows() {
+        let mut connection = Connection::greet(&server.target, &server.stop)?;
+        let request = test::request(&test, id, server.peer);
+        connection.open(&request, &server.stop)?;
+        connections.push(connection);
     }
+    let (flows, source) = connect(server, &test, &connections)?;
+    let started_at = format_rfc3339(SystemTime::now());
+    let marks = match test.protocol {
+        Protocol::Udp => Marks::None,
+        Protocol::Tcp | Protocol::Mptcp => Marks::Own,
+    };
+    let half = start_half(&test, marks, flows, source)?;
+    let watched = server.watch(&test, &half, observe);
+    // Stopping closes the data connections, which ends the netserver's half.
+    let HalfEnd {
+        report: mut here,
+        exchange,
+        ..
+    } = half.stop(server.host_facts());
+    here.caveats.extend(caveats);
+    let (there, error) = both(results(server, &test, &here, connections), watched);
+    let ended = Ended {
+        here,
+        there: there.flatten(),
+        exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
+        error,
+    };
+    Ok(server.outcome(Tool::Netperf, test, started_at, ended))
+}
 
-    /// Runs a test.
-    ///
-    /// # Errors
-    /// netperf's protocol has no such test, or the netserver refuses it.
-    pub(super) fn run(
-        &mut self,
-        test: &Test,
-        observe: &mut dyn FnMut(&Live) -> bool,
-    ) -> Result<Outcome, MeasureError> {
-        let adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
-        let mut connections = Vec::new();
-        for id in 0..adapted.test.flows() {
-            let mut connection = Connection::greet(&self.found.target, &self.found.stop)?;
-            connection.open(
-                &test::request(&adapted.test, id, self.found.peer),
-                &self.found.stop,
-            )?;
-            connections.push(connection);
-        }
-        let (flows, source) = self.connect(&adapted.test, &connections)?;
-        let started_at = format_rfc3339(SystemTime::now());
-        let marks = match adapted.test.protocol {
-            Protocol::Udp => Marks::None,
-            Protocol::Tcp | Protocol::Mptcp => Marks::Own,
-        };
-        let half = Half::start_marked(End::Client, &adapted.test, marks, None, flows, source)
-            .map_err(MeasureError::host("cannot start the threads of the test"))?;
-        let watched = self.found.watch(&adapted.test, &half, observe);
-        Ok(self.outcome(adapted, started_at, half, connections, watched))
+fn connect(
+    server: &ServerAddress,
+    test: &Test,
+    connections: &[Connection],
+) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
+    if let Traffic::Crr(_) = test.traffic {
+        let ports: Vec<SocketAddr> = connections.iter().map(Connection::data).collect();
+        let source = connection::connect_each(test, &server.target, ports);
+        return Ok((Vec::new(), source));
     }
+    let flows = (0..).zip(connections).map(|(id, connection)| {
+        let socket = connection.connect(test, id, &server.target, &server.stop)?;
+        Ok(Flow { id, socket })
+    });
+    let flows = flows.collect::<Result<_, MeasureError>>()?;
+    Ok((flows, FlowSource::Bound))
+}
 
-    fn connect(
-        &self,
-        test: &Test,
-        connections: &[Connection],
-    ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
-        if let Traffic::Crr(_) = test.traffic {
-            let ports: Vec<SocketAddr> = connections.iter().map(Connection::data).collect();
-            let source = connection::connect_each(test, &self.found.target, ports);
-            return Ok((Vec::new(), source));
-        }
-        let flows = (0..).zip(connections).map(|(id, connection)| {
-            let socket = connection.connect(test, id, &self.found.target, &self.found.stop)?;
-            Ok(Flow { id, socket })
-        });
-        Ok((
-            flows.collect::<Result<_, MeasureError>>()?,
-            FlowSource::Bound,
-        ))
+/// The netserver's results of a stream. Of requests it counts only what this end has counted, too;
+/// and after connections made within the run it waits four seconds before it answers. So it is not
+/// asked for those.
+fn results(
+    server: &ServerAddress,
+    test: &Test,
+    here: &HalfReport,
+    connections: Vec<Connection>,
+) -> Result<Option<HalfReport>, MeasureError> {
+    if !matches!(test.traffic, Traffic::Stream(_)) {
+        return Ok(None);
     }
-
-    fn outcome(
-        &self,
-        adapted: Adapted,
-        started_at: String,
-        half: Half,
-        connections: Vec<Connection>,
-        watched: Result<(), MeasureError>,
-    ) -> Outcome {
-        let Adapted { test, caveats } = adapted;
-        let facts = host::facts_by(
-            Some(self.found.peer.ip()),
-            self.found.target.device.as_deref(),
-        );
-        // The ends of the data connections are what a netserver waits for.
-        let HalfEnd {
-            mut report,
-            exchange,
-            ..
-        } = half.stop(facts);
-        report.caveats.extend(caveats);
-        let there = self.ask(&test, &report, connections);
-        let (there, error) = match (there, watched) {
-            (there, Err(error)) => (there.ok().flatten(), Some(error)),
-            (Ok(there), Ok(())) => (there, None),
-            (Err(error), Ok(())) => (None, Some(error)),
-        };
-        let ended = Ended {
-            here: report,
-            there,
-            exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
-            error,
-        };
-        self.found.outcome(Tool::Netperf, test, started_at, ended)
+    let mut there = HalfReport::default();
+    for (connection, flow) in connections.into_iter().zip(&here.flows) {
+        let results: Results = connection.results(&server.stop)?;
+        let half = results.to_half(flow).ok_or_else(|| MeasureError::Foreign {
+            peer: server.peer,
+            reason: "the netserver tells counts that this test cannot have had".to_owned(),
+        })?;
+        there.flows.push(half);
     }
-
-    /// What the netserver tells of its half. Of requests it can only count what this end has
-    /// counted; and for the end of connections that come and go it waits four seconds, which nobody
-    /// else has to.
-    fn ask(
-        &self,
-        test: &Test,
-        here: &HalfReport,
-        connections: Vec<Connection>,
-    ) -> Result<Option<HalfReport>, MeasureError> {
-        if !matches!(test.traffic, Traffic::Stream(_)) {
-            return Ok(None);
-        }
-        let mut there = HalfReport::default();
-        for (connection, flow) in connections.into_iter().zip(&here.flows) {
-            let results: Results = connection.results(&self.found.stop)?;
-            let told = results.to_half(flow).ok_or_else(|| MeasureError::Foreign {
-                peer: self.found.peer,
-                reason: "the netserver tells counts that this test cannot have had".to_owned(),
-            })?;
-            there.flows.push(told);
-        }
-        Ok(Some(there))
-    }
+    Ok(Some(there))
 }

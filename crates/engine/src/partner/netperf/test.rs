@@ -1,5 +1,5 @@
-//! linerate's test as one of netperf's: one control connection, and so one test of netperf's, for
-//! each flow.
+//! A test of linerate's as tests of netperf's: one for each flow, each with its own control
+//! connection.
 
 use std::net::SocketAddr;
 
@@ -12,22 +12,22 @@ use linerate_core::units::{ByteCount, Family, Span};
 
 use crate::measure::flow::flow_direction;
 
-/// So much longer than this end's measured time a netserver is asked to go on, whole seconds
-/// rounded up: it is this end that ends a test.
+/// Seconds for which a netserver is asked to send longer than this end measures, because this end
+/// is to end the test. The sum is rounded up to whole seconds.
 const LONGER_S: f64 = 1.0;
 
 /// A test as this end drives it.
 #[derive(Debug, Clone)]
 pub(super) struct Adapted {
     pub(super) test: Test,
-    /// What is not as it was asked for.
+    /// What differs from the test that was asked for.
     pub(super) caveats: Vec<Caveat>,
 }
 
-/// Makes a test of linerate's one of netperf's.
+/// Turns a test of linerate's into one of netperf's.
 ///
 /// # Errors
-/// What its protocol has not, in words.
+/// The message says what netperf's protocol lacks for it.
 pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     lacks(test)?;
     let mut adapted = Adapted {
@@ -55,7 +55,7 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     Ok(adapted)
 }
 
-/// What netperf's 32-bit lengths hold.
+/// Largest number that netperf's 32-bit lengths hold.
 const MAX_UNITS: u64 = i32::MAX as u64;
 
 fn count(test: &Test) -> u64 {
@@ -101,7 +101,7 @@ fn stream_lacks(test: &Test, stream: &StreamTest) -> Option<&'static str> {
     let down = test.direction != Direction::Up;
     let udp = test.protocol == Protocol::Udp;
     first(&[
-        // It sends them to an address that it is told: no translator on the way lets them through.
+        // A netserver sends datagrams to an address that it is told: NAT does not let them through.
         (udp && down, "--reverse with --udp"),
         (stream.verify, "--verify"),
         (stream.whole, "--whole"),
@@ -129,7 +129,7 @@ fn first(missing: &[(bool, &'static str)]) -> Option<&'static str> {
         .map(|(_, what)| *what)
 }
 
-/// What the netserver is asked for on behalf of flow `id`.
+/// The request to the netserver for flow `id`.
 pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
     let down = flow_direction(test, id) == Direction::Down;
     let role = match test.traffic {
@@ -146,7 +146,7 @@ pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
     let options = &test.options;
     let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| clamp(bytes));
     let asked = DataTest {
-        // A netserver that is told no family ends.
+        // A netserver exits if it is told no address family.
         family: Some(Family::from(peer.ip())),
         nodelay: options.nodelay,
         receive_buffer: bytes(options.receive_window_bytes).filter(|_| !down),
@@ -179,11 +179,11 @@ fn length(test: &Test, role: Role) -> Length {
     match (test.extent, role) {
         (Extent::Time(time), _) => {
             let seconds = (test.warm_up.as_secs_f64() + time.as_secs_f64()).ceil();
-            // A sender ends the test: then not before this end has measured.
+            // A sender ends the test by itself, which must not happen before this end has measured.
             let longer = if role == Role::Send { LONGER_S } else { 0.0 };
             Length::Seconds((seconds + longer).max(1.0) as u32)
         }
-        // What this end sends ends with the stream.
+        // The netserver receives until the end of the stream.
         (_, Role::Receive) => Length::Open,
         _ => Length::Units(u32::try_from(count(test)).unwrap_or(i32::MAX as u32)),
     }
@@ -193,7 +193,7 @@ fn clamp(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// The options of this end: what the server was asked to set is not set here.
+/// The options of this end, without those that the netserver was asked to set.
 pub(super) fn own_options(test: &Test, id: u32) -> SocketOptions {
     let mut options = test.options.clone();
     if flow_direction(test, id) == Direction::Down {

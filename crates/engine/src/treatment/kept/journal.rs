@@ -88,7 +88,7 @@ impl<'a> Journal<'a> {
             file.write_all(&text)?;
             file.sync_all()
         };
-        write().map_err(|source| fault("write", path.clone(), source))?;
+        write().map_err(TreatError::file(WRITE, &path))?;
         self.entries.push(entry);
         Ok(())
     }
@@ -122,7 +122,9 @@ impl<'a> Journal<'a> {
         if self.entries.is_empty() {
             return match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(fault("remove", path, error))
+                    Err(TreatError::file("remove the journal of treatments", &path)(
+                        error,
+                    ))
                 }
                 _ => Ok(()),
             };
@@ -130,11 +132,11 @@ impl<'a> Journal<'a> {
         let mut text = Vec::new();
         for entry in &self.entries {
             serde_json::to_writer(&mut text, entry)
-                .map_err(|error| fault("write", path.clone(), error.into()))?;
+                .map_err(|error| TreatError::file(WRITE, &path)(error.into()))?;
             text.push(b'\n');
         }
         crate::own_directory::replace_file(&path, &text, 0o600)
-            .map_err(|source| fault("write", path, source))
+            .map_err(TreatError::file(WRITE, &path))
     }
 }
 
@@ -142,7 +144,7 @@ fn read(directory: &Directory) -> Result<Vec<Kept>, TreatError> {
     let path = path(directory);
     let text = match crate::own_directory::read_file(&path, MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(|source| fault("read", path.clone(), source))?,
+        read => read.map_err(TreatError::file("read the journal of treatments", &path))?,
     };
     // A line that is torn was being written when its process was killed: what it is about was not
     // set yet.
@@ -158,14 +160,7 @@ fn path(directory: &Directory) -> PathBuf {
     directory.file("kept.jsonl")
 }
 
-fn fault(operation: &'static str, path: PathBuf, source: io::Error) -> TreatError {
-    TreatError::Journal {
-        operation,
-        path,
-        source,
-    }
-}
-
+const WRITE: &str = "write the journal of treatments";
 /// The table has fewer than a hundred settings, for each device.
 const MAX_ENTRIES: usize = 10_000;
 /// Of the journal. An entry is some hundred bytes.

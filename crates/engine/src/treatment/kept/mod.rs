@@ -11,10 +11,9 @@ mod journal;
 
 use linerate_core::host::{Assignment, ChangeOutcome, DeviceKey, SettingChange, device_key};
 use linerate_core::treatment::{DeviceSetting, Value};
-use linerate_sys::netlink::Link;
 
-use super::applied::{check_free, undo_step};
-use super::device::{OFFLOADS, OffloadStep, open_netlink};
+use super::applied::{check_free, undo_all};
+use super::device::{OFFLOADS, OffloadStep, named};
 use super::driver::{DriverStep, FIGURES};
 use super::error::TreatError;
 use super::files::{FileSetting, FilesStep};
@@ -43,28 +42,18 @@ fn prepare(assignment: &Assignment) -> Result<Step, TreatError> {
     let is_offload = |setting: &DeviceSetting| setting.to_string() == name;
     if let Some(setting) = OFFLOADS.into_iter().find(is_offload) {
         let on = *assignment.value() == Value::Switch(true);
-        return OffloadStep::prepare_on(setting, on, link(device)?).map(Step::Offload);
+        return OffloadStep::prepare_on(setting, on, named(key, device)?).map(Step::Offload);
     }
     if let Some((_, figure)) = FIGURES.into_iter().find(|(own, _)| *own == name) {
         let value = match assignment.value() {
             Value::Switch(on) => u32::from(*on),
             value => number(value),
         };
-        return DriverStep::prepare(figure, value, &link(device)?).map(Step::Driver);
+        return DriverStep::prepare(figure, value, &named(key, device)?).map(Step::Driver);
     }
     let setting = FileSetting::new(device, name)
         .ok_or_else(|| TreatError::unfit(key, "there is no such setting of a device"))?;
     FilesStep::prepare(key, setting, &text).map(Step::Files)
-}
-
-fn link(device: &str) -> Result<Link, TreatError> {
-    let link = open_netlink()?.link(device);
-    link.map_err(|_| {
-        TreatError::unfit(
-            format!("a setting of {device}"),
-            "there is no such device in this network namespace",
-        )
-    })
 }
 
 /// Sets all of them or none, reads them back, and keeps them; with `file`, the kernel settings
@@ -94,7 +83,7 @@ pub(crate) fn keep(
     write_down(&mut journal, &steps, &place, file.is_some())?;
     if let Err(error) = set_all(&steps, file) {
         // What could not be put back stays in the journal, for `host undo`.
-        if put_back(&steps).is_ok() {
+        if undo_all(&steps).is_ok() {
             journal.entries.truncate(before);
             journal.rewrite()?;
         }
@@ -121,12 +110,6 @@ fn write_down(
         }
     }
     Ok(())
-}
-
-fn put_back(steps: &[Step]) -> Result<(), TreatError> {
-    let changed = steps.iter().rev().filter(|step| step.changes());
-    let failures = changed.filter_map(|step| undo_step(step).err());
-    failures.reduce(|first, _| first).map_or(Ok(()), Err)
 }
 
 fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatError> {

@@ -1,14 +1,14 @@
-//! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a
-//! block ends where the next one begins.
+//! Splits an IPQoS file into blocks. A statement ends with its line; curly brackets only separate,
+//! and a block ends where the next one begins.
 
-use linerate_core::toml_reader::{At, ReadProblem};
-use linerate_core::units::{shortened, suggestion};
+use linerate_core::toml_reader::{self, At};
+use linerate_core::units::shortened;
 
 use crate::policy::error::{Fault, PolicyProblem};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// `filter NAME`, `policy NAME` or `adapter NAME` with what follows.
+/// A block: `filter NAME`, `policy NAME` or `adapter NAME` and its attributes.
 pub(super) struct Block<'a> {
     pub(super) kind: Kind,
     pub(super) name: At<&'a str>,
@@ -29,7 +29,7 @@ struct Attribute<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The one value of an attribute that can be there once.
+    /// The value of an attribute that may occur only once.
     pub(super) fn value(&self, word: &str) -> Result<Option<At<&'a str>>> {
         let mut found = self.attributes.iter().filter(|one| one.word.value == word);
         let Some(attribute) = found.next() else {
@@ -47,14 +47,11 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// All names of all lines with `uses`.
+    /// All names on lines with `uses`.
     pub(super) fn uses(&self) -> Result<Vec<At<&'a str>>> {
         let mut names = Vec::new();
-        for attribute in self
-            .attributes
-            .iter()
-            .filter(|one| one.word.value == "uses")
-        {
+        let attributes = self.attributes.iter();
+        for attribute in attributes.filter(|one| one.word.value == "uses") {
             if attribute.values.is_empty() {
                 return Err(cut(attribute.word.offset, "a name"));
             }
@@ -63,7 +60,7 @@ impl<'a> Block<'a> {
         Ok(names)
     }
 
-    /// Where an attribute stands, or the block.
+    /// Position of an attribute, or else of the block.
     pub(super) fn offset(&self, word: &str) -> usize {
         let mut attributes = self.attributes.iter();
         let found = attributes.find(|attribute| attribute.word.value == word);
@@ -74,11 +71,12 @@ impl<'a> Block<'a> {
         self.attributes.iter().any(|one| one.word.value == word)
     }
 
-    /// How many attributes it has beside those.
+    /// Number of attributes other than those.
     pub(super) fn count_without(&self, words: &[&str]) -> usize {
-        let mut attributes = self.attributes.iter().collect::<Vec<_>>();
-        attributes.retain(|one| !words.contains(&one.word.value));
-        attributes.len()
+        let attributes = self.attributes.iter();
+        attributes
+            .filter(|one| !words.contains(&one.word.value))
+            .count()
     }
 }
 
@@ -88,7 +86,7 @@ fn syntax(at: At<&str>, expected: &'static str) -> Fault {
 }
 
 impl<'a> Block<'a> {
-    /// Those of a statement: several can stand in it, each with a value at least.
+    /// Adds the attributes of a statement, which may have several, each with at least one value.
     fn attributes(&mut self, statement: &[At<&'a str>]) -> Result<()> {
         let mut rest = statement;
         while let [first, values @ ..] = rest {
@@ -111,7 +109,7 @@ fn cut(offset: usize, expected: &'static str) -> Fault {
     Fault::new(offset, PolicyProblem::Syntax { found, expected })
 }
 
-/// The blocks of a text, in its order.
+/// The blocks of a text in order.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     for statement in statements(text) {
@@ -122,10 +120,8 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
             "adapter" => Kind::Adapter,
             _ => {
                 let Some(block) = blocks.last_mut() else {
-                    return Err(syntax(
-                        *first,
-                        "`filter`, `policy` or `adapter` with a name",
-                    ));
+                    let expected = "`filter`, `policy` or `adapter` with a name";
+                    return Err(syntax(*first, expected));
                 };
                 block.attributes(&statement)?;
                 continue;
@@ -180,7 +176,7 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
 }
 
 impl Kind {
-    /// The attributes of such a block.
+    /// The attributes that such a block may have.
     fn words(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Filter => FILTER_WORDS,
@@ -210,14 +206,9 @@ fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
         return Ok(at.map(|_| *short));
     }
     let all = table.iter().map(|(short, _)| *short);
-    let hint = suggestion(at.value, all.clone());
-    let hint = hint.unwrap_or_else(|| {
-        let all: Vec<_> = all.collect();
-        format!("its attributes are {}", all.join(", "))
-    });
-    let key = shortened(at.value);
-    let problem = ReadProblem::UnknownKey { place, key, hint };
-    Err(Fault::new(at.offset, problem))
+    let all: Vec<_> = all.collect();
+    let otherwise = format!("its attributes are {}", all.join(", "));
+    Err(toml_reader::Fault::unknown_key(at, place, all, otherwise).into())
 }
 
 /// Short and long spelling.

@@ -1,4 +1,4 @@
-//! `filter NAME` of an IPQoS file.
+//! Reads `filter NAME` of an IPQoS file.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Con
     Ok(conditions)
 }
 
-/// `net`: an EtherType; those of IP say the family.
+/// Reads `net`, an EtherType; those of IP give the family.
 fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
     let Some(at) = block.value("net")? else {
         return Ok(());
@@ -52,25 +52,22 @@ fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
     Ok(())
 }
 
-/// A host can have addresses of a family that the filter's other addresses or `net` exclude: those
-/// are left away, as IPQoS does, which takes the filter's family from the first address that is
-/// written as one.
+/// Reads addresses. A host's addresses of a family that the filter's other addresses or `net`
+/// exclude are dropped: IPQoS takes the filter's family from the first literal address.
 fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
     let mut family = conditions.family.first().copied();
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
         *list = address_list(block, words, names)?;
         for word in words.iter().filter(|word| !word.is_empty()) {
-            let address = block
-                .value(word)?
-                .and_then(|at| at.value.parse::<IpAddr>().ok());
+            let address = block.value(word)?;
+            let address = address.and_then(|at| at.value.parse::<IpAddr>().ok());
             family = family.or(address.map(family_of));
         }
     }
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
-        let is_name = block
-            .value(words[0])?
-            .is_some_and(|at| at.value.parse::<IpAddr>().is_err());
+        let text = block.value(words[0])?;
+        let is_name = text.is_some_and(|at| at.value.parse::<IpAddr>().is_err());
         let Some(family) = family.filter(|_| is_name) else {
             continue;
         };
@@ -97,7 +94,7 @@ fn family_of(address: IpAddr) -> Family {
     }
 }
 
-/// One address, both ends of a range, and none for `addr`.
+/// Words for one address and for both ends of a range; `addr` has no range.
 const ADDRESSES: [[&str; 3]; 3] = [
     ["srcaddr", "srcaddrlo", "srcaddrhi"],
     ["dstaddr", "dstaddrlo", "dstaddrhi"],
@@ -135,7 +132,7 @@ fn address_list(
 
 type Ends<'a> = (At<&'a str>, Option<At<&'a str>>);
 
-/// A single value, or the two of a range; one end alone stands for both.
+/// A single value, or both ends of a range; one end alone stands for both.
 fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<Ends<'a>>> {
     let single = block.value(one)?;
     let range = (block.value(low)?, block.value(high)?);
@@ -173,7 +170,7 @@ fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
     }
 }
 
-/// Ports, and the protocols that names of services bring with them.
+/// Reads ports, and the protocols that come with service names.
 fn ports(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (list, words) in lists.iter_mut().zip(PORTS) {
@@ -199,7 +196,7 @@ const PORTS: [[&str; 3]; 3] = [
     ["port", "", ""],
 ];
 
-/// `http/tcp`, or `http`: then the service's ports with whichever protocols it has.
+/// Reads `http/tcp`, or `http` for the service's ports with any of its protocols.
 fn service_ports(
     at: At<&str>,
     conditions: &mut Conditions,
@@ -213,13 +210,11 @@ fn service_ports(
         }
     }
     let Some((_, ports)) = found.first() else {
-        // Which of both it is cannot be told where the filter's protocols were asked for alone.
+        // The reason is unclear if only the filter's protocols were asked for.
         let none = || {
             let what = format!("`{}` is no service with the filter's protocols", at.value);
-            PolicyProblem::conflict(
-                what,
-                "name it otherwise, or write a filter for each protocol",
-            )
+            let hint = "name it otherwise, or write a filter for each protocol";
+            PolicyProblem::conflict(what, hint)
         };
         let refused = values::ports(service, &allowed, names).err();
         let refused = refused.filter(|_| conditions.protocol.is_empty());
@@ -230,18 +225,12 @@ fn service_ports(
         let hint = "write a filter for each, such as `domain/udp`";
         return Err(Fault::conflict(at.offset, what, hint));
     }
-    let single = |protocol| Range {
-        first: protocol,
-        last: protocol,
-    };
-    conditions.protocol = found
-        .iter()
-        .map(|(protocol, _)| single(*protocol))
-        .collect();
+    let protocols = found.iter().map(|(protocol, _)| Range::single(*protocol));
+    conditions.protocol = protocols.collect();
     Ok(ports.clone())
 }
 
-/// A service's name, and the protocols that it is asked for with.
+/// A service's name and the protocols it is resolved with.
 fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
     let Some((service, transport)) = at.value.split_once('/') else {
         return Ok((at.value, PROTOCOLS_WITH_PORTS.to_vec()));
@@ -259,7 +248,7 @@ fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
     }
 }
 
-/// Octal behind a 0, as IPQoS reads numbers.
+/// Converts octal numbers, which start with 0 in IPQoS.
 pub(super) fn decimal(text: &str) -> Cow<'_, str> {
     let digits = text.strip_prefix('0').filter(|digits| !digits.is_empty());
     match digits.map(|digits| u64::from_str_radix(digits, 8)) {
@@ -268,21 +257,19 @@ pub(super) fn decimal(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A value's problem, at its place.
+/// Adds the place to the problem of a value.
 pub(super) fn located<T>(at: At<&str>, result: std::result::Result<T, PolicyProblem>) -> Result<T> {
     result.map_err(|problem| Fault::new(at.offset, problem))
 }
 
 impl check::Conflict {
-    /// With the words of an IPQoS file, where they stand.
+    /// The fault with the words and places of an IPQoS file.
     pub(super) fn in_hpux(self, block: &Block<'_>) -> Fault {
         let mut what = self.what;
         let mut offset = block.name.offset;
         for (ours, theirs) in WORDS {
-            let spelling = theirs
-                .iter()
-                .find(|word| block.has(word))
-                .unwrap_or(&theirs[0]);
+            let spelling = theirs.iter().find(|word| block.has(word));
+            let spelling = spelling.unwrap_or(&theirs[0]);
             what = what.replace(&format!("`{ours}`"), &format!("`{spelling}`"));
             if self.key == *ours {
                 offset = block.offset(spelling);
@@ -292,7 +279,7 @@ impl check::Conflict {
     }
 }
 
-/// Our keys, and the attributes that make them.
+/// Our keys and the corresponding attributes.
 const WORDS: &[(&str, &[&str])] = &[
     ("source", &["srcaddr", "srcaddrlo", "srcaddrhi"]),
     ("destination", &["dstaddr", "dstaddrlo", "dstaddrhi"]),

@@ -1,11 +1,11 @@
-//! Reads configuration files of HP-UX IPQoS A.01.00. What is imported how is in `docs/qos.md`.
+//! Reads configuration files of HP-UX IPQoS A.01.00. `docs/qos.md` describes how they are imported.
 
 mod blocks;
 mod filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{At, ReadProblem};
+use linerate_core::toml_reader::{self, At};
 use linerate_core::units::BitRate;
 
 use super::error::{Fault, Lines, PolicyProblem};
@@ -22,12 +22,12 @@ type Result<T> = std::result::Result<T, Fault>;
 impl PolicyFile {
     /// Reads a configuration file of HP-UX IPQoS A.01.00 and resolves its names.
     ///
-    /// A filter that policies of several adapters use is there once for each of them, as NAME,
-    /// NAME-2, …. Adapters keep their names, which are no names of Linux (`lan0`).
+    /// A filter used by policies of several adapters is repeated for each of them, as NAME, NAME-2,
+    /// …. Adapters keep their names (`lan0`), which are not Linux names.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, or that has no counterpart here, with its line and column.
+    /// The first error, or the first thing without a counterpart here, with its line and column.
     pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, PolicyError> {
         let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
@@ -36,8 +36,7 @@ impl PolicyFile {
 
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile> {
     if text.len() > MAX_BYTES {
-        let (bytes, most) = (text.len(), MAX_BYTES);
-        return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
+        return Err(toml_reader::Fault::too_long(text.len(), MAX_BYTES).into());
     }
     let mut reader = Reader {
         lines,
@@ -58,7 +57,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     reader.finish()
 }
 
-/// A filter that no policy uses yet.
+/// A filter not yet used by a policy.
 struct Draft<'a> {
     name: At<&'a str>,
     priority: u32,
@@ -72,7 +71,7 @@ struct Reader<'a, 'b> {
     policy_index: BTreeMap<&'a str, usize>,
     /// The filters of each policy, by index.
     uses: Vec<Vec<usize>>,
-    /// Where each policy stands.
+    /// Position of each policy in the text.
     offsets: Vec<usize>,
     file: PolicyFile,
 }
@@ -99,20 +98,11 @@ impl<'a> Reader<'a, '_> {
         let name = check_name(block.name)?;
         let place = self.lines.place(block.name.offset);
         let policy = policy(block, name, place)?;
-        let what = (
-            "filter",
-            "a filter is defined before it is used, as `filter NAME`",
-        );
-        let uses = indices(&block.uses()?, what, &self.draft_index)?;
-        most(
-            "policies",
-            self.file.policies.len(),
-            MAX_POLICIES,
-            block.name,
-        )?;
-        let before = self
-            .policy_index
-            .insert(block.name.value, self.file.policies.len());
+        let hint = "a filter is defined before it is used, as `filter NAME`";
+        let uses = indices(&block.uses()?, ("filter", hint), &self.draft_index)?;
+        let number = self.file.policies.len();
+        most("policies", number, MAX_POLICIES, block.name)?;
+        let before = self.policy_index.insert(block.name.value, number);
         self.file.policies.push(policy);
         self.uses.push(uses);
         self.offsets.push(block.name.offset);
@@ -121,12 +111,9 @@ impl<'a> Reader<'a, '_> {
 
     fn adapter(&mut self, block: &Block<'a>) -> Result<()> {
         let name = located(block.name, values::interface(block.name.value))?.0;
-        let what = (
-            "policy",
-            "a policy is defined before it is used, as `policy NAME`",
-        );
+        let hint = "a policy is defined before it is used, as `policy NAME`";
         let names = block.uses()?;
-        let policies = indices(&names, what, &self.policy_index)?;
+        let policies = indices(&names, ("policy", hint), &self.policy_index)?;
         if policies.is_empty() {
             let what = format!("adapter `{name}` has no policy");
             let hint = "name policies behind `uses`";
@@ -139,25 +126,15 @@ impl<'a> Reader<'a, '_> {
                     continue;
                 };
                 let filter = self.drafts[*filter].name.value;
-                let what = format!(
-                    "filter `{filter}` is of the policies `{other}` and `{}`",
-                    at.value
-                );
+                let policy = at.value;
+                let what = format!("filter `{filter}` is of the policies `{other}` and `{policy}`");
                 let hint = "on one adapter a filter has one policy";
                 return Err(Fault::conflict(at.offset, what, hint));
             }
         }
-        most(
-            "adapters",
-            self.file.adapters.len(),
-            MAX_ADAPTERS,
-            block.name,
-        )?;
-        let before = self
-            .file
-            .adapters
-            .iter()
-            .position(|adapter| adapter.name == name);
+        let adapters = &self.file.adapters;
+        most("adapters", adapters.len(), MAX_ADAPTERS, block.name)?;
+        let before = adapters.iter().position(|adapter| adapter.name == name);
         self.file.adapters.push(Adapter {
             name,
             place: self.lines.place(block.name.offset),
@@ -168,7 +145,7 @@ impl<'a> Reader<'a, '_> {
         once("adapters", before, block)
     }
 
-    /// Filters get their policies.
+    /// Assigns the filters to their policies.
     fn finish(mut self) -> Result<PolicyFile> {
         if self.file.adapters.is_empty() {
             let what = "there is no adapter";
@@ -180,11 +157,8 @@ impl<'a> Reader<'a, '_> {
                 users[*filter].push(policy);
             }
         }
-        let mut names: BTreeSet<String> = self
-            .drafts
-            .iter()
-            .map(|draft| draft.name.value.to_owned())
-            .collect();
+        let names = self.drafts.iter().map(|draft| draft.name.value.to_owned());
+        let mut names: BTreeSet<String> = names.collect();
         for (draft, policies) in self.drafts.iter().zip(users) {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
@@ -208,7 +182,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// A hyphen is in no name of IPQoS.
+/// A name for a copy of a filter; names in IPQoS contain no hyphen.
 fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String {
     if number == 0 {
         return name.to_owned();
@@ -225,24 +199,20 @@ fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String 
 fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     let reserve = share(block, "res")?;
     let limit = share(block, "max")?;
-    let dscp = match block.value("dscp")? {
-        Some(at) => Some(located(at, values::dscp(&decimal(at.value)))?),
-        None => None,
-    };
-    let vlan_priority = match block.value("vpr")? {
-        Some(at) => {
-            Some(located(at, values::VLAN_PRIORITY.single::<u8>(&decimal(at.value)))?.first)
-        }
-        None => None,
-    };
+    let dscp = block.value("dscp")?;
+    let dscp = dscp.map(|at| located(at, values::dscp(&decimal(at.value))));
+    let vlan_priority = block.value("vpr")?.map(|at| {
+        let number = located(at, values::VLAN_PRIORITY.single(&decimal(at.value)))?;
+        Ok::<u8, Fault>(number.first)
+    });
+    let (dscp, vlan_priority) = (dscp.transpose()?, vlan_priority.transpose()?);
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
         let hint = "give `res` too, or leave `max` away";
         return Err(Fault::conflict(block.offset("max"), what, hint));
     }
-    let marks = ["dscp", "vpr", "max"]
-        .into_iter()
-        .find(|word| block.has(word));
+    let mut marks = ["dscp", "vpr", "max"].into_iter();
+    let marks = marks.find(|word| block.has(word));
     let drop = reserve.is_none() && (block.has("res") || marks.is_none());
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
@@ -268,23 +238,22 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     Ok(policy)
 }
 
-/// That `max` is 0.
+/// The error for a `max` of 0.
 fn no_share(block: &Block<'_>, word: &str) -> Result<Fault> {
     let at = block.value(word)?.map_or("", |at| at.value);
     let hint = "it is above 0, in bit/s, k, m or %";
     Ok(Fault::value(block.offset(word), "share", at, hint))
 }
 
-/// `20%`, `30m`, `64k`, `5000`; 0 is none.
+/// Parses `20%`, `30m`, `64k` or `5000`; 0 means none.
 fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
     let Some(at) = block.value(word)? else {
         return Ok(None);
     };
     let digits = at.value.trim_end_matches(['%', 'k', 'K', 'm', 'M']);
     let number = decimal(digits).parse::<f64>().ok();
-    let is_plain = digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let mut bytes = digits.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_digit() || byte == b'.');
     let (Some(number), true) = (number, is_plain) else {
         let hint = "write 20%, 30m, 64k or a number of bit/s";
         return Err(Fault::value(at.offset, "share", at.value, hint));
@@ -296,21 +265,24 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
         "m" | "M" => 1e6,
         "" => 1.0,
         _ => {
-            return located(
-                at,
-                Err(PolicyProblem::value("share", at.value, "it has one unit")),
-            );
+            return Err(Fault::value(
+                at.offset,
+                "share",
+                at.value,
+                "it has one unit",
+            ));
         }
     };
     // Beyond 2⁵³ it is out of range anyway.
-    match (number * scale).round() as u64 {
-        0 => Ok(None),
-        bits => located(at, values::in_range(at.value, BitRate(bits)))
-            .map(|rate| Some(Share::Rate(rate))),
+    let rate = BitRate((number * scale).round() as u64);
+    if rate.0 == 0 {
+        return Ok(None);
     }
+    let rate = located(at, values::in_range(at.value, rate));
+    rate.map(|rate| Some(Share::Rate(rate)))
 }
 
-/// The indices of what is used, each once.
+/// The indices of the names used, each only once.
 fn indices(
     names: &[At<&str>],
     (what, hint): (&'static str, &'static str),
@@ -345,30 +317,20 @@ fn check_name(at: At<&str>) -> Result<String> {
 }
 
 fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<()> {
-    match before {
-        None => Ok(()),
-        Some(_) => {
-            let name = block.name.value.to_owned();
-            Err(Fault::new(
-                block.name.offset,
-                ReadProblem::Repeated { what, name },
-            ))
-        }
+    if before.is_none() {
+        return Ok(());
     }
+    let (offset, name) = (block.name.offset, block.name.value);
+    Ok(toml_reader::Fault::repeated(offset, what, name)?)
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
     if found < most {
-        Ok(())
-    } else {
-        let found = found + 1;
-        Err(Fault::new(
-            name.offset,
-            PolicyProblem::TooMany { what, found, most },
-        ))
+        return Ok(());
     }
+    Err(Fault::too_many(name.offset, what, found + 1, most))
 }
 
-/// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for
-/// such a filter is 0, which is before all that can be given.
+/// Priority of a filter without one. The guide does not specify it; `ipqosadmin -showconfig` prints
+/// 0 for such a filter, which is before everything that can be given.
 const UNSAID_PRIORITY: u32 = 1;

@@ -1,4 +1,4 @@
-//! `[filter.NAME]`.
+//! Reads `[filter.NAME]`.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ fn conditions(
         destination_mac: macs(section, "destination_mac")?,
         ..Conditions::default()
     };
-    // What a name of a service or of a type means depends on the protocol.
+    // The meaning of a service or type name depends on the protocol.
     let protocols = conditions.protocols_with_ports();
     let mut ports = |key| {
         ranges(section, key, values::PORT.all(), |text| {
@@ -95,7 +95,8 @@ fn numbers<T: TryFrom<u32> + TryFrom<u128> + Into<u128> + Copy>(
     })
 }
 
-/// Alternatives, and those behind a `!`, which are taken from them, or from all that there are.
+/// Reads alternatives, and those after `!`, which are removed from the alternatives or from all
+/// values.
 fn alternatives<T>(
     section: &Section<'_>,
     key: &'static str,
@@ -113,14 +114,9 @@ fn alternatives<T>(
 }
 
 fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
-    let offset = section
-        .value(key)
-        .map_or(section.offset, |value| value.span().start);
-    Fault::conflict(
-        offset,
-        format!("`{key}` leaves nothing"),
-        "what stands behind `!` is taken from the rest",
-    )
+    let what = format!("`{key}` leaves nothing");
+    let hint = "what stands behind `!` is taken from the rest";
+    check::Conflict { key, what, hint }.at(section)
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
@@ -138,7 +134,8 @@ fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fau
     ranges(section, key, all, |text| values::macs(text).map(single))
 }
 
-/// Marks; what stands behind a `!` is taken from those of the same mask, and there is no other.
+/// Reads marks; those after `!` are removed from marks of the same mask, and no other mask is
+/// allowed.
 fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
     let (listed, taken) = alternatives(section, "mark", |text| values::mark(text).map(single))?;
     let Some(mask) = taken.first().map(|mark| mark.mask) else {
@@ -160,7 +157,7 @@ fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
     Ok(left.into_iter().map(masked).collect())
 }
 
-/// What is left of `listed`, or of all, without `taken`.
+/// Removes `taken` from `listed`, or from all values.
 fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
     section: &Section<'_>,
     key: &'static str,
@@ -193,7 +190,7 @@ fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
 /// The addresses of each `[set.NAME]`, for `@NAME`.
 pub(super) type Sets = BTreeMap<String, Vec<AddressRange>>;
 
-/// A `[set.NAME]`.
+/// Reads `[set.NAME]`.
 pub(super) fn set(
     section: &Section<'_>,
     names: &mut dyn Names,
@@ -259,5 +256,5 @@ pub(super) const KEYS: &str = "\
 pub(super) const SET: &str = "[set.NAME]";
 pub(super) const SET_KEYS: &str = "addresses";
 
-/// As HP-UX IPQoS had them.
+/// The range of HP-UX IPQoS.
 const PRIORITIES: std::ops::RangeInclusive<u32> = 1..=2_147_483_647;

@@ -1,4 +1,4 @@
-//! `[policy.NAME]` and `[adapter.IFNAME]`.
+//! Reads `[policy.NAME]` and `[adapter.IFNAME]`.
 
 use linerate_core::toml_reader::{At, Section, string, wrong_type};
 use linerate_core::units::ByteCount;
@@ -29,22 +29,20 @@ pub(super) fn policy(
     Ok(policy)
 }
 
-/// Whether policies that are inside others can be.
+/// Checks whether a policy can be inside its parents.
 pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fault> {
     let policy = &file.policies[at];
+    let name = &policy.name;
     let refuse = |key, what: String, hint| Err(check::Conflict { key, what, hint }.at(section));
     let around: Vec<usize> = file.around(at).take(MAX_AROUND + 1).collect();
     if around.contains(&at) {
-        let what = format!("policy `{}` is inside itself", policy.name);
+        let what = format!("policy `{name}` is inside itself");
         return refuse("parent", what, "leave `parent` away from one of them");
     }
-    // One around it that is inside itself is told of by its own place.
+    // A parent inside itself is reported at its own place.
     let is_circle = (1..around.len()).any(|n| around[..n].contains(&around[n]));
     if around.len() > MAX_AROUND && !is_circle {
-        let what = format!(
-            "policy `{}` is inside more than {MAX_AROUND} others",
-            policy.name
-        );
+        let what = format!("policy `{name}` is inside more than {MAX_AROUND} others");
         return refuse("parent", what, "HTB has no more levels of classes");
     }
     if policy.drop && policy.parent.is_some() {
@@ -62,23 +60,17 @@ pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Res
         ("drop", policy.drop),
     ];
     if let Some((key, _)) = of_packets.into_iter().find(|(_, is_there)| *is_there) {
-        let what = format!(
-            "`{key}` of policy `{}`, which has others inside",
-            policy.name
-        );
+        let what = format!("`{key}` of policy `{name}`, which has others inside");
         return refuse(key, what, "give it to those inside: they have the packets");
     }
     if policy.reserve.is_none() && policy.limit.is_none() {
-        let what = format!(
-            "policy `{}` has others inside, and neither `reserve` nor `limit`",
-            policy.name
-        );
+        let what = format!("policy `{name}` has others inside, and neither `reserve` nor `limit`");
         return refuse("reserve", what, "give it one, or leave it away");
     }
     Ok(())
 }
 
-/// 0 to 7.
+/// Reads a number from 0 to 7.
 fn small(section: &Section<'_>, key: &'static str) -> Result<Option<u8>, Fault> {
     let number = section.number(key, 0..=7)?;
     Ok(number.and_then(|number| u8::try_from(number.value).ok()))
@@ -112,10 +104,9 @@ fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
             return Err(Fault::value(word.offset, "kind of meter", other, hint));
         }
     };
-    let foreign: &[_] = if is_single {
-        &["peak", "peak_burst"]
-    } else {
-        &["excess_burst"]
+    let foreign: &[_] = match is_single {
+        true => &["peak", "peak_burst"],
+        false => &["excess_burst"],
     };
     if let Some(key) = foreign.iter().find(|key| section.value(key).is_some()) {
         let what = format!("`{key}` with the kind {}", word.value);
@@ -123,12 +114,8 @@ fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
         let conflict = check::Conflict { key, what, hint };
         return Err(conflict.at(section));
     }
-    let committed = needed(
-        section,
-        "committed",
-        "a rate such as \"10mbit\"",
-        values::rate,
-    )?;
+    let hint = "a rate such as \"10mbit\"";
+    let committed = needed(section, "committed", hint, values::rate)?;
     let hint = "a size such as \"64KiB\"";
     let burst = |key, least| needed(section, key, hint, |text| values::burst(text, least));
     if is_single {
@@ -156,7 +143,7 @@ fn needed<T>(
     one(section, key, read)?.ok_or_else(|| section.missing(key, hint).into())
 }
 
-/// Whether the colour with which a packet comes counts.
+/// Whether the meter considers the colour of arriving packets.
 fn colour(text: &str) -> Result<bool, PolicyProblem> {
     match text {
         "aware" => Ok(true),
@@ -215,7 +202,7 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
 }
 
 impl check::Conflict {
-    /// At the key's value.
+    /// The fault at the key's value.
     pub(super) fn at(self, section: &Section<'_>) -> Fault {
         let value = section.value(self.key);
         let offset = value.map_or(section.offset, |value| value.span().start);

@@ -1,4 +1,4 @@
-//! Keys that hold one value or a list of them.
+//! Reads keys that hold one value or a list.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use crate::policy::error::{Fault, PolicyProblem};
 
-/// The values of a key, whether a list or one, each as its text, read with `each`.
+/// The values of a key, a list or a single one, each passed to `each` as text.
 pub(super) fn list<T>(
     section: &Section<'_>,
     key: &'static str,
@@ -18,11 +18,9 @@ pub(super) fn list<T>(
     };
     let values = match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => {
-            return Err(Fault::conflict(
-                value.span().start,
-                format!("`{key}` is an empty list"),
-                "leave the key away where every packet matches",
-            ));
+            let what = format!("`{key}` is an empty list");
+            let hint = "leave the key away where every packet matches";
+            return Err(Fault::conflict(value.span().start, what, hint));
         }
         DeValue::Array(values) => values.iter().collect(),
         _ => vec![value],
@@ -33,18 +31,14 @@ pub(super) fn list<T>(
         let read = each(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
         all.extend(read);
         if all.len() > MAX_ENTRIES {
-            let (found, most) = (all.len(), MAX_ENTRIES);
             let what = "entries of one key";
-            return Err(Fault::new(
-                item.offset,
-                PolicyProblem::TooMany { what, found, most },
-            ));
+            return Err(Fault::too_many(item.offset, what, all.len(), MAX_ENTRIES));
         }
     }
     Ok(all)
 }
 
-/// A text, or a whole number as one.
+/// A string, or an integer as text.
 pub(super) fn item<'a>(key: &str, value: &'a Value<'a>) -> Result<At<Cow<'a, str>>, Fault> {
     let offset = value.span().start;
     let value = match value.get_ref() {
@@ -62,7 +56,7 @@ pub(super) fn item<'a>(key: &str, value: &'a Value<'a>) -> Result<At<Cow<'a, str
     Ok(At { offset, value })
 }
 
-/// One value, read with `read`.
+/// One value, parsed with `read`.
 pub(super) fn one<T>(
     section: &Section<'_>,
     key: &'static str,
@@ -75,11 +69,9 @@ pub(super) fn one<T>(
         DeValue::String(_) | DeValue::Integer(_) => item(key, value)?,
         _ => return Err(wrong_type(key, value, "a text in quotes or a whole number").into()),
     };
-    let value = read(&item.value);
-    value
-        .map(Some)
-        .map_err(|problem| Fault::new(item.offset, problem))
+    let value = read(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
+    Ok(Some(value))
 }
 
-/// More alternatives than somebody writes, and as many as an exported list of addresses has.
+/// Most values of a list: more than anyone writes, and enough for an exported address list.
 pub(in crate::policy) const MAX_ENTRIES: usize = 1024;

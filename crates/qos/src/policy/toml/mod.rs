@@ -6,7 +6,7 @@ mod items;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{self, At, Section};
+use linerate_core::toml_reader::{self, At, Section, Value};
 
 use ::toml::de::DeValue;
 
@@ -38,11 +38,11 @@ impl PolicyFile {
     /// # Ok::<(), linerate_qos::policy::PolicyError>(())
     /// ```
     ///
-    /// All keys, with what they may be, are in `docs/qos.md`.
+    /// `docs/qos.md` describes all keys and their values.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with its line and column.
+    /// The first error, with its line and column.
     pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, PolicyError> {
         let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
@@ -105,7 +105,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     Ok(file)
 }
 
-/// Policies inside others.
+/// Checks and sets the parents of policies.
 fn nest(
     file: &mut PolicyFile,
     policies: &[(At<&str>, Section<'_>)],
@@ -131,36 +131,32 @@ fn policy_of(name: &At<&str>, policies: &Index) -> Result<usize, Fault> {
     })
 }
 
-/// The last filter's policy has packets of its own.
+/// Checks that the last filter's policy takes packets itself.
 fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     let policy = file.filters.last().map(|filter| filter.policy);
     let Some(policy) = policy.filter(|policy| file.holds(*policy)) else {
         return Ok(());
     };
+    let name = &file.policies[policy].name;
     let conflict = check::Conflict {
         key: "policy",
-        what: format!(
-            "policy `{}` has others inside, and no packets of its own",
-            file.policies[policy].name
-        ),
+        what: format!("policy `{name}` has others inside, and no packets of its own"),
         hint: "name one of those inside, or one more for the rest",
     };
     Err(conflict.at(section))
 }
 
-/// The last adapter has the policies around its own, too.
+/// Checks that the last adapter also has the parents of its policies.
 fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     let of_adapter = file.adapters.last().map_or(&[][..], |one| &one.policies);
     let policies = of_adapter.iter().map(|at| &file.policies[*at]);
     for policy in policies {
         if let Some(parent) = policy.parent.filter(|parent| !of_adapter.contains(parent)) {
             let parent = &file.policies[parent].name;
+            let name = &policy.name;
             let conflict = check::Conflict {
                 key: "policies",
-                what: format!(
-                    "policy `{}` is inside `{parent}`, which is not there",
-                    policy.name
-                ),
+                what: format!("policy `{name}` is inside `{parent}`, which is not there"),
                 hint: "name it, too",
             };
             return Err(conflict.at(section));
@@ -169,7 +165,7 @@ fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The program has a place for each mask.
+/// Checks the number of masks, since the program has a place for each.
 fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
     let marks = (file.filters.iter()).flat_map(|filter| &filter.conditions.mark);
     let masks: BTreeSet<u32> = marks.map(|mark| mark.mask).collect();
@@ -178,10 +174,7 @@ fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let offset = (last.value("mark")).map_or(last.offset, |value| value.span().start);
-    Err(Fault::new(
-        offset,
-        PolicyProblem::TooMany { what, found, most },
-    ))
+    Err(Fault::too_many(offset, what, found, most))
 }
 
 /// The tables of one kind in the order of the file.
@@ -201,11 +194,7 @@ fn tables<'a>(
                 "policy" => "policies",
                 _ => "adapters",
             };
-            let found = tables.len();
-            Err(Fault::new(
-                name.offset,
-                PolicyProblem::TooMany { what, found, most },
-            ))
+            Err(Fault::too_many(name.offset, what, tables.len(), most))
         }
         (None, None) if key == "adapter" => {
             let hint = "name the interface on which the policies work";
@@ -215,16 +204,14 @@ fn tables<'a>(
     }
 }
 
-/// `[adapter.eth0.100]` is a table in a table to TOML.
+/// Checks for undotted names: `[adapter.eth0.100]` is a table inside a table in TOML.
 fn undotted(root: &Section<'_>) -> Result<(), Fault> {
     for (name, value) in root.entries("adapter")? {
         let DeValue::Table(table) = value.get_ref() else {
             continue;
         };
-        let inner = table
-            .iter()
-            .find(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)));
-        if let Some((inner, _)) = inner {
+        let is_table = |value: &Value<'_>| matches!(value.get_ref(), DeValue::Table(_));
+        if let Some((inner, _)) = table.iter().find(|(_, value)| is_table(value)) {
             let dotted = format!("{}.{}", name.value, inner.get_ref());
             let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
             return Err(Fault::value(inner.span().start, "adapter", &dotted, hint));
@@ -233,7 +220,7 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A name that filters and policies may have, and its place.
+/// Checks the name of a filter or policy, and returns it with its place.
 fn named(name: &At<&str>, lines: &Lines<'_>) -> Result<(String, Place), Fault> {
     match values::name(name.value) {
         Ok(text) => Ok((text, lines.place(name.offset))),
@@ -250,17 +237,13 @@ fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
         "track" => Ok(Fragments::Track),
         other => {
             let hint = "write \"plain\" or \"track\"";
-            Err(Fault::value(
-                word.offset,
-                "treatment of fragments",
-                other,
-                hint,
-            ))
+            let what = "treatment of fragments";
+            Err(Fault::value(word.offset, what, other, hint))
         }
     }
 }
 
-/// What nothing would ever use is a slip.
+/// Anything unused is taken as a mistake.
 pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> {
     let mut filtered = vec![false; file.policies.len()];
     for filter in &file.filters {
@@ -273,30 +256,26 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
     for (at, policy) in file.policies.iter().enumerate() {
         let (what, hint) = match (filtered[at] || file.holds(at), adapted[at]) {
             (true, true) => continue,
-            (false, _) => (
-                "filter",
-                "give one with its name as `policy`, or leave the policy away",
-            ),
+            (false, _) => ("filter", NO_FILTER),
             (true, false) => (
                 "adapter",
                 "name it in the `policies` of one, or leave it away",
             ),
         };
         let policy = policy.name.clone();
-        return Err(Fault::new(
-            offsets[at],
-            PolicyProblem::Unused { policy, what, hint },
-        ));
+        let problem = PolicyProblem::Unused { policy, what, hint };
+        return Err(Fault::new(offsets[at], problem));
     }
     Ok(())
 }
 
+const NO_FILTER: &str = "give one with its name as `policy`, or leave the policy away";
 const KEYS: &str = "filter policy adapter set fragments";
 
-/// 8,192 filters of 500 bytes.
+/// Enough for 8,192 filters of 500 bytes.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 pub(super) const MAX_FILTERS: usize = 8192;
 pub(super) const MAX_POLICIES: usize = 256;
 pub(super) const MAX_ADAPTERS: usize = 64;
-/// All bits, which is the mask of a mark without one, among them.
+/// Most masks, including that of all bits for a mark without a mask.
 const MAX_MASKS: usize = 4;

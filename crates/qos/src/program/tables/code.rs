@@ -1,16 +1,18 @@
-//! The code that asks the tables.
+//! Writes the code that uses the tables.
 
 use crate::policy::Family;
 
 use super::super::assembler::{Condition, Operation, Register, Size};
-use super::super::chain::is_beside;
 use super::super::frame::{Slot, context, wide};
 use super::super::generator::{Generator, Layer, TABLES};
 use super::{DE_BRUIJN, FamilyTables};
 
+use Condition::{Above, AtLeast, NotEqual};
+use Operation::{Add, And, Mul, Negate, ShiftLeft, ShiftRight};
 use Register::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
+use Size::{Byte, Double, Word};
 
-/// Rows whose addresses stay in registers; those of the others are on the stack.
+/// Registers for row addresses; the other rows are on the stack.
 const IN_REGISTERS: [Register; 6] = [R1, R2, R3, R4, R5, R8];
 
 impl Generator<'_> {
@@ -31,26 +33,27 @@ impl Generator<'_> {
         }
     }
 
-    /// The rule of the number in `R9`, which is one, takes the packet.
+    /// The rule whose number is in `R9` matches.
     pub(in crate::program) fn take_from_tables(&mut self, family: Family, layer: Layer) {
         if let Some(tables) = self.tables.of_family(family) {
             self.take_from_tables_of(&tables, family, layer);
         }
     }
 
-    /// Puts the place of each field's row on the stack.
+    /// Stores the position of each field's row on the stack.
     fn find_rows(&mut self, tables: &FamilyTables, family: Family, layer: Layer) {
         for (number, dimension) in tables.dimensions.iter().enumerate() {
-            if layer == Layer::None && !is_beside(dimension.field) {
+            if layer == Layer::None && !dimension.field.is_beside_ip() {
                 self.code.set(R0, dimension.absent.into());
             } else {
                 self.look_up(dimension, family, tables.words());
             }
-            self.code.store(Size::Word, R10, wide(number) + 4, R0);
+            self.code.store(Word, R10, wide(number) + 4, R0);
         }
     }
 
-    /// `R9` becomes the number of the first rule that all rows have; without one it is over.
+    /// Loads into `R9` the number of the first rule that is in all rows; if there is none, the
+    /// search is over.
     fn meet_rows(&mut self, tables: &FamilyTables) {
         self.rows(tables);
         let count = tables.dimensions.len();
@@ -58,18 +61,18 @@ impl Generator<'_> {
         let mut hits = Vec::new();
         for word in 0..tables.words() {
             if count == 0 {
-                // All rules ask nothing: the first takes all.
+                // No rule tests anything: the first matches everything.
                 self.code.set(R0, 1);
             }
             for number in 0..count {
                 let to = if number == 0 { R0 } else { R9 };
                 self.word(number, to, 8 * word as i16);
                 if number > 0 {
-                    self.code.operate(Operation::And, R0, R9);
+                    self.code.operate(And, R0, R9);
                 }
             }
             let found = self.code.label();
-            self.code.branch_with(Condition::NotEqual, R0, 0, found);
+            self.code.branch_with(NotEqual, R0, 0, found);
             hits.push((word, found));
         }
         self.code.jump(self.unmatched);
@@ -79,35 +82,34 @@ impl Generator<'_> {
             self.code.jump(hit);
         }
         self.code.bind(hit);
-        // The lowest bit alone, times the constant.
+        // The lowest bit multiplied by the constant.
         self.code.copy(R1, R0);
-        self.code.operate_with(Operation::Negate, R1, 0);
-        self.code.operate(Operation::And, R0, R1);
+        self.code.operate_with(Negate, R1, 0);
+        self.code.operate(And, R0, R1);
         self.code.set(R1, DE_BRUIJN);
-        self.code.operate(Operation::Mul, R0, R1);
-        self.code.operate_with(Operation::ShiftRight, R0, 58);
+        self.code.operate(Mul, R0, R1);
+        self.code.operate_with(ShiftRight, R0, 58);
         self.entry(R1, self.tables.bits_at, R0);
-        self.code.load(Size::Byte, R9, R1, 0);
+        self.code.load(Byte, R9, R1, 0);
         self.take(R0, Slot::Rule);
-        self.code.operate(Operation::Add, R9, R0);
+        self.code.operate(Add, R9, R0);
     }
 
-    /// From places to addresses.
+    /// Converts positions to addresses.
     fn rows(&mut self, tables: &FamilyTables) {
         let last = (self.tables.content.len() - 8 * tables.words()) as i32;
         let unmatched = self.unmatched;
         let map = self.map(TABLES);
         self.code.map_value(R0, map, 0);
-        // Those that go back to the stack first, while there is a register free.
+        // Rows that return to the stack come first, while a register is free.
         for number in (0..tables.dimensions.len()).rev() {
             let register = IN_REGISTERS.get(number).copied();
             let row = register.unwrap_or(R9);
-            self.code.load(Size::Word, row, R10, wide(number) + 4);
-            self.code
-                .branch_with(Condition::Above, row, last, unmatched);
-            self.code.operate(Operation::Add, row, R0);
+            self.code.load(Word, row, R10, wide(number) + 4);
+            self.code.branch_with(Above, row, last, unmatched);
+            self.code.operate(Add, row, R0);
             if register.is_none() {
-                self.code.store(Size::Double, R10, wide(number), row);
+                self.code.store(Double, R10, wide(number), row);
             }
         }
     }
@@ -115,19 +117,19 @@ impl Generator<'_> {
     /// Loads a word of a row.
     fn word(&mut self, number: usize, to: Register, offset: i16) {
         match IN_REGISTERS.get(number) {
-            Some(row) => self.code.load(Size::Double, to, *row, offset),
+            Some(row) => self.code.load(Double, to, *row, offset),
             None => {
-                self.code.load(Size::Double, R9, R10, wide(number));
-                self.code.load(Size::Double, to, R9, offset);
+                self.code.load(Double, R9, R10, wide(number));
+                self.code.load(Double, to, R9, offset);
             }
         }
     }
 
-    /// Goes to what the rule in `R9` does.
+    /// Jumps to the action of the rule in `R9`.
     fn take_from_tables_of(&mut self, tables: &FamilyTables, family: Family, layer: Layer) {
         let unmatched = self.unmatched;
         self.code
-            .branch_with(Condition::AtLeast, R9, tables.rules as i32, unmatched);
+            .branch_with(AtLeast, R9, tables.rules as i32, unmatched);
         let (taken, is_new) = self.taken(family, layer);
         if !is_new {
             self.code.jump(taken);
@@ -136,19 +138,19 @@ impl Generator<'_> {
         self.code.bind(taken);
         if self.observed {
             self.code.copy(R0, R9);
-            self.code.operate_with(Operation::Add, R0, 1);
-            self.code.store(Size::Word, R6, context::CB[0], R0);
+            self.code.operate_with(Add, R0, 1);
+            self.code.store(Word, R6, context::CB[0], R0);
         }
-        self.code.operate_with(Operation::ShiftLeft, R9, 3);
+        self.code.operate_with(ShiftLeft, R9, 3);
         self.entry(R1, tables.rules_at, R9);
-        self.code.load(Size::Word, R0, R1, 0);
+        self.code.load(Word, R0, R1, 0);
         self.put(Slot::Filter, R0);
-        self.code.load(Size::Word, R8, R1, 4);
+        self.code.load(Word, R8, R1, 4);
         let last = self.tables.last_record as i32;
-        self.code.branch_with(Condition::Above, R8, last, unmatched);
+        self.code.branch_with(Above, R8, last, unmatched);
         let map = self.map(TABLES);
         self.code.map_value(R0, map, 0);
-        self.code.operate(Operation::Add, R8, R0);
+        self.code.operate(Add, R8, R0);
         if let Some(effect) = self.tables.effect.clone() {
             self.act(layer, &effect);
         }

@@ -2,26 +2,26 @@
 
 use super::super::CompileError;
 
-/// The most bytes: the verifier's bound on offsets is twice that.
+/// Most bytes; the verifier's bound on offsets is twice that.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Bytes that grow; whatever is appended begins at a multiple of eight.
+/// A growing buffer; each part starts at a multiple of eight.
 #[derive(Debug, Default)]
 pub(super) struct Content(Vec<u8>);
 
 impl Content {
-    /// Where the bytes are then.
+    /// Appends bytes and returns their position.
     pub(super) fn append(&mut self, bytes: &[u8]) -> u32 {
         let at = self.reserve(0);
         self.0.extend_from_slice(bytes);
         at
     }
 
-    /// Where zeros of that number are then.
+    /// Appends that many zeros and returns their position.
     pub(super) fn reserve(&mut self, bytes: usize) -> u32 {
         let at = self.0.len().next_multiple_of(8);
         self.0.resize(at + bytes, 0);
-        // What is beyond is refused in the end.
+        // A buffer that is too large is refused at the end.
         at as u32
     }
 

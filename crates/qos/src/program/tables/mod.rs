@@ -1,7 +1,7 @@
-//! Many rules: for each field a table from its values to a row, a bitmap of the rules that a packet
-//! with that value can still meet. The rows of all fields together leave the rules that hold, and
-//! the lowest bit is the first of them (Lakshman and Stiliadis, SIGCOMM 1998). The cost grows with
-//! one bit for each rule and field.
+//! Code for many rules: for each field a table maps its values to a row, a bitmap of the rules that
+//! a packet with that value can still match. The rows of all fields combined leave the rules that
+//! match, and the lowest bit is the first of them (Lakshman and Stiliadis, SIGCOMM 1998). The cost
+//! grows by one bit per rule and field.
 //!
 //! All tables are in one value of one map: the kernel takes them in one copy, and the program reads
 //! them without a lookup.
@@ -20,7 +20,7 @@ use crate::rules::{Field, RuleSet};
 
 use super::CompileError;
 use super::action::Effect;
-use super::chain::{is_beside, is_short};
+use super::chain::is_short;
 use content::Content;
 
 /// The tables of families with many rules.
@@ -28,22 +28,22 @@ use content::Content;
 pub(super) struct Tables {
     pub(super) content: Vec<u8>,
     families: BTreeMap<Family, Rc<FamilyTables>>,
-    /// Which bit of a word is the lowest, by the upper six bits of its product with [`DE_BRUIJN`].
+    /// Table of the lowest bit of a word by the upper six bits of its product with [`DE_BRUIJN`].
     bits_at: u32,
-    /// What actions do, by records.
+    /// The combined effect of the actions, read from records.
     effect: Option<Effect>,
     /// The last action's record.
     last_record: u32,
 }
 
-/// Those of one family.
+/// The tables of one family.
 #[derive(Debug)]
 struct FamilyTables {
     dimensions: Vec<Dimension>,
     rules: usize,
-    /// What each rule does: the filter's slot, and where the action's record is.
+    /// For each rule the filter's slot and the position of the action's record.
     rules_at: u32,
-    /// Whether a rule asks for nothing of IP, so that packets without a right header can meet it.
+    /// Whether a rule tests nothing of IP, so that packets without a valid header can match it.
     any_beside: bool,
 }
 
@@ -52,26 +52,26 @@ struct FamilyTables {
 struct Dimension {
     field: Field,
     lookup: Lookup,
-    /// The row of packets that have no such field.
+    /// The row of packets without the field.
     absent: u32,
 }
 
-/// How a value's row is found.
+/// How to find the row of a value.
 #[derive(Debug)]
 enum Lookup {
-    /// Numbers of rows by value, the last for packets without the field.
+    /// Row numbers by value, the last for packets without the field.
     Direct {
         at: u32,
         /// The highest index.
         last: u32,
-        /// 32 bits that say where the row is, instead of 16 that are its number.
+        /// Whether entries are 32-bit row positions instead of 16-bit row numbers.
         wide: bool,
         rows_at: u32,
     },
-    /// Of 32 bits, first the upper 16, then 8, then 8; entries with the highest bit are where the
-    /// next level is.
+    /// For 32 bits: first the upper 16, then 8, then 8; entries with the highest bit set point to
+    /// the next level.
     Levels { at: u32, levels: u32 },
-    /// The last of some sorted keys, as many as a power of two, that is not above the value.
+    /// The last key not above the value, among sorted keys whose number is a power of two.
     Search {
         keys_at: u32,
         rows_at: u32,
@@ -85,20 +85,17 @@ enum Lookup {
 enum Key {
     /// Numbers of 32 bits.
     Word,
-    /// Numbers of 64 bits, or the upper half of addresses, all that differs.
+    /// 64-bit numbers, or the upper half of addresses that differ only there.
     Double,
-    /// Addresses of IPv6, the upper half first.
+    /// IPv6 addresses, the upper half first.
     Address,
 }
 
 impl Tables {
     /// The tables of the families that need any.
     pub(super) fn new(rules: &RuleSet) -> Result<Self, CompileError> {
-        let families = [Family::V4, Family::V6, Family::Other];
-        let many: Vec<_> = families
-            .into_iter()
-            .filter(|family| !is_short(rules.family(*family)))
-            .collect();
+        let mut many = Family::ALL.to_vec();
+        many.retain(|family| !is_short(rules.family(*family)));
         if many.is_empty() {
             return Ok(Self::default());
         }
@@ -121,8 +118,11 @@ impl Tables {
             }
             let rules_at = content.append(&entries);
             let dimensions = rows::dimensions(&mut content, of_family, family)?;
-            let any_beside = (of_family.iter())
-                .any(|rule| rule.conditions.iter().all(|(field, _)| is_beside(*field)));
+            let any_beside = (of_family.iter()).any(|rule| {
+                rule.conditions
+                    .iter()
+                    .all(|(field, _)| field.is_beside_ip())
+            });
             let of_family = FamilyTables {
                 dimensions,
                 rules: of_family.len(),
@@ -139,7 +139,7 @@ impl Tables {
         self.families.contains_key(&family)
     }
 
-    /// What a family has, as long as its code is being written.
+    /// The tables of a family while its code is being written.
     fn of_family(&self, family: Family) -> Option<Rc<FamilyTables>> {
         self.families.get(&family).cloned()
     }
@@ -152,7 +152,7 @@ impl FamilyTables {
     }
 }
 
-/// All its six-bit windows differ, so that a power of two shifts each into the upper bits once.
+/// Its six-bit windows all differ, so each power of two shifts another one into the upper bits.
 const DE_BRUIJN: u64 = 0x03f7_9d71_b4cb_0a89;
 
 fn lowest_bits() -> [u8; 64] {

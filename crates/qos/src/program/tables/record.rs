@@ -1,4 +1,4 @@
-//! What actions do, as records in the tables.
+//! Effects of actions as records in the tables.
 
 use crate::rules::Action;
 
@@ -7,7 +7,7 @@ use super::super::assembler::Size;
 use super::super::meter::{Metering, NUMBERS, numbers};
 use super::content::Content;
 
-/// Where each part of a record is.
+/// Offsets in a record.
 const SLOT: i16 = 0;
 const CLASS: i16 = 4;
 const DSCP: i16 = 8;
@@ -16,7 +16,7 @@ const DROP: i16 = 12;
 const DROP_RED: i16 = 13;
 const METER: i16 = 16;
 
-/// Appends a record of each action, and answers where they are.
+/// Appends a record for each action and returns their positions.
 pub(super) fn append(content: &mut Content, actions: &[Action]) -> Vec<u32> {
     let record = |action: &Action| {
         let mut bytes = Vec::with_capacity(METER as usize + 8 * NUMBERS);
@@ -33,7 +33,7 @@ pub(super) fn append(content: &mut Content, actions: &[Action]) -> Vec<u32> {
     actions.iter().map(record).collect()
 }
 
-/// What any of the actions does.
+/// The combined effect of the actions.
 pub(super) fn effect(actions: &[Action]) -> Effect {
     let asked = |has: &dyn Fn(&Action) -> bool, size, offset, none| {
         let value = Value::Recorded(size, offset);

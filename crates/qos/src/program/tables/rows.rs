@@ -1,4 +1,4 @@
-//! Rows of rules, and which values have which.
+//! Rows of rules and the values that have them.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,10 @@ use crate::policy::Family;
 use crate::rules::{Field, Rule};
 
 use super::super::CompileError;
-use super::super::chain::highest;
 use super::content::Content;
 use super::{Dimension, Key, Lookup};
 
-/// From each of these values on, up to the next, packets have a row: where it is, and its number.
+/// Ranges of values, each starting at the value given, with the position and number of their row.
 type Steps = Vec<(u128, Row)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +18,7 @@ struct Row {
     at: u32,
 }
 
-/// The tables of all fields that the rules ask for.
+/// The tables of all fields that the rules test.
 pub(super) fn dimensions(
     content: &mut Content,
     rules: &[Rule],
@@ -43,7 +42,7 @@ pub(super) fn dimensions(
                 Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark(_),
                 _,
             ) => search(content, &rows.steps, Key::Word),
-            _ => direct(content, &rows, highest(field, family) as u32),
+            _ => direct(content, &rows, field.max(family) as u32),
         };
         content.check()?;
         Ok(Dimension {
@@ -58,9 +57,9 @@ pub(super) fn dimensions(
 /// The rows of a field.
 struct Rows {
     steps: Steps,
-    /// The row of the rules that do not ask for the field.
+    /// The row of the rules that do not test the field.
     absent: Row,
-    /// Where the first is; the others follow.
+    /// Position of the first row; the others follow.
     at: u32,
     count: usize,
 }
@@ -72,9 +71,9 @@ impl Rows {
         field: Field,
         family: Family,
     ) -> Result<Self, CompileError> {
-        let highest = highest(field, family);
+        let highest = field.max(family);
         let mut bits = vec![0u64; rules.len().div_ceil(64)];
-        // Where the bit of a rule changes: at the first number of each range, and behind the last.
+        // The bit of a rule changes at the start of each range and after its end.
         let mut changes = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
             match rule.condition(field) {
@@ -117,7 +116,7 @@ fn flip(bits: &mut [u64], number: usize) {
     bits[number / 64] ^= 1 << (number % 64);
 }
 
-/// Rows that are there already, so that none is twice.
+/// Known rows, so that none is stored twice.
 struct Known {
     rows: HashMap<Box<[u64]>, u32>,
     at: u32,
@@ -149,7 +148,7 @@ impl Known {
     }
 }
 
-/// A table with an entry for each value, and one for none.
+/// A table with an entry for each value and one for packets without the field.
 fn direct(content: &mut Content, rows: &Rows, highest: u32) -> Lookup {
     let wide = rows.count > 1 << 16;
     let mut bytes = Vec::with_capacity(4 * (highest as usize + 2));
@@ -174,15 +173,15 @@ fn direct(content: &mut Content, rows: &Rows, highest: u32) -> Lookup {
     }
 }
 
-/// A table of the upper 16 bits, with further ones of 8 bits where values differ in the lower.
+/// A table of the upper 16 bits, with more tables of 8 bits where the lower bits matter.
 fn levels(content: &mut Content, steps: &[(u128, Row)]) -> Lookup {
     let at = content.reserve(4 << 16);
     let levels = fill_level(content, at, 0, 16, steps);
     Lookup::Levels { at, levels }
 }
 
-/// Fills the entries of a table, each of 2^`bits` values from `first` on; how many levels there are
-/// from here.
+/// Fills the entries of a table, each for 2^`bits` values from `first` on; returns the number of
+/// levels from here.
 fn fill_level(
     content: &mut Content,
     at: u32,
@@ -195,7 +194,7 @@ fn fill_level(
     for entry in 0..entries {
         let from = first + (entry << bits);
         let end = u128::from(from + (1 << bits));
-        // The step in which the entry begins, and those within it.
+        // The step in which the entry starts, and those inside it.
         let begun = steps.partition_point(|(value, _)| *value <= u128::from(from)) - 1;
         steps = &steps[begun..];
         let within = steps.partition_point(|(value, _)| *value < end);
@@ -213,7 +212,7 @@ fn fill_level(
     levels
 }
 
-/// Addresses of IPv6: where no step is within a network of 64 bits, the upper half is enough.
+/// IPv6 addresses: if no step is inside a 64-bit network, the upper half suffices.
 fn addresses(content: &mut Content, steps: &[(u128, Row)]) -> Lookup {
     if steps.iter().any(|(value, _)| *value as u64 != 0) {
         return search(content, steps, Key::Address);
@@ -230,7 +229,7 @@ fn search(content: &mut Content, steps: &[(u128, Row)], key: Key) -> Lookup {
     let (_, last) = steps[steps.len() - 1];
     let (mut keys, mut rows) = (Vec::new(), Vec::new());
     let filled = steps.iter().copied();
-    // Behind the last key the highest possible, which lead to the same row.
+    // The last key is followed by the highest possible ones, which lead to the same row.
     let filling = std::iter::repeat_n((u128::MAX, last), count - steps.len());
     for (value, row) in filled.chain(filling) {
         match key {
@@ -251,5 +250,5 @@ fn search(content: &mut Content, steps: &[(u128, Row)], key: Key) -> Lookup {
     }
 }
 
-/// Marks entries that are no rows.
+/// Marks entries that are not rows.
 pub(super) const NEXT_LEVEL: u32 = 1 << 31;

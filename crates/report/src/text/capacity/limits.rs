@@ -1,15 +1,13 @@
-//! What stopped it, what comes next, and the table of all limits.
+//! What stopped a capacity test, what would come next, and the table of all limits.
 
-use linerate_core::capacity::{
-    CapacityDocument, LimitEnd, LimitKind, LimitRow, SearchFound, StoppedBy,
-};
+use linerate_core::capacity::{CapacityDocument, LimitEnd, LimitKind, LimitRow, StoppedBy};
 use linerate_core::remedy::Remedy;
 
-use super::super::number::{bytes, count};
-use super::super::page::{Emphasis, Page};
+use super::super::number::{bytes, count, joined};
+use super::super::page::Page;
 use super::super::table::Table;
 
-/// What ended it, or what would come first.
+/// Writes what ended the test, or the limit that would come first.
 pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
     page.gap();
     match (&document.stopped_by, &document.next_limit) {
@@ -19,7 +17,7 @@ pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
     }
 }
 
-/// What limits are counted in.
+/// The unit that limits are counted in.
 fn noun(document: &CapacityDocument) -> &'static str {
     if document.tcp.is_some() {
         "TCP connections"
@@ -30,36 +28,24 @@ fn noun(document: &CapacityDocument) -> &'static str {
 
 fn stopped(page: &mut Page, by: &StoppedBy, noun: &str) {
     let place = by.end.map_or("", place);
-    let sentence = match by.limit {
-        LimitKind::Unknown => format!(
-            "Stopped at {} {noun}, and the evidence names no limit.",
-            count(by.at)
-        ),
-        limit => format!(
-            "Stopped at {} {noun} by: {}{place}.",
-            count(by.at),
-            name(limit)
-        ),
+    let why = match by.limit {
+        LimitKind::Unknown => ", and the evidence names no limit".to_owned(),
+        limit => format!(" by: {}{place}", name(limit)),
     };
-    page.paragraph(Emphasis::Strong, "", 2, &sentence);
-    for evidence in &by.evidence {
-        page.paragraph(Emphasis::None, "    -", 6, evidence);
-    }
+    page.verdict(&format!("Stopped at {} {noun}{why}.", count(by.at)));
+    page.evidence(&by.evidence);
     remedy(page, by.remedy.as_ref());
 }
 
 fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
-    let Some(at) = next.would_stop_at else {
+    let Some(at) = next.would_stop_at.map(count) else {
         return;
     };
-    let sentence = format!(
-        "The next limit would be: {}{}, at {} {noun}.",
-        name(next.limit),
-        place(next.end),
-        count(at)
-    );
-    page.paragraph(Emphasis::Strong, "", 2, &sentence);
-    page.paragraph(Emphasis::None, "    -", 6, &next.formula);
+    let (name, place) = (name(next.limit), place(next.end));
+    page.verdict(&format!(
+        "The next limit would be: {name}{place}, at {at} {noun}."
+    ));
+    page.evidence([&next.formula]);
     remedy(page, next.remedy.as_ref());
 }
 
@@ -70,68 +56,56 @@ fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
     }
 }
 
-/// Every limit, the one that comes first at the top.
+/// Writes a table of the limits, the lowest first.
 pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
-    let bounds = || {
-        document
-            .limits
-            .iter()
-            .filter(|row| row.would_stop_at.is_some())
-    };
-    if bounds().next().is_none() {
+    let limits = document.limits.iter();
+    let bounds = limits.filter(|row| row.would_stop_at.is_some());
+    let bounds: Vec<&LimitRow> = bounds.take(MAX_ROWS).collect();
+    if bounds.is_empty() {
         return;
     }
+    let others = document.limits.len() - bounds.len();
     let amount = |row: &LimitRow, value: u64| match row.unit.as_str() {
         "bytes" => bytes(value),
         _ => count(value),
     };
-    let table = Table::of(bounds().take(MAX_ROWS))
+    let table = Table::of(bounds)
         .left("limit", |row| name(row.limit))
         .left("of", |row| short(row.end))
         .right("value", |row| amount(row, row.value))
         .right("in use", |row| row.used.map(|used| amount(row, used)))
         .spare(1, 1)
-        .right("would\nstop at", |row| row.would_stop_at.map(count))
+        .right("would\nstop at", |row| row.would_stop_at)
         .left("formula", |row| row.formula.clone());
     page.gap();
     page.table(&table);
-    let others = document.limits.len() - bounds().take(MAX_ROWS).count();
     if others > 0 {
-        let note =
-            format!("{others} more in the JSON document: further away, or not of the number held");
-        page.plain(&format!("  {note}"));
+        page.plain(&format!(
+            "  {others} more in the JSON document: further away, or not of the number held"
+        ));
     }
 }
 
-/// Limits further away are in the document alone.
+/// Limits further away are only in the document.
 const MAX_ROWS: usize = 6;
 
 pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
-    let Some(SearchFound {
-        holds,
-        stops_at,
-        most,
-        rounds,
-    }) = &document.search
-    else {
+    let Some(search) = &document.search else {
         return;
     };
-    let found = match stops_at {
-        Some(stops) => format!("holds {}, not {}", count(*holds), count(*stops)),
-        None => format!("holds all {} that the search may try", count(*most)),
+    let found = match search.stops_at {
+        Some(stops) => format!("holds {}, not {}", count(search.holds), count(stops)),
+        None => format!("holds all {} that the search may try", count(search.most)),
     };
-    let tried: Vec<String> = rounds
+    let tried = search
+        .rounds
         .iter()
-        .map(|round| {
-            if round.held >= round.asked {
-                count(round.asked)
-            } else {
-                format!("{} ({} held)", count(round.asked), count(round.held))
-            }
-        })
-        .collect();
+        .map(|round| match round.held >= round.asked {
+            true => count(round.asked),
+            false => format!("{} ({} held)", count(round.asked), count(round.held)),
+        });
     page.gap();
-    page.facts("search", &[found, format!("tried {}", tried.join(", "))]);
+    page.facts("search", [found, format!("tried {}", joined(tried, ", "))]);
 }
 
 /// A limit in words.

@@ -1,4 +1,4 @@
-//! CPU time by thread and soft interrupt: what there is where no layer of the kernel could be told.
+//! CPU time by thread and soft interrupt, for hosts where layers of the kernel cannot be sampled.
 
 use linerate_core::profile::{EndLayers, ProfileDocument};
 use linerate_core::record::CpuSeconds;
@@ -7,10 +7,10 @@ use super::super::number::digits;
 use super::super::page::Page;
 use super::super::table::Table;
 
-/// Threads that have a line.
+/// Threads with a row of their own.
 const MAX_LINES: usize = 16;
 
-/// Writes nothing if the layers of both ends are those of samples.
+/// Writes nothing if the layers of both ends come from samples.
 pub(super) fn write(page: &mut Page, document: &ProfileDocument) {
     let ends = [document.sender.as_ref(), document.receiver.as_ref()];
     let ends = ends.map(|end| end.filter(|end| !end.profile.how.tells_layers()));
@@ -28,7 +28,7 @@ const FOOT: &str = "CPU time by the kernel's account, seconds. It has no layers 
     they were for. Between two hosts they \
     are added to the end's; on one host what ran in a thread is in its system time.";
 
-/// Name, and what both ends spent there, seconds: user and system.
+/// Name, and the user and system time of both ends, seconds.
 type Row = (String, [[Option<String>; 2]; 2]);
 
 fn table(ends: &[Option<&EndLayers>; 2]) -> Table<Row> {
@@ -52,12 +52,8 @@ fn table(ends: &[Option<&EndLayers>; 2]) -> Table<Row> {
     rows.push(row("all of them".to_owned(), ends, |end| {
         Some(end.profile.threads)
     }));
-    let softirq = ends.map(|end| {
-        [
-            None,
-            end.and_then(|end| end.profile.softirq_seconds).map(digits),
-        ]
-    });
+    let softirq_s = |end: &EndLayers| end.profile.softirq_seconds.map(digits);
+    let softirq = ends.map(|end| [None, end.and_then(softirq_s)]);
     rows.push(("soft interrupts, of the host".to_owned(), softirq));
     Table::of(rows)
         .left("\nthread", |(name, _)| name.clone())
@@ -74,10 +70,8 @@ fn row(
 ) -> Row {
     let cells = ends.map(|end| {
         let spent = end.and_then(&of);
-        [
-            spent.map(|spent| digits(spent.user)),
-            spent.map(|spent| digits(spent.system)),
-        ]
+        let parts = spent.map(|spent| [spent.user, spent.system].map(|s| Some(digits(s))));
+        parts.unwrap_or_default()
     });
     (name, cells)
 }

@@ -1,9 +1,9 @@
-//! What is found out besides the hops: what fits, the rates of links, all paths.
+//! Findings besides the hops: the path MTU, the rates of links, all paths.
 
 use linerate_core::trace::delay::LinkRate;
 use linerate_core::trace::{MtuOutcome, Narrowing, PathsDocument, RoutedPath};
 
-use super::super::number::{exact_bytes, percent, rate, seconds};
+use super::super::number::{exact_bytes, joined, percent, rate, seconds};
 use super::super::page::Page;
 use super::super::table::Table;
 
@@ -12,11 +12,9 @@ pub(super) fn fits(mtu: &MtuOutcome) -> String {
         Some(bytes) => format!("Packets of up to {} reach the target", exact_bytes(bytes)),
         None => "What fits through the path is not known".into(),
     };
-    let narrow: Vec<String> = mtu.narrowings.iter().map(narrowing).collect();
-    if narrow.is_empty() {
-        format!("{whole}; the path gets narrower nowhere.")
-    } else {
-        format!("{whole}; {}.", narrow.join("; "))
+    match joined(mtu.narrowings.iter().map(narrowing), "; ") {
+        none if none.is_empty() => format!("{whole}; the path gets narrower nowhere."),
+        narrow => format!("{whole}; {narrow}."),
     }
 }
 
@@ -39,8 +37,8 @@ fn narrowing(narrowing: &Narrowing) -> String {
 pub(super) fn rates(page: &mut Page, rates: &[LinkRate]) {
     page.gap();
     let from = |link: &LinkRate| {
-        link.after_ttl
-            .map_or("here".to_owned(), |ttl| ttl.to_string())
+        let ttl = link.after_ttl;
+        ttl.map_or("here".to_owned(), |ttl| ttl.to_string())
     };
     let table = Table::of(rates)
         .left("link", |link| format!("{} to {}", from(link), link.to_ttl))
@@ -59,34 +57,30 @@ pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
         "; some answers stayed out, so that there may be more"
     };
     let number = paths.paths.len();
+    let (probes, time) = (paths.probes_sent, seconds(paths.seconds));
+    let what = if number == 1 {
+        "path"
+    } else {
+        "equal-cost paths"
+    };
     page.title(&format!(
-        "{number} {}, none missed at a router with {sure}{complete}; {} probes in {}",
-        if number == 1 {
-            "path"
-        } else {
-            "equal-cost paths"
-        },
-        paths.probes_sent,
-        seconds(paths.seconds)
+        "{number} {what}, none missed at a router with {sure}{complete}; {probes} probes in {time}"
     ));
     for (number, path) in (1..).zip(&paths.paths) {
         one_path(page, number, path, paths);
     }
 }
 
-/// The hops of a path at which the paths differ; all of them if there is one alone.
+/// Writes the hops at which the paths differ, or all hops if there is only one path.
 fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
     let flows = path.flows.len();
-    let end = if path.is_whole {
-        ""
-    } else {
-        ", not to the target"
+    let end = match path.is_whole {
+        true => "",
+        false => ", not to the target",
     };
     page.plain(&format!("path {number}: {flows} of the flows{end}"));
-    let first = paths
-        .levels
-        .first()
-        .map_or(1, |level| usize::from(level.ttl));
+    let level = paths.levels.first();
+    let first = level.map_or(1, |level| usize::from(level.ttl));
     for (place, address) in path.hops.iter().enumerate() {
         let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {

@@ -1,4 +1,4 @@
-//! The table of hops, with what is worth knowing of each.
+//! The table of hops, with remarks on each.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use linerate_core::trace::{
 };
 use linerate_core::units::Family;
 
-use super::super::number::plural;
+use super::super::number::{joined, plural};
 use super::super::page::Page;
 use super::super::table::Table;
 
-/// Further addresses of a hop that are named; others are counted.
+/// Further addresses of a hop that are named; the rest is counted.
 const MAX_OTHERS: usize = 3;
-/// Characters of a network's name; all of it is in the JSON document.
+/// A network's name is cut to this many characters; the JSON document has all of it.
 const MAX_OF_NAME: usize = 20;
 
 pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
@@ -29,10 +29,10 @@ pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
     page.table(&table.left(" ", |hop| marks_of(hop, trace)));
 }
 
-/// RTTs of more probes than this are in the JSON document alone.
+/// RTTs that are shown of a hop; further ones are only in the JSON document.
 const MAX_COLUMNS: u8 = 5;
 
-/// RTT of a probe of the first round. If that has no answer, one of a later round stands for it.
+/// RTT of a probe of the first round; if it has no answer, that of a later round.
 fn time(hop: &HopDocument, place: usize) -> String {
     let ms = |us: f64| format!("{:.2}", us / 1e3);
     let mut first = hop.probes.iter().filter(|probe| probe.attempt == 0);
@@ -47,10 +47,10 @@ fn time(hop: &HopDocument, place: usize) -> String {
 }
 
 fn router(hop: &HopDocument) -> String {
-    hop.address.map_or_else(
-        || "*".to_owned(),
-        |address| named(address, hop.name.as_deref()),
-    )
+    let address = hop.address;
+    address.map_or("*".to_owned(), |address| {
+        named(address, hop.name.as_deref())
+    })
 }
 
 pub(super) fn named(address: IpAddr, name: Option<&str>) -> String {
@@ -62,14 +62,11 @@ pub(super) fn network(origin: &Origin) -> String {
     let others = origin.others.iter().map(|asn| format!("/{asn}"));
     let numbers: String = [origin.asn.to_string()].into_iter().chain(others).collect();
     let name: String = origin.name.chars().take(MAX_OF_NAME).collect();
-    if name.is_empty() {
-        numbers
-    } else {
-        format!("{numbers} {name}")
-    }
+    let name = Some(name).filter(|name| !name.is_empty());
+    joined([Some(numbers), name], " ")
 }
 
-/// What is worth knowing of a hop besides its times.
+/// Remarks on a hop besides its times.
 fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     let mut marks: Vec<String> = Vec::new();
     marks.extend(fate(hop));
@@ -78,7 +75,7 @@ fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     if let (true, Some(dscp), Some(ecn)) = (hop.is_remarked, hop.dscp, hop.ecn) {
         marks.push(format!("DSCP {dscp}, ECN {ecn} from here on"));
     }
-    if hop.is_translated == Some(true) && is_first_translated(hop, trace) {
+    if first_translated(trace) == Some(hop.ttl) {
         marks.push("behind a NAT".into());
     }
     if let Some(label) = hop.mpls.first() {
@@ -126,19 +123,16 @@ fn refusal(hop: &HopDocument, trace: &TraceDocument) -> Option<String> {
 
 fn others(hop: &HopDocument) -> Option<String> {
     let others = &hop.other_addresses;
-    let named = others.iter().take(MAX_OTHERS).map(IpAddr::to_string);
-    let named: Vec<String> = named.collect();
+    let named = joined(others.iter().take(MAX_OTHERS).map(IpAddr::to_string), ", ");
     match others.len().saturating_sub(MAX_OTHERS) {
         _ if others.is_empty() => None,
-        0 => Some(format!("also {}", named.join(", "))),
-        more => Some(format!("also {} and {more} more", named.join(", "))),
+        0 => Some(format!("also {named}")),
+        more => Some(format!("also {named} and {more} more")),
     }
 }
 
-fn is_first_translated(hop: &HopDocument, trace: &TraceDocument) -> bool {
-    let first = trace
-        .hops
-        .iter()
-        .find(|hop| hop.is_translated == Some(true));
-    first.is_some_and(|first| first.ttl == hop.ttl)
+pub(super) fn first_translated(trace: &TraceDocument) -> Option<u8> {
+    let mut hops = trace.hops.iter();
+    let first = hops.find(|hop| hop.is_translated == Some(true));
+    first.map(|hop| hop.ttl)
 }

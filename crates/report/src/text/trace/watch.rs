@@ -1,12 +1,13 @@
-//! The rounds of a watch: the report's table, the screen's, and the changes of the path.
+//! Tables of the rounds of a watch, for the report and for the screen, and the changes of the path.
 
 use linerate_core::trace::{PathChange, WatchDocument, WatchRow};
 
+use super::super::number::ends;
 use super::super::page::{Emphasis, Page};
 use super::super::table::Table;
 use super::hops::{named, network};
 
-/// Changes of the path that are shown, the newest.
+/// Changes of the path that are shown, the newest ones.
 const MAX_CHANGES: usize = 8;
 
 /// The columns of mtr's report.
@@ -25,10 +26,8 @@ pub(super) fn screen(page: &mut Page, watch: &WatchDocument) {
 
 fn table(watch: &WatchDocument) -> Table<&WatchRow> {
     let router = |row: &&WatchRow| {
-        let address = row.address;
-        address.map_or("*".to_owned(), |address| {
-            named(address, row.name.as_deref())
-        })
+        let named = |address| named(address, row.name.as_deref());
+        row.address.map_or("*".to_owned(), named)
     };
     Table::of(&watch.rows)
         .right("hop", |row| row.ttl.to_string())
@@ -51,17 +50,16 @@ fn ms(us: f64) -> String {
     format!("{:.2}", us / 1e3)
 }
 
-/// One character for each of the last probes: its height from the least to the largest of them, `?`
-/// for none.
+/// A character for each of the last probes, its height between the smallest and the largest RTT;
+/// `?` for a missing answer.
 fn sparkline(recent: &[Option<f64>]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const MAX_MARKS: usize = 20;
     let recent = &recent[recent.len().saturating_sub(MAX_MARKS)..];
-    let known = || recent.iter().flatten().copied();
-    let least = known().fold(f64::INFINITY, f64::min);
-    let span = known().fold(0.0, f64::max) - least;
+    let [least, most] = ends(recent.iter().flatten().copied());
+    let span = most - least;
     let bar = |us: f64| {
-        // Differences below a tenth of the RTT are no news.
+        // Differences below a tenth of the RTT are not significant.
         let height = (us - least) / span.max(least / 10.0).max(1.0);
         BARS[((height * 7.0).round() as usize).min(7)]
     };
@@ -83,11 +81,6 @@ pub(super) fn changes(page: &mut Page, watch: &WatchDocument) {
 }
 
 fn change_of(change: &PathChange) -> String {
-    let PathChange {
-        at_s,
-        ttl,
-        from,
-        to,
-    } = change;
+    let (at_s, ttl, from, to) = (change.at_s, change.ttl, &change.from, &change.to);
     format!("after {at_s:.1} s: hop {ttl} was {from} and is {to}")
 }

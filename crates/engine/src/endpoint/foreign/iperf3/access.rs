@@ -1,18 +1,19 @@
-//! Who may test by iperf3's protocol: a list of users, and the private key of which their clients
-//! have the public one.
+//! Who may test by iperf3's protocol: a list of users, and a private key, whose public key their
+//! clients have.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linerate_core::foreign::iperf3::{Credentials, NotAllowed, Users, UsersError, from_base64};
 use thiserror::Error;
 
 use super::key::PrivateKey;
-use crate::endpoint::minute::Minutes;
+use crate::endpoint::rate_limit::Minutes;
+use crate::shares::lock;
 
-/// Those who may test, and the key that reads their tokens.
+/// The users who may test, and the key that decrypts their tokens.
 pub struct Iperf3Access {
     users: Users,
     key: PrivateKey,
@@ -21,23 +22,23 @@ pub struct Iperf3Access {
     wrong: Mutex<Minutes>,
 }
 
-/// Wrong tokens that an address may send within a minute.
+/// Most wrong tokens that an address may send within a minute.
 const GUESSES: u64 = 5;
 
 impl fmt::Debug for Iperf3Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is nobody's to read.
+        // Without the key, which must not be printed.
         write!(f, "Iperf3Access({:?})", self.users)
     }
 }
 
-/// Files that give no access.
+/// Why the files give no access.
 #[derive(Debug, Error)]
 pub enum AccessError {
-    /// The list of users.
+    /// The list of users is wrong.
     #[error(transparent)]
     Users(#[from] UsersError),
-    /// The key.
+    /// The key is wrong.
     #[error("{0}")]
     Key(&'static str),
     /// This program cannot decrypt tokens.
@@ -49,12 +50,13 @@ pub enum AccessError {
 }
 
 impl Iperf3Access {
-    /// From the text of both files: the users, and an RSA key of 2048 to 8192 bits in PEM, not
-    /// encrypted. Tokens of clients before 3.17, padded by PKCS #1 v1.5, are read only if that is
-    /// allowed: whoever can tell a right padding from a wrong one can decrypt others' tokens.
+    /// Reads the text of both files: the users, and an RSA key of 2048 to 8192 bits in PEM, not
+    /// encrypted. Tokens of iperf3 before 3.17, which are padded by PKCS #1 v1.5, are accepted only
+    /// if `allows_pkcs1`: whoever can tell a right padding from a wrong one can decrypt the tokens
+    /// of others.
     ///
     /// # Errors
-    /// One is not what it should be, or this program was built without the feature `iperf3-auth`.
+    /// A file is wrong, or this program was built without the feature `iperf3-auth`.
     pub fn new(users: &str, key: &str, allows_pkcs1: bool) -> Result<Self, AccessError> {
         let users = Users::parse(users)?;
         let key = PrivateKey::from_pem(key)?;
@@ -66,25 +68,23 @@ impl Iperf3Access {
         })
     }
 
-    /// Whether a client with this token may test. After some wrong ones of its address none is
-    /// looked at for a minute. Whatever is wrong with a token, the answer is the same, so that
-    /// nobody can ask the key about others.
+    /// Whether a client with this token may test. After some wrong tokens from an address none is
+    /// checked for a minute. All errors of a token have the same answer, so that nobody can use the
+    /// endpoint to find out about the tokens of others.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the client may not test.
     pub(super) fn admit(&self, token: Option<&str>, peer: IpAddr) -> Result<(), NotAllowed> {
-        // Counts alone: a panic elsewhere cannot leave one half done.
-        let wrong = || self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        wrong().take_over(Instant::now());
-        if wrong().count(peer) >= GUESSES {
+        lock(&self.wrong).take_over(Instant::now());
+        if lock(&self.wrong).count(peer) >= GUESSES {
             return Err(NotAllowed::Guesses);
         }
-        self.look_at(token).inspect_err(|_| {
-            wrong().note(peer, Instant::now());
+        self.check(token).inspect_err(|_| {
+            lock(&self.wrong).note(peer, Instant::now());
         })
     }
 
-    fn look_at(&self, token: Option<&str>) -> Result<(), NotAllowed> {
+    fn check(&self, token: Option<&str>) -> Result<(), NotAllowed> {
         let cipher = token.and_then(from_base64).ok_or(NotAllowed::Token)?;
         let credentials = self.read(&cipher).ok_or(NotAllowed::Token)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -93,7 +93,7 @@ impl Iperf3Access {
             .admit(&credentials, now, |bytes| self.key.sha256(bytes))
     }
 
-    /// Clients since 3.17 pad by OAEP: what reads as a token is one.
+    /// Clients since 3.17 pad by OAEP. A text that parses as credentials is taken for a token.
     fn read(&self, cipher: &[u8]) -> Option<Credentials> {
         let read = |plain: Option<Vec<u8>>| Credentials::parse(&plain?);
         let pkcs1 = || read((self.key.decrypt_pkcs1(cipher)).filter(|_| self.allows_pkcs1));

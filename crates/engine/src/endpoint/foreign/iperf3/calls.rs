@@ -1,38 +1,39 @@
-//! Which test a data connection belongs to: TCP by its cookie, UDP by whose turn it is at its
-//! address.
+//! Which iperf3 test a data connection belongs to: over TCP its cookie says so; over UDP it is the
+//! test whose turn it is to open flows from that address.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use linerate_core::foreign::iperf3::Cookie;
 
 use crate::measure::flow::{Flow, FlowSocket};
+use crate::shares::lock;
 
-/// The tests whose clients are there, by cookie.
+/// The open tests, by cookie.
 #[derive(Clone, Default)]
 pub(in crate::endpoint) struct Calls(Arc<Mutex<Book>>);
 
 #[derive(Default)]
 struct Book {
     tests: HashMap<Cookie, Test>,
-    /// A greeting by UDP names no test: at each address one test at a time opens its flows.
+    /// A UDP greeting does not name its test: from each address one test at a time opens its flows.
     turns: HashMap<IpAddr, Turn>,
 }
 
 struct Turn {
     cookie: Cookie,
-    /// When it began, or when its last flow came.
+    /// When the turn began, or when its last flow arrived.
     at: Instant,
 }
 
-/// Who opens no flow for so long has lost its turn, if another one waits for it.
+/// A test that opens no flow for this long loses its turn if another one waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 struct Test {
-    /// Data comes from the control connection's own address, or not at all.
+    /// The address of the control connection, from which data connections must come.
     peer: IpAddr,
     inbox: Option<Inbox>,
 }
@@ -40,13 +41,13 @@ struct Test {
 struct Inbox {
     sender: SyncSender<Flow>,
     flows: u32,
-    /// Flows that have come: the next one has this number.
+    /// Number of flows that have arrived, which is the number of the next one.
     next: u32,
-    /// Addresses that have their socket: a second greeting of theirs is an old one.
+    /// Addresses that have their socket: a second greeting from one of them is a late copy.
     bound: HashSet<SocketAddr>,
 }
 
-/// A test's place in the book; dropped, its cookie is worth nothing.
+/// A test's entry. When it is dropped, the cookie is no longer valid.
 pub(super) struct Call {
     calls: Calls,
     cookie: Cookie,
@@ -55,21 +56,20 @@ pub(super) struct Call {
 
 /// What a connection that begins with a cookie is.
 pub(in crate::endpoint) enum Caller {
-    /// A data connection, which has been handed over.
+    /// A data connection, which was handed to its test.
     Delivered,
-    /// One that a test knows and does not want.
+    /// A data connection that its test does not expect.
     Unwanted(TcpStream),
-    /// The first of a new test.
+    /// The control connection of a new test.
     New(TcpStream),
 }
 
 impl Calls {
     fn book(&self) -> MutexGuard<'_, Book> {
-        // Tests come and go whole: a panic elsewhere cannot leave one half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
-    /// A test's place; `None` if the cookie has one already.
+    /// An entry for a test; `None` if the cookie has one already.
     pub(super) fn register(&self, cookie: Cookie, peer: IpAddr) -> Option<Call> {
         let mut book = self.book();
         if book.tests.contains_key(&cookie) {
@@ -105,7 +105,7 @@ impl Calls {
         Caller::Delivered
     }
 
-    /// Whether a greeting from here is one of a test whose turn it is.
+    /// Whether a greeting from this address belongs to the test whose turn it is.
     pub(in crate::endpoint) fn expects(&self, from: SocketAddr) -> bool {
         let book = self.book();
         let turn = book.turns.get(&from.ip());
@@ -114,7 +114,7 @@ impl Calls {
         inbox.is_some_and(|inbox| inbox.next < inbox.flows && !inbox.bound.contains(&from))
     }
 
-    /// Hands a socket that is connected to `from` to the test whose turn it is there.
+    /// Hands a socket that is connected to `from` to the test whose turn it is.
     pub(in crate::endpoint) fn deliver_datagrams(
         &self,
         from: SocketAddr,
@@ -139,13 +139,13 @@ impl Inbox {
     fn take(&mut self, socket: FlowSocket) {
         let id = self.next;
         self.next += 1;
-        // There is room for every flow; a session that is gone needs none.
+        // The channel has room for every flow; the session may have gone.
         let _ = self.sender.try_send(Flow { id, socket });
     }
 }
 
 impl Call {
-    /// Takes so many flows from now on, in the order in which they come.
+    /// Takes this many flows from now on, in the order in which they arrive.
     pub(super) fn open(&self, flows: u32) -> Receiver<Flow> {
         let (sender, receiver) = sync_channel(flows as usize);
         if let Some(test) = self.calls.book().tests.get_mut(&self.cookie) {
@@ -159,25 +159,21 @@ impl Call {
         receiver
     }
 
-    /// Whether it is this test's turn to open UDP flows from its client's address; if nobody else
-    /// has it, from now on.
+    /// Takes the turn to open UDP flows from the client's address; false if another test has it.
     pub(super) fn take_turn(&self) -> bool {
         let mut book = self.calls.book();
-        let mine = Turn {
+        let mine = || Turn {
             cookie: self.cookie,
             at: Instant::now(),
         };
-        let turn = book.turns.entry(self.peer).or_insert(mine);
+        let turn = book.turns.entry(self.peer).or_insert_with(mine);
         if turn.cookie != self.cookie && turn.at.elapsed() > PATIENCE {
-            *turn = Turn {
-                cookie: self.cookie,
-                at: Instant::now(),
-            };
+            *turn = mine();
         }
         turn.cookie == self.cookie
     }
 
-    /// All flows are there: the next one may.
+    /// Ends the turn, if this test has it: all flows have arrived.
     pub(super) fn end_turn(&self) {
         let mut book = self.calls.book();
         let turn = book.turns.get(&self.peer);
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_connection_goes_to_the_test_of_its_cookie_and_address_and_to_no_other() {
+    fn a_data_connection_goes_only_to_the_test_of_its_cookie_and_address() {
         let calls = Calls::default();
         let call = calls.register(cookie(b'a'), HERE).unwrap();
         assert!(calls.register(cookie(b'a'), HERE).is_none());
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn one_test_at_a_time_has_the_greetings_of_an_address() {
+    fn one_test_at_a_time_gets_the_greetings_of_an_address() {
         let calls = Calls::default();
         let first = calls.register(cookie(b'a'), HERE).unwrap();
         let second = calls.register(cookie(b'b'), HERE).unwrap();

@@ -1,6 +1,6 @@
-//! The private RSA key that reads the tokens of iperf3's users.
+//! The private RSA key that decrypts the tokens of iperf3's users.
 //!
-//! The one thing here that needs a C library (docs/adr/0010-iperf3-auth-feature.md).
+//! Only this module needs a C library (docs/adr/0010-iperf3-auth-feature.md).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rsa::{
@@ -12,7 +12,7 @@ use super::AccessError;
 
 const NOT_RSA: AccessError = AccessError::Key("it is no RSA key of 2048 to 8192 bits");
 
-/// A key, for both paddings.
+/// The key, for both paddings.
 pub(super) struct PrivateKey {
     oaep: OaepPrivateDecryptingKey,
     pkcs1: Pkcs1PrivateDecryptingKey,
@@ -47,8 +47,8 @@ impl PrivateKey {
     }
 }
 
-/// The key in PEM as PKCS #8 (RFC 5958); an older file has the RSA key alone (PKCS #1, RFC 8017,
-/// A.1.2).
+/// A key in PEM, converted to PKCS #8 (RFC 5958). Older files have the RSA key alone (PKCS #1, RFC
+/// 8017, A.1.2).
 fn pkcs8(pem: &str) -> Result<Vec<u8>, AccessError> {
     let inside = |label: &str| {
         let (_, rest) = pem.split_once(&format!("-----BEGIN {label}-----"))?;
@@ -69,7 +69,7 @@ fn pkcs8(pem: &str) -> Result<Vec<u8>, AccessError> {
     }
 }
 
-/// Version 0, rsaEncryption, and the key as an octet string.
+/// A PKCS #1 key as PKCS #8: version 0, rsaEncryption, and the key as an octet string.
 fn wrapped(key: &[u8]) -> Vec<u8> {
     const SEQUENCE: u8 = 0x30;
     const OCTETS: u8 = 0x04;
@@ -82,8 +82,7 @@ fn wrapped(key: &[u8]) -> Vec<u8> {
     tagged(SEQUENCE, &body)
 }
 
-/// A DER value with its tag and length (X.690, 8.1.3); all here are longer than 127 bytes and
-/// shorter than 65,536.
+/// A DER value of less than 65,536 bytes, with its tag and length (X.690, 8.1.3).
 fn tagged(tag: u8, value: &[u8]) -> Vec<u8> {
     let length = (value.len() as u16).to_be_bytes();
     let mut bytes = match value.len() {

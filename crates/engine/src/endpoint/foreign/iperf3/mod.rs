@@ -1,5 +1,5 @@
-//! iperf3's clients: many at once, each with a thread for its control connection and one for each
-//! of its streams.
+//! iperf3's clients: many at once, each with a thread for its control connection and a thread for
+//! each of its streams.
 
 mod access;
 mod calls;

@@ -1,8 +1,8 @@
-//! In the place of `key.rs` where the feature `iperf3-auth` is off: there is no key.
+//! Stands for `key.rs` if the feature `iperf3-auth` is off: there is no key.
 
 use super::AccessError;
 
-/// Cannot be made.
+/// A key, of which there is none.
 pub(super) enum PrivateKey {}
 
 impl PrivateKey {

@@ -1,4 +1,4 @@
-//! What a client sees that asks for the server's output.
+//! The output for a client that asks for the server's output.
 
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_name_moves_no_cursor_of_a_client() {
+    fn control_characters_of_the_host_name_are_escaped() {
         let facts = HostFacts {
             hostname: "pit\u{1b}[2J".into(),
             ..HostFacts::default()

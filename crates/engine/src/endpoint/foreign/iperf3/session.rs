@@ -1,4 +1,4 @@
-//! One client of iperf3's: its control connection, its streams, its record.
+//! One iperf3 client: its control connection, its streams, its record.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -8,55 +8,52 @@ use std::time::{Duration, SystemTime};
 use linerate_core::foreign::iperf3::{
     Cookie, ErrorCode, Params, Results, Server, ServerEvent, Transport,
 };
-use linerate_core::foreign::{Encounter, Excess, Role, Tool};
+use linerate_core::foreign::{Excess, ForeignRun, Role, Tool};
 use linerate_core::plan::{Direction, Extent, MAX_SECONDS, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::{Family, Span, format_rfc3339};
+use linerate_core::units::{End, Family, Span, format_rfc3339};
 
 use super::calls::Call;
 use super::output;
 use crate::clock::now;
-use crate::control::{ControlSocket, Received};
+use crate::control::ControlSocket;
 use crate::endpoint::Running;
-use crate::endpoint::foreign::Guest;
-use crate::endpoint::terms::{can_do, owners_limit, prepare, within_rate};
-use crate::host;
+use crate::endpoint::foreign::ForeignClient;
+use crate::endpoint::terms::{can_do, prepare, within_rate};
 use crate::measure::flow::Flow;
-use crate::measure::half::Half;
+use crate::measure::half::{Half, HalfOptions};
 use crate::measure::live::{LiveFlow, until_interval};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::partner::Accounts;
-use linerate_core::units::End;
 
-/// How often a session that waits for flows, or for the last bytes, looks at them.
+/// How often a session that waits for flows, or for the last bytes, looks for them.
 const TICK: Duration = Duration::from_millis(2);
-/// Longest wait without looking at the stop flag.
+/// Longest wait without a look at the stop flag.
 const IDLE_TICK: Duration = Duration::from_millis(100);
-/// Without a byte from a client that sends, as long as the reference's server waits.
+/// Longest silence of a client that sends; iperf3's own server waits as long.
 const SILENCE: Duration = Duration::from_secs(120);
-/// What is still in flight at the end of a counted test is waited for: so long without a byte, and
-/// in all.
+/// At the end of a counted test: longest wait for the next byte in flight, and for all of them.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 const ALL_LAST_BYTES: Duration = Duration::from_secs(10);
-/// Where both ends send it is not known how much there is to come.
+/// The same for the next byte where both ends send, since then the amount in flight is not known.
 const LAST_OF_BOTH: Duration = Duration::from_millis(200);
 
-/// Serves a client to its end.
-pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) {
-    let peer = guest.peer();
-    let Some(call) = guest.context().calls.register(cookie, peer.ip()) else {
-        return guest.left(Some("its cookie is another test's".to_owned()));
+/// Serves a client until it leaves.
+pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie: Cookie) {
+    let peer = client.peer;
+    let Some(call) = client.context.calls.register(cookie, peer.ip()) else {
+        return client.log_end(Some("its cookie is another test's".to_owned()));
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
     socket.expect_signs_of_life();
-    let longest = Duration::from_secs_f64(guest.context().limits.seconds);
+    let longest = Duration::from_secs_f64(client.context.options.limits.seconds);
     let session = Session {
         server: Server::new(now(), longest),
-        guest,
+        client,
         local,
         call,
         cookie,
@@ -69,14 +66,14 @@ pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) 
     session.drive(socket);
 }
 
-/// What the session is doing.
+/// What the session does at present.
 enum Stage {
     Idle,
-    /// Waiting until no other test from that address opens UDP flows.
+    /// Waiting while another test from the same address opens its UDP flows.
     Queueing {
         arrivals: Receiver<Flow>,
     },
-    /// Waiting for the flows.
+    /// Waiting for the flows of the test.
     Opening {
         flows: Vec<Flow>,
         arrivals: Receiver<Flow>,
@@ -85,7 +82,7 @@ enum Stage {
         half: Half,
         heard: Heard,
     },
-    /// A counted test is over for the client, and not all of it may be here.
+    /// The client has ended a counted test, whose last bytes may still be in flight.
     Draining {
         half: Half,
         heard: Heard,
@@ -93,7 +90,7 @@ enum Stage {
     },
 }
 
-/// When a byte came last.
+/// Bytes received, and when the last of them arrived.
 struct Heard {
     bytes: u64,
     at: Duration,
@@ -107,7 +104,7 @@ impl Heard {
         }
     }
 
-    /// How long nothing has come.
+    /// How long nothing has arrived.
     fn silence(&mut self, half: &Half) -> Duration {
         let bytes = half.progress().received_bytes;
         if bytes != self.bytes {
@@ -117,7 +114,7 @@ impl Heard {
     }
 }
 
-/// A test as it was asked for, and as it is driven: the client alone says when it is over.
+/// A test as it was requested, and as it is run: without an end, because the client ends it.
 struct Asked {
     params: Params,
     test: Test,
@@ -125,7 +122,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// What a counted test takes, over all flows of a direction, bytes; 0 for one of a time.
+    /// Bytes of a counted test, over all flows of a direction; 0 for a timed test.
     fn amount(&self) -> u64 {
         let params = &self.params;
         match params.bytes {
@@ -134,8 +131,8 @@ impl Asked {
         }
     }
 
-    /// What this end sends at most: its client sees late that it has enough. Not where the client
-    /// leaves a part out: a warm-up, or datagrams that are lost.
+    /// Most bytes that this end sends, because the client notices late that it has received enough.
+    /// There is no limit where the client does not count all bytes: with a warm-up, or datagrams.
     fn quota(&self) -> Option<u64> {
         let whole = self.params.transport == Transport::Tcp && self.params.omit_s == 0;
         Some(self.amount()).filter(|amount| whole && *amount > 0)
@@ -143,18 +140,18 @@ impl Asked {
 }
 
 struct Session {
-    guest: Guest,
-    /// Where the client has reached the endpoint.
+    client: ForeignClient,
+    /// The address of this host to which the client has connected.
     local: SocketAddr,
     call: Call,
     cookie: Cookie,
-    /// Intervals that the log was told of; `None` before the test runs.
+    /// Number of intervals that were logged; `None` before the test runs.
     live: Option<u64>,
     server: Server,
     stage: Stage,
     asked: Option<Asked>,
     started_at: String,
-    /// This end's account, until the client's has come.
+    /// This end's report, until the client's results have arrived.
     account: Option<(HalfReport, Status)>,
 }
 
@@ -180,36 +177,30 @@ impl Session {
             }
             self.look();
             self.flush(&mut socket);
-            if self.server.is_closed() && reason.is_some() {
-                break;
-            }
             if self.server.is_closed() {
-                // The last event may still wait.
-                reason = self.last_words();
+                // The event with the reason may still wait.
+                reason = reason.or_else(|| self.last_reason());
                 break;
             }
-            match socket.receive(self.patience()) {
-                Received::Bytes(bytes) => self.server.handle_input(now(), bytes),
-                Received::Nothing => {}
-                Received::Closed => self.server.handle_close(),
-            }
-            self.server.handle_timeout(now());
-            if self.guest.context().stop.is_requested() {
+            let patience = self.patience();
+            socket.listen(&mut self.server, patience);
+            if self.client.context.stop.is_requested() {
                 self.server.terminate();
             }
         }
         self.leave(socket, reason);
     }
 
-    /// A server of one test is followed by the next one as soon as its client is gone.
+    /// Frees the port of an endpoint that serves one client: another process may be about to listen
+    /// there.
     fn leave_port(&self) {
-        let context = self.guest.context();
-        if context.one_off {
+        let context = &self.client.context;
+        if context.options.one_off {
             context.listeners.leave_ports();
         }
     }
 
-    fn last_words(&mut self) -> Option<String> {
+    fn last_reason(&mut self) -> Option<String> {
         let mut reason = None;
         while let Some(event) = self.server.poll_event() {
             if let ServerEvent::Closed(error) = event {
@@ -220,31 +211,24 @@ impl Session {
     }
 
     fn flush(&mut self, socket: &mut ControlSocket) {
-        while let Some(bytes) = self.server.poll_transmit() {
-            if socket.send(&bytes).is_err() {
-                self.server.handle_close();
-                return;
-            }
+        if !socket.transmit(&mut self.server) {
+            self.server.handle_close();
         }
     }
 
     fn patience(&self) -> Duration {
-        let tick = match &self.stage {
+        match &self.stage {
             Stage::Idle => IDLE_TICK,
             Stage::Queueing { .. } | Stage::Opening { .. } | Stage::Draining { .. } => TICK,
             Stage::Running { half, .. } => self.until_interval(half),
-        };
-        match self.server.poll_timeout() {
-            Some(at) => at.saturating_sub(now()).min(tick),
-            None => tick,
         }
     }
 
-    /// Looks at a test that was asked for.
+    /// Handles the request of a test.
     fn asked(&mut self, params: Params) {
         match self.admit(params) {
             Ok(asked) => {
-                self.guest.tell();
+                self.client.log_client();
                 let arrivals = self.call.open(asked.params.flows());
                 match asked.params.transport {
                     Transport::Udp(_) => self.stage = Stage::Queueing { arrivals },
@@ -257,18 +241,18 @@ impl Session {
     }
 
     fn admit(&self, params: Params) -> Result<Asked, (ErrorCode, String)> {
-        let context = self.guest.context();
-        match &context.iperf3 {
+        let context = &self.client.context;
+        match &context.options.iperf3 {
             Some(access) => access
-                .admit(params.token.as_deref(), self.guest.peer().ip())
+                .admit(params.token.as_deref(), self.client.peer.ip())
                 .map_err(|why| (ErrorCode::AUTHORIZATION, why.to_string()))?,
-            None if context.key.is_some() => {
+            None if context.options.key.is_some() => {
                 let why = "the endpoint has a key, which iperf3's protocol cannot prove";
                 return Err((ErrorCode::AUTHORIZATION, why.to_owned()));
             }
             None => {}
         }
-        if let Some(excess) = params.demand().excess(&context.limits) {
+        if let Some(excess) = params.demand().excess(&context.options.limits) {
             let code = match excess {
                 Excess::Streams(_) => ErrorCode::STREAMS,
                 Excess::Seconds(_) => ErrorCode::MAX_DURATION,
@@ -277,21 +261,22 @@ impl Session {
             return Err((code, excess.message().to_owned()));
         }
         let test = params.to_test(0);
-        // The client alone says when it is over.
+        // Only the client ends the test.
         let mut driven = Box::new(Test {
             extent: Extent::Time(Span(Duration::from_secs_f64(MAX_SECONDS))),
             ..test.clone()
         });
         if params.transport == Transport::Tcp {
-            driven = within_rate(driven, context.limits.rate_bps)
+            driven = within_rate(driven, context.options.limits.rate_bps)
                 .map_err(|why| (ErrorCode::TOTAL_RATE, why))?;
         }
         can_do(&driven, false).map_err(|why| match params.congestion {
             Some(_) => (ErrorCode::CONGESTION, why),
             None => (ErrorCode::STREAM, why),
         })?;
-        let free = self.guest.enter().and_then(|()| self.guest.claim(&driven));
-        let free = free.and_then(|()| self.guest.begin_test());
+        let client = &self.client;
+        let free = client.presence.enter().and_then(|()| client.claim(&driven));
+        let free = free.and_then(|()| client.place.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
         Ok(Asked {
             params,
@@ -308,7 +293,7 @@ impl Session {
         };
     }
 
-    /// What was accepted, and what comes from the running half.
+    /// Looks for flows that have arrived, and at the running half.
     fn look(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => {}
@@ -320,7 +305,7 @@ impl Session {
                     let why = format!("nothing came for {} s", SILENCE.as_secs());
                     self.server.refuse(ErrorCode::NO_MESSAGE, why);
                 }
-                self.tell_intervals(&half);
+                self.log_intervals(&half);
                 self.stage = Stage::Running { half, heard };
             }
             Stage::Draining {
@@ -372,15 +357,12 @@ impl Session {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         self.started_at = format_rfc3339(SystemTime::now());
-        let source = FlowSource::Bound;
-        match Half::start_marked(
-            End::Server,
-            &asked.driven,
-            marks,
-            asked.quota(),
-            flows,
-            source,
-        ) {
+        let options = HalfOptions {
+            quota: asked.quota(),
+            ..marks.into()
+        };
+        let (test, source) = (&asked.driven, FlowSource::Bound);
+        match Half::start(End::Server, test, flows, source, options) {
             Ok(half) => {
                 let heard = Heard::new();
                 self.stage = Stage::Running { half, heard };
@@ -392,7 +374,7 @@ impl Session {
         }
     }
 
-    /// The client has ended the test.
+    /// Handles the end of the test by the client.
     fn end(&mut self) {
         let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
@@ -423,7 +405,7 @@ impl Session {
         }
     }
 
-    /// Whether all that a counted test of one direction sends is here.
+    /// Whether all bytes of a counted test from the client have arrived.
     fn has_all(&self, half: &Half) -> bool {
         self.asked.as_ref().is_some_and(|asked| {
             let received = half.progress().received_bytes;
@@ -431,7 +413,7 @@ impl Session {
         })
     }
 
-    /// Stops, and tells the client what this end has counted.
+    /// Stops, and sends this end's results to the client.
     fn report(&mut self, half: Half) {
         let report = self.stop(half);
         if let Some(asked) = &self.asked {
@@ -446,18 +428,12 @@ impl Session {
 
     fn stop(&mut self, half: Half) -> HalfReport {
         if self.live.is_some() {
-            self.tell_running(half.at_s(), half.flows(), None);
+            self.log_running(half.at_s(), half.flows(), None);
         }
-        // At once: what comes while the host is looked at is no longer of the test.
-        half.request_stop();
-        let mut report = half.stop(host::facts(Some(self.guest.peer().ip()))).report;
-        let limit = self.guest.context().limits.rate_bps;
-        report.caveats.extend(limit.map(owners_limit));
-        self.guest.end_test();
-        report
+        self.client.stop(half)
     }
 
-    /// How long a running half can be left alone.
+    /// How long to wait until the next look at a running half.
     fn until_interval(&self, half: &Half) -> Duration {
         match self.live_test() {
             Some(test) => half.patience().min(until_interval(&test, half.at_s()).0),
@@ -465,28 +441,28 @@ impl Session {
         }
     }
 
-    /// The test with the intervals that the log wants, if it wants any.
+    /// The test with the intervals of the log, if they are wanted.
     fn live_test(&self) -> Option<Test> {
-        let interval = Span(self.guest.context().live?);
+        let interval = Span(self.client.context.options.live?);
         let test = self.asked.as_ref()?.test.clone();
         Some(Test { interval, ..test })
     }
 
-    /// Tells the log of a half at its beginning and after each interval.
-    fn tell_intervals(&mut self, half: &Half) {
+    /// Logs the progress of a half at its beginning and after each interval.
+    fn log_intervals(&mut self, half: &Half) {
         let Some(test) = self.live_test() else {
             return;
         };
         let (_, over) = until_interval(&test, half.at_s());
         if self.live.replace(over) != Some(over) {
-            self.tell_running(half.at_s(), half.flows(), None);
+            self.log_running(half.at_s(), half.flows(), None);
         }
     }
 
-    fn tell_running(&self, at_s: f64, flows: Vec<LiveFlow>, accounts: Option<Accounts>) {
+    fn log_running(&self, at_s: f64, flows: Vec<LiveFlow>, accounts: Option<Accounts>) {
         if let Some(test) = self.live_test() {
             let letters = self.cookie.0.strip_suffix(&[0]).unwrap_or_default();
-            self.guest.tell_running(Running {
+            self.client.log_running(Running {
                 test,
                 cookie: String::from_utf8_lossy(letters).into_owned(),
                 at_s,
@@ -496,7 +472,7 @@ impl Session {
         }
     }
 
-    /// Leaves the record of what has been measured, if anything has.
+    /// Logs the record of what was measured, if anything was.
     fn record(&mut self, results: Option<&Results>) {
         let (Some((here, status)), Some(asked)) = (self.account.take(), &self.asked) else {
             return;
@@ -505,9 +481,9 @@ impl Session {
             here: Results::of_half(&here, &asked.test),
             there: results.cloned(),
         };
-        self.tell_running(0.0, Vec::new(), Some(accounts));
+        self.log_running(0.0, Vec::new(), Some(accounts));
         let local = self.local;
-        self.guest.tested(Encounter {
+        self.client.log_test(ForeignRun {
             tool: Tool::Iperf3,
             version: asked.params.version.clone(),
             role: Role::Served,
@@ -526,7 +502,7 @@ impl Session {
     }
 
     fn leave(mut self, mut socket: ControlSocket, reason: Option<String>) {
-        // The client's data first: a flow that runs on would keep its threads.
+        // The test ends first: otherwise its threads would go on.
         if let Stage::Running { half, .. } | Stage::Draining { half, .. } =
             std::mem::replace(&mut self.stage, Stage::Idle)
         {
@@ -535,8 +511,8 @@ impl Session {
         }
         self.record(None);
         self.flush(&mut socket);
-        self.guest.left(reason);
-        let context = Arc::clone(self.guest.context());
+        self.client.log_end(reason);
+        let context = Arc::clone(&self.client.context);
         context.part(self, socket, &[]);
     }
 }

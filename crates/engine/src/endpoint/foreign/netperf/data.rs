@@ -1,4 +1,4 @@
-//! The data sockets of a test: made as the client asks, and waited on until its data comes.
+//! The data sockets of a test: made as the client asks, and watched until its data arrives.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_core::foreign::netperf::{
-    DataTest, Length, PAD_SECONDS, Ready, Refusal, Results, Role, Transport, errno,
+    CpuShares, DataTest, Length, PAD_SECONDS, Ready, Refusal, Results, Role, Transport, errno,
 };
 use linerate_core::plan::{
-    Direction, ExchangeTest, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, SendMethod, StreamTest, Test, Traffic,
 };
 use linerate_core::record::HostFacts;
 use linerate_core::session::message::Limits;
-use linerate_core::units::{BitRate, Span};
+use linerate_core::units::{BitRate, End, Span};
+use linerate_sys::idle;
 use linerate_sys::poll;
+use linerate_sys::proc::stat::{CpuStat, CpuStatReader};
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
-use super::cpu::CpuWatch;
 use crate::endpoint::terms;
-use crate::measure::flow::{Flow, FlowSocket};
+use crate::measure::flow::{Flow, FlowSocket, one_flow};
 use crate::measure::options;
 use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
 use crate::measure::udp;
-use linerate_core::units::End;
 
-/// Connections of one test that wait to be accepted.
+/// Length of a test's accept queue.
 const BACKLOG: u32 = 128;
-/// How long a client may take from the answer to its first data, beside the test's own time for
-/// datagrams.
+/// Longest time from the answer to the client's first data; of datagrams, the test's own time
+/// counts instead.
 const FIRST_DATA: Duration = Duration::from_secs(30);
-/// Bytes of a write or a read where the client leaves them open.
+/// Bytes of a write or a read if the client does not say.
 const MESSAGE: u32 = 128 << 10;
-/// Largest write; the answer says it, as it says everything that is in force.
+/// Largest write, bytes. The answer names the size in force.
 const MAX_WRITE: u32 = 4 << 20;
-/// Datagrams where the client leaves their size open: what fits an Ethernet frame over IPv6.
+/// Bytes of a datagram if the client does not say: what fits an Ethernet frame over IPv6.
 const DATAGRAM: u32 = 1452;
 
 enum Socket {
@@ -42,18 +42,18 @@ enum Socket {
     Udp(UdpSocket),
 }
 
-/// Where a test's data comes from.
+/// The source of a test's data.
 pub(super) enum FirstData {
-    /// One flow, bound.
+    /// One connected flow.
     Flow(Flow),
-    /// Connections that come and go.
+    /// Connections that are made within the run.
     Connections(FlowSource),
 }
 
 /// A test that waits for its data.
 pub(super) struct Data {
     pub(super) asked: DataTest,
-    /// What runs, for the worker and the record.
+    /// The same test for the workers and the record.
     pub(super) test: Test,
     pub(super) peer: IpAddr,
     pub(super) limits: Limits,
@@ -63,11 +63,11 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Makes the sockets. Data comes from `peer` alone, to `local` unless the client names another
-    /// address of this host.
+    /// Makes the sockets. Data is taken from `peer` alone, and at `local` unless the client names
+    /// another address of this host.
     ///
     /// # Errors
-    /// What this host or its owner does not allow.
+    /// This host or its owner does not allow the test.
     pub(super) fn open(
         asked: DataTest,
         local: SocketAddr,
@@ -77,13 +77,14 @@ impl Data {
         let mut test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
             .map_err(|reason| Refusal::new(errno::EPERM, reason))?;
         if let Err(reason) = terms::can_do(&test, false) {
-            // As a netserver does where it has no such algorithm: the results say which one it was.
+            // A netserver ignores a congestion control that it does not have: so does this. The
+            // results name the one that was used.
             let asked_for = test.options.congestion.take();
             asked_for
                 .filter(|_| terms::can_do(&test, false).is_ok())
                 .ok_or_else(|| Refusal::new(errno::EINVAL, reason))?;
         }
-        // With its scope, where it is a link's own.
+        // This keeps the scope of a link-local address.
         let mut address = local;
         address.set_port(asked.port);
         if let Some(other) = asked.address {
@@ -95,7 +96,7 @@ impl Data {
         };
         let mut wait = FIRST_DATA;
         if asked.transport == Transport::Udp {
-            // All of them may be lost: then the client still waits for its answer.
+            // If all datagrams are lost, the client still waits for the results.
             wait = Duration::from_secs_f64(asked.seconds(limits) + f64::from(PAD_SECONDS));
         }
         Ok(Self {
@@ -109,7 +110,7 @@ impl Data {
         })
     }
 
-    /// What the client is told.
+    /// The answer to the client.
     pub(super) fn ready(&self, facts: &HostFacts) -> Ready {
         let (receive_buffer, send_buffer) = self.buffers();
         let local = match &self.socket {
@@ -145,7 +146,7 @@ impl Data {
         }
     }
 
-    /// `SO_RCVBUF` and `SO_SNDBUF` as read back; zero where they cannot be.
+    /// `SO_RCVBUF` and `SO_SNDBUF` as read back; 0 if they cannot be read.
     pub(super) fn buffers(&self) -> (u32, u32) {
         match &self.socket {
             Socket::Tcp(socket) => buffers_of(socket),
@@ -153,7 +154,7 @@ impl Data {
         }
     }
 
-    /// The first data, within `timeout`.
+    /// Waits up to `timeout` for the first data.
     ///
     /// # Errors
     /// The socket cannot be used.
@@ -180,7 +181,7 @@ impl Data {
             let door = Door {
                 listener: listener.try_clone()?.into(),
                 awaiting: Arc::default(),
-                // Others are turned away.
+                // Connections from other addresses are closed.
                 admit: Box::new(move |stream, from| {
                     (from.to_canonical() == peer).then_some(Arrival {
                         stream,
@@ -193,7 +194,7 @@ impl Data {
         }
         let stream = match listener.accept() {
             Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,
-            // A stranger, or it is gone again.
+            // From another address, or gone already.
             Ok(_) | Err(_) => return Ok(None),
         };
         stream.set_nonblocking(false)?;
@@ -206,9 +207,23 @@ impl Data {
         })))
     }
 
+    /// The flow of datagrams. If the client sends, the socket is first connected to the sender of
+    /// the first datagram, which must have the client's address: datagrams of others are neither
+    /// counted nor answered.
     fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<FirstData>> {
-        if self.asked.role != Role::Send && !self.bind_to_sender(socket, timeout)? {
-            return Ok(None);
+        if self.asked.role != Role::Send {
+            if !poll::wait_readable(socket, timeout)? {
+                return Ok(None);
+            }
+            let mut scrap = [0; 1];
+            match socket.peek_from(&mut scrap) {
+                Ok((_, from)) if from.ip().to_canonical() == self.peer => socket.connect(from)?,
+                Ok(_) => {
+                    let _ = socket.recv(&mut scrap);
+                    return Ok(None);
+                }
+                Err(_) => return Ok(None),
+            }
         }
         Ok(Some(FirstData::Flow(Flow {
             id: 0,
@@ -216,31 +231,11 @@ impl Data {
         })))
     }
 
-    /// Connects the socket to where the first datagram comes from, if that is the client's address:
-    /// nobody else's is counted, and nobody else is answered.
-    fn bind_to_sender(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<bool> {
-        if !poll::wait_readable(socket, timeout)? {
-            return Ok(false);
-        }
-        let mut scrap = [0; 1];
-        match socket.peek_from(&mut scrap) {
-            Ok((_, from)) if from.ip().to_canonical() == self.peer => {
-                socket.connect(from)?;
-                Ok(true)
-            }
-            Ok(_) => {
-                let _ = socket.recv(&mut scrap);
-                Ok(false)
-            }
-            Err(_) => Ok(false),
-        }
-    }
-
     pub(super) fn is_overdue(&self) -> bool {
         Instant::now() >= self.overdue
     }
 
-    /// The results of datagrams of which none came; a stream without a connection has none.
+    /// The results if no datagram arrived; a stream without a connection has none.
     pub(super) fn nothing(self) -> Option<Results> {
         let (receive_buffer, send_buffer) = self.buffers();
         (self.asked.transport == Transport::Udp).then(|| Results {
@@ -278,7 +273,7 @@ fn listener(asked: &DataTest, address: SocketAddr) -> Result<TcpListener, Refusa
 }
 
 fn datagrams(asked: &DataTest, address: SocketAddr, peer: IpAddr) -> Result<UdpSocket, Refusal> {
-    // Datagrams that the endpoint begins go to the client's own address, or not at all.
+    // The endpoint sends datagrams only to the client's own address.
     let to = match asked.role {
         Role::Send if !asked.is_for(peer) => {
             let reason = "wants datagrams sent to an address that is not its own";
@@ -294,14 +289,14 @@ fn datagrams(asked: &DataTest, address: SocketAddr, peer: IpAddr) -> Result<UdpS
     let socket =
         socket::udp_socket(address, to, false).map_err(|error| no_socket(address, &error))?;
     if asked.receive_buffer.is_none() {
-        // As in linerate's own tests; the answer says what it is.
+        // As in linerate's own tests; the answer names the size in force.
         let _ = socket::set_receive_buffer(&socket, udp::RECEIVE_BUFFER);
     }
     prepare(&socket, asked)?;
     Ok(socket)
 }
 
-/// What a listener hands on to its connections.
+/// Sets the options that a listener's connections inherit.
 fn prepare(socket: &impl std::os::fd::AsFd, asked: &DataTest) -> Result<(), Refusal> {
     let fail = |error: socket::OptionError| Refusal::new(errno::EINVAL, error.to_string());
     if let Some(bytes) = asked.receive_buffer {
@@ -323,7 +318,7 @@ fn no_socket(address: SocketAddr, error: &io::Error) -> Refusal {
     )
 }
 
-/// The test as linerate's own workers and its record know it, seen from the client.
+/// The test for linerate's workers and record, as the client sees it.
 fn plan(asked: &DataTest, limits: &Limits) -> Test {
     let exchange = || ExchangeTest::new(asked.request_bytes.into(), asked.response_bytes.into());
     let traffic = match asked.role {
@@ -331,27 +326,18 @@ fn plan(asked: &DataTest, limits: &Limits) -> Test {
         Role::Exchange => Traffic::Rr(exchange()),
         Role::ConnectExchange | Role::Connect => Traffic::Crr(exchange()),
     };
-    Test {
-        traffic,
-        protocol: match asked.transport {
-            Transport::Tcp => Protocol::Tcp,
-            Transport::Udp => Protocol::Udp,
-        },
-        direction: match asked.role {
-            Role::Send => Direction::Down,
-            _ => Direction::Up,
-        },
-        streams: 1,
-        extent: extent(asked, limits),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions {
-            nodelay: asked.nodelay,
-            congestion: asked.congestion.clone(),
-            ..SocketOptions::default()
-        },
-        seed: 0,
-    }
+    let protocol = match asked.transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+    };
+    let direction = match asked.role {
+        Role::Send => Direction::Down,
+        _ => Direction::Up,
+    };
+    let mut test = one_flow(traffic, protocol, direction, extent(asked, limits));
+    test.options.nodelay = asked.nodelay;
+    test.options.congestion = asked.congestion.clone();
+    test
 }
 
 fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
@@ -361,7 +347,7 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
         _ => asked.receive_bytes,
     };
     let message = bytes.unwrap_or(if udp { DATAGRAM } else { MESSAGE });
-    // So many of them every so many µs.
+    // netperf's bursts: a number of messages every so many µs.
     let burst = asked.burst.map(|(count, microseconds)| {
         let bits = 8 * u64::from(message) * u64::from(count);
         BitRate((bits.saturating_mul(1_000_000) / u64::from(microseconds)).max(1))
@@ -387,7 +373,8 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
     }
 }
 
-/// Data that the client ends may come for as long as a netserver would wait.
+/// The extent of a test. Data that the client ends may arrive for as long as a netserver would
+/// wait.
 fn extent(asked: &DataTest, limits: &Limits) -> Extent {
     let time = |seconds: f64| Extent::Time(Span(Duration::from_secs_f64(seconds)));
     match (asked.length, asked.role) {
@@ -401,4 +388,45 @@ fn extent(asked: &DataTest, limits: &Limits) -> Extent {
         (Length::Units(units), _) => Extent::Count(units.into()),
         (Length::Open, _) => time(limits.seconds),
     }
+}
+
+/// Reads the CPU times at the beginning and at the end.
+pub(super) struct CpuWatch {
+    reader: CpuStatReader,
+    begin: CpuStat,
+}
+
+impl CpuWatch {
+    /// The first reading; `None` if the kernel does not tell.
+    pub(super) fn begin() -> Option<Self> {
+        let mut reader = CpuStatReader::open().ok()?;
+        let begin = read_cpus(&mut reader)?;
+        Some(Self { reader, begin })
+    }
+
+    /// The shares since then, percent of the whole machine.
+    pub(super) fn end(mut self) -> Option<CpuShares> {
+        let end = read_cpus(&mut self.reader)?;
+        let passed = end.total.since(&self.begin.total);
+        let percent = |ticks: u64| passed.share(ticks).map_or(0.0, |share| share * 100.0) as f32;
+        (passed.total() > 0).then(|| CpuShares {
+            busy: percent(passed.busy()),
+            user: percent(passed.user + passed.nice),
+            system: percent(passed.system),
+            iowait: percent(passed.iowait),
+            irq: percent(passed.irq),
+            softirq: percent(passed.softirq),
+            peak: end
+                .busiest_since(&self.begin)
+                .map(|(cpu, share)| (cpu, (share * 100.0) as f32)),
+        })
+    }
+}
+
+fn read_cpus(reader: &mut CpuStatReader) -> Option<CpuStat> {
+    let mut stat = CpuStat::default();
+    reader.read(&mut stat).ok()?;
+    // A lab keeps the CPUs awake with idle spinners, which give way to everything else.
+    stat.count_as_idle(&idle::spun());
+    Some(stat)
 }

@@ -1,8 +1,7 @@
-//! netperf's clients: one thread for each control connection, which drives core's half of the
+//! netperf's clients. Each control connection has a thread, which drives core's half of the
 //! protocol, makes the data sockets ([`data`]) and runs the test as the endpoint runs its own
 //! ([`running`]).
 
-mod cpu;
 mod data;
 mod running;
 
@@ -12,76 +11,76 @@ use std::time::Duration;
 
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::netperf::{DataTest, Refusal, Server, ServerEvent, Settings, errno};
-use linerate_core::record::HostFacts;
+use linerate_core::record::{HostFacts, Status};
 use linerate_sys::proc::stat;
 
 use self::data::Data;
 use self::running::Running;
-use super::Guest;
+use super::ForeignClient;
 use super::accept::{Admission, accept};
 use crate::clock::now;
-use crate::control::{ControlSocket, Received};
+use crate::control::ControlSocket;
+use crate::endpoint::NetperfOptions;
 use crate::endpoint::session::Context;
-use crate::endpoint::{NetperfOptions, ServeEvent};
 use crate::host;
 
-/// Longest wait without looking at the stop flag.
+/// Longest wait without a look at the stop flag.
 const IDLE_TICK: Duration = Duration::from_millis(100);
-/// While a test runs: its end is noticed so late at most.
+/// The same while a test runs, whose end is to be noticed soon.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Takes clients until the endpoint stops.
+/// Serves clients until the endpoint stops.
 pub(in crate::endpoint) fn serve(
     context: &Arc<Context>,
     listeners: Vec<TcpListener>,
     options: &NetperfOptions,
 ) {
     let stop = context.stop.clone();
-    accept(listeners, Admission::Spoken, &stop, |stream, peer| {
+    accept(listeners, Admission::FirstByte, &stop, |stream, peer| {
         let newcomer = options.passphrase.is_some().then_some(&stream);
-        let Ok(guest) = Guest::admit(context, Tool::Netperf, peer, newcomer) else {
+        let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
             return;
         };
         let passphrase = options.passphrase.clone();
         context.spawn("netperf", peer, move || {
-            Session::run(guest, stream, passphrase);
+            Session::run(client, stream, passphrase);
         });
     });
 }
 
-/// What the session is doing.
+/// What the session does at present.
 enum Stage {
     Idle,
-    /// The data sockets are there; nothing has come.
+    /// The data sockets are open; no data has arrived.
     Waiting(Box<Data>),
     Running(Box<Running>),
 }
 
 struct Session {
-    guest: Guest,
+    client: ForeignClient,
     server: Server,
     stage: Stage,
-    /// Which address of this host the client has connected to.
+    /// The address of this host to which the client has connected.
     local: SocketAddr,
     facts: HostFacts,
 }
 
 impl Session {
-    /// Serves a client to its end.
-    fn run(guest: Guest, stream: TcpStream, passphrase: Option<String>) {
+    /// Serves a client until it leaves.
+    fn run(client: ForeignClient, stream: TcpStream, passphrase: Option<String>) {
         let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
             return;
         };
         socket.expect_signs_of_life();
-        let facts = host::facts(Some(guest.peer().ip()));
+        let facts = host::facts(Some(client.peer.ip()));
         let settings = Settings {
             passphrase,
-            limits: guest.context().limits,
+            limits: client.context.options.limits,
             cpus: facts.cpu.count,
             cpu_rate: stat::user_hz() as f32,
         };
         let session = Self {
-            guest,
+            client,
             server: Server::new(now(), settings),
             stage: Stage::Idle,
             local,
@@ -94,13 +93,8 @@ impl Session {
         let mut reason = None;
         while !self.server.is_closed() {
             self.look();
-            self.transmit(&mut socket);
-            match socket.receive(self.patience()) {
-                Received::Bytes(bytes) => self.server.handle_input(now(), bytes),
-                Received::Nothing => {}
-                Received::Closed => self.server.handle_close(),
-            }
-            self.server.handle_timeout(now());
+            let patience = self.patience();
+            socket.drive(&mut self.server, patience);
             while let Some(event) = self.server.poll_event() {
                 match event {
                     ServerEvent::Test(test) => self.open(*test),
@@ -108,70 +102,44 @@ impl Session {
                     ServerEvent::Closed(end) => reason = end.reason(),
                 }
             }
-            if self.guest.context().stop.is_requested() {
+            if self.client.context.stop.is_requested() {
                 reason = Some("the endpoint is shutting down".into());
                 break;
             }
         }
-        self.transmit(&mut socket);
+        socket.transmit(&mut self.server);
         if let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            // What there is of it is in the record.
-            running.break_off(&self.guest, self.facts.clone());
+            running.end(&self.client, self.facts.clone(), Status::Partial);
         }
-        self.guest.end_test();
-        self.guest.left(reason);
-        let context = Arc::clone(self.guest.context());
+        self.client.end_test();
+        self.client.log_end(reason);
+        let context = Arc::clone(&self.client.context);
         context.part(self, socket, &[]);
     }
 
-    fn transmit(&mut self, socket: &mut ControlSocket) {
-        while let Some(bytes) = self.server.poll_transmit() {
-            if socket.send(&bytes).is_err() {
-                self.server.handle_close();
-                return;
-            }
-        }
-    }
-
-    /// While data is waited for, that wait is the longer one: see [`Self::look`].
+    /// A session that waits for data waits at the data sockets, in [`Self::look`].
     fn patience(&self) -> Duration {
-        let tick = match &self.stage {
+        match &self.stage {
             Stage::Idle => IDLE_TICK,
             Stage::Waiting(_) => Duration::ZERO,
             Stage::Running(_) => TICK,
-        };
-        match self.server.poll_timeout() {
-            Some(at) => at.saturating_sub(now()).min(tick),
-            None => tick,
         }
     }
 
     fn log_refusal(&self, refusal: Refusal) {
-        (self.guest.context().log)(ServeEvent::Refused {
-            peer: self.guest.peer(),
-            reason: format!("netperf: {}", refusal.reason),
-        });
+        let reason = format!("netperf: {}", refusal.reason);
+        let client = &self.client;
+        client.context.log_refusal(client.peer, reason);
     }
 
     fn refuse(&mut self, refusal: Refusal) {
-        self.guest.end_test();
+        self.client.end_test();
         self.server.refuse(now(), refusal);
     }
 
     fn open(&mut self, test: DataTest) {
-        self.guest.tell();
-        let free = self.guest.enter().and_then(|()| self.guest.begin_test());
-        if let Err(reason) = free {
-            self.refuse(Refusal::new(errno::EBUSY, reason));
-            return;
-        }
-        let limits = self.guest.context().limits;
-        let data = Data::open(test, self.local, self.guest.peer().ip(), &limits).and_then(|data| {
-            let claimed = self.guest.claim(&data.test);
-            claimed.map_err(|reason| Refusal::new(errno::EBUSY, reason))?;
-            Ok(data)
-        });
-        match data {
+        self.client.log_client();
+        match self.open_data(test) {
             Ok(data) => {
                 self.server.ready(&data.ready(&self.facts));
                 self.stage = Stage::Waiting(Box::new(data));
@@ -180,7 +148,18 @@ impl Session {
         }
     }
 
-    /// What comes over the data sockets and from the running half.
+    fn open_data(&self, test: DataTest) -> Result<Data, Refusal> {
+        let busy = |reason| Refusal::new(errno::EBUSY, reason);
+        let client = &self.client;
+        client.presence.enter().map_err(busy)?;
+        client.place.begin_test().map_err(busy)?;
+        let limits = &client.context.options.limits;
+        let data = Data::open(test, self.local, client.peer.ip(), limits)?;
+        client.claim(&data.test).map_err(busy)?;
+        Ok(data)
+    }
+
+    /// Looks at the data sockets and at the running half.
     fn look(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => {}
@@ -190,8 +169,8 @@ impl Session {
                     self.stage = Stage::Running(running);
                     return;
                 }
-                let results = running.conclude(&self.guest, self.facts.clone());
-                self.guest.end_test();
+                let results = running.end(&self.client, self.facts.clone(), Status::Complete);
+                self.client.end_test();
                 self.server.report(now(), &results);
             }
         }
@@ -201,7 +180,7 @@ impl Session {
         match data.arrived(TICK) {
             Ok(None) if data.is_overdue() => {
                 let nothing = data.nothing();
-                self.guest.end_test();
+                self.client.end_test();
                 match nothing {
                     Some(results) => self.server.report(now(), &results),
                     None => self.refuse(Refusal::new(

@@ -1,4 +1,4 @@
-//! A test while it runs, and what is said of it afterwards.
+//! A test while it runs, and its results afterwards.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,22 +7,20 @@ use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
-use linerate_core::foreign::{self, Encounter, Tool};
+use linerate_core::foreign::{self, ForeignRun, Tool};
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
-use linerate_core::units::{Family, format_rfc3339};
+use linerate_core::units::{End, Family, format_rfc3339};
 
-use super::super::Guest;
-use super::cpu::CpuWatch;
-use super::data::{Data, FirstData};
+use super::super::ForeignClient;
+use super::data::{CpuWatch, Data, FirstData};
 use crate::endpoint::terms::owners_limit;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
-use linerate_core::units::End;
 
-/// Connections that come and go are over when none has come for so long after the test's time.
+/// A test of short connections is over when none has arrived for this long after the test's time.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// A running test.
@@ -35,14 +33,14 @@ pub(super) struct Running {
     limits: Limits,
     started_at: String,
     began: Instant,
-    /// Transactions at the last look, and since when they are as many.
+    /// Number of transactions, and since when it has not changed.
     seen: (u64, Instant),
-    /// Of the data socket, receive and send, bytes.
+    /// Receive and send buffer of the data socket, bytes.
     buffers: (u32, u32),
 }
 
 impl Running {
-    /// Begins with the data that has come.
+    /// Starts the test with the data that has arrived.
     ///
     /// # Errors
     /// No threads.
@@ -52,10 +50,11 @@ impl Running {
             FirstData::Flow(flow) => (vec![flow], FlowSource::Bound),
             FirstData::Connections(source) => (Vec::new(), source),
         };
-        let half = Half::start_marked(End::Server, &data.test, Marks::None, None, flows, source)
-            .map_err(|error| {
-                Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
-            })?;
+        let options = Marks::None.into();
+        let half = Half::start(End::Server, &data.test, flows, source, options);
+        let half = half.map_err(|error| {
+            Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
+        })?;
         let began = Instant::now();
         Ok(Self {
             buffers,
@@ -71,7 +70,7 @@ impl Running {
         })
     }
 
-    /// Whether there is nothing more to wait for.
+    /// Whether the test is over.
     pub(super) fn is_over(&mut self) -> bool {
         if self.half.all_done() || self.began.elapsed() >= self.longest() {
             return true;
@@ -97,7 +96,7 @@ impl Running {
     }
 
     fn longest(&self) -> Duration {
-        // What this end sends ends in time; what it waits for may come late.
+        // What this end sends ends in time; what it receives may arrive late.
         let late = match self.asked.role {
             Role::Send => 0,
             _ => PAD_SECONDS,
@@ -106,31 +105,21 @@ impl Running {
         Duration::from_secs_f64(seconds)
     }
 
-    /// Stops it, leaves its record, and says what the client is told.
-    pub(super) fn conclude(self, guest: &Guest, facts: HostFacts) -> Results {
-        self.end(guest, facts, Status::Complete)
-    }
-
-    /// The client is gone.
-    pub(super) fn break_off(self, guest: &Guest, facts: HostFacts) {
-        self.end(guest, facts, Status::Partial);
-    }
-
-    fn end(self, guest: &Guest, facts: HostFacts, status: Status) -> Results {
+    /// Stops the test and logs its record; the results are for the client.
+    pub(super) fn end(self, client: &ForeignClient, facts: HostFacts, status: Status) -> Results {
         let cpus = facts.cpu.count;
         let device = facts.device.clone();
         let elapsed = self.began.elapsed();
         let (transactions, bytes) = (self.half.messages(), self.half.moved_bytes());
         let HalfEnd { mut report, .. } = self.half.stop(facts);
         let cpu = self.cpu.and_then(CpuWatch::end);
-        report
-            .caveats
-            .extend(self.limits.rate_bps.map(owners_limit));
+        let owners_limit = self.limits.rate_bps.map(owners_limit);
+        report.caveats.extend(owners_limit);
         let mut results = match report.flows.first() {
             Some(flow) => results(&self.asked, flow, transactions, bytes),
             None => Results::default(),
         };
-        // Of datagrams and of connections that come and go, too.
+        // Flows of datagrams and short connections do not report their buffers.
         if results.receive_buffer == 0 && results.send_buffer == 0 {
             (results.receive_buffer, results.send_buffer) = self.buffers;
         }
@@ -143,17 +132,14 @@ impl Running {
             results.interface = device.name;
             results.driver = device.driver.unwrap_or_default();
         }
-        let peer = report
-            .flows
-            .first()
-            .map(|flow| flow.remote.clone())
-            .filter(|remote| !remote.is_empty());
-        guest.tested(Encounter {
+        let remote = report.flows.first().map(|flow| flow.remote.clone());
+        let peer = remote.filter(|remote| !remote.is_empty());
+        client.log_test(ForeignRun {
             tool: Tool::Netperf,
             version: None,
             role: foreign::Role::Served,
             host: self.peer.to_string(),
-            peer: peer.unwrap_or_else(|| guest.peer().to_string()),
+            peer: peer.unwrap_or_else(|| client.peer.to_string()),
             family: Family::from(self.peer),
             started_at: self.started_at,
             status,
@@ -171,7 +157,8 @@ impl Running {
     }
 }
 
-/// What the client is told of a flow: all that it moved, not only in the measured time.
+/// The results of a flow for the client: all bytes that it moved, not only those of the measured
+/// time.
 fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64, bytes: u64) -> Results {
     let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let mut results = Results {

@@ -1,4 +1,4 @@
-//! The record of a test that linerate has made with another tool at the far end.
+//! The record of a test with another tool at the far end.
 
 use crate::assemble::{ExchangeTotals, Run};
 use crate::ceilings;
@@ -18,40 +18,39 @@ pub enum Role {
     Used,
 }
 
-/// A test with another tool, as linerate's end knows it when it is over.
+/// A test with another tool, as linerate's end knows it afterwards.
 #[derive(Debug, Clone)]
-pub struct Encounter {
-    /// What the other end is.
+pub struct ForeignRun {
+    /// The tool at the other end.
     pub tool: Tool,
-    /// Its version, as it tells it.
+    /// Its version, if it tells it.
     pub version: Option<String>,
-    /// Which end this is.
+    /// The end that linerate was.
     pub role: Role,
-    /// What was run, seen from the client: `Up` is client to server.
+    /// The test, as seen from the client: `Up` is client to server.
     pub test: Test,
-    /// The serving end: as the client's user named it, or the address at which the client has
+    /// The serving end: the name that the client's user gave it, or the address at which the client
     /// reached it.
     pub host: String,
-    /// Its address and port; the client's are those of the flows.
+    /// Address and port of the serving end; those of the client are in the flows.
     pub peer: String,
-    /// Over which family.
+    /// Address family.
     pub family: Family,
     /// When it began, RFC 3339.
     pub started_at: String,
     /// Whether it ended as planned.
     pub status: Status,
-    /// This end's account.
+    /// This end's report.
     pub here: HalfReport,
-    /// What the other end has told, in so far as it fits: of its flows the counts, of its host the
-    /// CPU time.
+    /// What the other end reported, if it is credible: counts of its flows, CPU time of its host.
     pub there: Option<HalfReport>,
-    /// What the requests' worker counted, where this end asked.
+    /// Totals of the requests, if this end sent them.
     pub exchange: Option<ExchangeTotals>,
 }
 
-impl Encounter {
-    /// The record with ceilings and verdict, from what this end has seen; what it cannot know is a
-    /// caveat.
+impl ForeignRun {
+    /// The record with ceilings and verdict, from what this end has seen. A caveat names what it
+    /// cannot know.
     pub fn into_record(mut self) -> Record {
         let has_account = |half: &HalfReport| half.end != EndReport::default();
         let accounted = self.there.as_ref().is_some_and(has_account);
@@ -82,8 +81,8 @@ impl Encounter {
         record
     }
 
-    /// Whether the other end's protocol has words for its half of such a test.
-    fn tells(&self) -> bool {
+    /// Whether the protocol lets the other end report on such a test.
+    fn reports(&self) -> bool {
         match (self.tool, self.role) {
             (Tool::Iperf3, _) => true,
             (Tool::Netperf, Role::Used) => matches!(self.test.traffic, Traffic::Stream(_)),
@@ -91,7 +90,7 @@ impl Encounter {
         }
     }
 
-    /// What this record lacks beside one between two ends of linerate's.
+    /// What this record lacks compared with one of two linerate ends.
     fn doubts(&self) -> Vec<Caveat> {
         let mut doubts = Vec::new();
         let version = self.version.as_deref().unwrap_or_default();
@@ -117,7 +116,7 @@ impl Encounter {
             ),
             "run linerate at both ends",
         ));
-        if self.there.is_none() && self.tells() {
+        if self.there.is_none() && self.reports() {
             doubts.push(Caveat::new(
                 CaveatKind::Partial,
                 format!("{} has told nothing credible of its half", self.tool),
@@ -128,9 +127,9 @@ impl Encounter {
     }
 }
 
-/// An end that has told nothing of its host has no account, rather than one of zeros.
+/// Removes the report of an end that told nothing of its host: it would consist of zeros.
 fn forget_other(record: &mut Record, role: Role) {
-    // The client sends up; the other end is the client where this one has served.
+    // The client sends `up`; the other end is the client if this one served.
     let other_sends_up = role == Role::Served;
     for leg in &mut record.legs {
         if (leg.direction == Direction::Down) == other_sends_up {
@@ -196,8 +195,8 @@ mod tests {
         }
     }
 
-    fn of(role: Role, here: HalfReport) -> Encounter {
-        Encounter {
+    fn of(role: Role, here: HalfReport) -> ForeignRun {
+        ForeignRun {
             tool: Tool::Iperf3,
             version: Some("3.12".into()),
             role,
@@ -213,13 +212,13 @@ mod tests {
         }
     }
 
-    fn encounter(role: Role, direction: Direction, told: bool) -> Record {
+    fn record(role: Role, direction: Direction, told: bool) -> Record {
         let sends = (role == Role::Used) == (direction == Direction::Up);
         let here = here(direction, sends);
         let json = br#"{"cpu_util_user":1,"cpu_util_system":99,"sender_has_retransmits":1,
             "streams":[{"id":1,"bytes":990000000,"retransmits":7,"end_time":1.0}]}"#;
         let results = Results::parse(json, 1).unwrap();
-        Encounter {
+        ForeignRun {
             test: test_of(direction),
             there: told.then(|| results.to_half(&here, false)),
             ..of(role, here)
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn goodput_is_the_receivers_whichever_end_it_is() {
-        let bytes = |role, direction| encounter(role, direction, true).bytes();
+        let bytes = |role, direction| record(role, direction, true).bytes();
         assert_eq!(bytes(Role::Served, Direction::Up), 1_000_000_000);
         assert_eq!(bytes(Role::Served, Direction::Down), 990_000_000);
         assert_eq!(bytes(Role::Used, Direction::Up), 990_000_000);
@@ -240,7 +239,7 @@ mod tests {
     fn no_verdict_is_of_a_host_that_nobody_has_looked_at() {
         for role in [Role::Served, Role::Used] {
             for direction in [Direction::Up, Direction::Down] {
-                let record = encounter(role, direction, true);
+                let record = record(role, direction, true);
                 let here_sends = (role == Role::Used) == (direction == Direction::Up);
                 let theirs = if here_sends {
                     [Cause::CpuReceive, Cause::ApplicationReceive]
@@ -266,7 +265,7 @@ mod tests {
     fn no_ceiling_is_of_the_receivers_kernel_where_the_other_end_sends() {
         for role in [Role::Served, Role::Used] {
             for direction in [Direction::Up, Direction::Down] {
-                let record = encounter(role, direction, true);
+                let record = record(role, direction, true);
                 let here_sends = (role == Role::Used) == (direction == Direction::Up);
                 let verdict = record.verdict().expect("a verdict");
                 let is_unknown = |line: &String| line.contains("it takes linerate at both ends");
@@ -280,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_a_client_has_sent_again_is_known_from_it_alone() {
-        let record = encounter(Role::Served, Direction::Up, true);
+        let record = record(Role::Served, Direction::Up, true);
         let tcp = record.legs[0].tcp.as_ref().unwrap();
         assert_eq!(tcp.retransmitted_segments(), Some(7));
         assert_eq!(tcp.sender(), None, "that is not the receiver's");
@@ -297,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_client_that_has_told_nothing_has_no_account() {
-        let record = encounter(Role::Served, Direction::Up, false);
+        let record = record(Role::Served, Direction::Up, false);
         assert_eq!(record.legs[0].sender, None);
         assert!(record.legs[0].receiver.is_some());
         assert_eq!(record.bytes(), 1_000_000_000);
@@ -317,7 +316,7 @@ mod tests {
         let there = Results::parse(json, 1).unwrap().to_half(&here, false);
         let mut test = test_of(Direction::Up);
         test.protocol = Protocol::Udp;
-        let record = Encounter {
+        let record = ForeignRun {
             test,
             there: Some(there),
             ..of(Role::Used, here)
@@ -333,7 +332,7 @@ mod tests {
     fn intervals_are_of_the_end_that_has_them() {
         for role in [Role::Served, Role::Used] {
             for direction in [Direction::Up, Direction::Down] {
-                let record = encounter(role, direction, true);
+                let record = record(role, direction, true);
                 let bytes: u64 = record.intervals.iter().map(|interval| interval.bytes).sum();
                 assert_eq!(bytes, 1_000_000_000);
             }
