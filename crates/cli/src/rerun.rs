@@ -16,7 +16,6 @@ use linerate_core::record::{
 use linerate_core::remedy::shell_word;
 use linerate_core::trace::{ProbeKind, TRACE_SCHEMA, TraceDocument};
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span, listed};
-use linerate_history::Place;
 use linerate_report::document::{ReadError, schema};
 use serde::de::DeserializeOwned;
 
@@ -53,7 +52,9 @@ pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
     // The line is shown without the password of a PostgreSQL server; the test needs it.
     let db = args.document.keep.db.as_ref();
     let words = words.into_iter().map(|word| match db {
-        Some(place @ Place::Server(url)) if word == place.to_string() => url.into(),
+        Some(place @ linerate_history::Place::Server(url)) if word == place.to_string() => {
+            url.into()
+        }
         _ => word.into(),
     });
     let cli = usage::parse(words)?;
