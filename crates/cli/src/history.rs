@@ -292,7 +292,7 @@ pub(crate) fn observed(
     schemas: &[&str],
     asked: Option<&[String]>,
 ) -> Result<Observed, Failure> {
-    let history = open(&place(against.keep.db.as_ref()).map_err(Failure::usage)?)?;
+    let history = open(against.keep.db.as_ref())?;
     let workload = against.workload;
     let of_test = Filter {
         path: against.path.clone(),

@@ -8,7 +8,8 @@ use linerate_core::record::Cause;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
 use linerate_history::Since;
 
-use super::{DbOptions, parsers};
+use super::history::DbOptions;
+use super::parsers;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
