@@ -67,7 +67,7 @@ pub(crate) struct FilterOptions {
 pub(crate) struct DbOptions {
     /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
     /// ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parsers::place())]
     pub(crate) db: Option<Place>,
 }
 
