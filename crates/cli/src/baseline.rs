@@ -114,7 +114,10 @@ fn open(
     let worst = options.fail_on_worse;
     let was = match (&options.baseline, &options.against) {
         (Some(path), _) => read(path, schemas, asked).map_err(Failure::usage)?,
-        (None, Some(which)) => history::observed(which, &against, schemas, asked)?,
+        (None, Some(which)) => match history::observed(which, &against, schemas, asked)? {
+            Some(was) => was,
+            None => return Ok(None),
+        },
         (None, None) if worst.is_some() => {
             return Err(Failure::usage(anyhow!(
                 "--fail-on-worse needs --baseline or --against"

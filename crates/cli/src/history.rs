@@ -21,7 +21,7 @@ use crate::args::{
     CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs, HistoryCommand,
     KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
 };
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::files::OutputFile;
 use crate::keep::open;
 use crate::{gate, output};
@@ -281,8 +281,8 @@ impl<'a> Against<'a> {
     }
 }
 
-/// The figures of a saved run for a test that is to be set beside it: the last that was asked for
-/// so.
+/// The figures of the last saved run of the same test, for a test that is compared with it. `None`
+/// if there is none yet and this run is the first to be saved.
 ///
 /// # Errors
 /// There is none, or the history cannot be read.
@@ -291,7 +291,7 @@ pub(crate) fn observed(
     against: &Against<'_>,
     schemas: &[&str],
     asked: Option<&[String]>,
-) -> Result<Observed, Failure> {
+) -> Result<Option<Observed>, Failure> {
     let history = open(against.keep.db.as_ref())?;
     let workload = against.workload;
     let of_test = Filter {
@@ -319,9 +319,13 @@ pub(crate) fn observed(
     for run in found {
         let was = stored(&history, run.id)?.observed();
         match asked.and_then(|asked| was.differs_from(asked)) {
-            None => return Ok(was),
+            None => return Ok(Some(was)),
             Some(differs) => other = other.or(Some((run.id, differs))),
         }
+    }
+    if *which == WhichRun::Last && against.keep.save {
+        failure::note("--against last: no earlier run of this test is saved; this is the first");
+        return Ok(None);
     }
     Err(Failure::usage(match other {
         Some((id, differs)) => anyhow!("--against {which}: run {id} is of another test: {differs}"),

@@ -49,6 +49,12 @@ impl Keeper {
     }
 }
 
+/// A time in seconds since 1970, as text in UTC.
+pub(crate) fn rfc3339(at: u64) -> String {
+    let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
+    at.replace(".000000", "")
+}
+
 /// Saves a document and returns the run's number. `carried`, in bytes, is saved as a figure for
 /// budgets.
 ///

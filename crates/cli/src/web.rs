@@ -303,7 +303,7 @@ impl Site {
         let now = monitor::now();
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
-            Some(at) => format!("has room for this test again at {}", monitor::rfc3339(at)),
+            Some(at) => format!("has room for this test again at {}", keep::rfc3339(at)),
             None => "has no room for a run of this test".to_owned(),
         };
         Err((409, format!("The budget of bytes per day {why}.")))

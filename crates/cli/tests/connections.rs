@@ -143,7 +143,7 @@ fn what_is_not_asked_for_is_not_shown() {
         ),
         (
             vec!["--container", "4194305"],
-            "process 4194305: there is none",
+            "--container 4194305: no process has that number",
         ),
         (vec!["--netns", "nowhere"], "no such network namespace"),
         (vec!["--netns", "/proc/version"], "not a network namespace"),

@@ -163,6 +163,21 @@ fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
 }
 
 #[test]
+fn the_first_saved_run_of_a_test_is_run_although_there_is_none_to_compare_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // Nobody listens at this port: the run itself fails.
+    let first = run(here, "stream 127.0.0.1:1 -t 0.1 --save --against last");
+    assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
+    assert_says(
+        &first,
+        "--against last: no earlier run of this test is saved",
+    );
+    let unsaved = run(here, "stream 127.0.0.1:1 -t 0.1 --against last");
+    assert_eq!(unsaved.status.code(), Some(2), "{}", stderr(&unsaved));
+}
+
+#[test]
 fn a_report_is_one_page_that_can_be_explained_again() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
@@ -290,7 +305,7 @@ fn ask_all(here: &Path, db: &str) {
         serde_json::from_str(&fs::read_to_string(RECORD).unwrap()).unwrap();
     assert_eq!(shown["throughput_bps"], saved["throughput_bps"]);
     let changed = done(here, &format!("history compare 1 2 --db {db}"));
-    assert!(changed.contains("worse"), "{changed}");
+    assert!(changed.contains("-50.0 %"), "{changed}");
 
     let matrix = done(here, &format!("mesh matrix mesh.toml --json --db {db}"));
     let matrix: serde_json::Value = serde_json::from_str(&matrix).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{filter, kept};
 use crate::args::ChangesArgs;
 use crate::failure::Failure;
-use crate::monitor::rfc3339;
+use crate::keep::rfc3339;
 use crate::output;
 
 /// Fewest runs of a series in which a change can be told from chance.

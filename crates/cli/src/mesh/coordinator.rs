@@ -19,8 +19,8 @@ use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Sched
 use linerate_report::document;
 
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention};
-use crate::monitor::{now, rfc3339};
+use crate::keep::{self, CARRIED, Retention, rfc3339};
+use crate::monitor::now;
 use crate::{output, plan};
 
 /// Longest wait for a report.

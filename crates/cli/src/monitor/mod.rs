@@ -23,13 +23,13 @@ use anyhow::{Context, anyhow};
 use linerate_core::monitor::{
     Monitor, MonitoredPath, MonitoredTest, Next, Outcome, Schedule, Task,
 };
-use linerate_core::units::{ByteCount, format_rfc3339};
+use linerate_core::units::ByteCount;
 use linerate_history::{Filter, History, HistoryError, Place, Point, Since};
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention};
+use crate::keep::{self, CARRIED, Retention, rfc3339};
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
@@ -445,11 +445,6 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
         )
     };
     Ok(tasks.iter().zip(&runs).map(line).collect())
-}
-
-pub(crate) fn rfc3339(at: u64) -> String {
-    let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
-    at.replace(".000000", "")
 }
 
 #[cfg(test)]

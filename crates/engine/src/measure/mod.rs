@@ -10,6 +10,7 @@ pub(crate) mod live;
 pub(crate) mod meter;
 pub(crate) mod options;
 pub(crate) mod outcome;
+mod page_aligned;
 mod pause;
 mod qos;
 pub(crate) mod sampler;

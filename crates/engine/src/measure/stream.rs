@@ -18,6 +18,7 @@ use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
 use super::options::QuickAck;
+use super::page_aligned::PageAligned;
 use super::pause::{Pause, receive_buffer};
 use super::shared::{FlowState, Quota, Shared};
 use crate::clock::now_ns;
@@ -85,7 +86,7 @@ trait Sink {
     }
 }
 
-struct Copy(Arc<Vec<u8>>);
+struct Copy(Arc<PageAligned>);
 
 impl Source for Copy {
     #[inline]
@@ -137,7 +138,7 @@ impl Source for Sendfile {
     }
 }
 
-struct ReadInto(Vec<u8>);
+struct ReadInto(PageAligned);
 
 impl Sink for ReadInto {
     #[inline]
@@ -149,7 +150,7 @@ impl Sink for ReadInto {
 
 struct Verify {
     pattern: Pattern,
-    buffer: Vec<u8>,
+    buffer: PageAligned,
     corrupted: u64,
 }
 
@@ -253,13 +254,13 @@ fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
 
 /// At least `message` bytes, which all senders of this process share, so that many flows with large
 /// messages hold them in memory only once.
-fn payload(message: usize) -> Arc<Vec<u8>> {
-    static SHARED: Mutex<Weak<Vec<u8>>> = Mutex::new(Weak::new());
+fn payload(message: usize) -> Arc<PageAligned> {
+    static SHARED: Mutex<Weak<PageAligned>> = Mutex::new(Weak::new());
     let mut shared = lock(&SHARED);
     let enough = shared.upgrade().filter(|bytes| bytes.len() >= message);
     enough.unwrap_or_else(|| {
         // Powers of two: however sizes grow, what is held is less than four times the largest.
-        let bytes = Arc::new(vec![0x5a; message.next_power_of_two()]);
+        let bytes = Arc::new(PageAligned::filled_with(0x5a, message.next_power_of_two()));
         *shared = Arc::downgrade(&bytes);
         bytes
     })
@@ -363,13 +364,14 @@ fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
         (true, _) => {
             let mut sink = Verify {
                 pattern: Pattern::new(job.test.seed),
-                buffer: vec![0; size],
+                buffer: PageAligned::filled_with(0, size),
                 corrupted: 0,
             };
             receive_into(job, socket, &mut sink, size).map(|()| "read")
         }
         (false, ReceiveMethod::Read) => {
-            receive_into(job, socket, &mut ReadInto(vec![0; size]), size).map(|()| "read")
+            let mut sink = ReadInto(PageAligned::filled_with(0, size));
+            receive_into(job, socket, &mut sink, size).map(|()| "read")
         }
         (false, ReceiveMethod::Discard) => {
             receive_into(job, socket, &mut Discard::new(), READ).map(|()| "discard")

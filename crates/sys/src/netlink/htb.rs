@@ -281,7 +281,7 @@ fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
     let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
     attributes
         .find(|attribute| attribute.kind() == kind)
-        .map(|attribute| attribute.into_inner())
+        .map(|attribute| attribute.value())
 }
 
 /// `struct tc_ratespec`: with the link layer set the kernel asks for no table of rates.
