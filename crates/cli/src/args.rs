@@ -45,8 +45,8 @@ pub(crate) use compare::{CompareArgs, FailOn, Load, LoadLine};
 pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use explain::WatchOptions;
 pub(crate) use history::{
-    ChangesArgs, CompareRunsArgs, DbOptions, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
-    HistoryCommand, PruneArgs, ShowArgs,
+    ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
+    HistoryCommand, MediansArgs, PruneArgs, ShowArgs,
 };
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
@@ -54,8 +54,8 @@ pub(crate) use host::{
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use load::LoadArgs;
 pub(crate) use mesh::{
-    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPermissionsArgs, MeshSimulateArgs,
-    MeshUpArgs,
+    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
+    MeshSimulateArgs, MeshUpArgs,
 };
 pub(crate) use monitor::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use options::{Choice, TestOptions};

@@ -11,13 +11,14 @@ use anyhow::{Context, anyhow};
 use clap::ArgMatches;
 use linerate_core::toml_reader::{self, Fault, FileError, Section, string};
 use linerate_core::units::EndpointName;
+use linerate_history::Place;
 
 use crate::failure::Failure;
 use crate::files;
 
 /// Largest file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
-const KEYS: &str = "host key-file save colours";
+const KEYS: &str = "host key-file save db colours";
 /// The commands whose runs `save` keeps.
 const RUNS: [&str; 9] = [
     "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile", "trace",
@@ -47,10 +48,17 @@ pub(crate) struct Config {
     host: Option<String>,
     key_file: Option<PathBuf>,
     save: bool,
+    db: Option<Place>,
     colours: Colours,
 }
 
 static COLOURS: OnceLock<Colours> = OnceLock::new();
+static DB: OnceLock<Place> = OnceLock::new();
+
+/// The history that the file names, once the file was read.
+pub(crate) fn db() -> Option<Place> {
+    DB.get().cloned()
+}
 
 /// The setting for colours, once the file was read.
 pub(crate) fn colours() -> Colours {
@@ -94,6 +102,9 @@ impl Config {
         let config: Self = read().map_err(Failure::usage)?;
         // It can be set only once, and there is only one file.
         let _ = COLOURS.set(config.colours);
+        if let Some(db) = &config.db {
+            let _ = DB.set(db.clone());
+        }
         Ok(config)
     }
 
@@ -123,10 +134,12 @@ impl Config {
                 }
             };
             let key_file = root.string("key-file")?;
+            let db = root.string("db")?;
             Ok(Self {
                 host: host.map(|host| host.value.to_owned()),
                 key_file: key_file.map(|key| whole_path(key.value, directory)),
                 save: root.boolean("save")?.unwrap_or(false),
+                db: db.map(|db| OsString::from(whole_db(db.value, directory)).into()),
                 colours,
             })
         };
@@ -172,6 +185,8 @@ impl Config {
         };
         let key_file = self.key_file.as_ref();
         let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let db = self.db.as_ref().map(ToString::to_string);
+        let db = quoted(db, "postgres://me@db/linerate");
         let (host, key_file) = (
             quoted(self.host.clone(), "pit"),
             quoted(key_file.map(|key| key.display().to_string()), "pit.key"),
@@ -180,12 +195,15 @@ impl Config {
             "{}host = {}  # where no HOST is typed\n\
              {}key-file = {}  # its key\n\
              save = {}  # every run is kept: linerate history\n\
+             {}db = {}  # where the history is\n\
              colours = {}  # auto, always or never\n",
             host.0,
             host.1,
             key_file.0,
             key_file.1,
             self.save,
+            db.0,
+            db.1,
             toml_text(colours.map_or("auto", |(word, _)| word))
         )
     }
@@ -227,6 +245,18 @@ fn place() -> Option<PathBuf> {
     )
 }
 
+/// The history that the key `db` of a file names. A relative path starts from the file's directory.
+pub(crate) fn beside(db: &str, file: &Path) -> String {
+    whole_db(db, file.parent().unwrap_or(Path::new("")))
+}
+
+fn whole_db(db: &str, directory: &Path) -> String {
+    match OsString::from(db).into() {
+        Place::Server(url) => url,
+        Place::File(_) => whole_path(db, directory).to_string_lossy().into_owned(),
+    }
+}
+
 /// The path that `text` means: relative to `directory`, or with `~/` to the home directory.
 fn whole_path(text: &str, directory: &Path) -> PathBuf {
     match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
@@ -266,9 +296,11 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_as_the_same() {
-        let text = "host = \"pit:5202\"\nkey-file = \"k\"\nsave = true\ncolours = \"never\"";
+        let text = "host = \"pit:5202\"\nkey-file = \"k\"\nsave = true\n\
+             db = \"h.db\"\ncolours = \"never\"";
         let config = read(text).unwrap();
         assert_eq!(config.key_file.as_deref(), Some(Path::new("/etc/x/k")));
+        assert_eq!(config.db, Some(Place::from(Path::new("/etc/x/h.db"))));
         assert_eq!(read(&config.toml()).unwrap(), config);
         let nothing = Config::default();
         assert_eq!(read(&nothing.toml()).unwrap(), nothing);

@@ -9,7 +9,9 @@ use anyhow::{Context, anyhow, ensure};
 use linerate_core::remedy::shell_word;
 use linerate_core::units::ByteCount;
 use linerate_core::wire::Key;
+use linerate_engine::qos::SystemNames;
 use linerate_engine::{AccessError, Iperf3Access};
+use linerate_qos::policy::PolicyFile;
 
 use crate::failure::Failure;
 use crate::typed;
@@ -63,6 +65,19 @@ pub(crate) fn parse<T, E: Into<anyhow::Error>>(
 ) -> Result<T, Failure> {
     let text = read_text(option, path, limit).map_err(Failure::usage)?;
     parse(&text).map_err(|error| Failure::usage(error.into().context(named(option, path))))
+}
+
+/// Largest policy file, bytes.
+pub(crate) const MAX_POLICY: u64 = 4 << 20;
+
+/// Reads the policies of the file that `option` names.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn policy(option: &str, path: &Path) -> Result<PolicyFile, Failure> {
+    parse(option, path, MAX_POLICY, |text| {
+        PolicyFile::from_toml(text, &mut SystemNames::default())
+    })
 }
 
 /// Reads an open file, or standard input, to its end. Errors call it `name`.

@@ -1,5 +1,6 @@
 //! `history`: lists, compares, exports and prunes the saved runs.
 
+mod medians;
 #[cfg_attr(not(feature = "parquet"), path = "history/no_parquet.rs")]
 mod parquet;
 mod trend;
@@ -11,14 +12,14 @@ use std::io::Write;
 use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
 use linerate_core::units::EndpointName;
-use linerate_history::{Filter, History, HistoryError, Keep, Run, Since};
+use linerate_history::{Filter, History, HistoryError, Place, Run, Since};
 use linerate_report::text::{self, SavedRun, Style};
 use linerate_report::{Document, csv, document};
 use serde_json::json;
 
 use crate::args::{
-    CompareRunsArgs, DbOptions, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
-    HistoryCommand, KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
+    CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs, HistoryCommand,
+    KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
 };
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
@@ -35,6 +36,7 @@ pub(crate) fn execute(args: &HistoryArgs) -> Result<(), Failure> {
         Some(HistoryCommand::Show(args)) => show(args),
         Some(HistoryCommand::Compare(args)) => compare(args),
         Some(HistoryCommand::Changes(args)) => trend::execute(args),
+        Some(HistoryCommand::Medians(args)) => medians::execute(args),
         Some(HistoryCommand::Export(args)) => export(args),
         Some(HistoryCommand::Prune(args)) => prune(args),
     }
@@ -51,26 +53,27 @@ pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
     }
 }
 
-/// The history that is there: only a run that is saved makes one.
-pub(super) fn kept(place: &DbOptions) -> Result<History, Failure> {
-    match &place.db {
-        Some(path) if !path.exists() => {
+/// The history of `--db`, or the default one. A file that is named must exist: only a run that is
+/// saved makes one.
+pub(super) fn kept(db: Option<&Place>) -> Result<History, Failure> {
+    match db {
+        Some(Place::File(path)) if !path.exists() => {
             let path = path.display();
             Err(Failure::usage(anyhow!(
                 "--db {path}: there is no such history; --save makes one"
             )))
         }
-        file => open(file.as_deref()),
+        db => open(db),
     }
 }
 
-/// The file cannot be read or written.
-fn unusable(error: HistoryError) -> Failure {
+/// The history cannot be read or written.
+pub(crate) fn unusable(error: HistoryError) -> Failure {
     Failure::failed(anyhow!(error))
 }
 
 fn list(args: &HistoryArgs) -> Result<(), Failure> {
-    let history = kept(&args.place)?;
+    let history = kept(args.place.db.as_ref())?;
     let runs = history
         .list(&filter(&args.which, Some(args.most)))
         .map_err(unusable)?;
@@ -113,7 +116,7 @@ pub(crate) fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Fa
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let document = stored(&kept(&args.place)?, args.id)?;
+    let document = stored(&kept(args.place.db.as_ref())?, args.id)?;
     if args.json {
         return output::print(&document.json());
     }
@@ -126,7 +129,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
-    let history = kept(&args.place)?;
+    let history = kept(args.place.db.as_ref())?;
     let [a, b] = [stored(&history, args.a)?, stored(&history, args.b)?];
     let [was, is] = [a.observed(), b.observed()];
     if let Some(differs) = was.differs_from(is.options()) {
@@ -154,7 +157,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
     if format == ExportFormat::Parquet {
         parquet::is_built()?;
     }
-    let history = kept(&args.place)?;
+    let history = kept(args.place.db.as_ref())?;
     let file = OutputFile::of_output(args.output.as_deref())?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
@@ -241,12 +244,13 @@ const COLUMNS: [&str; 9] = [
 ];
 
 fn prune(args: &PruneArgs) -> Result<(), Failure> {
-    let mut history = kept(&args.place)?;
-    let keep = match (args.keep, args.older) {
-        (Some(count), _) => Keep::Last(count),
-        (None, older) => Keep::Since(Since::Ago(older.unwrap_or(u64::MAX))),
-    };
-    let gone = history.prune(&keep).map_err(unusable)?;
+    let mut history = kept(args.place.db.as_ref())?;
+    let gone = history.prune(&Filter {
+        skip: args.keep.unwrap_or(0),
+        before: args.older.map(Since::Ago),
+        ..Filter::default()
+    });
+    let gone = gone.map_err(unusable)?;
     let runs = if gone == 1 { "run" } else { "runs" };
     output::print(&format!("{gone} {runs} taken away\n"))
 }
@@ -288,7 +292,7 @@ pub(crate) fn observed(
     schemas: &[&str],
     asked: Option<&[String]>,
 ) -> Result<Option<Observed>, Failure> {
-    let history = open(against.keep.db.as_deref())?;
+    let history = open(against.keep.db.as_ref())?;
     let workload = against.workload;
     let of_test = Filter {
         path: against.path.clone(),

@@ -1,19 +1,21 @@
 //! Saves runs: the history is opened before a run, and its document is written after it.
 
+mod pairs;
+
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use linerate_core::units::format_rfc3339;
-use linerate_history::{History, HistoryError, NewRun};
+use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
 use serde_json::Value;
 
 use crate::args::KeepOptions;
+use crate::config;
 use crate::failure::Failure;
-use crate::files;
 
 /// The history of `--save`, opened before the run.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl Keeper {
             return Ok(None);
         }
         Ok(Some(Self {
-            history: open(options.db.as_deref())?,
+            history: open(options.db.as_ref())?,
             labels: options.label.clone(),
         }))
     }
@@ -71,6 +73,7 @@ pub(crate) fn save(
         .map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(&json);
+    let pairs = pairs::of(document, labels);
     history.save(&NewRun {
         started_at: &about.started_at,
         schema: &about.schema,
@@ -81,6 +84,7 @@ pub(crate) fn save(
         answer: &document.answer(),
         cause: observed.cause().map(|cause| cause.name()),
         figures: &figures.chain(carried).collect::<Vec<_>>(),
+        pairs: &pairs,
         labels,
         document: json.trim_end(),
     })
@@ -151,25 +155,101 @@ impl About {
 ///
 /// # Errors
 /// It cannot be opened.
-pub(crate) fn open(file: Option<&Path>) -> Result<History, Failure> {
-    let option = if file.is_some() { "--db" } else { "" };
-    let opened = || {
-        let path = place(file)?;
-        History::open(&path).with_context(|| files::named(option, &path))
-    };
-    opened().map_err(Failure::usage)
+pub(crate) fn open(db: Option<&Place>) -> Result<History, Failure> {
+    open_at(option(db), &place(db).map_err(Failure::usage)?)
 }
 
-/// The file of `--db`, or the user's own.
+/// The option that named the history; empty if none did.
+pub(crate) fn option(db: Option<&Place>) -> &'static str {
+    if db.is_some() { "--db" } else { "" }
+}
+
+/// Opens the history of a place, which `option` named.
 ///
 /// # Errors
-/// Nothing says where that is, or its directory cannot be made.
-pub(crate) fn place(file: Option<&Path>) -> anyhow::Result<PathBuf> {
-    match file {
-        Some(path) => Ok(path.to_owned()),
-        None => Ok(state_directory()?.join("history.db")),
+/// It cannot be opened.
+pub(crate) fn open_at(option: &str, place: &Place) -> Result<History, Failure> {
+    linerate_history::open(place).map_err(|error| {
+        let is_lacking = matches!(error, HistoryError::NotBuilt);
+        let name = format!("{option} {place}");
+        let error = anyhow!(error).context(name.trim_start().to_owned());
+        if is_lacking {
+            Failure::unsupported(error)
+        } else {
+            Failure::usage(error)
+        }
+    })
+}
+
+/// The place of `--db`, that of the user's `linerate.toml`, or the default one.
+///
+/// # Errors
+/// Nothing says where the default is, or its directory cannot be made.
+pub(crate) fn place(given: Option<&Place>) -> anyhow::Result<Place> {
+    match given.cloned().or_else(config::db) {
+        Some(place) => Ok(place),
+        None => Ok(Place::File(state_directory()?.join("history.db"))),
     }
 }
+
+/// The path beside which this host has its own files of a history, such as locks: that of the file,
+/// or one in the state directory that is named after the server.
+///
+/// # Errors
+/// As [`place`].
+pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
+    match place {
+        Place::File(path) => Ok(path.clone()),
+        Place::Server(_) => {
+            let name = place.to_string();
+            let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+            Ok(state_directory()?.join(name))
+        }
+    }
+}
+
+/// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
+pub(crate) struct Retention {
+    keep_s: Option<u64>,
+    /// Time of the next deletion, in seconds since 1970.
+    next: u64,
+}
+
+impl Retention {
+    pub(crate) fn new(keep_s: Option<u64>) -> Self {
+        Self { keep_s, next: 0 }
+    }
+
+    /// Once an hour, deletes the runs that pass one of `filters` and are too old, and returns their
+    /// number. Only whole days (UTC) are deleted, so that the medians of a day are of all its runs.
+    ///
+    /// # Errors
+    /// The history cannot be written. The next attempt is an hour later.
+    pub(crate) fn apply(
+        &mut self,
+        history: &mut History,
+        now: u64,
+        filters: impl IntoIterator<Item = Filter>,
+    ) -> Result<usize, HistoryError> {
+        let Some(keep_s) = self.keep_s.filter(|_| now >= self.next) else {
+            return Ok(0);
+        };
+        self.next = now + RETENTION_EVERY_S;
+        let oldest = Duration::from_secs(now.saturating_sub(keep_s));
+        let day = format_rfc3339(SystemTime::UNIX_EPOCH + oldest);
+        let day = day.split('T').next().unwrap_or_default();
+        let mut deleted = 0;
+        for filter in filters {
+            deleted += history.prune(&Filter {
+                before: Some(Since::Moment(day.to_owned())),
+                ..filter
+            })?;
+        }
+        Ok(deleted)
+    }
+}
+
+const RETENTION_EVERY_S: u64 = 3600;
 
 /// The user's directory of linerate's data (XDG Base Directory Specification). A new one can be
 /// read by nobody else: hosts and addresses are in it.

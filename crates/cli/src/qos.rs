@@ -1,7 +1,6 @@
 //! `qos`: policies of this host's interfaces.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,8 @@ use crate::args::{
     QosStatsArgs, QosStatusArgs,
 };
 use crate::failure::Failure;
-use crate::{files, output, qos_cost, run};
+use crate::files::{self, MAX_POLICY};
+use crate::{output, qos_cost, run};
 
 /// Does what the command line says.
 ///
@@ -45,10 +45,10 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
     let names = &mut SystemNames::default();
     let file = match args.import {
-        Some(QosImport::Hpux) => files::parse("", &args.file, MAX_FILE, |text| {
+        Some(QosImport::Hpux) => files::parse("", &args.file, MAX_POLICY, |text| {
             PolicyFile::from_hpux(text, names)
         }),
-        None => policy_file("", &args.file),
+        None => files::policy("", &args.file),
     }?;
     if args.import.is_some() {
         for policy in file.policies.iter().filter(|policy| policy.drop) {
@@ -86,7 +86,7 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
 }
 
 fn apply(args: QosApplyArgs) -> Result<(), Failure> {
-    let text = files::read_text("", &args.file, MAX_FILE).map_err(Failure::usage)?;
+    let text = files::read_text("", &args.file, MAX_POLICY).map_err(Failure::usage)?;
     let options = QosOptions {
         adapter: args.adapter,
         force: args.force,
@@ -185,7 +185,7 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
 
 fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
-    let file = policy_file("", &args.file)?;
+    let file = files::policy("", &args.file)?;
     let packet: Packet = args
         .packet
         .parse()
@@ -216,13 +216,6 @@ fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a A
             ))
         }
     }
-}
-
-/// Reads the policies of the file that `option` names.
-pub(crate) fn policy_file(option: &str, path: &Path) -> Result<PolicyFile, Failure> {
-    files::parse(option, path, MAX_FILE, |text| {
-        PolicyFile::from_toml(text, &mut SystemNames::default())
-    })
 }
 
 /// Changes what is in force, and prints it.
@@ -274,6 +267,4 @@ fn note_none(document: &QosDocument, interface: Option<&str>) {
     }
 }
 
-/// Largest policy file, in bytes.
-const MAX_FILE: u64 = 4 << 20;
 const SECOND: Duration = Duration::from_secs(1);

@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::qos::policy_file;
 use crate::run;
 use crate::{plan, watch};
 
@@ -80,7 +79,7 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
 
 /// The text of a policy with one adapter, which stands for any interface.
 fn policy(path: &Path, adapter: Option<&str>) -> Result<String, Failure> {
-    let file = policy_file("--policy", path)?;
+    let file = files::policy("--policy", path)?;
     one_adapter(&file, path, adapter).map_err(Failure::usage)
 }
 

@@ -49,7 +49,15 @@ pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
         again.note.iter().for_each(|note| output::note(note));
         output::note(&line);
     }
-    let cli = usage::parse(words.into_iter().map(Into::into))?;
+    // The line is shown without the password of a PostgreSQL server; the test needs it.
+    let db = args.document.keep.db.as_ref();
+    let words = words.into_iter().map(|word| match db {
+        Some(place @ linerate_history::Place::Server(url)) if word == place.to_string() => {
+            url.into()
+        }
+        _ => word.into(),
+    });
+    let cli = usage::parse(words)?;
     Ok(Some(cli.command))
 }
 
@@ -185,7 +193,7 @@ impl Again {
         for (key, value) in &keep.label {
             words.value("--label", format!("{key}={value}"));
         }
-        words.maybe("--db", file(&keep.db));
+        words.maybe("--db", keep.db.as_ref());
         words.flag("--details", args.document.details);
         words.flag("--json", args.document.json);
         words.flag("--quiet", args.document.quiet);

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
-use linerate_history::{Filter, History, Point, Run};
+use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
 use linerate_report::text::{SavedRun, SeriesChange};
 use linerate_web::{Answer, Ask, is_same_secret};
@@ -39,9 +39,10 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         )));
     }
     let monitor = args.file.as_deref().map(monitor::read).transpose()?;
-    let db = args.place.db.as_deref();
+    let db = args.place.db.as_ref();
     keep::open(db)?;
     let place = keep::place(db).map_err(Failure::usage)?;
+    let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let token = random_hex(16).map_err(Failure::unsupported)?;
     let site = Arc::new(Site {
@@ -51,6 +52,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
             .collect(),
         monitor,
         place,
+        beside,
         password,
         token,
         last: Mutex::default(),
@@ -67,7 +69,9 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
 struct Site {
     monitor: Option<Monitor>,
     tasks: Vec<Task>,
-    place: PathBuf,
+    place: Place,
+    /// The path beside which the locks of the history lie.
+    beside: PathBuf,
     /// Without it every browser on this host may read the pages.
     password: Option<String>,
     /// A secret of this process in each of its forms: a page of another site cannot send it.
@@ -129,7 +133,7 @@ impl Site {
     }
 
     fn history(&self) -> Result<History, (u16, String)> {
-        keep::open(Some(&self.place)).map_err(|failure| (500, failure.chain()))
+        keep::open_at("", &self.place).map_err(|failure| (500, failure.chain()))
     }
 
     fn last(&self) -> Option<Ended> {
@@ -140,7 +144,7 @@ impl Site {
     }
 
     fn running(&self) -> Option<Running> {
-        let running = turn::running(&self.place)?;
+        let running = turn::running(&self.beside)?;
         Some(Running {
             test: format!("{} to {}", running.test, running.path),
             elapsed_s: monitor::now().saturating_sub(running.began_s),
@@ -281,7 +285,7 @@ impl Site {
             found.ok_or((404, "The file has no such test of that path.".to_owned()))?;
         let task = self.tasks[number];
         self.has_room(monitor, number)?;
-        let turn = monitor::turn(&self.place, monitor, task);
+        let turn = monitor::turn(&self.beside, monitor, task);
         let turn = turn.map_err(|failure| (500, failure.chain()))?;
         let turn = turn.ok_or((
             409,
@@ -313,7 +317,7 @@ impl Site {
             if let Some(why) = done.document.why_partial() {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }
-            let mut history = keep::open(Some(&self.place))?;
+            let mut history = keep::open_at("", &self.place)?;
             let labels = monitor::labels(monitor, task);
             let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
             Ok((id.map_err(Failure::failed)?, done.document.answer()))

@@ -24,6 +24,7 @@ fn save_hostile(history: &mut History, document: &str) {
         answer: HOSTILE,
         cause: Some(HOSTILE),
         figures: &[(HOSTILE.to_owned(), 1.0)],
+        pairs: &[],
         labels: &[label("site")],
         document,
     };
@@ -37,7 +38,7 @@ fn every_page_opens_wide_and_narrow_light_and_dark_and_a_test_is_started_by_keyb
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let served = Served::start(&[]);
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     save_series(&mut history, 0, 40, 1e9);
     save_series(&mut history, 40, 20, 1.0);
     let record = include_str!("data/record.json")
@@ -117,7 +118,7 @@ fn a_series_of_ten_thousand_runs_is_one_page() {
     let Some(browser) = made_or_skip(Need::Browser, Browser::start("http://127.0.0.1:")) else {
         return;
     };
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     for number in 0..10_000 {
         let (day, hour) = (number / 24 % 28, number % 24);
         let started_at = format!(
@@ -138,6 +139,7 @@ fn a_series_of_ten_thousand_runs_is_one_page() {
             answer: "94.1 Mbit/s up to pit; bottleneck: path rate, 97 % sure",
             cause: Some(["path_rate", "congestion", "receive_window"][number as usize % 3]),
             figures: &[("throughput_bps".to_owned(), value)],
+            pairs: &[],
             labels: &[
                 ("test".to_owned(), "bulk".to_owned()),
                 ("path".to_owned(), "pit".to_owned()),

@@ -283,3 +283,121 @@ fn a_series_says_since_when_it_is_slower_and_what_else_changed_then() {
     let none = run(here, "history changes --workload crr --db own.db");
     assert_eq!(none.status.code(), Some(2));
 }
+
+const MESH: &str = "db = \"h.db\"\n[[site]]\nname = \"a\"\nhost = \"192.0.2.1\"\n[[site]]\n\
+    name = \"b\"\nhost = \"192.0.2.2\"\n[[site]]\nname = \"c\"\nhost = \"192.0.2.3\"\n\
+    [[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
+
+/// What is asked of a history, whatever it is stored in.
+fn ask_all(here: &Path, db: &str) {
+    fs::write(here.join("mesh.toml"), MESH).unwrap();
+    let slow = slower(here);
+    for (file, to) in [(RECORD, "b"), (slow, "c"), (RECORD, "c")] {
+        let labels =
+            format!("--label test=bulk --label from=a --label to={to} --label path=a:{to}");
+        done(here, &format!("explain {file} --save --db {db} {labels}"));
+    }
+    let list = done(here, &format!("history --db {db} --label to=c"));
+    assert_eq!(rows(&list), 2, "{list}");
+    let shown = done(here, &format!("history show 1 --json --db {db}"));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let saved: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(RECORD).unwrap()).unwrap();
+    assert_eq!(shown["throughput_bps"], saved["throughput_bps"]);
+    let changed = done(here, &format!("history compare 1 2 --db {db}"));
+    assert!(changed.contains("-50.0 %"), "{changed}");
+
+    let matrix = done(here, &format!("mesh matrix mesh.toml --json --db {db}"));
+    let matrix: serde_json::Value = serde_json::from_str(&matrix).unwrap();
+    assert_eq!(matrix["cells"].as_array().unwrap().len(), 2, "{matrix:#}");
+    assert_eq!(matrix["missing_pairs"], 4);
+    let line = format!("mesh matrix mesh.toml --json --at 2001-01-01 --db {db}");
+    let matrix: serde_json::Value = serde_json::from_str(&done(here, &line)).unwrap();
+    assert_eq!(matrix["cells"].as_array().unwrap().len(), 0, "{matrix:#}");
+    assert_eq!(matrix["until"], "2001-01-01T00:00:00Z");
+    let worst = done(here, &format!("mesh matrix mesh.toml --worst 1 --db {db}"));
+    assert!(worst.contains("1 pair at"), "{worst}");
+    let held = done(
+        here,
+        &format!("mesh matrix mesh.toml --verdict policer --db {db}"),
+    );
+    assert!(held.contains("0 pairs at"), "{held}");
+    let pair = done(here, &format!("mesh pair mesh.toml a c --db {db}"));
+    assert_eq!(
+        pair.matches("Mbit/s").count() + pair.matches("kbit/s").count(),
+        2,
+        "{pair}"
+    );
+    let none = run(here, &format!("mesh pair mesh.toml a d --db {db}"));
+    assert_eq!(none.status.code(), Some(2), "{}", stderr(&none));
+
+    let medians = done(here, &format!("history medians --csv --db {db}"));
+    assert_eq!(medians.lines().count(), 3, "{medians}");
+    let gone = done(here, &format!("history prune --keep 0 --db {db}"));
+    assert_eq!(gone, "3 runs taken away\n");
+    assert_eq!(
+        done(here, &format!("history medians --csv --db {db}")),
+        medians
+    );
+    let table = done(here, &format!("history medians --by hour --db {db}"));
+    assert!(table.contains("bulk to a:c"), "{table}");
+}
+
+#[test]
+fn a_file_answers_what_is_asked_of_a_mesh() {
+    let directory = tempfile::tempdir().unwrap();
+    ask_all(directory.path(), "h.db");
+    // The mesh's file names it, too.
+    let matrix = done(directory.path(), "mesh matrix mesh.toml --json");
+    assert!(matrix.contains("linerate.matrix/1"), "{matrix}");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_postgresql_server_answers_the_same() {
+    let Some(server) = linerate_testkit::postgres::Server::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let url = server.database("asked");
+    ask_all(directory.path(), &url);
+    // As the user's file names it.
+    fs::write(
+        directory.path().join("linerate.toml"),
+        format!("db = \"{url}\"\nsave = true\n"),
+    )
+    .unwrap();
+    let output = Command::new(PROGRAM)
+        .args(["explain", RECORD, "--save"])
+        .env("XDG_CONFIG_HOME", directory.path())
+        .output();
+    let output = output.expect("the program was built for this test");
+    assert!(
+        stderr(&output).contains("saved as run 4"),
+        "{}",
+        stderr(&output)
+    );
+    let away = run(
+        directory.path(),
+        "history --db postgres://me:secret@192.0.2.1/x",
+    );
+    let error = stderr(&away);
+    assert_eq!(away.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("sslmode=disable") && !error.contains("secret"),
+        "{error}"
+    );
+}
+
+#[cfg(not(feature = "postgres"))]
+#[test]
+fn a_build_without_postgresql_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), "history --db postgres://me:secret@db/x");
+    let error = stderr(&said);
+    assert_eq!(said.status.code(), Some(3), "{error}");
+    assert!(
+        error.contains("--features postgres") && !error.contains("secret"),
+        "{error}"
+    );
+}

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use linerate_history::{Filter, History};
+use linerate_history::Filter;
 use serde_json::Value;
 
 use crate::monitor::run;
@@ -21,7 +21,7 @@ struct Run {
 }
 
 fn runs(history: &Path, test: &str) -> Vec<Run> {
-    let history = History::open(history).unwrap();
+    let history = linerate_history::open(&history.into()).unwrap();
     let filter = Filter {
         labels: vec![("test".to_owned(), test.to_owned())],
         ..Filter::default()

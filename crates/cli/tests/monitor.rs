@@ -74,7 +74,7 @@ fn what_is_due_is_run_and_saved_and_an_endpoint_that_is_not_there_ends_nothing()
         out.contains("asks loop: ") && out.contains("(run 1)"),
         "{out}"
     );
-    let history = History::open(&here.join("h.db")).unwrap();
+    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let labels = history.labels(1).unwrap();
     assert_eq!(
         (labels["test"].as_str(), labels["site"].as_str()),
@@ -158,7 +158,7 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
             .filter_map(|line| line.split("(run ").nth(1)?.strip_suffix(')'));
         said.extend(numbers.map(|number| number.parse::<i64>().unwrap()));
     }
-    let history = History::open(&here.join("h.db")).unwrap();
+    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let runs = history.list(&Filter::default()).unwrap();
     let mut begun: Vec<&str> = runs.iter().map(|run| run.started_at.as_str()).collect();
     assert!(begun.len() >= 3, "{begun:?}");
@@ -192,6 +192,7 @@ pub(crate) fn save_run(history: &mut History, started_at: &str, figures: [f64; 2
         answer: "x",
         cause: None,
         figures: &figures,
+        pairs: &[],
         labels: &[pair("test", "asks"), pair("path", "loop")],
         document,
     };
@@ -216,7 +217,7 @@ fn a_change_is_told_once_with_what_else_has_changed() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let served = Served::start(&[]);
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     // Far faster and far slower than loopback is: the monitor's own run is the last of a plain
     // change.
     save_series(&mut history, 0, 40, 1e9);
@@ -256,7 +257,7 @@ fn a_webhook_gets_the_change() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let hook = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     history
         .raise("asks loop ", 1, "{\"schema\":\"linerate.alarm/1\"}")
         .unwrap();
@@ -282,7 +283,10 @@ fn a_webhook_gets_the_change() {
     assert!(asked.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{asked}");
     assert!(!stderr(&done).contains("alarm:"), "{}", stderr(&done));
     assert_eq!(
-        History::open(&here.join("h.db")).unwrap().untold().unwrap(),
+        linerate_history::open(&here.join("h.db").as_path().into())
+            .unwrap()
+            .untold()
+            .unwrap(),
         []
     );
 }
@@ -362,7 +366,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     let results = named("linerate_result")["gauge"]["dataPoints"]
         .as_array()
         .unwrap();
-    let history = History::open(&here.join("h.db")).unwrap();
+    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let mut figures = history.figures(1).unwrap().into_iter();
     assert_eq!(results.len(), figures.len());
     assert!(results.iter().all(|point| {

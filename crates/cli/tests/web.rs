@@ -9,7 +9,6 @@ use linerate_testkit::eventually;
 
 use crate::monitor::{address, command, file, get, run, save_run, save_series};
 use crate::support::{Killed, Served, assert_says, spawn};
-use linerate_history::History;
 
 /// `linerate web` over a history of a series that has changed, with the tests of the file.
 pub(crate) fn pages(here: &Path, host: &str, options: &str) -> (Killed, String) {
@@ -51,7 +50,7 @@ fn token(page: &str) -> String {
 fn a_history_is_looked_at_and_compared_in_a_browser() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     save_series(&mut history, 0, 40, 1e9);
     save_series(&mut history, 40, 20, 1.0);
     let (_web, at) = pages(here, "127.0.0.1:1", "");
@@ -131,7 +130,7 @@ fn a_test_is_started_by_who_has_the_token_and_never_two() {
     });
     assert!(get(&at, "/").contains("asks%20to%20loop"));
     assert_eq!(
-        History::open(&here.join("h.db"))
+        linerate_history::open(&here.join("h.db").as_path().into())
             .unwrap()
             .labels(1)
             .unwrap()["site"],
@@ -151,7 +150,7 @@ fn a_test_beyond_the_budget_is_not_started() {
     let mut web = Killed(spawn(command(here, "web m.toml --db h.db --listen 0")));
     let at = address(&mut web.0);
     let token = token(&get(&at, "/"));
-    let mut history = History::open(&here.join("h.db")).unwrap();
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let now = linerate_core::units::format_rfc3339(std::time::SystemTime::now());
     save_run(&mut history, &now, [1.0, 1e7], "{}");
     let refused = start(&at, &token);

@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use linerate_history::{Filter, History, HistoryError, NewRun, Since};
+use linerate_history::{Filter, History, HistoryError, NewRun, Since, in_memory};
 
 const RUNS: usize = 100_000;
 
 fn main() -> Result<(), HistoryError> {
-    let mut history = History::in_memory()?;
+    let mut history = in_memory()?;
     save(&mut history)?;
     for (what, filter) in filters() {
         let begun = Instant::now();
@@ -50,6 +50,7 @@ fn save(history: &mut History) -> Result<(), HistoryError> {
             series: "stream tcp up",
             answer: "94.1 Mbit/s up",
             cause: Some("path_rate"),
+            pairs: &[],
             figures: &[
                 ("throughput_bps".to_owned(), number as f64),
                 ("carried_bytes".to_owned(), 1e6),

@@ -1,27 +1,29 @@
-//! Which runs are asked for, as SQL.
+//! Which runs are asked for.
 
-use rusqlite::types::Value;
-
-/// What a run must be; by default any is asked for.
+/// What a run must be; by default any run passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// To this path.
     pub path: Option<String>,
     /// Of this workload.
     pub workload: Option<String>,
-    /// Which was run so, as [`crate::NewRun::detail`] says.
+    /// With this [`crate::NewRun::detail`].
     pub detail: Option<String>,
-    /// With a document of these schemas; empty: any.
+    /// With a document of one of these schemas; empty: any.
     pub schemas: Vec<String>,
     /// With all of these labels.
     pub labels: Vec<(String, String)>,
-    /// Of this series, as [`crate::NewRun::series`] says.
+    /// With a label of this key, whatever its value.
+    pub label_key: Option<String>,
+    /// Of this series.
     pub series: Option<String>,
-    /// Begun since.
+    /// Begun at this moment or later.
     pub since: Option<Since>,
+    /// Begun before this moment.
+    pub before: Option<Since>,
     /// The run of this number.
     pub id: Option<i64>,
-    /// Saved as this number or later.
+    /// With this number or a higher one.
     pub from_id: Option<i64>,
     /// At most so many, the newest.
     pub most: Option<u32>,
@@ -34,89 +36,52 @@ pub struct Filter {
 pub enum Since {
     /// So many seconds ago.
     Ago(u64),
-    /// RFC 3339 in UTC, or the beginning of one: `2026-11-23`.
+    /// RFC 3339 in UTC, or the beginning of one: `2026-11-23` is the first moment of that day.
     Moment(String),
 }
 
-impl Since {
-    /// An expression with the value of its one parameter.
-    pub(super) fn sql(&self) -> (&'static str, Value) {
-        match self {
-            Self::Ago(seconds) => (
-                "strftime('%Y-%m-%dT%H:%M:%SZ', 'now', ?)",
-                format!("-{seconds} seconds").into(),
-            ),
-            Self::Moment(moment) => ("?", moment.clone().into()),
-        }
+/// The first moment of which the text of RFC 3339 is the beginning; 1970 for what is no time.
+pub fn first_moment(text: &str) -> String {
+    const FORM: &str = "0000-01-01T00:00:00Z";
+    let rest = FORM.get(text.len()..).unwrap_or_default();
+    let whole = format!("{text}{rest}");
+    let is_time = whole
+        .bytes()
+        .zip(FORM.bytes())
+        .all(|(byte, form)| match form {
+            b'0' | b'1' => byte.is_ascii_digit(),
+            b'Z' => matches!(byte, b'Z' | b'.'),
+            _ => byte == form,
+        });
+    let fraction = whole
+        .get(FORM.len()..)
+        .unwrap_or_default()
+        .trim_end_matches('Z');
+    let is_time = is_time && text.len() >= "2026-11-23".len();
+    if is_time && whole.ends_with('Z') && fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        whole
+    } else {
+        "1970-01-01T00:00:00Z".to_owned()
     }
 }
 
-impl Filter {
-    /// Where the runs are taken from, their time and their number: the first label's index has its
-    /// runs in the order of time.
-    fn source(&self) -> [&'static str; 3] {
-        if self.labels.is_empty() {
-            ["runs", "runs.started_at", "id"]
-        } else {
-            let from = "labels AS first CROSS JOIN runs ON id = first.run";
-            [from, "first.started_at", "first.run"]
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(super) fn sql(&self) -> (String, Vec<Value>) {
-        let mut terms: Vec<String> = Vec::new();
-        let mut values: Vec<Value> = Vec::new();
-        let mut add = |term: &str, value: Value| {
-            terms.push(term.to_owned());
-            values.push(value);
-        };
-        let text = |text: &Option<String>| text.clone().map(Value::from);
-        for (term, value) in [
-            ("id = ?", self.id.map(Value::from)),
-            ("id >= ?", self.from_id.map(Value::from)),
-            ("path = ?", text(&self.path)),
-            ("workload = ?", text(&self.workload)),
-            ("detail = ?", text(&self.detail)),
-            ("series = ?", text(&self.series)),
+    #[test]
+    fn the_beginning_of_a_time_is_its_first_moment() {
+        for (text, moment) in [
+            ("2026-11-23", "2026-11-23T00:00:00Z"),
+            ("2026-11-23T1", "2026-11-23T10:00:00Z"),
+            ("2026-11-23T14:05", "2026-11-23T14:05:00Z"),
+            ("2026-11-23T14:05:06Z", "2026-11-23T14:05:06Z"),
+            ("2026-11-23T14:05:06.250000Z", "2026-11-23T14:05:06.250000Z"),
+            ("yesterday", "1970-01-01T00:00:00Z"),
+            ("2026-11-23T14:05:06.25'Z", "1970-01-01T00:00:00Z"),
+            ("", "1970-01-01T00:00:00Z"),
         ] {
-            value.into_iter().for_each(|value| add(term, value));
+            assert_eq!(first_moment(text), moment, "{text}");
         }
-        let [from, time, number] = self.source();
-        if let Some(since) = &self.since {
-            let (sql, value) = since.sql();
-            add(&format!("{time} >= {sql}"), value);
-        }
-        for (place, (key, value)) in self.labels.iter().enumerate() {
-            let (begin, end) = if place == 0 {
-                ("first.key = ?", "first.value = ?")
-            } else {
-                (
-                    "EXISTS (SELECT 1 FROM labels WHERE run = id AND key = ?",
-                    "value = ?)",
-                )
-            };
-            add(begin, key.clone().into());
-            add(end, value.clone().into());
-        }
-        if !self.schemas.is_empty() {
-            let places = vec!["?"; self.schemas.len()].join(", ");
-            terms.push(format!("schema IN ({places})"));
-            values.extend(self.schemas.iter().cloned().map(Value::from));
-        }
-        let terms = if terms.is_empty() {
-            String::new()
-        } else {
-            format!("WHERE {}", terms.join(" AND "))
-        };
-        let most = self.most.map_or(-1, i64::from);
-        values.extend([most.into(), i64::from(self.skip).into()]);
-        let sql = format!(
-            "SELECT id, runs.started_at AS started_at, schema, path, workload, detail, series, \
-             answer, cause, \
-             (SELECT group_concat(key || '=' || value, ' ') FROM labels WHERE run = id), \
-             unixepoch(runs.started_at) AS at_s \
-             FROM {from} {terms} ORDER BY {time} DESC, {number} DESC LIMIT ? OFFSET ?"
-        );
-        (sql, values)
     }
 }

@@ -1,16 +1,23 @@
 #![forbid(unsafe_code)]
-//! What linerate keeps: every run that was saved, in a file of SQLite.
+//! The history: every run that was saved, in a file of SQLite or, with the feature `postgres`, on a
+//! PostgreSQL server.
 //!
-//! This crate keeps and does not judge. It knows a document as a text with a few words and figures
-//! beside it, which the caller takes from it; those are indexed, the text comes back as it was.
+//! This crate stores and does not judge. The caller gives it a document as JSON, with the words and
+//! figures by which the run is found; these are indexed.
+//!
+//! - [`Store`] is what a history does. [`open`] gives the store of a [`Place`].
+//! - [`Filter`] says which runs are asked for.
+//! - [`PairFigures`] are the results between two sites of a mesh; [`Store::matrix`] has the newest
+//!   of each pair.
+//! - [`Rollup`]s are the hourly and daily medians of a series. They stay when runs are pruned.
 //!
 //! Several processes can write at once: each waits for its turn. A run that was saved is on the
-//! disk, and one that was not is not there at all, however the process ends.
+//! disk, and an unfinished save leaves nothing, however the process ends.
 //!
 //! ```
-//! use linerate_history::{Filter, History, NewRun};
+//! use linerate_history::{Filter, NewRun, in_memory};
 //!
-//! let mut history = History::in_memory()?;
+//! let mut history = in_memory()?;
 //! let id = history.save(&NewRun {
 //!     started_at: "2026-11-23T09:00:00Z",
 //!     schema: "linerate.record/1",
@@ -21,6 +28,7 @@
 //!     answer: "13.9 Mbit/s up to pit",
 //!     cause: Some("receive_window"),
 //!     figures: &[("throughput_bps".to_owned(), 13.9e6)],
+//!     pairs: &[],
 //!     labels: &[],
 //!     document: "{}",
 //! })?;
@@ -29,49 +37,62 @@
 //! ```
 
 mod filter;
-mod schema;
+mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod rollup;
+mod sqlite;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
+use std::fmt::Debug;
 
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Params, Row, TransactionBehavior, params,
-    params_from_iter,
-};
 use thiserror::Error;
 
-pub use filter::{Filter, Since};
+pub use filter::{Filter, Since, first_moment};
+pub use place::Place;
+pub use rollup::{Period, Rollup, RollupFilter};
+
+/// A history that is open.
+pub type History = Box<dyn Store>;
 
 /// Why the history cannot be read or written.
 #[derive(Debug, Error)]
 pub enum HistoryError {
-    /// SQLite says no.
+    /// SQLite reports an error.
     #[error("the history {operation}: {error}")]
     Sqlite {
         /// What was tried.
         operation: &'static str,
-        /// Why not; SQLite's own number of it says no more.
+        /// The error; its own source is only its number.
         error: rusqlite::Error,
     },
-    /// A later version of linerate has changed the tables.
+    /// The PostgreSQL server reports an error, or cannot be reached.
+    #[error("the history {operation}: {why}")]
+    Postgres {
+        /// What was tried.
+        operation: &'static str,
+        /// The error with all its sources.
+        why: String,
+    },
+    /// The tables were changed by a later version of linerate.
     #[error(
         "the history is of version {found}, made by a newer linerate; this one reads up to {known}"
     )]
     Newer {
-        /// The file's version.
+        /// The version of the tables.
         found: u32,
-        /// The latest known.
+        /// The latest version that this program knows.
         known: u32,
     },
+    /// The program has no client for PostgreSQL.
+    #[error(
+        "this program was built without PostgreSQL; build it with: cargo build --release \
+         --features postgres; or give a file"
+    )]
+    NotBuilt,
 }
 
 type Result<T> = std::result::Result<T, HistoryError>;
-
-fn cannot(operation: &'static str) -> impl Fn(rusqlite::Error) -> HistoryError {
-    move |error| HistoryError::Sqlite { operation, error }
-}
 
 /// A run to be saved.
 #[derive(Debug, Clone, Copy)]
@@ -84,20 +105,54 @@ pub struct NewRun<'a> {
     pub path: &'a str,
     /// What was run, such as `stream`.
     pub workload: &'a str,
-    /// How it was run, such as `tcp up`: what tells runs apart that are not to be compared.
+    /// How it was run, such as `tcp up`: runs of different details are not to be compared.
     pub detail: &'a str,
-    /// Which runs it is one of, to be set beside each other.
+    /// The name of the series of comparable runs that it belongs to.
     pub series: &'a str,
-    /// What came of it, in a sentence.
+    /// The result in one sentence.
     pub answer: &'a str,
-    /// What held it back.
+    /// The bottleneck.
     pub cause: Option<&'a str>,
-    /// Its figures by their names, that which matters most first.
+    /// Its figures by their names, the most important first.
     pub figures: &'a [(String, f64)],
-    /// What the user calls it: keys and values.
+    /// Its results between two sites of a mesh, one for each direction.
+    pub pairs: &'a [PairFigures],
+    /// The user's labels: keys and values.
     pub labels: &'a [(String, String)],
     /// The document, as JSON.
     pub document: &'a str,
+}
+
+/// What a test of a mesh measured from one site to another. What was not measured is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PairFigures {
+    /// Name of the test.
+    pub test: String,
+    /// Name of the site that sent.
+    pub from: String,
+    /// Name of the site that received.
+    pub to: String,
+    /// What the receiver counted, bits per second.
+    pub throughput_bps: Option<f64>,
+    /// Lost or retransmitted of what was sent, per cent.
+    pub loss_percent: Option<f64>,
+    /// Round trip, µs.
+    pub rtt_us: Option<f64>,
+    /// The bottleneck.
+    pub cause: Option<String>,
+    /// The confidence in the bottleneck, 0 to 1.
+    pub confidence: Option<f64>,
+}
+
+/// The figures of a pair, with the run that they are of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PairRun {
+    /// The run's number.
+    pub run: i64,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// What it measured.
+    pub figures: PairFigures,
 }
 
 /// A run that was saved, without its document.
@@ -138,333 +193,100 @@ pub struct Point {
     pub metric: String,
     /// The figure.
     pub value: f64,
-    /// What held the run back.
+    /// The run's bottleneck.
     pub cause: Option<String>,
 }
 
-/// Which runs are to stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keep {
-    /// The last so many.
-    Last(u64),
-    /// Those since.
-    Since(Since),
-}
-
-/// The runs that were saved.
-#[derive(Debug)]
-pub struct History {
-    db: Connection,
-}
-
-/// How long a process waits for another one's turn.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-impl History {
-    /// Opens the file, and makes it where it is not there.
-    ///
-    /// # Errors
-    /// It is no history, of a newer linerate, or cannot be written.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::new(Connection::open(path).map_err(cannot("cannot be opened"))?)
+/// What a history does, whatever it is stored in.
+///
+/// # Errors
+/// Every method fails where the store cannot be read or written; a write that fails leaves nothing.
+#[allow(clippy::missing_errors_doc, reason = "the same for all, said above")]
+pub trait Store: Debug + Send {
+    /// Saves a run and returns its number.
+    fn save(&mut self, run: &NewRun<'_>) -> Result<i64> {
+        let ids = self.save_all(&[*run])?;
+        Ok(*ids.first().expect("a run that was saved has a number"))
     }
 
-    /// One that is gone with the process, for tests.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn in_memory() -> Result<Self> {
-        Self::new(Connection::open_in_memory().map_err(cannot("cannot be opened"))?)
-    }
-
-    fn new(mut db: Connection) -> Result<Self> {
-        let cannot = cannot("cannot be opened");
-        db.busy_timeout(PATIENCE).map_err(&cannot)?;
-        // What is committed outlives a crash of the host, too.
-        let set = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL; PRAGMA \
-            foreign_keys = ON;";
-        db.execute_batch(set).map_err(&cannot)?;
-        use_write_ahead_log(&db).map_err(&cannot)?;
-        schema::migrate(&mut db)?;
-        Ok(Self { db })
-    }
-
-    /// Saves a run; its number.
-    ///
-    /// # Errors
-    /// It cannot be written; then nothing of it is there.
-    pub fn save(&mut self, run: &NewRun<'_>) -> Result<i64> {
-        self.insert(run).map_err(cannot("cannot be written"))
-    }
-
-    fn insert(&mut self, run: &NewRun<'_>) -> rusqlite::Result<i64> {
-        let change = self
-            .db
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        change
-            .prepare(
-                "INSERT INTO runs (started_at, schema, path, workload, detail, series, answer, \
-                 cause) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute(params![
-                run.started_at,
-                run.schema,
-                run.path,
-                run.workload,
-                run.detail,
-                run.series,
-                run.answer,
-                run.cause
-            ])?;
-        let id = change.last_insert_rowid();
-        change
-            .prepare("INSERT INTO documents (run, json) VALUES (?1, ?2)")?
-            .execute(params![id, run.document])?;
-        {
-            let mut add =
-                change.prepare("INSERT OR IGNORE INTO figures VALUES (?1, ?2, ?3, ?4)")?;
-            for (place, (metric, value)) in (0_i64..).zip(run.figures) {
-                add.execute(params![id, place, metric, value])?;
-            }
-            let mut add =
-                change.prepare("INSERT OR REPLACE INTO labels VALUES (?1, ?2, ?3, ?4)")?;
-            for (key, value) in run.labels {
-                add.execute(params![id, key, value, run.started_at])?;
-            }
-        }
-        change.commit()?;
-        Ok(id)
-    }
+    /// Saves all of these runs or none, and returns their numbers in the same order.
+    fn save_all(&mut self, runs: &[NewRun<'_>]) -> Result<Vec<i64>>;
 
     /// The runs that pass, the newest first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Run>> {
-        let (sql, values) = filter.sql();
-        self.rows(&sql, params_from_iter(values), |row| {
-            Ok(Run {
-                id: row.get(0)?,
-                started_at: row.get(1)?,
-                schema: row.get(2)?,
-                path: row.get(3)?,
-                workload: row.get(4)?,
-                detail: row.get(5)?,
-                series: row.get(6)?,
-                answer: row.get(7)?,
-                cause: row.get(8)?,
-                labels: row.get::<_, Option<String>>(9)?.unwrap_or_default(),
-                at_s: moment(row, 10)?,
-            })
-        })
-    }
+    fn list(&self, filter: &Filter) -> Result<Vec<Run>>;
 
-    /// The highest number that a run has; 0 if there is none.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn newest(&self) -> Result<i64> {
-        let sql = "SELECT coalesce(max(id), 0) FROM runs";
-        let found = self.db.query_row(sql, [], |row| row.get(0));
-        found.map_err(cannot("cannot be read"))
-    }
+    /// The highest number of a run; 0 if there is none.
+    fn newest(&self) -> Result<i64>;
 
     /// All series with the number of their runs, in the order of their names.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn all_series(&self) -> Result<Vec<(String, i64)>> {
-        let sql = "SELECT series, count(*) FROM runs GROUP BY series ORDER BY series";
-        self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
-    }
+    fn all_series(&self) -> Result<Vec<(String, i64)>>;
 
     /// The run before that one in its series.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn before(&self, id: i64) -> Result<Option<i64>> {
-        let sql = "SELECT older.id FROM runs JOIN runs AS older ON older.series = runs.series \
-             AND (older.started_at, older.id) < (runs.started_at, runs.id) \
-             WHERE runs.id = ?1 ORDER BY older.started_at DESC, older.id DESC LIMIT 1";
-        let found = self.db.query_row(sql, [id], |row| row.get(0)).optional();
-        found.map_err(cannot("cannot be read"))
-    }
+    fn before(&self, id: i64) -> Result<Option<i64>>;
 
-    fn rows<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
-        let cannot = cannot("cannot be read");
-        let mut found = self.db.prepare(sql).map_err(&cannot)?;
-        let rows = found.query_map(values, read).map_err(&cannot)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(&cannot)
-    }
+    /// The document of a run; `None` if there is no such run. PostgreSQL keeps JSON by its content:
+    /// the order of its keys and its white space may be different.
+    fn document(&self, id: i64) -> Result<Option<String>>;
 
-    /// How SQLite would find these runs: the steps of its plan.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn plan(&self, filter: &Filter) -> Result<Vec<String>> {
-        let (sql, values) = filter.sql();
-        let sql = format!("EXPLAIN QUERY PLAN {sql}");
-        self.rows(&sql, params_from_iter(values), |row| row.get(3))
-    }
-
-    /// The document of a run; `None` if there is no such run.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn document(&self, id: i64) -> Result<Option<String>> {
-        let sql = "SELECT json FROM documents WHERE run = ?1";
-        let found = self.db.query_row(sql, [id], |row| row.get(0)).optional();
-        found.map_err(cannot("cannot be read"))
-    }
-
-    /// The figures of a run, that which matters most first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn figures(&self, id: i64) -> Result<Vec<(String, f64)>> {
-        let sql = "SELECT metric, value FROM figures WHERE run = ?1 ORDER BY place";
-        self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
-    }
-
-    /// A figure of each run that passes and has it, without a name the one that matters most; the
-    /// oldest first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn series(&self, filter: &Filter, metric: Option<&str>) -> Result<Vec<Point>> {
-        let (runs, mut values) = filter.sql();
-        let of = match metric {
-            Some(metric) => {
-                values.push(metric.to_owned().into());
-                "metric = ?"
-            }
-            None => "place = 0",
-        };
-        let sql = format!(
-            "SELECT id, at_s, metric, value, cause FROM ({runs}) \
-             JOIN figures ON run = id AND {of} ORDER BY started_at, id"
-        );
-        self.rows(&sql, params_from_iter(values), |row| {
-            Ok(Point {
-                run: row.get(0)?,
-                at_s: moment(row, 1)?,
-                metric: row.get(2)?,
-                value: row.get(3)?,
-                cause: row.get(4)?,
-            })
-        })
-    }
-
-    /// Notes a change of a series, from this run on, that somebody is to be told. One that is noted
-    /// already stays as it is.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()> {
-        let sql = "INSERT OR IGNORE INTO alarms (series, run, change) VALUES (?1, ?2, ?3)";
-        let done = self.db.execute(sql, params![series, run, change]);
-        done.map(drop).map_err(cannot("cannot be written"))
-    }
-
-    /// The run from which on a series was last noted to have changed.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn changed_since(&self, series: &str) -> Result<Option<i64>> {
-        let sql = "SELECT max(run) FROM alarms WHERE series = ?1";
-        let found = self.db.query_row(sql, [series], |row| row.get(0));
-        found.map_err(cannot("cannot be read"))
-    }
-
-    /// The changes that nobody was told yet, with their numbers; the oldest first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn untold(&self) -> Result<Vec<(i64, String)>> {
-        let sql = "SELECT id, change FROM alarms WHERE told = 0 ORDER BY id";
-        self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
-    }
-
-    /// Somebody was told the change of this number.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn told(&mut self, alarm: i64) -> Result<()> {
-        let sql = "UPDATE alarms SET told = 1 WHERE id = ?1";
-        let done = self.db.execute(sql, [alarm]);
-        done.map(drop).map_err(cannot("cannot be written"))
-    }
+    /// The figures of a run, the most important first.
+    fn figures(&self, id: i64) -> Result<Vec<(String, f64)>>;
 
     /// The labels of a run, by their keys.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn labels(&self, id: i64) -> Result<BTreeMap<String, String>> {
-        let sql = "SELECT key, value FROM labels WHERE run = ?1";
-        let labels = self.rows(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(labels.into_iter().collect())
-    }
+    fn labels(&self, id: i64) -> Result<BTreeMap<String, String>>;
 
-    /// Takes away all runs but these; how many are gone.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn prune(&mut self, keep: &Keep) -> Result<usize> {
-        let gone = match keep {
-            Keep::Last(count) => self.db.execute(
-                "DELETE FROM runs WHERE id NOT IN \
-                 (SELECT id FROM runs ORDER BY started_at DESC, id DESC LIMIT ?1)",
-                [i64::try_from(*count).unwrap_or(i64::MAX)],
-            ),
-            Keep::Since(since) => {
-                let (sql, value) = since.sql();
-                self.db.execute(
-                    &format!("DELETE FROM runs WHERE started_at < {sql}"),
-                    [value],
-                )
-            }
-        };
-        let gone = gone.map_err(cannot("cannot be written"))?;
-        // What they took is given back to the file system, as far as nobody else is reading.
-        let _ = self
-            .db
-            .execute_batch("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);");
-        Ok(gone)
-    }
+    /// One figure of each run that passes and has it, the oldest first; without a name the most
+    /// important figure of each run.
+    fn series(&self, filter: &Filter, metric: Option<&str>) -> Result<Vec<Point>>;
+
+    /// Hourly or daily medians, in the order of series, figure and time: of the runs that are
+    /// there, and of those that were pruned.
+    fn rollups(&self, filter: &RollupFilter) -> Result<Vec<Rollup>>;
+
+    /// The newest result of each pair of a test that began at `until` (RFC 3339 in UTC) or earlier.
+    fn matrix(&self, test: &str, until: Option<&str>) -> Result<Vec<PairRun>>;
+
+    /// The results of a test from one site to another, the newest first, `most` at most.
+    fn pair(&self, test: &str, from: &str, to: &str, most: u32) -> Result<Vec<PairRun>>;
+
+    /// Notes a change of a series, from this run on, of which the user is to be told. A change that
+    /// is noted already stays as it is.
+    fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()>;
+
+    /// The first run after the last noted change of a series.
+    fn changed_since(&self, series: &str) -> Result<Option<i64>>;
+
+    /// The changes of which the user was not told yet, with their numbers; the oldest first.
+    fn untold(&self) -> Result<Vec<(i64, String)>>;
+
+    /// Notes that the user was told of the change of this number.
+    fn told(&mut self, alarm: i64) -> Result<()>;
+
+    /// Deletes the runs that pass, with all that belongs to them, and returns their number. Their
+    /// hours and days are rolled up before.
+    fn prune(&mut self, which: &Filter) -> Result<usize>;
 }
 
-/// Seconds since 1970; 0 of what is no time.
-fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let at: Option<i64> = row.get(column)?;
-    Ok(at.and_then(|at| at.try_into().ok()).unwrap_or(0))
-}
-
-/// A writer does not stop readers then. Of several processes that open a new file at once, those
-/// that come too early are told so at once, whatever their patience.
-fn use_write_ahead_log(db: &Connection) -> rusqlite::Result<()> {
-    let mut left = PATIENCE;
-    loop {
-        match db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
-            Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && !left.is_zero() =>
-            {
-                thread::sleep(PAUSE);
-                left = left.saturating_sub(PAUSE);
-            }
-            done => return done,
-        }
+/// Opens the history of a place. A file and its tables are made where there are none.
+///
+/// # Errors
+/// It is no history, of a newer linerate, cannot be reached or cannot be written.
+pub fn open(place: &Place) -> Result<History> {
+    match place {
+        Place::File(path) => Ok(Box::new(sqlite::Sqlite::open(path)?)),
+        #[cfg(feature = "postgres")]
+        Place::Server(url) => Ok(Box::new(postgres::Postgres::open(url)?)),
+        #[cfg(not(feature = "postgres"))]
+        Place::Server(_) => Err(HistoryError::NotBuilt),
     }
 }
 
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+/// A history that ends with the process, for tests.
+///
+/// # Errors
+/// There is no memory.
+pub fn in_memory() -> Result<History> {
+    Ok(Box::new(sqlite::Sqlite::in_memory()?))
+}
 
 #[cfg(test)]
 mod tests;

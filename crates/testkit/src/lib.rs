@@ -6,6 +6,7 @@
 
 #[cfg(feature = "browser")]
 pub mod browser;
+pub mod postgres;
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -76,6 +77,8 @@ needs! {
     Promtool = "promtool",
     /// The program nats-server.
     Nats = "nats",
+    /// The programs of a PostgreSQL server.
+    Postgres = "postgres",
     /// The program openssl.
     Openssl = "openssl",
     /// `systemd-analyze` of systemd.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_core::units::Percent;
-use linerate_history::Since;
+use linerate_history::{Period, Place, Since};
 use std::path::PathBuf;
 
 use super::parsers;
@@ -37,6 +37,8 @@ pub(crate) enum HistoryCommand {
     Compare(CompareRunsArgs),
     /// Print when the figures of a test changed, and what else changed then
     Changes(ChangesArgs),
+    /// Print the median of each figure for each day or hour, also of deleted runs
+    Medians(MediansArgs),
     /// Write all runs, for a spreadsheet or a notebook
     Export(ExportArgs),
     /// Delete runs
@@ -63,9 +65,10 @@ pub(crate) struct FilterOptions {
 /// Where the history is.
 #[derive(Debug, Args)]
 pub(crate) struct DbOptions {
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
+    /// ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE", value_parser = parsers::place())]
+    pub(crate) db: Option<Place>,
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +109,45 @@ pub(crate) struct ChangesArgs {
     pub(crate) which: FilterOptions,
     #[command(flatten)]
     pub(crate) place: DbOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MediansArgs {
+    /// Print a line for each day or hour
+    #[arg(long, value_enum, value_name = "PERIOD", default_value = "day")]
+    pub(crate) by: By,
+    /// Series to print, such as "bulk to north" (default: all)
+    #[arg(long, value_name = "SERIES")]
+    pub(crate) series: Option<String>,
+    /// Figure, as `linerate history export --csv` names it (default: each run's first)
+    #[arg(long, value_name = "METRIC")]
+    pub(crate) metric: Option<String>,
+    /// Runs since: 7d, 12h, or a date such as 2026-11-23 (UTC)
+    #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
+    pub(crate) since: Option<Since>,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
+
+/// The period that a line of `history medians` covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// From midnight to midnight, UTC
+    Day,
+    /// From one full hour to the next
+    Hour,
+}
+
+impl From<By> for Period {
+    fn from(by: By) -> Self {
+        match by {
+            By::Day => Self::Day,
+            By::Hour => Self::Hour,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -159,7 +201,7 @@ pub(crate) struct PruneArgs {
         required_unless_present = "older",
         conflicts_with = "older"
     )]
-    pub(crate) keep: Option<u64>,
+    pub(crate) keep: Option<u32>,
     /// Delete runs that are older: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]
     pub(crate) older: Option<u64>,

@@ -4,9 +4,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use linerate_core::record::Cause;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
+use linerate_history::Since;
 
-use super::{DbOptions, parsers};
+use super::history::DbOptions;
+use super::parsers;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -17,6 +20,8 @@ pub(crate) enum MeshCommand {
     Join(MeshJoinArgs),
     /// Last result of each pair, and which sites explain the bad ones
     Matrix(MeshMatrixArgs),
+    /// Print the results from one site to another, the newest first
+    Pair(MeshPairArgs),
     /// Simulate the schedule: how long all pairs take, and what it carries
     Simulate(MeshSimulateArgs),
     /// Print nats-server accounts in which no site can speak for another
@@ -116,6 +121,15 @@ pub(crate) struct MeshMatrixArgs {
     /// Test to show (default: the first of the file)
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
+    /// Show the results as of then: 7d ago, or a date such as 2026-11-23T14:00 (UTC)
+    #[arg(long, value_name = "WHEN", value_parser = parsers::since)]
+    pub(crate) at: Option<Since>,
+    /// Show only the N worst pairs, as a list
+    #[arg(long, value_name = "N", value_parser = parsers::number::<usize>(1, 1_000_000))]
+    pub(crate) worst: Option<usize>,
+    /// Show only pairs with this bottleneck, such as congestion, as a list
+    #[arg(long, value_name = "CAUSE", value_parser = cause)]
+    pub(crate) verdict: Option<Cause>,
     #[command(flatten)]
     pub(crate) place: DbOptions,
     /// Print the document as JSON
@@ -132,8 +146,28 @@ pub(crate) struct MeshMatrixArgs {
 const MATRIX_EXAMPLES: &str = "\
 Examples:
   linerate mesh matrix sites.toml
+  linerate mesh matrix sites.toml --at 2026-11-23T14:00 --worst 10
   linerate mesh matrix sites.toml --test bulk -o matrix.json
   linerate report matrix.json -o matrix.html";
+
+#[derive(Debug, Args)]
+pub(crate) struct MeshPairArgs {
+    /// Sites, groups and tests, in TOML; max 8 MiB
+    pub(crate) file: PathBuf,
+    /// The site that sends
+    pub(crate) from: String,
+    /// The site that receives
+    pub(crate) to: String,
+    /// Test to show (default: the first of the file)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) test: Option<String>,
+    /// Show at most N results, the newest
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = parsers::number::<u32>(1, 1_000_000))]
+    pub(crate) most: u32,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct MeshSimulateArgs {
@@ -156,4 +190,10 @@ fn site(text: &str) -> Result<String, String> {
     } else {
         Err("it must be 1 to 64 letters, digits, -, _ and .".to_owned())
     }
+}
+
+/// A cause as JSON has it.
+fn cause(text: &str) -> Result<Cause, String> {
+    serde_json::from_value(text.into())
+        .map_err(|_| "it must be a cause, such as congestion or path_rate".to_owned())
 }

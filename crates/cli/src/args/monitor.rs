@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::monitor::HttpUrl;
 
-use super::DbOptions;
+use super::history::DbOptions;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

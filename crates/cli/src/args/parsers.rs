@@ -3,13 +3,13 @@
 use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
 use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, UnitError};
 use linerate_core::value::{Value, ValueKind};
-use linerate_history::Since;
+use linerate_history::{Place, Since};
 
 use super::shared::WhichRun;
 
@@ -54,6 +54,11 @@ pub(super) fn time(least_ms: u64, most_ms: u64) -> impl Parser<Span> {
         Value::Time(time) => Some(time),
         _ => None,
     })
+}
+
+/// A history: a file, or the URL of a PostgreSQL server.
+pub(super) fn place() -> impl TypedValueParser<Value = Place> {
+    PathBufValueParser::new().map(|path| path.into_os_string().into())
 }
 
 /// `site=north`

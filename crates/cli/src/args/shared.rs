@@ -9,6 +9,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::MAX_REPEATS;
 use linerate_core::units::{EndpointName, Family, Percent, Span};
+use linerate_history::Place;
 
 use super::parsers;
 
@@ -228,9 +229,10 @@ pub(crate) struct KeepOptions {
     /// Label of the saved run, such as site=north; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "save", value_parser = parsers::label)]
     pub(crate) label: Vec<(String, String)>,
-    /// The history in FILE (default ~/.local/state/linerate/history.db)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) db: Option<PathBuf>,
+    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
+    /// ~/.local/state/linerate/history.db)
+    #[arg(long, value_name = "FILE", value_parser = parsers::place())]
+    pub(crate) db: Option<Place>,
 }
 
 /// The rows of comma-separated values.

@@ -24,7 +24,7 @@ pub(crate) const SEED: u64 = 1;
 /// # Errors
 /// The history cannot be read, or has no series.
 pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
-    let history = kept(&args.place)?;
+    let history = kept(args.place.db.as_ref())?;
     let found = found(&history, args).map_err(Failure::failed)?;
     if found.is_empty() {
         return Err(Failure::usage(anyhow!(

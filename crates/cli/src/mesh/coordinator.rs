@@ -19,8 +19,7 @@ use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Sched
 use linerate_report::document;
 
 use crate::failure::Failure;
-use crate::keep::rfc3339;
-use crate::keep::{self, CARRIED};
+use crate::keep::{self, CARRIED, Retention, rfc3339};
 use crate::monitor::now;
 use crate::{output, plan};
 
@@ -40,6 +39,7 @@ pub(super) struct Coordinator<'a> {
     schedule: Schedule,
     bus: &'a dyn Bus,
     history: History,
+    retention: Retention,
     quiet: bool,
     begun: Instant,
     /// Time of the beginning on the host's clock, which may be set meanwhile.
@@ -98,6 +98,7 @@ impl<'a> Coordinator<'a> {
         Ok(Self {
             schedule,
             once,
+            retention: Retention::new(mesh.keep_s),
             mesh,
             bus,
             history,
@@ -120,6 +121,7 @@ impl<'a> Coordinator<'a> {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.look();
                 self.open.retain(|_, open| Instant::now() < open.until);
+                self.delete_old();
                 self.looked = Some(Instant::now());
             }
             if !self.is_lost {
@@ -133,6 +135,20 @@ impl<'a> Coordinator<'a> {
         }
         self.end();
         Ok(())
+    }
+
+    /// Deletes the runs of this mesh that are older than `keep` of its file.
+    fn delete_old(&mut self) {
+        let runs = self.mesh.tests.iter().map(|test| Filter {
+            labels: vec![("test".to_owned(), test.name.clone())],
+            label_key: Some(RUN.to_owned()),
+            ..Filter::default()
+        });
+        if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
+            output::note(&format!(
+                "old runs were not deleted, tried again in an hour: {error}"
+            ));
+        }
     }
 
     /// The time since 1970, by a clock that nobody sets.

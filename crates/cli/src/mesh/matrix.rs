@@ -1,18 +1,16 @@
-//! `mesh matrix`: the newest result of each pair in the history, and the sites that explain bad ones.
+//! `mesh matrix`: the newest result of each pair, and the sites that explain bad ones.
+//! `mesh pair`: the results of one pair over time.
 
-use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use linerate_core::plan::Direction;
-use linerate_core::record::{Leg, Record};
 use linerate_core::units::{format_rfc3339, listed};
-use linerate_history::{Filter, History, HistoryError};
+use linerate_history::{History, PairRun, Place, Since, first_moment};
 use linerate_mesh::{MatrixDocument, Mesh, PairResult};
-use linerate_report::text::Style;
-use linerate_report::{Document, document, json};
+use linerate_report::text::{self, Style};
+use linerate_report::{Document, json};
 
-use crate::args::MeshMatrixArgs;
+use crate::args::{MeshMatrixArgs, MeshPairArgs};
 use crate::failure::Failure;
 use crate::files::OutputFile;
 use crate::{history, output};
@@ -25,22 +23,73 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     let test = number(&mesh, args.test.as_deref())?;
     let file = OutputFile::of_output(args.output.as_deref())?;
-    let history = history::kept(&args.place)?;
-    let runs = newest(&mesh, &mesh.tests[test].name, &history);
-    let runs = runs.map_err(|error| Failure::failed(anyhow!(error)))?;
-    let results = runs.iter().flat_map(results);
-    let until = format_rfc3339(SystemTime::now());
-    let matrix = MatrixDocument::new(&mesh, test, &until, results);
+    let until = args.at.as_ref().map(moment);
+    let history = opened(&mesh, args.place.db.as_ref())?;
+    let runs = history.matrix(&mesh.tests[test].name, until.as_deref());
+    let runs = runs.map_err(history::unusable)?;
+    let until = until.unwrap_or_else(|| format_rfc3339(SystemTime::now()));
+    let mut matrix = MatrixDocument::new(&mesh, test, &until, runs.iter().map(result));
+    if let Some(cause) = args.verdict {
+        matrix.cells.retain(|cell| cell.cause == Some(cause));
+    }
+    if let Some(most) = args.worst {
+        matrix.cells = matrix.worst().into_iter().take(most).cloned().collect();
+    }
     if let Some(file) = file {
         file.write(&json::document(&matrix))?;
     }
     if args.json {
         return output::print(&json::document(&matrix));
     }
+    if args.worst.is_some() || args.verdict.is_some() {
+        return output::print(&text::matrix_pairs(&matrix, output::style()));
+    }
     output::print(&matrix.text(Style {
         details: args.details,
         ..output::style()
     }))
+}
+
+/// Shows the results of one pair over time.
+///
+/// # Errors
+/// The file has no such test or site, there is no result, or the history cannot be read.
+pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
+    let mesh = super::read(&args.file)?;
+    let test = &mesh.tests[number(&mesh, args.test.as_deref())?].name;
+    for site in [&args.from, &args.to] {
+        if mesh.site(site).is_none() {
+            return Err(Failure::usage(anyhow!("{site}: the file has no such site")));
+        }
+    }
+    let history = opened(&mesh, args.place.db.as_ref())?;
+    let runs = history.pair(test, &args.from, &args.to, args.most);
+    let runs = runs.map_err(history::unusable)?;
+    if runs.is_empty() {
+        output::note(&format!(
+            "no result of {test} from {} to {} is in the history",
+            args.from, args.to
+        ));
+    }
+    let rows: Vec<_> = runs.iter().map(|run| (run.run, result(run))).collect();
+    output::print(&text::pair_runs(&rows, output::style()))
+}
+
+/// Opens the history of `--db`, of the mesh's file, or the default one.
+fn opened(mesh: &Mesh, db: Option<&Place>) -> Result<History, Failure> {
+    history::kept(super::place(mesh, db).as_ref())
+}
+
+/// The moment in RFC 3339, UTC.
+fn moment(since: &Since) -> String {
+    match since {
+        Since::Ago(seconds) => {
+            let now = SystemTime::now();
+            let then = now.checked_sub(Duration::from_secs(*seconds));
+            format_rfc3339(then.unwrap_or(SystemTime::UNIX_EPOCH))
+        }
+        Since::Moment(text) => first_moment(text),
+    }
 }
 
 /// The place of a test in the file.
@@ -56,91 +105,20 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
     })
 }
 
-/// The newest run from one site to another.
-struct Newest {
-    from: String,
-    to: String,
-    document: Box<dyn Document>,
-}
-
-fn newest(mesh: &Mesh, test: &str, history: &History) -> Result<Vec<Newest>, HistoryError> {
-    let of_test = Filter {
-        labels: vec![("test".to_owned(), test.to_owned())],
-        ..Filter::default()
-    };
-    let mut last: BTreeMap<(String, String), (String, i64)> = BTreeMap::new();
-    for run in history.list(&of_test)? {
-        let mut labels = history.labels(run.id)?;
-        let mut site = |end| labels.remove(end).filter(|name| mesh.site(name).is_some());
-        if let (Some(from), Some(to)) = (site("from"), site("to")) {
-            let known = last.entry((from, to)).or_default();
-            *known = (run.started_at, run.id).max(std::mem::take(known));
-        }
-    }
-    let mut runs = Vec::new();
-    for ((from, to), (_, id)) in last {
-        let text = history.document(id)?;
-        // A document of a later version cannot be read, and is left out.
-        let read = text.and_then(|text| document::read(text.as_bytes()).ok());
-        runs.extend(read.map(|mut document| {
-            document.annotate();
-            Newest { from, to, document }
-        }));
-    }
-    Ok(runs)
-}
-
-/// The result of each direction in which a run sent data, or of `rr` and `crr` the one of the pair.
-fn results(run: &Newest) -> Vec<PairResult<'_>> {
-    let records = run.document.records().unwrap_or_default();
-    let of_record = |record| {
-        let mut found: Vec<_> = record_legs(run, record).collect();
-        if found.is_empty() {
-            found.push(result(run, record, Direction::Up));
-        }
-        found
-    };
-    records.into_iter().flat_map(of_record).collect()
-}
-
-fn record_legs<'a>(run: &'a Newest, record: &'a Record) -> impl Iterator<Item = PairResult<'a>> {
-    record.legs.iter().map(move |leg| PairResult {
-        throughput_bps: leg.throughput_bps,
-        loss_percent: loss_percent(leg),
-        rtt_us: rtt_us(leg).or(record.latency_us.as_ref().map(|it| it.p50)),
-        cause: leg.verdict.as_ref().map(|verdict| verdict.cause),
-        confidence: leg.verdict.as_ref().and_then(|it| it.confidence),
-        ..result(run, record, leg.direction)
-    })
-}
-
-/// A result without figures of its direction; downwards the asked site is the sender.
-fn result<'a>(run: &'a Newest, record: &'a Record, direction: Direction) -> PairResult<'a> {
-    let (from, to) = match direction {
-        Direction::Up | Direction::Both => (&run.from, &run.to),
-        Direction::Down => (&run.to, &run.from),
-    };
+/// The result of a run as the matrix takes it.
+fn result(run: &PairRun) -> PairResult<'_> {
+    let it = &run.figures;
+    // A cause that only a later version knows is left out.
+    let cause = it.cause.as_ref();
+    let cause = cause.and_then(|name| serde_json::from_value(name.as_str().into()).ok());
     PairResult {
-        from,
-        to,
-        started_at: &record.started_at,
-        throughput_bps: None,
-        loss_percent: None,
-        rtt_us: record.latency_us.as_ref().map(|latency| latency.p50),
-        cause: None,
-        confidence: None,
+        from: &it.from,
+        to: &it.to,
+        started_at: &run.started_at,
+        throughput_bps: it.throughput_bps,
+        loss_percent: it.loss_percent,
+        rtt_us: it.rtt_us,
+        cause,
+        confidence: it.confidence,
     }
-}
-
-fn loss_percent(leg: &Leg) -> Option<f64> {
-    if let Some(udp) = &leg.udp {
-        return udp.path_loss_percent;
-    }
-    let tcp = leg.tcp_sender()?;
-    let sent = tcp.data_segments_out.filter(|sent| *sent > 0)?;
-    Some(100.0 * tcp.retransmitted_segments as f64 / sent as f64)
-}
-
-fn rtt_us(leg: &Leg) -> Option<f64> {
-    leg.tcp_sender().map(|tcp| tcp.rtt_mean_us.into())
 }

@@ -6,15 +6,17 @@ mod join;
 mod matrix;
 mod up;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use linerate_core::units::{ByteCount, Span};
+use linerate_history::Place;
 use linerate_mesh::{Mesh, Simulation};
 
 use crate::args::{MeshCommand, MeshSimulateArgs};
 use crate::failure::Failure;
-use crate::{files, output, plan};
+use crate::{config, files, output, plan};
 
 /// Does what the command line says.
 ///
@@ -25,6 +27,7 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
         MeshCommand::Up(args) => up::execute(&args),
         MeshCommand::Join(args) => join::execute(args),
         MeshCommand::Matrix(args) => matrix::execute(&args),
+        MeshCommand::Pair(args) => matrix::pair(&args),
         MeshCommand::Simulate(args) => simulate(&args),
         MeshCommand::Permissions(args) => bus::permissions(&args),
     }
@@ -32,9 +35,17 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
 
 /// Reads a mesh's file.
 fn read(file: &Path) -> Result<Mesh, Failure> {
-    files::parse("", file, MAX_FILE, |text| {
+    let mut mesh = files::parse("", file, MAX_FILE, |text| {
         Mesh::from_toml(text, plan::fresh_seed())
-    })
+    })?;
+    mesh.db = mesh.db.map(|db| config::beside(&db, file));
+    Ok(mesh)
+}
+
+/// The place of `--db`, or that of the mesh's file.
+fn place(mesh: &Mesh, given: Option<&Place>) -> Option<Place> {
+    let of_file = || mesh.db.as_ref().map(|db| OsString::from(db).into());
+    given.cloned().or_else(of_file)
 }
 
 /// Largest file of a mesh, in bytes.

@@ -29,15 +29,18 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     coordinator::check(&mesh)?;
-    let db = args.place.db.as_deref();
-    let history = keep::open(db)?;
-    let place = keep::place(db).map_err(Failure::usage)?;
+    let db = args.place.db.as_ref();
     // Before any thread starts: the process may have to enter a user namespace.
     let lab = args
         .lab
         .as_deref()
         .map(|file| lab(file, &mesh))
         .transpose()?;
+    // After the lab: a client of PostgreSQL may start a thread.
+    let place = super::place(&mesh, db);
+    let place = keep::place(place.as_ref()).map_err(Failure::usage)?;
+    let history = keep::open_at(keep::option(db), &place)?;
+    let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
@@ -49,7 +52,7 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
         None => {
             let bus: Arc<dyn Bus> = Arc::new(LocalBus::default());
             // Dropped after the coordinator, when no agent runs a test any more.
-            let _agents = agents(&mesh, &bus, lab.as_ref(), &place)?;
+            let _agents = agents(&mesh, &bus, lab.as_ref(), &beside)?;
             coordinate(mesh, &*bus)
         }
     }

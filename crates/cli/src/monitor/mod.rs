@@ -24,13 +24,13 @@ use linerate_core::monitor::{
     Monitor, MonitoredPath, MonitoredTest, Next, Outcome, Schedule, Task,
 };
 use linerate_core::units::ByteCount;
-use linerate_history::{Filter, History, HistoryError, Point, Since};
+use linerate_history::{Filter, History, HistoryError, Place, Point, Since};
 use linerate_report::metrics::Metrics;
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, rfc3339};
+use crate::keep::{self, CARRIED, Retention, rfc3339};
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
@@ -53,16 +53,18 @@ const SHOWN_EVERY_S: u64 = 60;
 /// The file is wrong, the history or the port cannot be had, or another monitor is at work.
 pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let monitor = read(&args.file)?;
-    let db = args.place.db.as_deref();
+    let db = args.place.db.as_ref();
     let place = keep::place(db).map_err(Failure::usage)?;
     if args.check {
-        let history = place.exists().then(|| keep::open(db)).transpose()?;
+        let is_there = !matches!(&place, Place::File(path) if !path.exists());
+        let history = is_there.then(|| keep::open(db)).transpose()?;
         return output::print(&forecast(&monitor, history.as_ref()).map_err(Failure::failed)?);
     }
     let history = keep::open(db)?;
-    let _lock = lock(&place).map_err(Failure::failed)?;
+    let beside = keep::beside(&place).map_err(Failure::usage)?;
+    let _lock = lock(&beside).map_err(Failure::failed)?;
     let stop = run::signals()?;
-    let mut watch = Watch::new(monitor, history, place, args.quiet)?;
+    let mut watch = Watch::new(monitor, history, beside, args.quiet)?;
     watch.otlp = args.otlp.clone().map(Otlp::new);
     if let Some(address) = args.metrics {
         // Nobody is to find the page empty.
@@ -72,6 +74,7 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     watch.tell();
     while !stop.is_requested() {
         watch.learn().map_err(unusable)?;
+        watch.delete_old();
         watch.show();
         match watch.schedule.next(now()) {
             Next::Run(number) => watch.run(number, || stop.is_requested()),
@@ -195,7 +198,9 @@ struct Watch {
     schedule: Schedule,
     tasks: Vec<Task>,
     history: History,
-    place: PathBuf,
+    retention: Retention,
+    /// The path beside which the locks of the history lie.
+    beside: PathBuf,
     health: Vec<Health>,
     /// The metrics as Prometheus gets them.
     page: Arc<Mutex<String>>,
@@ -211,7 +216,7 @@ impl Watch {
     fn new(
         monitor: Monitor,
         history: History,
-        place: PathBuf,
+        beside: PathBuf,
         quiet: bool,
     ) -> Result<Self, Failure> {
         // Before the schedule is made: runs that are saved in between are learned later.
@@ -223,11 +228,12 @@ impl Watch {
             .map(|task| Health::new(&history, &runs_of(&monitor, *task)));
         let health = health.collect::<Result<_, _>>().map_err(unusable)?;
         Ok(Self {
+            retention: Retention::new(monitor.keep_s),
             monitor,
             schedule,
             tasks,
             history,
-            place,
+            beside,
             health,
             page: Arc::default(),
             otlp: None,
@@ -262,11 +268,21 @@ impl Watch {
         Ok(())
     }
 
+    /// Deletes the runs of this monitor that are older than `keep` of its file.
+    fn delete_old(&mut self) {
+        let runs = self.tasks.iter().map(|task| runs_of(&self.monitor, *task));
+        if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
+            output::note(&format!(
+                "old runs were not deleted, tried again in an hour: {error}"
+            ));
+        }
+    }
+
     /// Runs a task, saves its document, and looks for a change.
     fn run(&mut self, number: usize, stopped: impl Fn() -> bool) {
         let began = now();
         let task = self.tasks[number];
-        let turn = turn(&self.place, &self.monitor, task);
+        let turn = turn(&self.beside, &self.monitor, task);
         let measured = turn.and_then(|turn| match turn {
             Some(turn) => measure(&self.monitor, task, Some(turn)).map(Some),
             None => Ok(None),
@@ -449,12 +465,13 @@ mod tests {
     #[test]
     fn a_run_that_was_started_elsewhere_counts_in_budget_schedule_and_metrics() {
         let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().join("h.db");
+        let beside = directory.path().join("h.db");
+        let place = Place::from(&*beside);
         let text = "[[path]]\nname = \"loop\"\nhost = \"pit\"\n[[test]]\nname = \"asks\"\n\
              every = \"1h\"\nworkload = { command = \"rr\" }\n";
         let monitor = Monitor::from_toml(text, 1).unwrap();
-        let history = History::open(&place).unwrap();
-        let mut watch = Watch::new(monitor, history, place.clone(), true).unwrap();
+        let history = linerate_history::open(&place).unwrap();
+        let mut watch = Watch::new(monitor, history, beside, true).unwrap();
         assert!(
             watch.schedule.ready_at(0, now()).unwrap() <= now(),
             "it never ran"
@@ -463,7 +480,7 @@ mod tests {
             ("transactions_per_s".to_owned(), 7.0),
             (CARRIED.to_owned(), 1e6),
         ];
-        let mut elsewhere = History::open(&place).unwrap();
+        let mut elsewhere = linerate_history::open(&place).unwrap();
         let mut save = || {
             let run = NewRun {
                 started_at: &rfc3339(now()),
@@ -475,6 +492,7 @@ mod tests {
                 answer: "",
                 cause: None,
                 figures: &carried,
+                pairs: &[],
                 labels: &labels(&watch.monitor, watch.tasks[0]),
                 document: "{}",
             };

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::keys::{QuietHours, bytes, check_names, labels, link, name, quiet, whole_seconds};
+use super::keys::{QuietHours, bytes, check_names, keep, labels, link, name, quiet, whole_seconds};
 use crate::experiment::{Work, workload_of};
 use crate::load::Mix;
 use crate::plan::{Direction, Extent, Test};
@@ -22,6 +22,8 @@ pub struct Monitor {
     pub quiet: Vec<QuietHours>,
     /// The bytes that all tests together may carry in any 24 hours.
     pub bytes_per_day: Option<u64>,
+    /// Time that runs are kept, seconds; `None` for ever.
+    pub keep_s: Option<u64>,
     /// Where a change is reported.
     pub alarm: Alarm,
 }
@@ -112,6 +114,7 @@ impl Monitor {
     /// | the file | `seed` | of the jitter; default one of this host |
     /// | | `quiet` | hours of the day, UTC, in which nothing runs: `["22:00-06:00"]` |
     /// | | `bytes-per-day` | what all tests may carry in any 24 hours: `"10GB"` |
+    /// | | `keep` | how long the runs are kept: `"90d"`; default for ever |
     /// | `[[path]]` | `name`, `host` | required; the host as `host:port` |
     /// | | `family`, `key-file` | `ipv4` or `ipv6`; the endpoint's key |
     /// | | `labels` | saved with each run: `{ site = "north" }` |
@@ -199,6 +202,7 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
         seed,
         quiet: quiet(&root)?,
         bytes_per_day: bytes(&root)?,
+        keep_s: keep(&root)?,
         alarm: alarm(&root)?,
         paths,
         tests,
@@ -343,7 +347,7 @@ impl FromStr for HttpUrl {
     }
 }
 
-const KEYS: &str = "seed quiet bytes-per-day path test alarm";
+const KEYS: &str = "seed quiet bytes-per-day keep path test alarm";
 const PATH_KEYS: &str = "name host family key-file labels rate share bytes-per-day";
 const TEST_KEYS: &str = "name workload paths every jitter metric";
 /// What a run is saved with besides the labels of its path, and what metrics have.

@@ -83,6 +83,24 @@ pub fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
     Ok(bytes.map(|bytes| bytes.0))
 }
 
+/// `keep`: the time that runs are kept, in seconds.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn keep(section: &Section<'_>) -> Result<Option<u64>, Fault> {
+    let Some(at) = section.string("keep")? else {
+        return Ok(None);
+    };
+    let days = at.value.strip_suffix('d').map(str::parse::<u64>);
+    match days {
+        Some(Ok(days)) if (1..=MAX_DAYS).contains(&days) => Ok(Some(days * DAY_S)),
+        _ => Fault::malformed(at, "time to keep", "write \"1d\" to \"3650d\""),
+    }
+}
+
+/// Most days that runs are kept.
+const MAX_DAYS: u64 = 3650;
+
 /// `rate`, `share` and `bytes-per-day`: what a link carries, and what tests may carry over it in any 24
 /// hours.
 ///

@@ -162,6 +162,19 @@ impl MatrixDocument {
         cells
     }
 
+    /// The cells, the worst first: the slowest, or those with the longest round trip if the test
+    /// measures no throughput.
+    pub fn worst(&self) -> Vec<&MatrixCell> {
+        let slowest = self.slowest();
+        if !slowest.is_empty() {
+            return slowest;
+        }
+        let mut cells: Vec<&MatrixCell> = self.cells.iter().collect();
+        let rtt = |cell: &&MatrixCell| cell.rtt_us.unwrap_or(0.0);
+        cells.sort_by(|a, b| rtt(b).total_cmp(&rtt(a)));
+        cells
+    }
+
     /// The name of a site by its index.
     pub fn name(&self, site: u32) -> &str {
         self.sites.get(site as usize).map_or("?", |it| &it.name)

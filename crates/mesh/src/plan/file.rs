@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 use linerate_core::monitor::keys::{
-    DAY_S, bytes, check_names, is_name, labels, link, name, whole_seconds,
+    bytes, check_names, is_name, keep, labels, link, name, whole_seconds,
 };
 use linerate_core::monitor::work;
 use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
@@ -25,6 +25,7 @@ impl Mesh {
     /// |---|---|---|
     /// | the file | `bytes-per-day` | payload of all bandwidth tests in any 24 hours: `"1TB"` |
     /// | | `keep` | how long results are kept: `"90d"`; default: for ever |
+    /// | | `db` | the history, as with `--db`: a file beside this one, or `"postgres://…"` |
     /// | `[[site]]` | `name` | required |
     /// | | `host` | where the other sites reach its endpoint: `host:port`; default: nowhere |
     /// | | `labels` | saved with each result: `{ region = "north" }` |
@@ -66,10 +67,8 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
     check_groups(&sites, &groups.list, &sections, &stated)?;
     let mesh = Mesh {
         bytes_per_day: bytes(&root)?,
-        keep_s: parsed(&root, "keep", "time to keep", KEEP_HINT, |days: &Days| {
-            (1..=MAX_DAYS).contains(&days.0)
-        })?
-        .map(|days| days.0 * DAY_S),
+        keep_s: keep(&root)?,
+        db: root.string("db")?.map(|at| at.value.to_owned()),
         tests: tests(&root, &sites, &groups, seed)?,
         groups: groups.list,
         sites,
@@ -92,18 +91,6 @@ pub(crate) fn parsed<T: FromStr>(
     match at.value.parse() {
         Ok(value) if is_valid(&value) => Ok(Some(value)),
         _ => Fault::malformed(at, what, hint),
-    }
-}
-
-/// A number of days, such as `90d`.
-struct Days(u64);
-
-impl FromStr for Days {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let number = text.strip_suffix('d').ok_or(())?;
-        number.parse().map(Self).map_err(|_| ())
     }
 }
 
@@ -350,11 +337,10 @@ fn check_budgets(mesh: &Mesh, root: &Section<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-const KEYS: &str = "bytes-per-day keep site group test";
+const KEYS: &str = "bytes-per-day keep db site group test";
 const SITE_KEYS: &str = "name host labels groups can rate share bytes-per-day share-of-time";
 const GROUP_KEYS: &str = "name ways";
 const TEST_KEYS: &str = "name workload every sites priority at-once";
-const KEEP_HINT: &str = "write \"1d\" to \"3650d\"";
 const HOST_HINT: &str = "write host, host:port or [v6]:port";
 const SHARE_HINT: &str = "write \"0.01%\" to \"100%\"";
 const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
@@ -362,7 +348,5 @@ const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
 const OWN_LABELS: [&str; 8] = [
     "test", "path", "from", "to", "mesh", "figure", "cause", "instance",
 ];
-/// Most days that results are kept.
-const MAX_DAYS: u64 = 3650;
 /// Longest file, bytes: 3,000 sites in 2 KiB each, and their tests.
 const MAX_BYTES: usize = 8 << 20;

@@ -23,6 +23,8 @@ pub struct Mesh {
     pub bytes_per_day: Option<u64>,
     /// How long results are kept, seconds; `None`: for ever.
     pub keep_s: Option<u64>,
+    /// Where the results are saved, as with `--db`.
+    pub db: Option<String>,
 }
 
 /// A host with an agent that runs tests, and an endpoint that serves them.

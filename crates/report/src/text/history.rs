@@ -121,6 +121,38 @@ pub fn series_change(metric: &str, change: &SeriesChange) -> String {
     words
 }
 
+/// A figure of a series in one hour or day.
+#[derive(Debug, Clone, Copy)]
+pub struct PeriodMedian<'a> {
+    /// The name of the series.
+    pub series: &'a str,
+    /// The figure's path.
+    pub metric: &'a str,
+    /// When the hour or day begins.
+    pub begins: &'a str,
+    /// Number of runs.
+    pub runs: i64,
+    /// Minimum, median, maximum.
+    pub figures: [f64; 3],
+}
+
+/// The page of `history medians`: a line for each hour or day.
+pub fn period_medians(rows: &[PeriodMedian<'_>], style: Style) -> String {
+    let mut page = Page::new(style);
+    let figure =
+        |place: usize| move |row: &&PeriodMedian<'_>| writer(row.metric)(row.figures[place]);
+    let table = Table::of(rows)
+        .left("series", |row| row.series)
+        .left("figure", |row| row.metric)
+        .left("begins", |row| row.begins.replacen('T', " ", 1))
+        .right("runs", |row| row.runs.to_string())
+        .right("min", figure(0))
+        .right("median", figure(1))
+        .right("max", figure(2));
+    page.table(&table);
+    page.finish()
+}
+
 /// Date and minute of a start: `2026-11-23 09:00`.
 pub(crate) fn begun(started_at: &str) -> String {
     started_at.replacen('T', " ", 1).chars().take(16).collect()

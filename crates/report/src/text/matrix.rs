@@ -2,9 +2,10 @@
 
 use linerate_core::record::{Cause, Observed};
 use linerate_core::stats::median;
-use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
+use linerate_mesh::{MatrixCell, MatrixDocument, PairResult, Suspect, SuspectKind, SuspectMetric};
 
 use super::Style;
+use super::history::begun;
 use super::number::{UNKNOWN, digits, joined, micros, named, percent, plural, rate};
 use super::page::Page;
 use super::table::Table;
@@ -58,6 +59,36 @@ impl Document for MatrixDocument {
     fn annotate(&mut self) {
         self.explain();
     }
+}
+
+/// The pairs that the matrix has, the worst first, in a line each.
+pub fn matrix_pairs(document: &MatrixDocument, style: Style) -> String {
+    let mut page = Page::new(style);
+    let measured = plural(document.cells.len() as u64, "pair");
+    page.heading(&format!(
+        "{}: {measured} at {}, the worst first",
+        document.test,
+        begun(&document.until)
+    ));
+    page.gap();
+    page.table(&pairs(document, usize::MAX));
+    page.finish()
+}
+
+/// Results from one site to another, with the numbers of their runs.
+pub fn pair_runs(runs: &[(i64, PairResult<'_>)], style: Style) -> String {
+    let mut page = Page::new(style);
+    let table = Table::of(runs)
+        .right("run", |(run, _)| run.to_string())
+        .left("begun", |(_, it)| begun(it.started_at))
+        .right("bit/s", |(_, it)| it.throughput_bps.map(rate))
+        .right("loss", |(_, it)| it.loss_percent.map(percent))
+        .right("RTT", |(_, it)| it.rtt_us.map(micros))
+        .left("bottleneck", |(_, it)| {
+            it.cause.map(|cause| cause.words().to_owned())
+        });
+    page.table(&table);
+    page.finish()
 }
 
 fn middle(document: &MatrixDocument) -> Option<f64> {
@@ -134,9 +165,14 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
 }
 
 fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
-    let slowest = document.slowest().into_iter().take(most);
-    Table::of(slowest)
-        .left("slowest pairs\nfrom", |cell| document.name(cell.from))
+    let worst = document.worst().into_iter().take(most);
+    let which = if document.slowest().is_empty() {
+        "worst pairs\nfrom"
+    } else {
+        "slowest pairs\nfrom"
+    };
+    Table::of(worst)
+        .left(which, |cell| document.name(cell.from))
         .left("to", |cell| document.name(cell.to))
         .right("bit/s", |cell| cell.throughput_bps.map(rate))
         .right("loss", |cell| cell.loss_percent.map(percent))

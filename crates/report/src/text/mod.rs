@@ -46,10 +46,12 @@ pub use connections::{
 };
 pub(crate) use history::begun;
 pub use history::{
-    SavedRun, Series, SeriesChange, changes, saved_runs, series_change, series_changes,
+    PeriodMedian, SavedRun, Series, SeriesChange, changes, period_medians, saved_runs,
+    series_change, series_changes,
 };
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
+pub use matrix::{matrix_pairs, pair_runs};
 pub use profile::folded;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};

@@ -1,11 +1,12 @@
-//! The tables, and how those of an older version become them.
+//! The tables of SQLite, and how those of an older version are changed into them.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{HistoryError, Result, cannot};
+use super::cannot;
+use crate::{HistoryError, Result};
 
-/// From each version to the next; a file is of the version that its `user_version` says. Entries
-/// are added, never changed.
+/// The change from each version to the next; `user_version` is the version of a file. Entries are
+/// added, never changed.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE runs (
@@ -65,9 +66,57 @@ pub(super) const MIGRATIONS: &[&str] = &[
     DROP INDEX labels_of_key;
     CREATE INDEX labels_of_key ON labels (key, value, started_at, run);
 ",
+    // The results between the sites of a mesh, those of earlier runs as far as their figures tell
+    // them; roll-ups, which outlive the runs.
+    "
+    CREATE TABLE pairs (
+        id INTEGER PRIMARY KEY,
+        test TEXT NOT NULL,
+        from_site TEXT NOT NULL,
+        to_site TEXT NOT NULL,
+        UNIQUE (test, from_site, to_site)
+    ) STRICT;
+    CREATE TABLE results (
+        pair INTEGER NOT NULL REFERENCES pairs,
+        started_at TEXT NOT NULL,
+        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        throughput_bps REAL,
+        loss_percent REAL,
+        rtt_us REAL,
+        cause TEXT,
+        confidence REAL,
+        PRIMARY KEY (pair, started_at, run)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX results_of_run ON results (run);
+    CREATE TEMP TABLE meshed AS SELECT id AS run, runs.started_at, cause, test.value AS test,
+        iif(detail LIKE '% down', its_to.value, its_from.value) AS from_site,
+        iif(detail LIKE '% down', its_from.value, its_to.value) AS to_site
+        FROM runs JOIN labels AS test ON test.run = id AND test.key = 'test'
+        JOIN labels AS its_from ON its_from.run = id AND its_from.key = 'from'
+        JOIN labels AS its_to ON its_to.run = id AND its_to.key = 'to';
+    INSERT INTO pairs (test, from_site, to_site)
+        SELECT DISTINCT test, from_site, to_site FROM meshed;
+    INSERT INTO results SELECT pairs.id, started_at, run,
+        (SELECT value FROM figures WHERE run = meshed.run AND metric = 'throughput_bps'), NULL,
+        (SELECT value FROM figures WHERE run = meshed.run AND metric = 'latency_us.p50'),
+        cause, NULL FROM meshed JOIN pairs USING (test, from_site, to_site);
+    DROP TABLE temp.meshed;
+    CREATE TABLE rollups (
+        series TEXT NOT NULL,
+        metric TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        period TEXT NOT NULL,
+        begins TEXT NOT NULL,
+        runs INTEGER NOT NULL,
+        low REAL NOT NULL,
+        median REAL NOT NULL,
+        high REAL NOT NULL,
+        PRIMARY KEY (series, period, metric, begins)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
-/// Brings the tables to the last version; of two processes the second finds it done.
+/// Brings the tables to the last version. Of two processes the second finds it done.
 pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     let known = MIGRATIONS.len() as u32;
     let version = |db: &Connection| -> rusqlite::Result<u32> {

@@ -1,0 +1,110 @@
+//! The tables in PostgreSQL, in a schema of their own, and their partitions.
+
+use std::collections::BTreeSet;
+
+use ::postgres::{Client, Error, GenericClient, Transaction};
+
+use super::cannot;
+use crate::{HistoryError, Result};
+
+/// From each version to the next; the table `version` has the number. Entries are added, never
+/// changed.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+
+/// The tables that have a partition for each month.
+const PARTITIONED: [&str; 3] = ["results", "figures", "runs"];
+
+/// The number of the lock of all who write; any that no other program uses.
+const WRITERS: i64 = 0x6c69_6e65_7261_7465;
+
+/// Brings the tables to the last version. Of two processes the second finds it done.
+pub(super) fn migrate(client: &mut Client) -> Result<()> {
+    let cannot = cannot("cannot be opened");
+    let known = MIGRATIONS.len() as u32;
+    if version(client).map_err(&cannot)? == known {
+        return Ok(());
+    }
+    let mut change = client.transaction().map_err(&cannot)?;
+    take_turn(&mut change).map_err(&cannot)?;
+    let found = version(&mut change).map_err(&cannot)?;
+    let Some(missing) = MIGRATIONS.get(found as usize..) else {
+        return Err(HistoryError::Newer { found, known });
+    };
+    let migrated = || {
+        // Whoever may not make one can be given one: IF NOT EXISTS asks for the right to make it
+        // first.
+        let there = "SELECT 1 FROM pg_namespace WHERE nspname = 'linerate'";
+        if change.query_opt(there, &[])?.is_none() {
+            change.batch_execute("CREATE SCHEMA linerate")?;
+        }
+        missing
+            .iter()
+            .try_for_each(|step| change.batch_execute(step))?;
+        change.commit()
+    };
+    migrated().map_err(&cannot)
+}
+
+fn version(client: &mut impl GenericClient) -> std::result::Result<u32, Error> {
+    if !has_table(client, "version")? {
+        return Ok(0);
+    }
+    let row = client.query_one("SELECT number FROM linerate.version", &[])?;
+    Ok(u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX))
+}
+
+/// Asked of the catalogue itself: what `to_regclass` remembers may be older than the turn that was
+/// waited for.
+fn has_table(client: &mut impl GenericClient, name: &str) -> std::result::Result<bool, Error> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_tables \
+         WHERE schemaname = 'linerate' AND tablename = $1::text)";
+    Ok(client.query_one(sql, &[&name])?.get(0))
+}
+
+/// Waits until nobody else writes. Then runs become visible in the order of their numbers, and a
+/// partition is neither made twice nor dropped while somebody writes into it.
+pub(super) fn take_turn(change: &mut Transaction<'_>) -> std::result::Result<(), Error> {
+    change.execute("SELECT pg_advisory_xact_lock($1)", &[&WRITERS])?;
+    Ok(())
+}
+
+/// Makes the partitions of these months, such as `2026-11`, where they are not there.
+pub(super) fn make_partitions(
+    change: &mut Transaction<'_>,
+    months: &BTreeSet<&str>,
+) -> std::result::Result<(), Error> {
+    for month in months {
+        let name = month.replace('-', "_");
+        if has_table(change, &format!("runs_{name}"))? {
+            continue;
+        }
+        for table in PARTITIONED {
+            // The month is digits alone.
+            change.batch_execute(&format!(
+                "DO $$ BEGIN EXECUTE format('CREATE TABLE {table}_{name} PARTITION OF {table} \
+                 FOR VALUES FROM (%L) TO (%L)', timestamptz '{month}-01 00:00Z', \
+                 (timestamp '{month}-01' + interval '1 month') AT TIME ZONE 'UTC'); END $$"
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Drops the partitions that have no runs, but for the newest one.
+pub(super) fn drop_empty_partitions(
+    change: &mut Transaction<'_>,
+) -> std::result::Result<(), Error> {
+    let sql = "SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid \
+         WHERE inhparent = 'linerate.runs'::regclass ORDER BY relname DESC OFFSET 1";
+    for row in change.query(sql, &[])? {
+        let runs: String = row.get(0);
+        let is_empty = format!("SELECT NOT EXISTS (SELECT 1 FROM {runs})");
+        if change.query_one(&*is_empty, &[])?.get(0) {
+            let month = runs.trim_start_matches("runs");
+            for table in PARTITIONED {
+                change.batch_execute(&format!("DROP TABLE {table}{month}"))?;
+            }
+        }
+    }
+    Ok(())
+}
