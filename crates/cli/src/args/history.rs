@@ -65,8 +65,7 @@ pub(crate) struct FilterOptions {
 /// Where the history is.
 #[derive(Debug, Args)]
 pub(crate) struct DbOptions {
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
-    /// ~/.local/state/linerate/history.db)
+    /// History FILE, or postgres://USER@HOST/DB (default ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE", value_parser = parsers::place())]
     pub(crate) db: Option<Place>,
 }

@@ -229,8 +229,7 @@ pub(crate) struct KeepOptions {
     /// Label of the saved run, such as site=north; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "save", value_parser = parsers::label)]
     pub(crate) label: Vec<(String, String)>,
-    /// The history in FILE, or at postgres://USER@HOST/DATABASE (default
-    /// ~/.local/state/linerate/history.db)
+    /// History FILE, or postgres://USER@HOST/DB (default ~/.local/state/linerate/history.db)
     #[arg(long, value_name = "FILE", value_parser = parsers::place())]
     pub(crate) db: Option<Place>,
 }
