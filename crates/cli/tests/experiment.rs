@@ -135,7 +135,9 @@ fn kill_after_first_run(child: &mut Child, records: &Path) -> bool {
         if child.try_wait().expect("it is a child").is_some() {
             return false;
         }
-        if lines(records).len() > 1 {
+        // A line that is still being written has no end yet.
+        let written = fs::read_to_string(records).unwrap_or_default();
+        if written.matches('\n').count() > 1 {
             child.kill().expect("it can be killed");
             child.wait().expect("it is a child");
             return true;
