@@ -75,7 +75,8 @@ fn is_sound(profile: &EndProfile) {
     );
     let by_cpu: u64 = profile.cpus.iter().map(|cpu| cpu.samples).sum();
     assert_eq!(by_cpu, profile.samples);
-    assert!(profile.seconds > 0.4 && profile.threads.total() > 0.0);
+    // A test of so many bytes takes as long as the machine needs: less than 0.4 s on a fast one.
+    assert!(profile.seconds > 0.0 && profile.threads.total() > 0.0);
     for stack in &profile.folded {
         // Other processes are not sampled outside of soft interrupts.
         if matches!(stack.task, TaskClass::Other | TaskClass::Idle) {
