@@ -14,26 +14,32 @@ use linerate_sys::socket;
 pub(super) struct Pause {
     min: u64,
     began_ns: u64,
+    calls: u64,
     count: u64,
     bytes: u64,
+    /// What a call received, in the mean, when there were no pauses.
+    count_per_call: f64,
     is_worth_it: bool,
 }
 
 impl Pause {
-    /// Pauses are worth it if at least `min` arrive during one, counted as in [`Pause::add`]: fewer
-    /// do not make up for the receiver's own sleep.
+    /// Pauses are worth it if at least `min` arrive during one, counted as in [`Pause::add`], or if
+    /// a pause saves several calls: otherwise they do not make up for the receiver's own sleep.
     pub(super) fn new(min: u64, now_ns: u64) -> Self {
         Self {
             min,
             began_ns: now_ns,
+            calls: 0,
             count: 0,
             bytes: 0,
+            count_per_call: 0.0,
             is_worth_it: false,
         }
     }
 
     /// Counts what a call has received: `count` datagrams or bytes, of `bytes` bytes in all.
     pub(super) fn add(&mut self, count: u64, bytes: u64) {
+        self.calls += 1;
         self.count += count;
         self.bytes += bytes;
     }
@@ -44,9 +50,13 @@ impl Pause {
         let elapsed = now_ns.saturating_sub(self.began_ns);
         if elapsed >= SPELL_NS {
             let in_pause = |count: u64| count as f64 * PAUSE.as_nanos() as f64 / elapsed as f64;
-            self.is_worth_it = in_pause(self.count) >= self.min as f64
-                && in_pause(self.bytes) * ROOM < buffer() as f64;
-            (self.began_ns, self.count, self.bytes) = (now_ns, 0, 0);
+            if !self.is_worth_it {
+                self.count_per_call = self.count as f64 / self.calls.max(1) as f64;
+            }
+            let enough = (self.min as f64).min(CALLS_SAVED * self.count_per_call);
+            self.is_worth_it =
+                in_pause(self.count) >= enough && in_pause(self.bytes) * ROOM < buffer() as f64;
+            (self.began_ns, self.calls, self.count, self.bytes) = (now_ns, 0, 0, 0);
         }
         self.is_worth_it.then_some(PAUSE)
     }
@@ -63,6 +73,9 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// The receive buffer must hold this many times what arrives during a pause: the kernel counts up
 /// to twice a packet's length, may end a pause late, and must not advertise too small a window.
 const ROOM: f64 = 8.0;
+/// A pause must take what so many calls take without pauses: of small messages each wakes the
+/// receiver.
+const CALLS_SAVED: f64 = 4.0;
 /// Time between two decisions, ns.
 const SPELL_NS: u64 = 1_000_000;
 
@@ -88,6 +101,26 @@ mod tests {
         // 400 datagrams of 1 kB arrive during a pause: 8 times that is 3.2 MB.
         assert!(pauses(8_000_000, 4 << 20) > 7_000_000);
         assert_eq!(pauses(8_000_000, 2 << 20), 0);
+    }
+
+    #[test]
+    fn small_messages_that_each_wake_the_receiver_lead_to_pauses() {
+        // 32 KiB in a pause are far away: 32 bytes each 10 us, five in a pause.
+        let mut pause = Pause::new(32 << 10, 0);
+        let mut now_ns = 0;
+        let mut due = |each_ns: u64, spells: u64| {
+            let mut last = None;
+            for _ in 0..spells * SPELL_NS / each_ns {
+                now_ns += each_ns;
+                pause.add(32, 32);
+                last = pause.due(now_ns, || 4 << 20);
+            }
+            last
+        };
+        assert_eq!(due(20_000, 3), None);
+        assert_eq!(due(10_000, 3), Some(PAUSE));
+        // The pauses last while as much arrives, in however few calls, and end with it.
+        assert_eq!(due(20_000, 3), None);
     }
 
     #[test]
