@@ -8,7 +8,9 @@ use crate::units::{CaveatRemedy, Family};
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
 use super::remedy;
 use super::signals::{option_bytes, positive};
-use super::thresholds::SEGMENT_SMALL;
+use super::thresholds::{
+    QUEUE_DELAY_US, SCHEDULER_DELAY_US, SEGMENT_SMALL, SOFTIRQ_QUEUES_PERCENT,
+};
 use super::view::View;
 
 /// MTU that every path of today's Internet has, bytes.
@@ -55,6 +57,30 @@ pub(super) fn small_segments(view: &View<'_>) -> Option<SmallSegments> {
         message: format!("segments carry {mss:.0} bytes: the MTU of {name} is {mtu}"),
         remedy: device_mtu(view, Role::Sender, name, USUAL_MTU),
     })
+}
+
+/// Whether the sender's device cuts large pieces into segments itself (TSO).
+pub(super) fn segmentation_offload(view: &View<'_>) -> Option<bool> {
+    let device = view.sender_host?.device.as_ref()?;
+    let feature = match view.record.family {
+        Family::Ipv4 => "tx-tcp-segmentation",
+        Family::Ipv6 => "tx-tcp6-segmentation",
+    };
+    device.offloads.get(feature).copied()
+}
+
+/// The busy share of the sender's busiest core, if small segments on a path of microseconds make a
+/// queue in front of it: the soft interrupts take each of them by itself, and no clock of a link
+/// keeps the rate even.
+pub(super) fn queue_of_cpu(view: &View<'_>) -> Option<f64> {
+    let end = view.sender()?;
+    let inflation = view.inflation()?;
+    let short = inflation.shortest_us() < QUEUE_DELAY_US;
+    let queue = short && inflation.delay_us < SCHEDULER_DELAY_US;
+    let full = end.softirq_core_percent? >= SOFTIRQ_QUEUES_PERCENT;
+    let small = segmentation_offload(view) == Some(false) && small_segments(view).is_some();
+    let core = positive(end.busiest_core_percent? / 100.0)?.min(1.0);
+    (queue && full && small && !view.is_even()).then_some(core)
 }
 
 fn device_name(device: &DeviceFacts) -> Name {

@@ -34,8 +34,13 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     let uneven = held && !views.iter().any(ceilings::is_even);
     let closing = closing || (uneven && verdict.cause == Cause::PathRate);
     let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
-    let is_receivers = [Cause::ReceiveWindow, Cause::ApplicationReceive].contains(&verdict.cause);
-    let verdict = if closing && !is_receivers {
+    // A writer that always runs is not the one that waits for the window to open.
+    let explains = [
+        Cause::ReceiveWindow,
+        Cause::ApplicationReceive,
+        Cause::CpuSend,
+    ];
+    let verdict = if closing && !explains.contains(&verdict.cause) {
         let evidence = "the receiver's window closes and opens: its program or CPU is late, or its \
                         window is small";
         unexplained(evidence.to_owned(), verdict)

@@ -169,6 +169,13 @@ impl Owners {
                     return end;
                 };
                 let total: Duration = passed.iter().map(|times| times.on_cpu).sum();
+                // A socket may look full while its thread runs, or waits for a CPU. Where one
+                // thread does the work, only the rest of the time can be its sleep.
+                if is_alone(busiest, total) {
+                    let asleep = 1.0 - share(busiest.on_cpu) - share(busiest.run_delay);
+                    let asleep = micros(asleep.max(0.0));
+                    end.blocked_us = end.blocked_us.map(|us| us.min(asleep));
+                }
                 end.cpu_seconds = CpuSeconds {
                     user: 0.0,
                     system: total.as_secs_f64() * connection.seconds / wall,
@@ -191,6 +198,14 @@ impl Owners {
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether a thread does nearly all that its process does.
+fn is_alone(busiest: &SchedTimes, total: Duration) -> bool {
+    busiest.on_cpu.as_secs_f64() >= NEARLY_ALL * total.as_secs_f64()
+}
+
+/// Share of the CPU time of a process.
+const NEARLY_ALL: f64 = 0.9;
 
 /// Whether a thread may lack CPU time: it runs or waits for a CPU most of the time, or it has some
 /// work and waits for a good part of the time.

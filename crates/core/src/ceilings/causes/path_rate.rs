@@ -3,6 +3,7 @@
 use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::rate;
 use super::super::signals::Inflation;
+use super::super::small_segments::queue_of_cpu;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
     CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
@@ -176,13 +177,14 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// On a short path whose hosts' CPUs others have, packets and acknowledgements wait for the
-/// scheduler.
+/// On a short path packets and acknowledgements wait for the scheduler if others have the hosts'
+/// CPUs, and for the soft interrupts of a CPU if they are many and small.
 fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     let threads = [view.writer(), view.reader()];
     let mut threads = threads.into_iter().flatten();
     let taken = threads.any(|thread| thread.delayed >= CPU_TAKEN);
-    taken && inflation.shortest_us() < QUEUE_DELAY_US && inflation.delay_us < SCHEDULER_DELAY_US
+    let short = inflation.shortest_us() < QUEUE_DELAY_US;
+    short && inflation.delay_us < SCHEDULER_DELAY_US && taken || queue_of_cpu(view).is_some()
 }
 
 /// Behind a queue the receiver's own estimate of the round trip is long, too. It is also long if

@@ -9,7 +9,7 @@ use super::super::text::{bytes, percent};
 use super::super::thresholds::{
     ALWAYS_TOLERANCE, EXACT_TOLERANCE, HELD_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION,
     SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL,
-    WINDOW_HELD, WINDOW_SEEN, WINDOW_USED,
+    WINDOW_HELD, WINDOW_OFTEN, WINDOW_ROOM, WINDOW_SEEN, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
@@ -134,7 +134,18 @@ fn is_held(view: &View<'_>) -> Option<bool> {
         .is_none_or(|inflation| inflation.is_queue(SHORT_QUEUE_INFLATION));
     let always = full >= WINDOW_ALWAYS_FULL && share >= WINDOW_SEEN && !queue;
     let paced = full >= WINDOW_FULL && share >= WINDOW_COUNTED;
-    Some(share >= USUAL_STATE || paced || always)
+    let reached = share >= WINDOW_OFTEN && view.ignores_loss() && !queue && reaches_window(view);
+    Some(share >= USUAL_STATE || paced || always || reached)
+}
+
+/// Whether the rate is that of full windows, where the congestion window has much more room.
+fn reaches_window(view: &View<'_>) -> bool {
+    let rate = view.sum(|flow| {
+        let window = positive(flow.tcp.send_window_bytes? as f64)?;
+        let room = flow.tcp.cwnd_mean_bytes? as f64 >= WINDOW_ROOM * window;
+        room.then_some(window_bps(usable(window, flow.tcp), rtt_s(flow.tcp)?))
+    });
+    rate.is_some_and(|rate| view.throughput_bps >= (1.0 - HELD_TOLERANCE) * rate)
 }
 
 /// A window larger than the path holds only makes a queue: then the path is the limit.

@@ -1,13 +1,12 @@
 //! Segments that are too small for the CPU time that each one costs.
 
 use super::super::signals::positive;
-use super::super::small_segments::small_segments;
+use super::super::small_segments::{queue_of_cpu, segmentation_offload, small_segments};
 use super::super::text::percent;
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::Remedy;
-use crate::units::Family;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SegmentSize,
@@ -39,19 +38,16 @@ fn busiest(view: &View<'_>) -> Option<f64> {
     let asleep = [view.writer(), view.reader()].into_iter().flatten();
     let shares: Vec<f64> = asleep.map(|thread| thread.blocked + thread.paced).collect();
     let both: f64 = shares.iter().map(|share| share.min(1.0)).product();
-    positive(1.0 - both).filter(|_| !shares.is_empty())
+    let core = queue_of_cpu(view).unwrap_or(0.0);
+    positive((1.0 - both).max(core)).filter(|_| !shares.is_empty())
 }
 
 /// While the device cuts segments (TSO), their size costs nothing.
 fn signs(view: &View<'_>) -> Option<Signs> {
-    let device = view.sender_host?.device.as_ref()?;
-    let feature = match view.record.family {
-        Family::Ipv4 => "tx-tcp-segmentation",
-        Family::Ipv6 => "tx-tcp6-segmentation",
-    };
-    let offload = *device.offloads.get(feature)?;
+    let offload = segmentation_offload(view)?;
     let busy = busiest(view);
-    let cpu_bound = busy.is_some_and(|share| share >= WORK_FULL);
+    let queue = queue_of_cpu(view).is_some();
+    let cpu_bound = queue || busy.is_some_and(|share| share >= WORK_FULL);
     let small = small_segments(view);
     let state = if offload { "on" } else { "off" };
     let mut say = Vec::from_iter(small.iter().map(|small| small.message.clone()));
