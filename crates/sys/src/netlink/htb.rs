@@ -3,11 +3,12 @@
 //!
 //! Layouts are those of include/uapi/linux/pkt_sched.h.
 
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
 use serde::{Deserialize, Serialize};
 
+use super::exchange::attributes;
 use super::qdisc::{header, raw};
 use super::{Netlink, NetlinkError};
 use crate::bytes::{u32_at, u64_at};
@@ -276,16 +277,10 @@ impl HtbClass {
     }
 }
 
-/// Size of `struct nlattr`, bytes.
-const HEADER: usize = 4;
-
 /// The value of an attribute of `TCA_OPTIONS`.
 fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
-    let attribute = attributes.find(|attribute| attribute.kind() == kind)?;
-    let end = HEADER + attribute.value_length();
-    // The attribute's buffer begins with its header, and goes on to the end of the options.
-    attribute.into_inner().get(HEADER..end)
+    let (_, value) = attributes(options).find(|(found, _)| *found == kind)?;
+    Some(value)
 }
 
 /// `struct tc_ratespec`: with the link layer set the kernel asks for no table of rates.
@@ -412,15 +407,6 @@ mod tests {
         let mut bytes = vec![0; options.buffer_len()];
         options.emit(&mut bytes);
         bytes
-    }
-
-    #[test]
-    fn an_attributes_value_ends_before_the_next_attribute() {
-        // Two attributes of four bytes each: `struct nlattr` has the length with its own four bytes.
-        let options = [8, 0, 1, 0, 10, 11, 12, 13, 8, 0, 2, 0, 20, 21, 22, 23];
-        assert_eq!(value(&options, 1), Some(&[10, 11, 12, 13][..]));
-        assert_eq!(value(&options, 2), Some(&[20, 21, 22, 23][..]));
-        assert_eq!(value(&options, 3), None);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use netlink_sys::Socket as NetlinkSocket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use super::NetlinkError;
-use super::exchange::{Exchange, listener, payloads};
-use crate::bytes::{u16_at, u32_at};
+use super::exchange::{Exchange, attributes, listener, payloads};
+use crate::bytes::u32_at;
 use crate::socket::SocketMemory;
 use crate::tcp_info::TcpInfo;
 
@@ -141,7 +141,7 @@ impl AsFd for ClosedSockets {
 /// A `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` for what is
 /// cut short or of another family.
 fn parse(payload: &[u8]) -> Option<Socket<'_>> {
-    let (message, attributes) = payload.split_first_chunk::<MESSAGE>()?;
+    let (message, rest) = payload.split_first_chunk::<MESSAGE>()?;
     let word = |at: usize| u32_at(message, at).unwrap_or(0);
     let address = |port: usize, address: usize| {
         let port = u16::from_be_bytes([message[port], message[port + 1]]);
@@ -161,7 +161,7 @@ fn parse(payload: &[u8]) -> Option<Socket<'_>> {
         memory: None,
         congestion: None,
     };
-    for (kind, value) in each(attributes) {
+    for (kind, value) in attributes(rest) {
         match kind {
             INET_DIAG_INFO => socket.info = TcpInfo::parse(value),
             INET_DIAG_SKMEMINFO => socket.memory = SocketMemory::parse(value),
@@ -194,27 +194,14 @@ fn text(value: &[u8]) -> Option<&str> {
 
 /// `INET_ULP_INFO_NAME` is the first of the nested attributes.
 fn is_mptcp(nested: &[u8]) -> bool {
-    each(nested).any(|(kind, value)| kind == INET_ULP_INFO_NAME && text(value) == Some("mptcp"))
-}
-
-/// The kinds and values of a run of attributes, up to the first that is malformed.
-fn each(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = attributes;
-    std::iter::from_fn(move || {
-        let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
-        let value = rest.get(4..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & NLA_TYPE_MASK, value))
-    })
+    attributes(nested)
+        .any(|(kind, value)| kind == INET_ULP_INFO_NAME && text(value) == Some("mptcp"))
 }
 
 /// The kernel fills at most 32 KiB for one reading.
 const BUFFER: usize = 64 << 10;
 /// For some 10,000 closings between two calls; the kernel grants what `net.core.rmem_max` allows.
 const CLOSED_BUFFER: usize = 8 << 20;
-
-/// Without the bits for nested attributes and for byte order (include/uapi/linux/netlink.h).
-const NLA_TYPE_MASK: u16 = 0x3fff;
 
 // include/uapi/linux/sock_diag.h and inet_diag.h
 /// Both families in one walk through the kernel's table, where `SOCK_DIAG_BY_FAMILY` takes two.

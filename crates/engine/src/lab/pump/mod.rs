@@ -332,7 +332,7 @@ impl Running {
     fn publish(&mut self) {
         for (end, meter) in self.meters.iter_mut().enumerate() {
             if std::mem::take(&mut meter.changed) {
-                let unread = self.sockets[end].statistics().map_or(0, |s| s.dropped);
+                let unread = self.sockets[end].dropped().unwrap_or(0);
                 let lost = meter.refused + self.ways[end].overflowed + unread;
                 let counters = self.ways[end].counters();
                 meter.gauge.write(counters, &mut meter.lateness, lost);
