@@ -99,8 +99,8 @@ fn several_metrics_with_a_margin_each_have_an_answer() {
 /// there, but on a busy machine a timer may fire early.
 #[test]
 fn a_fault_that_is_forbidden_excludes_and_one_sided_is_an_outcome() {
-    let line = "--lab rate=20mbit,rtt=10ms,queue=10p --a pacing=4mbit --b none -t 500ms \
-                --forbid retransmissions --seed 3";
+    let line = "--lab rate=20mbit,rtt=10ms,queue=10p --a pacing=4mbit --b none -t 300ms \
+                --forbid retransmissions --pairs 12 --seed 3";
     let Some(document) = compared(line) else {
         return;
     };

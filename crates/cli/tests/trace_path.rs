@@ -256,7 +256,7 @@ fn a_narrow_link_is_found_with_its_message_and_without() {
         return;
     };
     for (mtu, is_told) in [("1400", true), ("1400:blackhole", false)] {
-        labs.up(&["--lab", &format!("hops=4,{DELAY},mtu={mtu}")]);
+        labs.up(&["--lab", &format!("hops=4,rtt=300ms,mtu={mtu}")]);
         let trace = labs.trace(&["server", "-4", "--mtu", "--json"]);
         assert!(trace.status.success(), "{}", stderr(&trace));
         let found = &json(&trace)["mtu"];

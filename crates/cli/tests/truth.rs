@@ -134,7 +134,7 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
     let numbers = sample();
     let kept = tempfile::tempdir().unwrap();
     let directory = kept.path().to_str().unwrap();
-    let mut arguments = vec!["lab", "truth", "--seed", SEED, "--jobs", "4", "--json"];
+    let mut arguments = vec!["lab", "truth", "--seed", SEED, "--jobs", "8", "--json"];
     arguments.extend(["--keep", directory]);
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);

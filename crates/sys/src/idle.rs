@@ -40,6 +40,8 @@ pub enum IdleError {
 pub struct IdleSpinners {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// The kernel's numbers of the threads.
+    numbers: Vec<u32>,
 }
 
 impl IdleSpinners {
@@ -52,6 +54,7 @@ impl IdleSpinners {
         let mut spinners = Self {
             stop: Arc::default(),
             threads: Vec::new(),
+            numbers: Vec::new(),
         };
         let (report, reports) = mpsc::channel();
         for cpu in thread::affinity()? {
@@ -64,7 +67,7 @@ impl IdleSpinners {
                     let ready = prepared.is_ok();
                     // The receiver is gone only if another spinner failed, and then all are told to
                     // stop.
-                    let _ = report.send(prepared);
+                    let _ = report.send(prepared.map(|()| thread::thread_id()));
                     if ready {
                         spin(&stop);
                     }
@@ -73,7 +76,7 @@ impl IdleSpinners {
             spinners.threads.push(thread);
         }
         for prepared in reports.iter().take(spinners.cpus()) {
-            prepared?;
+            spinners.numbers.push(prepared?);
         }
         Ok(spinners)
     }
@@ -86,6 +89,11 @@ impl IdleSpinners {
 
 impl Drop for IdleSpinners {
     fn drop(&mut self) {
+        // With SCHED_IDLE a thread also ends only when its CPU has nothing else to run, which on a
+        // busy host takes seconds. Without the privilege for another policy that is waited for.
+        for number in &self.numbers {
+            let _ = thread::set_ordinary_policy(*number);
+        }
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // A spinner has nothing in it that could panic, and nothing is lost if one did.

@@ -20,6 +20,8 @@ pub use header::{GsoType, VirtioHeader};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::thread;
 
 use crate::CallError;
 use crate::clock::{RealtimeOffset, monotonic_ns};
@@ -117,11 +119,22 @@ impl PacketSocket {
             Ring::map(socket, size).map_err(refused("map a ring of frames"))
         };
         let [short, middle, long] = ring::Size::shrunk(SIZES, bytes);
-        let rings = [
-            open((0, short))?,
-            open((short.longest_frame(), middle))?,
-            open((middle.longest_frame(), long))?,
+        let sizes = [
+            (0, short),
+            (short.longest_frame(), middle),
+            (middle.longest_frame(), long),
         ];
+        // The kernel waits for all CPUs before it gives a socket its ring (synchronize_rcu); threads
+        // let it do so once for all three.
+        let [short, middle, long] = thread::scope(|scope| {
+            let threads =
+                sizes.map(|size| thread::Builder::new().spawn_scoped(scope, move || open(size)));
+            threads.map(|thread| {
+                let thread = thread.map_err(refused("start a thread"))?;
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })
+        });
+        let rings = [short?, middle?, long?];
         let sockets = rings.each_ref().map(|ring| ring.socket());
         let readiness = call::readiness_of(&sockets).map_err(refused("wait for frames"))?;
         for socket in sockets {

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::process::setpriority_process;
+use rustix::process::{Pid, setpriority_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::CallError;
@@ -159,7 +159,19 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<(), CallErr
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
 pub fn set_idle_policy() -> Result<(), CallError> {
-    set_policy("set the policy SCHED_IDLE", libc::SCHED_IDLE, 0)
+    set_policy("set the policy SCHED_IDLE", 0, libc::SCHED_IDLE, 0)
+}
+
+/// Gives a thread of this process, by its number, the ordinary policy and the nice value 0 again.
+/// After [`set_idle_policy`] that needs CAP_SYS_NICE or RLIMIT_NICE.
+///
+/// # Errors
+/// Not permitted; no such thread.
+pub fn set_ordinary_policy(thread: u32) -> Result<(), CallError> {
+    const OPERATION: &str = "set the policy SCHED_OTHER";
+    let number = thread.cast_signed();
+    set_policy(OPERATION, number, libc::SCHED_OTHER, 0)?;
+    setpriority_process(Pid::from_raw(number), 0).map_err(|errno| CallError::new(OPERATION, errno))
 }
 
 /// Lets the calling thread run before all threads of ordinary policies (SCHED_RR, the lowest
@@ -170,11 +182,13 @@ pub fn set_idle_policy() -> Result<(), CallError> {
 /// Not permitted; in a control group without a share of real time.
 pub fn set_real_time_policy() -> Result<(), CallError> {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    set_policy("set the policy SCHED_RR", policy, 1)
+    set_policy("set the policy SCHED_RR", 0, policy, 1)
 }
 
+/// Sets the policy of a thread by its number; 0 is the calling thread.
 fn set_policy(
     operation: &'static str,
+    thread: libc::pid_t,
     policy: libc::c_int,
     priority: libc::c_int,
 ) -> Result<(), CallError> {
@@ -186,7 +200,7 @@ fn set_policy(
     check(operation, unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
-            0,
+            thread,
             policy,
             &raw const parameters,
         )

@@ -75,8 +75,8 @@ impl Exchange {
         })
     }
 
-    /// Reads a table whose messages are shown as they are, without their headers: for tables of
-    /// many thousands. `buffer` is to have the capacity of the largest datagram.
+    /// Reads a table and passes the payload of each message to the caller undecoded, for tables
+    /// with many thousands of entries. `buffer` needs the capacity of the largest datagram.
     pub(super) fn dump_bytes(
         &mut self,
         operation: &str,
@@ -172,7 +172,7 @@ impl Exchange {
     }
 }
 
-/// A socket that does not block and gets what the kernel tells these groups.
+/// A non-blocking socket that receives what the kernel sends to these multicast groups.
 pub(super) fn listener(
     protocol: isize,
     groups: &[u32],
@@ -239,7 +239,7 @@ impl<M: NetlinkDeserializable> Answer<M> {
     }
 }
 
-/// What the messages of a datagram carry.
+/// The payload of a message.
 pub(super) fn payloads(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     frames(datagram).map(|frame| frame.payload())
 }
@@ -275,7 +275,7 @@ fn explanation(bytes: &[u8]) -> Option<String> {
     parse_string(text).ok()
 }
 
-/// The kinds and values of a run of attributes, up to the first that is malformed.
+/// The type and value of each attribute in `bytes`, up to the first malformed one.
 pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -334,7 +334,8 @@ const DUMP_ATTEMPTS: usize = 8;
 const NETLINK_HEADER_LENGTH: usize = 16;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Without the bits for nested attributes and for byte order (include/uapi/linux/netlink.h).
+/// The bits of an attribute's type that are not flags for nesting or byte order
+/// (include/uapi/linux/netlink.h).
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
 #[cfg(test)]

@@ -162,9 +162,9 @@ impl Driver {
     /// close all of them at once.
     fn close(self) {
         thread::scope(|scope| {
-            for wire in self.wires {
+            for socket in self.wires.into_iter().flat_map(|wire| wire.sockets) {
                 // If no thread can be started, the socket is closed here.
-                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(wire));
+                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(socket));
             }
         });
     }
