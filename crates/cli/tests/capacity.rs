@@ -253,7 +253,7 @@ fn on_an_emulated_path_both_ends_are_here() {
 }
 
 #[test]
-fn nobody_there_is_told_from_somebody_else() {
+fn a_closed_port_is_told_from_another_server() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);

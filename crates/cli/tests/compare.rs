@@ -158,7 +158,7 @@ fn requests_are_compared_by_their_latency() {
 }
 
 #[test]
-fn all_treatments_are_told_without_a_host() {
+fn all_treatments_are_listed_without_a_host() {
     let output = output("compare --treatments");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -170,7 +170,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
+fn an_error_in_an_experiment_is_reported_with_its_place_before_any_run() {
     for (from, to, place) in [
         ("time = \"800ms\"", "tmie = \"300ms\"", "line 10, column 1"),
         (
@@ -189,7 +189,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
 }
 
 #[test]
-fn what_a_real_path_cannot_be_given_is_refused_and_not_left_out() {
+fn settings_that_a_real_path_cannot_have_are_refused() {
     for (key, why) in [
         (
             "server_cpu = \"25%\"",

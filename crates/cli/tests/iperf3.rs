@@ -212,7 +212,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_iperf3_refuses_is_refused_with_its_status_and_its_words() {
+fn command_lines_that_iperf3_refuses_are_refused_with_its_status_and_message() {
     if has_no_iperf3() {
         return;
     }

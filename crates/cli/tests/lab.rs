@@ -283,7 +283,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
 }
 
 #[test]
-fn labs_stand_side_by_side() {
+fn several_labs_can_be_up_at_once() {
     let Some(labs) = Labs::new() else {
         return;
     };

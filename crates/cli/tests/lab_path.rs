@@ -100,7 +100,7 @@ fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
 }
 
 #[test]
-fn segments_are_lost_one_by_one_and_sent_again() {
+fn single_segments_are_lost_and_retransmitted() {
     let Some(record) =
         document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 2s -C cubic")
     else {
@@ -149,7 +149,7 @@ fn an_answer_comes_from_a_link_that_is_narrow_in_one_direction() {
 }
 
 #[test]
-fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
+fn checksums_catch_damage_on_the_wire_but_not_in_the_host() {
     let wire = "stream --lab rate=50mbit,rtt=2ms,up.corrupt=0.5% -t 3s --verify";
     let Some(record) = document(wire) else { return };
     assert!(link(&record, "up", "corrupted") > 0);

@@ -235,7 +235,7 @@ mod nats {
 
     /// The same again and again is for who has the time: `LINERATE_KILLS=20`.
     #[test]
-    fn whoever_is_killed_tests_go_on_and_no_result_is_there_twice() {
+    fn tests_go_on_after_any_process_is_killed_without_duplicate_results() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         // Ports that nobody else takes from where the kernel takes its own.

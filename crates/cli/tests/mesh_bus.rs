@@ -16,7 +16,7 @@ fn body(delivery: Option<Delivery>) -> Option<String> {
 }
 
 /// All laws. The last one waits on a bus of its own meanwhile.
-fn keeps_its_word<B: Bus + Sync>(buses: &[B; 2]) {
+fn obeys_all_laws<B: Bus + Sync>(buses: &[B; 2]) {
     for bus in buses {
         bus.prepare(&["a.1", "b"]).unwrap();
     }
@@ -92,8 +92,8 @@ fn what_nobody_takes_is_gone(bus: &dyn Bus) {
 }
 
 #[test]
-fn the_bus_of_one_process_keeps_its_word() {
-    keeps_its_word(&[LocalBus::default(), LocalBus::default()]);
+fn the_bus_of_one_process_obeys_all_laws() {
+    obeys_all_laws(&[LocalBus::default(), LocalBus::default()]);
 }
 
 #[cfg(feature = "nats")]
@@ -113,11 +113,11 @@ mod nats {
     }
 
     #[test]
-    fn a_server_of_nats_keeps_its_word() {
+    fn the_bus_on_nats_obeys_all_laws() {
         let (Some(one), Some(other)) = (Server::start(""), Server::start("")) else {
             return;
         };
-        keeps_its_word(
+        obeys_all_laws(
             &[one, other]
                 .each_ref()
                 .map(|server| NatsBus::connect(&options(server), Arc::new(|_| {})).unwrap()),
@@ -125,7 +125,7 @@ mod nats {
     }
 
     #[test]
-    fn what_a_server_has_taken_outlives_its_death_and_calls_end_meanwhile() {
+    fn reports_survive_a_killed_server_and_calls_fail_meanwhile() {
         let Some(mut server) = Server::start("") else {
             return;
         };

@@ -96,7 +96,7 @@ fn a_stream_has_the_mean_of_a_trace_of_mahimahi() {
 }
 
 #[test]
-fn a_topology_names_traces_that_lie_beside_it() {
+fn a_topology_finds_its_trace_files_beside_it() {
     let site = site();
     let up = linerate(site.path(), site.path(), &["lab", "up", "inner/lab.toml"]);
     if is_skipped("a topology with a recorded rate", &up) {

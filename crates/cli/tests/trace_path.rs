@@ -146,14 +146,14 @@ fn every_router_answers_over_both_families_and_all_protocols() {
 }
 
 #[test]
-fn nobody_sees_the_route_without_privilege() {
+fn a_user_without_privilege_sees_the_route() {
     let Some(labs) = Labs::new() else {
         return;
     };
     if !is_root() {
         skip(
             Need::Root,
-            "nobody_sees_the_route: only root can become nobody",
+            "only root can become the user nobody",
         );
         return;
     }
@@ -177,7 +177,7 @@ fn nobody_sees_the_route_without_privilege() {
 }
 
 #[test]
-fn what_cannot_be_reached_fails_and_says_where() {
+fn an_unreachable_target_fails_with_the_place_where_the_path_ends() {
     let Some(labs) = Labs::new() else {
         return;
     };
@@ -305,7 +305,7 @@ const BY_PORT: &str = "server=$(getent ahostsv4 server | cut -d' ' -f1 | head -1
     ip rule add ipproto udp to $server table 102 priority 102";
 
 #[test]
-fn both_of_two_paths_are_found() {
+fn both_equal_cost_paths_are_found() {
     let Some(labs) = Labs::new() else {
         return;
     };

@@ -126,7 +126,7 @@ fn answer(server: &mut Server, welcome: &Welcome, stream: &mut TcpStream) {
 }
 
 #[test]
-fn an_older_endpoint_is_told_from_none() {
+fn an_older_endpoint_is_told_from_a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let reverse = format!("--reverse={port}");

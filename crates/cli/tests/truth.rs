@@ -129,7 +129,7 @@ const WAITED: f64 = 0.05;
 /// record says that the machine was busy with something else the verdict may be that, and is
 /// counted, printed and not scored.
 #[test]
-fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
+fn verdicts_of_causes_independent_of_the_machine_are_right() {
     let was_idle = is_idle();
     let numbers = sample();
     let kept = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
 /// Shapers of the kernel's that are so slow that no load changes what is true. A verdict that names
 /// nothing on a busy machine is counted; one that names another cause is wrong.
 #[test]
-fn slow_shapers_of_the_kernels_own_are_named() {
+fn slow_kernel_shapers_are_named_as_the_bottleneck() {
     let family = [
         "lab",
         "truth",
@@ -316,7 +316,7 @@ fn a_list_is_the_same_each_time_and_needs_no_lab() {
 }
 
 #[test]
-fn what_is_no_cause_is_said_with_those_that_are() {
+fn an_unknown_cause_is_refused_with_a_list_of_the_known_ones() {
     let output = linerate(&["lab", "truth", "--only", "weather"]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
@@ -328,7 +328,7 @@ fn what_is_no_cause_is_said_with_those_that_are() {
 
 /// A program of its own sends, and processes without privilege look on.
 #[test]
-fn other_programs_are_run_looked_at_from_both_ends_and_judged() {
+fn connections_of_other_programs_are_judged_from_both_ends() {
     if linerate_sys::process::effective_user() != 0 {
         skip(Need::Root, "looking on as another user");
         return;

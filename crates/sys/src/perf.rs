@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_sampled() {
+    fn a_missing_cpu_or_thread_cannot_be_sampled() {
         let error = Sampler::open(Subject::Cpu(65_000), &SAMPLING).expect_err("no such CPU");
         assert!(error.to_string().contains("CPU 65000"), "{error}");
         // A number beyond all possible CPUs gives EINVAL, which has many other causes.

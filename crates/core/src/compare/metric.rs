@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_no_figure() {
+    fn keys_that_were_not_measured_are_no_figures() {
         for path in [
             "",
             ".",

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_end_could_have_taken_is_refused() {
+    fn profiles_with_impossible_figures_are_refused() {
         let good = || profile(vec![stack("tcp_sendmsg", 3)]);
         assert_eq!(good().check(), Ok(()));
         let spoil: [fn(&mut EndProfile); 11] = [

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_cpu_time_is_compared_by_it_at_the_ends_that_it_concerns() {
+    fn treatments_that_cost_cpu_time_are_compared_by_it_at_their_ends() {
         for (a, b, metrics) in [
             ("gro=on", "gro=off", &[RECEIVER_CPU][..]),
             ("none", "zerocopy=on", &[SENDER_CPU]),

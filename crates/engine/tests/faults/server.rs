@@ -222,7 +222,7 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
 }
 
 #[test]
-fn a_bad_token_is_an_error() {
+fn a_malformed_token_is_an_error() {
     own_process!();
     for token in [
         "",

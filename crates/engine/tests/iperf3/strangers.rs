@@ -172,7 +172,7 @@ fn a_thousand_clients_that_vanish_leave_nothing_behind() {
 }
 
 #[test]
-fn what_speaks_no_protocol_at_all_is_refused_as_before() {
+fn bytes_of_no_known_protocol_are_refused() {
     let bench = Bench::start();
     let mut stream = bench.say(b"GET / HTTP/1.1\r\n\r\n");
     let mut answer = Vec::new();

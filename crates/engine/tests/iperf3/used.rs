@@ -187,7 +187,7 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
 }
 
 #[test]
-fn what_iperf3_has_not_is_said_and_not_tried() {
+fn tests_that_iperf3_lacks_are_refused_before_they_begin() {
     if !is_installed() {
         return;
     }

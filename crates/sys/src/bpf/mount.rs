@@ -65,7 +65,7 @@ mod tests {
     use crate::netns::private_mounts;
 
     #[test]
-    fn what_is_mounted_is_closed_to_others() {
+    fn a_mounted_bpffs_is_closed_to_other_users() {
         use std::os::unix::fs::PermissionsExt;
 
         let directory = std::env::temp_dir().join(format!("linerate-bpffs-{}", std::process::id()));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_place_goes_before_others() {
+    fn the_usual_mount_point_is_preferred() {
         let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf \
             rw,nosuid 0 0\n";
         assert_eq!(find(table), Some(PathBuf::from("/sys/fs/bpf")));

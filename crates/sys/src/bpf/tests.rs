@@ -94,7 +94,7 @@ fn index_of(pair: &Pair) -> u32 {
 }
 
 #[test]
-fn what_is_written_into_a_map_is_read_back() {
+fn values_of_a_map_read_back() {
     let Some(map) = array(MapKind::Array, 3) else {
         return;
     };

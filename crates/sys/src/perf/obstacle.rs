@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_the_way_is_told_by_the_kernels_answer() {
+    fn obstacles_are_known_by_the_error_number() {
         let subject = Subject::Cpu(0);
         let answer = io::Error::from_raw_os_error;
         for (number, at_opening, at_mapping) in [

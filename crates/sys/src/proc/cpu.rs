@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_leave_things_open() {
+    fn other_architectures_leave_fields_unknown() {
         let info = CpuInfo::parse(
             "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n",
         );

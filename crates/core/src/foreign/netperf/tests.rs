@@ -424,7 +424,7 @@ fn a_passphrase_comes_first_or_nothing_is_answered() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_by_an_errno_and_the_session_goes_on() {
+fn unknown_requests_are_refused_with_an_errno_and_the_session_goes_on() {
     let mut server = server();
     let too_long = stream(61).to_omni();
     let unknown = Block::new(Width::Wide, 500);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_does_not_adopt_what_nobody_knows() {
+    fn a_system_call_does_not_own_unknown_functions() {
         let unknown = format!("ext4_finish_bio frobnicate {CALL}");
         assert_eq!(layer(&unknown), Layer::Unattributed);
         assert_eq!(layer("new_function_of_linux_9 tcp_ack"), Layer::Tcp);
