@@ -1,5 +1,5 @@
-//! A mesh on this machine: all pairs are measured, no site is in two bandwidth tests at once, and who is
-//! killed loses no result and leaves none twice.
+//! A mesh on this machine: all pairs are measured, no site is in two bandwidth tests at once, and
+//! who is killed loses no result and leaves none twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

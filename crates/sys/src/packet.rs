@@ -124,8 +124,8 @@ impl PacketSocket {
             (short.longest_frame(), middle),
             (middle.longest_frame(), long),
         ];
-        // The kernel waits for all CPUs before it gives a socket its ring (synchronize_rcu); threads
-        // let it do so once for all three.
+        // The kernel waits for all CPUs before it gives a socket its ring (synchronize_rcu);
+        // threads let it do so once for all three.
         let [short, middle, long] = thread::scope(|scope| {
             let threads =
                 sizes.map(|size| thread::Builder::new().spawn_scoped(scope, move || open(size)));
@@ -212,8 +212,8 @@ impl PacketSocket {
         Ok(taken)
     }
 
-    /// Number of frames lost since the socket was opened: no slot was free, or they were longer than
-    /// 65,550 bytes or of a kind unknown to [`GsoType`].
+    /// Number of frames lost since the socket was opened: no slot was free, or they were longer
+    /// than 65,550 bytes or of a kind unknown to [`GsoType`].
     ///
     /// # Errors
     /// [`PacketError::Call`], which a seccomp filter could cause.

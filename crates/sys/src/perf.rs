@@ -80,9 +80,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens the event, disabled. To sample a CPU needs CAP_PERFMON or
-    /// `kernel.perf_event_paranoid` below 1; to sample the kernel part of own threads needs it below
-    /// 2.
+    /// Opens the event, disabled. To sample a CPU needs CAP_PERFMON or `kernel.perf_event_paranoid`
+    /// below 1; to sample the kernel part of own threads needs it below 2.
     ///
     /// # Errors
     /// Not permitted, no such CPU, thread or hardware, or no memory for the ring buffer.
@@ -129,8 +128,8 @@ pub fn paranoid() -> Option<i32> {
         .ok()
 }
 
-/// Samples per second that the kernel allows at the moment. It lowers this limit when sampling takes
-/// too long.
+/// Samples per second that the kernel allows at the moment. It lowers this limit when sampling
+/// takes too long.
 pub fn largest_rate() -> Option<u32> {
     sysctl::read("kernel.perf_event_max_sample_rate")
         .ok()?

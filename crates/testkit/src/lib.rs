@@ -146,9 +146,9 @@ fn requires(list: &str, need: Need) -> Result<bool, String> {
     Ok(found)
 }
 
-/// Runs the calling test again, in a process of its own that runs nothing else: for tests that count
-/// the threads or the descriptors of their process. True after it has passed there, and the caller
-/// returns; false in that process.
+/// Runs the calling test again, in a process of its own that runs nothing else: for tests that
+/// count the threads or the descriptors of their process. True after it has passed there, and the
+/// caller returns; false in that process.
 ///
 /// # Panics
 /// The test fails there, or its process cannot be started.

@@ -11,8 +11,8 @@ use crate::value::Value;
 
 impl Treatments {
     /// Checks each treatment whose effect a record shows: segments and path MTU on the wire, the
-    /// window that the sender saw, the congestion control in force, the source address of flows, the
-    /// method of sending. The others were read back when they were applied.
+    /// window that the sender saw, the congestion control in force, the source address of flows,
+    /// the method of sending. The others were read back when they were applied.
     ///
     /// # Errors
     /// [`TreatmentError::NotTaken`] with the first treatment whose effect is missing: the run does

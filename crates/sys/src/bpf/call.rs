@@ -14,8 +14,8 @@ pub(super) struct Attributes<'a> {
     buffers: PhantomData<&'a mut [u8]>,
 }
 
-/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with the number of bytes of the union
-/// that it takes.
+/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with the number of bytes of the
+/// union that it takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
     MapCreate = 0,

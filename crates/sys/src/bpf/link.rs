@@ -16,8 +16,8 @@ pub enum Attach {
     TcxEgress = 47,
 }
 
-/// The attachment of a program to an interface. The program runs as long as the interface exists and
-/// a descriptor or a pin of the link does.
+/// The attachment of a program to an interface. The program runs as long as the interface exists
+/// and a descriptor or a pin of the link does.
 #[derive(Debug)]
 pub struct TcxLink {
     fd: OwnedFd,
@@ -57,8 +57,8 @@ impl TcxLink {
         Ok(link)
     }
 
-    /// Replaces the attached program by `new` atomically: each packet meets one of the two. If `old`
-    /// is given, only if that is the attached program.
+    /// Replaces the attached program by `new` atomically: each packet meets one of the two. If
+    /// `old` is given, only if that is the attached program.
     ///
     /// # Errors
     /// `EPERM` if a program other than `old` is attached, `ENOLINK` if the interface is gone.

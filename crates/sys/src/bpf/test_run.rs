@@ -131,8 +131,8 @@ impl Context {
     }
 }
 
-/// Offsets of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in `struct
-/// __sk_buff`.
+/// Offsets of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in
+/// `struct __sk_buff`.
 const OFFSETS: [usize; 12] = [8, 32, 36, 40, 48, 52, 56, 60, 64, 160, 164, 176];
 /// Length of `struct __sk_buff` up to `gso_size` with its padding.
 const CONTEXT_LENGTH: usize = 192;

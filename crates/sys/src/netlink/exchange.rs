@@ -390,7 +390,8 @@ mod tests {
 
     #[test]
     fn an_attributes_value_ends_before_the_next_attribute() {
-        // Two attributes of four bytes each: `struct nlattr` has the length with its own four bytes.
+        // Two attributes of four bytes each: `struct nlattr` has the length with its own four
+        // bytes.
         let options = [8, 0, 1, 0, 10, 11, 12, 13, 8, 0, 2, 0, 20, 21, 22, 23];
         let found: Vec<(u16, &[u8])> = attributes(&options).collect();
         let expected: [(u16, &[u8]); 2] = [(1, &[10, 11, 12, 13]), (2, &[20, 21, 22, 23])];

@@ -60,8 +60,8 @@ impl Netlink {
         )
     }
 
-    /// Attaches a program as `filter`: priority, handle and name. It replaces a filter with the same
-    /// priority and handle atomically, so that each packet meets one of the two programs.
+    /// Attaches a program as `filter`: priority, handle and name. It replaces a filter with the
+    /// same priority and handle atomically, so that each packet meets one of the two programs.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`, `EINVAL` without a `clsact`.

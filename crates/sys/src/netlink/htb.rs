@@ -1,5 +1,5 @@
-//! Hierarchical token bucket (HTB): a queueing discipline whose classes have a guaranteed rate and a
-//! ceiling.
+//! Hierarchical token bucket (HTB): a queueing discipline whose classes have a guaranteed rate and
+//! a ceiling.
 //!
 //! Layouts are those of include/uapi/linux/pkt_sched.h.
 

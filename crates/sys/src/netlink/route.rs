@@ -17,8 +17,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::address::family_of;
 use super::{Netlink, NetlinkError, Prefix};
 
-/// A unicast route. A route that was read can be changed and added again: attributes without a field
-/// here are kept.
+/// A unicast route. A route that was read can be changed and added again: attributes without a
+/// field here are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Destination network; with prefix length 0 this is the default route.

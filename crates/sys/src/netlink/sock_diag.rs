@@ -138,8 +138,8 @@ impl AsFd for ClosedSockets {
     }
 }
 
-/// Parses a `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` if it
-/// is truncated or of another family.
+/// Parses a `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` if
+/// it is truncated or of another family.
 fn parse(payload: &[u8]) -> Option<Socket<'_>> {
     let (message, rest) = payload.split_first_chunk::<MESSAGE>()?;
     let word = |at: usize| u32_at(message, at).unwrap_or(0);

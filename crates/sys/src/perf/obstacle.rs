@@ -9,8 +9,8 @@ use super::PerfError;
 pub enum Obstacle {
     /// `kernel.perf_event_paranoid` or a security module forbids it.
     Paranoid,
-    /// A seccomp filter (containers have one) or the kernel's lockdown mode forbids it, whatever the
-    /// setting is.
+    /// A seccomp filter (containers have one) or the kernel's lockdown mode forbids it, whatever
+    /// the setting is.
     Filtered,
     /// The ring buffer exceeds the memory that this user may lock.
     LockedMemory,
@@ -35,8 +35,8 @@ impl PerfError {
     }
 }
 
-/// The error numbers of `perf_event_open` and `perf_mmap` in kernel/events/core.c: opening fails with
-/// EACCES if the setting forbids it, mapping with EPERM beyond the limit of locked memory.
+/// The error numbers of `perf_event_open` and `perf_mmap` in kernel/events/core.c: opening fails
+/// with EACCES if the setting forbids it, mapping with EPERM beyond the limit of locked memory.
 fn of(error: &io::Error, is_mapped: bool) -> Obstacle {
     match error.raw_os_error() {
         Some(libc::EPERM) if is_mapped => Obstacle::LockedMemory,
