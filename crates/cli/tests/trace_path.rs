@@ -151,10 +151,7 @@ fn a_user_without_privilege_sees_the_route() {
         return;
     };
     if !is_root() {
-        skip(
-            Need::Root,
-            "only root can become the user nobody",
-        );
+        skip(Need::Root, "only root can become the user nobody");
         return;
     }
     labs.up(&["--lab", &format!("hops={ROUTERS},{DELAY}")]);

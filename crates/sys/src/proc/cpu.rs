@@ -182,8 +182,7 @@ mod tests {
     fn probes_of_a_cpu_that_is_not_there_say_what_is_missing() {
         assert!(matches!(governor(65_000), Probe::Unsupported(why) if why.contains("cpu65000")));
         assert!(matches!(highest_khz(65_000), Probe::Unsupported(why) if why.contains("cpufreq")));
-        assert!(
-            matches!(thermal_throttles(65_000), Probe::Unsupported(why) if why.contains("thermal_throttle"))
-        );
+        assert!(matches!(thermal_throttles(65_000),
+                Probe::Unsupported(why) if why.contains("thermal_throttle")));
     }
 }

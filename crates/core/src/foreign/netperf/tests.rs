@@ -179,7 +179,8 @@ proptest! {
     #[test]
     fn no_words_make_a_test_beyond_the_limits(
         kind in prop_oneof![
-            Just(97), Just(10), Just(13), Just(16), Just(19), Just(34), Just(94), Just(300), any::<i32>(),
+            Just(97), Just(10), Just(13), Just(16), Just(19), Just(34), Just(94), Just(300),
+                any::<i32>(),
         ],
         words in vec(prop_oneof![0u32..10, any::<u32>()], 0..50),
         narrow in any::<bool>(),

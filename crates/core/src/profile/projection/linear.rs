@@ -304,7 +304,8 @@ mod tests {
                 let gain: f64 = a.iter().zip(&rest).map(|(row, rest)| row[column] * rest).sum();
                 prop_assert!(cost >= 0.0);
                 prop_assert!(gain <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
-                prop_assert!(cost == 0.0 || gain.abs() <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
+                prop_assert!(cost == 0.0
+                    || gain.abs() <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
             }
         }
     }
