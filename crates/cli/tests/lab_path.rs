@@ -77,7 +77,7 @@ fn a_round_trip_takes_as_long_as_the_spec_says() {
 #[test]
 fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
     for (direction, options) in [("up", ""), ("down", "-R"), ("up", "-6")] {
-        let line = format!("stream --lab rate=20mbit,rtt=10ms -t 2s {options}");
+        let line = format!("stream --lab rate=20mbit,rtt=10ms -t 1s {options}");
         let Some((record, seconds)) = timed(&line) else {
             return;
         };
@@ -102,7 +102,7 @@ fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
 #[test]
 fn single_segments_are_lost_and_retransmitted() {
     let Some(record) =
-        document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 2s -C cubic")
+        document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 1s -C cubic")
     else {
         return;
     };
