@@ -10,7 +10,9 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Killed, assert_says, copy_for_everybody, has_no_lab, is_root, json, stderr};
+use crate::support::{
+    Killed, assert_says, copy_for_everybody, has_labs, has_no_lab, is_root, json, stderr,
+};
 
 /// Labs of one test, with a program that any user can run.
 struct Labs {
@@ -21,17 +23,13 @@ struct Labs {
 impl Labs {
     /// None, after saying why, where this host allows no labs.
     fn new() -> Option<Self> {
+        if !has_labs() {
+            return None;
+        }
         let directory = TempDir::new().unwrap();
         let program = copy_for_everybody(directory.path());
         fs::create_dir(directory.path().join("run")).unwrap();
-        let labs = Self { directory, program };
-        let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
-        if has_no_lab(&tried) {
-            return None;
-        }
-        assert!(tried.status.success(), "{}", stderr(&tried));
-        assert!(labs.run(&["lab", "down"]).status.success());
-        Some(labs)
+        Some(Self { directory, program })
     }
 
     fn command(&self, program: &Path) -> Command {

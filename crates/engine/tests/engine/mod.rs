@@ -1,6 +1,5 @@
 //! Client and endpoint in one process: on loopback, and between two network namespaces.
 
-
 mod connections;
 mod datagrams;
 mod exchange;

@@ -4,7 +4,6 @@
 //!
 //! Needs bpf(2); where that is refused, the tests say `SKIPPED`.
 
-
 #[path = "../../../qos/tests/common/mod.rs"]
 mod common;
 mod kernel;
