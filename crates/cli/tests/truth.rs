@@ -59,6 +59,7 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
 fn every_remedy_is_tried_or_counted_with_the_reason() {
     let numbers = ["24", "7"];
     let mut arguments = vec!["lab", "truth", "--remedies", "--seed", "140083", "--json"];
+    arguments.extend(["--jobs", "2"]);
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);
     if has_no_lab(&output) {
