@@ -1,5 +1,5 @@
-//! A mesh on this machine: all pairs are measured, no site is in two bandwidth tests at once, and
-//! who is killed loses no result and leaves none twice.
+//! A mesh on this machine: all pairs are measured, no site is in two bandwidth tests at once, and who is
+//! killed loses no result and leaves none twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -235,7 +235,7 @@ mod nats {
 
     /// The same again and again is for who has the time: `LINERATE_KILLS=20`.
     #[test]
-    fn tests_go_on_after_any_process_is_killed_without_duplicate_results() {
+    fn whoever_is_killed_tests_go_on_and_no_result_is_there_twice() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         // Ports that nobody else takes from where the kernel takes its own.
