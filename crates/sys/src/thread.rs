@@ -322,6 +322,28 @@ mod tests {
     }
 
     #[test]
+    fn another_thread_can_give_an_idle_thread_its_ordinary_policy_back() {
+        let (say, heard) = std::sync::mpsc::channel();
+        let (wake, woken) = std::sync::mpsc::channel::<()>();
+        let idle = thread::spawn(move || {
+            set_idle_policy().unwrap();
+            set_nice(19).unwrap();
+            say.send((thread_id(), own_nice_and_policy())).unwrap();
+            let _ = woken.recv();
+            own_nice_and_policy()
+        });
+        let (number, before) = heard.recv().unwrap();
+        assert_eq!(before, (19, libc::SCHED_IDLE));
+        let changed = set_ordinary_policy(number);
+        drop(wake);
+        let after = idle.join().unwrap();
+        match changed {
+            Ok(()) => assert_eq!(after, (0, libc::SCHED_OTHER)),
+            Err(error) => linerate_testkit::skip(linerate_testkit::Need::Root, error),
+        }
+    }
+
+    #[test]
     fn a_thread_with_one_descriptor_of_its_own_closes_none_of_the_others() {
         let (kept, mut peer) = UnixStream::pair().unwrap();
         let (other, mut others_peer) = UnixStream::pair().unwrap();
