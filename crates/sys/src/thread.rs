@@ -153,13 +153,14 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<(), CallErr
     check("give the thread descriptors of its own", result)
 }
 
-/// Lets the calling thread run only where no other thread wants to (SCHED_IDLE). That needs no
-/// privilege, but going back may.
+/// Lets a thread of this process, by its number, run only where no other thread wants to
+/// (SCHED_IDLE, with the nice value 19, so that `/proc/stat` counts its time as nice). That needs
+/// no privilege, but going back does ([`set_ordinary_policy`]).
 ///
 /// # Errors
-/// The kernel refuses, which a seccomp filter could make it do.
-pub fn set_idle_policy() -> Result<(), CallError> {
-    set_policy("set the policy SCHED_IDLE", 0, libc::SCHED_IDLE, 0)
+/// No such thread; the kernel refuses, which a seccomp filter could make it do.
+pub fn set_idle_policy(thread: u32) -> Result<(), CallError> {
+    set_policy_and_nice("set the policy SCHED_IDLE", thread, libc::SCHED_IDLE, 19)
 }
 
 /// Gives a thread of this process, by its number, the ordinary policy and the nice value 0 again.
@@ -168,10 +169,19 @@ pub fn set_idle_policy() -> Result<(), CallError> {
 /// # Errors
 /// Not permitted; no such thread.
 pub fn set_ordinary_policy(thread: u32) -> Result<(), CallError> {
-    const OPERATION: &str = "set the policy SCHED_OTHER";
+    set_policy_and_nice("set the policy SCHED_OTHER", thread, libc::SCHED_OTHER, 0)
+}
+
+fn set_policy_and_nice(
+    operation: &'static str,
+    thread: u32,
+    policy: libc::c_int,
+    nice: i32,
+) -> Result<(), CallError> {
     let number = thread.cast_signed();
-    set_policy(OPERATION, number, libc::SCHED_OTHER, 0)?;
-    setpriority_process(Pid::from_raw(number), 0).map_err(|errno| CallError::new(OPERATION, errno))
+    set_policy(operation, number, policy, 0)?;
+    setpriority_process(Pid::from_raw(number), nice)
+        .map_err(|errno| CallError::new(operation, errno))
 }
 
 /// Lets the calling thread run before all threads of ordinary policies (SCHED_RR, the lowest
@@ -205,16 +215,6 @@ fn set_policy(
             &raw const parameters,
         )
     })
-}
-
-/// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
-/// or RLIMIT_NICE.
-///
-/// # Errors
-/// Not permitted.
-pub fn set_nice(nice: i32) -> Result<(), CallError> {
-    // On Linux, no process is the calling thread.
-    setpriority_process(None, nice).map_err(|errno| CallError::new("set the nice value", errno))
 }
 
 /// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class
@@ -326,8 +326,7 @@ mod tests {
         let (say, heard) = std::sync::mpsc::channel();
         let (wake, woken) = std::sync::mpsc::channel::<()>();
         let idle = thread::spawn(move || {
-            set_idle_policy().unwrap();
-            set_nice(19).unwrap();
+            set_idle_policy(thread_id()).unwrap();
             say.send((thread_id(), own_nice_and_policy())).unwrap();
             let _ = woken.recv();
             own_nice_and_policy()
@@ -450,10 +449,9 @@ mod tests {
             // Not in a task's own directory, but in that which every thread's number has as well.
             let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();
             assert_eq!(slack.trim(), "1");
-            set_nice(19).unwrap();
             set_time_slice(Duration::from_micros(100)).unwrap();
-            assert_eq!(own_nice_and_policy(), (19, libc::SCHED_OTHER));
-            set_idle_policy().unwrap();
+            assert_eq!(own_nice_and_policy(), (before.0, libc::SCHED_OTHER));
+            set_idle_policy(thread_id()).unwrap();
             assert_eq!(own_nice_and_policy(), (19, libc::SCHED_IDLE));
         });
         assert_eq!(own_nice_and_policy(), before);
