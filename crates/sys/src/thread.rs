@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn scheduling_is_that_of_the_calling_thread_only() {
         let before = own_nice_and_policy();
-        in_thread(|| {
+        in_thread(move || {
             wake_sharply();
             // Not in a task's own directory, but in that which every thread's number has as well.
             let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();

@@ -127,7 +127,7 @@ fn write_policy(text: &mut Text, policy: &Policy) {
 
 /// A meter as an inline table.
 fn meter(meter: &Meter) -> String {
-    let rate = |rate| quoted(&rate.typed());
+    let rate = |rate: BitRate| quoted(&rate.typed());
     let mut keys = match meter.kind {
         MeterKind::SingleRate {
             committed,
