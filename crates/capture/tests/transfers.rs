@@ -429,8 +429,10 @@ proptest! {
     #[test]
     fn no_length_in_a_pcapng_file_makes_it_panic(
         is_big_endian: bool,
-        lies in prop::collection::vec((any::<prop::sample::Index>(), length(), any::<bool>()), 0..6),
-        options in prop::collection::vec((0..20_u16, any::<u16>(), prop::collection::vec(any::<u8>(), 0..12)), 0..5),
+        lies in prop::collection::vec((any::<prop::sample::Index>(), length(), any::<bool>()),
+            0..6),
+        options in prop::collection::vec((0..20_u16, any::<u16>(),
+            prop::collection::vec(any::<u8>(), 0..12)), 0..5),
         ends: bool,
     ) {
         let transfer = Transfer { bytes: 20_000, ..Transfer::default() };

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same() {
+    fn a_shown_configuration_reads_back_the_same() {
         let text = "host = \"pit:5202\"\nkey-file = \"k\"\nsave = true\n\
              db = \"h.db\"\ncolours = \"never\"";
         let config = read(text).unwrap();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_is_held_alone() {
+    fn each_direction_is_gated_separately() {
         let message = refusal(&[("up", Some(170e6)), ("down", Some(10e6))]).unwrap();
         assert!(message.ends_with("down is 10 Mbit/s"), "{message}");
         assert_eq!(refusal(&[("up", Some(91e6)), ("down", Some(92e6))]), None);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_a_rate_is_held_to_none() {
+    fn a_document_without_a_rate_cannot_be_held_to_a_floor() {
         let message = hold(&Rates(None), FLOOR).unwrap_err().to_string();
         assert!(message.ends_with("has no rate of its own"), "{message}");
     }

@@ -5,10 +5,9 @@ mod pairs;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use linerate_core::units::format_rfc3339;
+use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
 use serde_json::Value;
@@ -47,12 +46,6 @@ impl Keeper {
         let saved = save(&mut self.history, document, &self.labels, None);
         saved.context("--save").map_err(Failure::failed)
     }
-}
-
-/// A time in seconds since 1970, as text in UTC.
-pub(crate) fn rfc3339(at: u64) -> String {
-    let at = format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(at));
-    at.replace(".000000", "")
 }
 
 /// Saves a document and returns the run's number. `carried`, in bytes, is saved as a figure for
@@ -235,8 +228,7 @@ impl Retention {
             return Ok(0);
         };
         self.next = now + RETENTION_EVERY_S;
-        let oldest = Duration::from_secs(now.saturating_sub(keep_s));
-        let day = format_rfc3339(SystemTime::UNIX_EPOCH + oldest);
+        let day = format_rfc3339_seconds(now.saturating_sub(keep_s));
         let day = day.split('T').next().unwrap_or_default();
         let mut deleted = 0;
         for filter in filters {

@@ -1,4 +1,5 @@
-//! `rerun`: runs the test of a stored document again, by the command line that the document implies.
+//! `rerun`: runs the test of a stored document again, by the command line that the document
+//! implies.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

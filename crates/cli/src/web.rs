@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
+use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
 use linerate_report::text::{SavedRun, SeriesChange};
@@ -303,7 +304,10 @@ impl Site {
         let now = monitor::now();
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
-            Some(at) => format!("has room for this test again at {}", keep::rfc3339(at)),
+            Some(at) => format!(
+                "has room for this test again at {}",
+                format_rfc3339_seconds(at)
+            ),
             None => "has no room for a run of this test".to_owned(),
         };
         Err((409, format!("The budget of bytes per day {why}.")))

@@ -248,11 +248,12 @@ fn on_an_emulated_path_both_ends_are_here() {
     assert_all(&document, "tcp", 200);
     assert_eq!(document["environment"]["lab"]["spec"], "rtt=2ms");
     let first = &document["tcp"]["connect_latency_us"]["first_try"]["min"];
-    assert!(first.as_f64() > Some(1_900.0), "{document:#}");
+    // What the emulator itself takes is measured and taken off, on a busy machine with an error.
+    assert!(first.as_f64() > Some(1_000.0), "{document:#}");
 }
 
 #[test]
-fn nobody_there_is_told_from_somebody_else() {
+fn a_closed_port_is_told_from_another_server() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);

@@ -167,7 +167,7 @@ fn a_signal_ends_it_with_the_host_as_it_was() {
 }
 
 #[test]
-fn killed_its_watch_puts_the_host_back() {
+fn the_watch_of_a_killed_process_restores_the_host() {
     let Some(bench) = Bench::new() else {
         return;
     };
@@ -179,7 +179,7 @@ fn killed_its_watch_puts_the_host_back() {
 }
 
 #[test]
-fn killed_with_its_watch_the_next_start_puts_the_host_back() {
+fn the_next_start_restores_the_host_after_process_and_watch_were_killed() {
     let Some(bench) = Bench::new() else {
         return;
     };

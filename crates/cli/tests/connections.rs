@@ -187,8 +187,8 @@ fn a_connection_that_ends_meanwhile_is_there_and_marked() {
         let stream = traffic.pair.a.namespace.run(|| TcpStream::connect(target));
         drop((stream.unwrap().unwrap(), traffic.listener.accept().unwrap()));
         made += 1;
-        // Some thousand are enough to be explained.
-        thread::sleep(Duration::from_millis(1));
+        // Some hundred are enough to be explained.
+        thread::sleep(Duration::from_millis(10));
     }
     let output = watched.join().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

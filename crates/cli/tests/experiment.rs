@@ -10,7 +10,7 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{json, stderr, stdout};
+use crate::support::{has_no_lab, json, stderr, stdout};
 
 const TEXT: &str = include_str!("data/experiment.toml");
 const FIGURES: &str = include_str!("data/experiment.csv");
@@ -48,15 +48,6 @@ impl Bench {
     }
 }
 
-/// Whether this host allows labs; if not, that is said.
-fn is_skipped(output: &Output) -> bool {
-    let is_missing = output.status.code() == Some(3);
-    if is_missing {
-        skip(Need::Lab, stderr(output));
-    }
-    is_missing
-}
-
 fn lines(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -66,7 +57,7 @@ fn lines(path: &Path) -> Vec<String> {
 fn an_experiment_is_run_kept_and_judged() {
     let bench = Bench::new(TEXT);
     let output = bench.run(&["--json"]);
-    if is_skipped(&output) {
+    if has_no_lab(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -154,7 +145,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
     let records = bench.path("kept.jsonl");
     let kept = ["--quick", "--records", records.to_str().unwrap()];
     let output = bench.run(&kept);
-    if is_skipped(&output) {
+    if has_no_lab(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -170,7 +161,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
+fn an_error_in_an_experiment_is_reported_with_its_place_before_any_run() {
     for (from, to, place) in [
         ("time = \"800ms\"", "tmie = \"300ms\"", "line 10, column 1"),
         (
@@ -189,7 +180,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
 }
 
 #[test]
-fn what_a_real_path_cannot_be_given_is_refused_and_not_left_out() {
+fn settings_that_a_real_path_cannot_have_are_refused() {
     for (key, why) in [
         (
             "server_cpu = \"25%\"",

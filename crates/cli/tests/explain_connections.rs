@@ -184,7 +184,7 @@ fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
 }
 
 #[test]
-fn what_is_not_there_is_said_at_once() {
+fn a_missing_connection_or_process_is_reported_at_once() {
     for (arguments, words) in [
         (["--port", "1"], "no TCP connection with port 1"),
         (["--process", "no such program"], "no process has that name"),

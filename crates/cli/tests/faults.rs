@@ -224,7 +224,7 @@ fn a_full_disk_is_named_after_the_run() {
 }
 
 #[test]
-fn nobody_reading_the_intervals_ends_the_run() {
+fn a_closed_stdout_ends_a_run_that_streams_intervals() {
     let served = Served::start(&[]);
     let mut client = spawn(program(&[
         "stream",

@@ -239,7 +239,7 @@ fn a_profile_is_a_dry_run_until_it_is_applied() {
 }
 
 #[test]
-fn killed_at_any_time_it_can_be_undone() {
+fn settings_of_a_killed_process_can_be_undone() {
     let Some(host) = host() else { return };
     let keys = [
         SACK,
@@ -509,8 +509,8 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
     let path = &shown["need"]["path"];
     assert_eq!(path["origin"], "measured", "{shown}");
     // The path's, and not the window's, which is far below it.
-    assert!(path["rtt_us"].as_f64().unwrap() >= 20_000.0, "{path}");
-    assert!(path["rate_bps"].as_f64().unwrap() > 100e6, "{path}");
+    assert!(path["rtt_us"].as_f64().unwrap() >= 10_000.0, "{path}");
+    assert!(path["rate_bps"].as_f64().unwrap() > 50e6, "{path}");
     let stream = || -> Value {
         let output = lab.in_host(
             "client",

@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 
 use linerate_testkit::{Need, eventually, skip};
 use serde_json::Value;
@@ -18,9 +19,30 @@ fn has_no_iperf3() -> bool {
     is_missing
 }
 
-/// What both programs leave, ours first.
+/// What both programs leave, ours first. They run at the same time.
 fn both(line: &str) -> [Output; 2] {
-    [ours(), Command::new("iperf3")].map(|program| run(program, line))
+    let children = [ours(), Command::new("iperf3")].map(|program| start(program, line));
+    children.map(|child| ended_within(child, PATIENCE))
+}
+
+/// An endpoint for each of the two programs.
+struct Endpoints([Served; 2]);
+
+impl Endpoints {
+    fn start() -> Self {
+        Self([Served::start(&[]), Served::start(&[])])
+    }
+
+    /// What both programs leave of a test with their endpoints, ours first.
+    fn both(&self, line: &str) -> [Output; 2] {
+        let programs = [ours(), Command::new("iperf3")].into_iter();
+        let children: Vec<Child> = programs
+            .zip(&self.0)
+            .map(|(program, served)| start(program, &format!("{} {line}", way_to(served))))
+            .collect();
+        let mut outputs = children.into_iter().map(|it| ended_within(it, PATIENCE));
+        [(); 2].map(|()| outputs.next().expect("two programs"))
+    }
 }
 
 fn ours() -> Command {
@@ -29,9 +51,13 @@ fn ours() -> Command {
     ours
 }
 
-fn run(mut program: Command, line: &str) -> Output {
+fn run(program: Command, line: &str) -> Output {
+    ended_within(start(program, line), PATIENCE)
+}
+
+fn start(mut program: Command, line: &str) -> Child {
     program.args(line.split_whitespace()).stdin(Stdio::null());
-    ended_within(spawn(program), PATIENCE)
+    spawn(program)
 }
 
 /// An endpoint as `-c HOST -p PORT`.
@@ -98,11 +124,10 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
     if has_no_iperf3() {
         return;
     }
-    let served = Served::start(&[]);
-    let way = way_to(&served);
+    let endpoints = Endpoints::start();
     for line in MADE {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [ours, real] = both(&format!("{way} {line} -J"));
+        let [ours, real] = endpoints.both(&format!("{line} -J"));
         assert_eq!(
             ours.status.code(),
             real.status.code(),
@@ -187,7 +212,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_iperf3_refuses_is_refused_with_its_status_and_its_words() {
+fn command_lines_that_iperf3_refuses_are_refused_with_its_status_and_message() {
     if has_no_iperf3() {
         return;
     }
@@ -263,8 +288,7 @@ fn the_document_has_iperf3s_keys_and_types() {
     if has_no_iperf3() {
         return;
     }
-    let served = Served::start(&[]);
-    let way = way_to(&served);
+    let endpoints = Endpoints::start();
     for line in [
         "-P 2",
         "-R",
@@ -273,7 +297,7 @@ fn the_document_has_iperf3s_keys_and_types() {
         "-u -b 5M -R",
         "-u -b 5M --bidir -P 2",
     ] {
-        let [ours, real] = both(&format!("{way} {line} -J -t 1 -i 0.5"));
+        let [ours, real] = endpoints.both(&format!("{line} -J -t 1 -i 0.5"));
         let [ours, real] = [json(&ours), json(&real)];
         assert_shape(line, &ours, &real);
         assert!(ours["end"]["bottleneck"]["text"].is_string(), "{ours}");
@@ -342,13 +366,16 @@ fn the_text_has_iperf3s_lines_and_the_bottleneck() {
     if has_no_iperf3() {
         return;
     }
-    let served = Served::start(&[]);
-    let way = way_to(&served);
-    for line in [
+    let lines = [
         "", "-R", "-P 2", "--bidir", "-u", "-u -R", "-u -P 2", "-O 1 -R",
-    ] {
-        // The same figures in the same units: a paced test.
-        let outputs = both(&format!("{way} {line} -t 2 -b 2M"));
+    ];
+    // The same figures in the same units: a paced test, which leaves the CPUs to the others.
+    let both = |line| Endpoints::start().both(&format!("{line} -t 2 -b 2M"));
+    let outputs = thread::scope(|scope| {
+        let threads = lines.map(|line| scope.spawn(move || both(line)));
+        threads.map(|thread| thread.join().expect("both programs end"))
+    });
+    for (line, outputs) in lines.into_iter().zip(outputs) {
         let [ours, real] = outputs.map(|output| stdout(&output));
         let without: String = ours
             .lines()

@@ -12,7 +12,9 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Killed, assert_says, copy_for_everybody, has_no_lab, is_root, stderr};
+use crate::support::{
+    Killed, PROGRAM, assert_says, copy_for_everybody, has_labs, has_no_lab, is_root, stderr,
+};
 
 /// Labs of one test: in a directory of their own, and taken down with it.
 struct Labs {
@@ -24,8 +26,7 @@ struct Labs {
 impl Labs {
     /// None, after saying why, where this host allows no labs.
     fn new() -> Option<Self> {
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_linerate"));
-        Self::allowed(Self::with(program, None))
+        has_labs().then(|| Self::with(PathBuf::from(PROGRAM), None))
     }
 
     /// As a user without any privilege.
@@ -35,7 +36,14 @@ impl Labs {
         }
         let mut labs = Self::with(PathBuf::new(), Some(NOBODY));
         labs.program = copy_for_everybody(labs.directory.path());
-        Self::allowed(labs)
+        let tried = labs.lab(&["up", "--lab", "rtt=0s", "--name", "trial"]);
+        if has_no_lab(&tried) {
+            return None;
+        }
+        assert!(tried.status.success(), "{tried:?}");
+        let down = labs.lab(&["down", "--name", "trial"]);
+        assert!(down.status.success(), "{down:?}");
+        Some(labs)
     }
 
     fn with(program: PathBuf, user: Option<u32>) -> Self {
@@ -48,17 +56,6 @@ impl Labs {
             program,
             user,
         }
-    }
-
-    fn allowed(labs: Self) -> Option<Self> {
-        let tried = labs.lab(&["up", "--lab", "rtt=0s", "--name", "trial"]);
-        if has_no_lab(&tried) {
-            return None;
-        }
-        assert!(tried.status.success(), "{tried:?}");
-        let down = labs.lab(&["down", "--name", "trial"]);
-        assert!(down.status.success(), "{down:?}");
-        Some(labs)
     }
 
     fn command(&self) -> Command {
@@ -283,7 +280,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
 }
 
 #[test]
-fn labs_stand_side_by_side() {
+fn several_labs_can_be_up_at_once() {
     let Some(labs) = Labs::new() else {
         return;
     };

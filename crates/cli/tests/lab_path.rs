@@ -2,24 +2,15 @@
 //!
 //! Where this host allows no network namespaces each test says SKIPPED.
 
-#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
-
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 const NOBODY: u32 = 65534;
-
-/// One lab at a time: their delays are exact only where the CPUs are theirs.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn command(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -43,7 +34,6 @@ fn document(line: &str) -> Option<Value> {
 
 /// The same, and the seconds that the command took.
 fn timed(line: &str) -> Option<(Value, f64)> {
-    let _turn = turn();
     let began = Instant::now();
     let output = output(line);
     let seconds = began.elapsed().as_secs_f64();
@@ -87,7 +77,7 @@ fn a_round_trip_takes_as_long_as_the_spec_says() {
 #[test]
 fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
     for (direction, options) in [("up", ""), ("down", "-R"), ("up", "-6")] {
-        let line = format!("stream --lab rate=20mbit,rtt=10ms -t 2s {options}");
+        let line = format!("stream --lab rate=20mbit,rtt=10ms -t 1s {options}");
         let Some((record, seconds)) = timed(&line) else {
             return;
         };
@@ -110,9 +100,9 @@ fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
 }
 
 #[test]
-fn segments_are_lost_one_by_one_and_sent_again() {
+fn single_segments_are_lost_and_retransmitted() {
     let Some(record) =
-        document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 2s -C cubic")
+        document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 1s -C cubic")
     else {
         return;
     };
@@ -139,7 +129,6 @@ fn a_router_tells_of_a_narrow_link_and_a_black_hole_does_not() {
     // It is not stuck: full segments came through.
     assert!(throughput_mbit(&record) > 1.0);
 
-    let _turn = turn();
     // As in real life: the connection comes about, and the first full segment is never seen again.
     let output = output("stream --lab rtt=2ms,mtu=1400:blackhole,hops=2 -t 1s");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -160,7 +149,7 @@ fn an_answer_comes_from_a_link_that_is_narrow_in_one_direction() {
 }
 
 #[test]
-fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
+fn checksums_catch_damage_on_the_wire_but_not_in_the_host() {
     let wire = "stream --lab rate=50mbit,rtt=2ms,up.corrupt=0.5% -t 3s --verify";
     let Some(record) = document(wire) else { return };
     assert!(link(&record, "up", "corrupted") > 0);
@@ -168,7 +157,6 @@ fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
     let host = "stream --lab rate=50mbit,rtt=2ms,up.corrupt=0.5%:host -t 3s --verify";
     // It may meet a control message, too, which is signed: that run ends, and says why.
     let record = (0..10).find_map(|_| {
-        let _turn = turn();
         let output = output(host);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let is_caught = stderr.contains("altered on the way");
@@ -206,7 +194,6 @@ fn damage_to_the_payload_reaches_the_application_only_where_nobody_verifies() {
 
 #[test]
 fn the_whole_lab_needs_no_root() {
-    let _turn = turn();
     let line = "stream --lab rate=50mbit,rtt=10ms -t 1s";
     // The program may lie where nobody else can read, so the open file is executed.
     let file = File::open(env!("CARGO_BIN_EXE_linerate")).unwrap();

@@ -60,7 +60,7 @@ pub(crate) fn address(child: &mut Child) -> String {
 }
 
 #[test]
-fn what_is_due_is_run_and_saved_and_an_endpoint_that_is_not_there_ends_nothing() {
+fn due_tests_are_run_and_saved_although_an_endpoint_is_unreachable() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let served = Served::start(&[]);
@@ -213,7 +213,7 @@ pub(crate) fn save_series(history: &mut History, from: usize, count: usize, leve
 }
 
 #[test]
-fn a_change_is_told_once_with_what_else_has_changed() {
+fn a_change_is_reported_once_with_other_changes_of_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let served = Served::start(&[]);

@@ -286,7 +286,7 @@ fn what_ifs(document: &Value, key: &str) -> Vec<String> {
 /// The short runs are no longer than the test.
 #[test]
 fn records_start_in_fragments_on_a_path_that_carries_them_whole_and_are_proved() {
-    let Some(document) = document("profile -u --lab mtu=9000 --prove -t 500ms") else {
+    let Some(document) = document("profile -u --lab mtu=9000 --prove -t 250ms") else {
         return;
     };
     let projected = what_ifs(&document, "projections");
@@ -311,7 +311,7 @@ fn records_start_in_fragments_on_a_path_that_carries_them_whole_and_are_proved()
 
 #[test]
 fn each_change_is_projected_or_named_and_larger_packets_start_from_ethernets() {
-    let Some(document) = document("profile --lab mtu=9000 --what-if -t 500ms") else {
+    let Some(document) = document("profile --lab mtu=9000 --what-if -t 250ms") else {
         return;
     };
     let others = what_ifs(&document, "not_projected");

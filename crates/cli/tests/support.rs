@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -157,6 +158,27 @@ pub(crate) fn has_no_lab(output: &Output) -> bool {
         skip(Need::Lab, stderr(output));
     }
     lacks
+}
+
+/// Whether this host allows labs; else the test is skipped. One lab is made for all tests that ask.
+pub(crate) fn has_labs() -> bool {
+    static TRIED: OnceLock<Output> = OnceLock::new();
+    let tried = TRIED.get_or_init(|| {
+        let mut command = Command::new(PROGRAM);
+        command.args([
+            "stream",
+            "--lab",
+            "rate=10mbit",
+            "-t",
+            "10ms",
+            "--json",
+            "--quiet",
+        ]);
+        command
+            .output()
+            .expect("the program was built for this test")
+    });
+    !has_no_lab(tried)
 }
 
 pub(crate) fn is_root() -> bool {

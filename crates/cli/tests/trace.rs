@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::stderr;
+use crate::support::{has_no_lab, stderr};
 
 /// 10 and 50 Mbit/s, a quarter of a second each.
 const CELL: &str = "0 10mbit\n0.25 50mbit\n0.5 end\n";
@@ -31,15 +30,6 @@ fn linerate(directory: &Path, runtime: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// True, after saying why, where this host allows no labs.
-fn is_skipped(test: &str, output: &Output) -> bool {
-    let is_lacking = output.status.code() == Some(3);
-    if is_lacking {
-        skip(Need::Lab, format_args!("{test}: {}", stderr(output)));
-    }
-    is_lacking
-}
-
 /// Goodput of a saturating stream over a path with that trace, bits/s, and the record; `None` where
 /// there are no labs.
 fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
@@ -57,7 +47,7 @@ fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
         "--json",
     ];
     let output = linerate(&inner, site.path(), &arguments);
-    if is_skipped("a stream over a recorded rate", &output) {
+    if has_no_lab(&output) {
         return None;
     }
     assert!(output.status.success(), "{}", stderr(&output));
@@ -96,10 +86,10 @@ fn a_stream_has_the_mean_of_a_trace_of_mahimahi() {
 }
 
 #[test]
-fn a_topology_names_traces_that_lie_beside_it() {
+fn a_topology_finds_its_trace_files_beside_it() {
     let site = site();
     let up = linerate(site.path(), site.path(), &["lab", "up", "inner/lab.toml"]);
-    if is_skipped("a topology with a recorded rate", &up) {
+    if has_no_lab(&up) {
         return;
     }
     let down = linerate(Path::new("/"), site.path(), &["lab", "down"]);

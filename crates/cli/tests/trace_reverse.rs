@@ -12,23 +12,13 @@ use linerate_core::record::HostFacts;
 use linerate_core::session::Server;
 use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::wire::HELLO_BYTES;
-use linerate_testkit::{Need, skip};
 use tempfile::TempDir;
 
-use crate::support::{assert_says, json, stderr};
+use crate::support::{assert_says, has_no_lab, json, stderr};
 
 fn trace(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
     command.arg("trace").args(arguments).output().unwrap()
-}
-
-/// True, after saying why, where this host allows no labs.
-fn is_skipped(test: &str, output: &Output) -> bool {
-    let is_lacking = output.status.code() == Some(3);
-    if is_lacking {
-        skip(Need::Lab, format_args!("{test}: {}", stderr(output)));
-    }
-    is_lacking
 }
 
 #[test]
@@ -46,7 +36,7 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
         "7",
         "--json",
     ]);
-    if is_skipped("the way back", &output) {
+    if has_no_lab(&output) {
         return;
     }
     let document = json(&output);
@@ -74,7 +64,7 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
 fn the_way_back_has_a_table_of_its_own_over_both_families() {
     for family in ["-4", "-6"] {
         let output = trace(&[family, "--lab", "hops=2,rtt=200ms", "--reverse", "-n"]);
-        if is_skipped("the way back as text", &output) {
+        if has_no_lab(&output) {
             return;
         }
         assert!(output.status.success(), "{}", stderr(&output));
@@ -126,7 +116,7 @@ fn answer(server: &mut Server, welcome: &Welcome, stream: &mut TcpStream) {
 }
 
 #[test]
-fn an_older_endpoint_is_told_from_none() {
+fn an_older_endpoint_is_told_from_a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let reverse = format!("--reverse={port}");

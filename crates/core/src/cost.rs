@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_of_the_whole_hosts_time_and_of_some_bytes() {
+    fn service_demand_is_cpu_time_per_kib_and_needs_bytes() {
         let demand = service_demand(Duration::from_secs(20), 1 << 30);
         assert_eq!(demand, Some(20e6 / 1_048_576.0));
         assert_eq!(service_demand(Duration::from_secs(1), 0), None);

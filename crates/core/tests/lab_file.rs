@@ -241,7 +241,8 @@ prop_compose! {
     /// A file with a few hosts and routers, and links at random.
     fn files()(
         roles in prop::collection::vec(any::<bool>(), 2..14),
-        ends in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..30),
+        ends in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+            1..30),
     ) -> String {
         let name = |number: usize| format!("n{number}");
         let mut text = String::new();
@@ -264,7 +265,8 @@ proptest! {
     fn every_name_is_reached_on_a_shortest_way_or_not_at_all(text in files()) {
         let lab = lab(&text);
         for from in &lab.nodes {
-            for to in lab.nodes.iter().filter(|to| to.name != from.name && !to.interfaces.is_empty()) {
+            for to in lab.nodes.iter()
+                .filter(|to| to.name != from.name && !to.interfaces.is_empty()) {
                 let expected = match hops_between(&lab, &from.name, &to.name) {
                     Some(hops) => Walk::Arrived(hops),
                     None => Walk::NoRoute,

@@ -10,7 +10,8 @@ use linerate_history::{
 };
 
 const SITES: usize = 100;
-/// A run of each cycle and site, with a result to each of the 99 others: 10 million results in a year.
+/// A run of each cycle and site, with a result to each of the 99 others: 10 million results in a
+/// year.
 const CYCLES: usize = 1010;
 
 fn main() -> Result<(), HistoryError> {

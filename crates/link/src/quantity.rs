@@ -44,51 +44,17 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
-/// Writes bits/s.
-pub(super) struct Rate(pub(super) u64);
-
-/// Writes bytes.
-pub(super) struct Size(pub(super) u64);
-
-/// Writes a span of time.
+/// A span of time as text, in the largest unit of which it is a multiple.
 pub(super) struct Time(pub(super) Nanos);
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            (1_000_000_000, "gbit"),
-            (1_000_000, "mbit"),
-            (1_000, "kbit"),
-        ];
-        write_exactly(f, self.0, &units, "bit")
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        write_exactly(f, self.0, &units, "")
-    }
-}
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-        write_exactly(f, self.0.0, &units, "ns")
+        let Nanos(nanos) = self.0;
+        let largest = units.iter().find(|(scale, _)| nanos.is_multiple_of(*scale));
+        let (scale, unit) = largest.unwrap_or(&(1, "ns"));
+        write!(f, "{}{unit}", nanos / scale)
     }
-}
-
-/// Writes a value in the largest unit that divides it.
-fn write_exactly(
-    f: &mut fmt::Formatter<'_>,
-    value: u64,
-    units: &[(u64, &str)],
-    smallest: &str,
-) -> fmt::Result {
-    let mut units = units.iter().copied();
-    let unit = units.find(|(scale, _)| value.is_multiple_of(*scale));
-    let (scale, unit) = unit.unwrap_or((1, smallest));
-    write!(f, "{}{unit}", value / scale)
 }
 
 #[cfg(test)]
@@ -122,8 +88,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_back(value in 0u64..9_007_199_254_740_992) {
-            prop_assert_eq!(parse_rate(&Rate(value).to_string()), Some(value));
-            prop_assert_eq!(parse_size(&Size(value).to_string()), Some(value));
+            prop_assert_eq!(parse_rate(&BitRate(value).typed()), Some(value));
+            prop_assert_eq!(parse_size(&ByteCount(value).typed()), Some(value));
             prop_assert_eq!(parse_time(&Time(Nanos(value)).to_string()), Some(Nanos(value)));
         }
     }

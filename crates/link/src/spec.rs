@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::packet::CorruptionPlace;
 use super::quantity;
-use linerate_units::Nanos;
+use linerate_units::{BitRate, ByteCount, Nanos};
 
 /// One direction of a link. Without a rate nothing waits; the default changes nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -296,8 +296,8 @@ impl LinkSpec {
 
     /// Keys and values that differ from the defaults, except for the delay, which the path writes.
     fn entries(&self) -> Vec<(&'static str, String)> {
-        let rate = |bps| quantity::Rate(bps).to_string();
-        let size = |bytes| quantity::Size(bytes).to_string();
+        let rate = |bps| BitRate(bps).typed();
+        let size = |bytes| ByteCount(bytes).typed();
         let percent = |share| format!("{share}%");
         let duplicate = self.duplicate_percent > 0.0;
         let is_aal5 = self.framing == Framing::Aal5;
@@ -359,7 +359,7 @@ impl fmt::Display for Reorder {
 impl fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes(bytes) => quantity::Size(*bytes).fmt(f),
+            Self::Bytes(bytes) => f.write_str(&ByteCount(*bytes).typed()),
             Self::Packets(packets) => write!(f, "{packets}p"),
         }
     }

@@ -262,7 +262,8 @@ proptest! {
         prop_assert_eq!(segments.len(), parts.payload.len().div_ceil(size.into()).max(1));
         let mut payload: Vec<u8> = Vec::new();
         for (number, (segment, left)) in segments.iter().enumerate() {
-            prop_assert_eq!((left.gso, left.gso_bytes, left.needs_checksum), (Gso::None, 0, is_partial));
+            prop_assert_eq!((left.gso, left.gso_bytes, left.needs_checksum),
+                (Gso::None, 0, is_partial));
             prop_assert_eq!(end(segment), segment.len());
             // The kernel refuses a frame whose headers are said to be longer than all of it.
             prop_assert_eq!(usize::from(left.header_bytes), parts.headers());
@@ -274,7 +275,8 @@ proptest! {
             prop_assert!(!left.needs_checksum && checksums_are_right(&segment));
             // What a host would have sent without offload.
             let from = number * usize::from(size);
-            let flags = parts.flags & !(if is_last { 0 } else { 9 }) & !(if number > 0 { 0x80 } else { 0 });
+            let flags =
+                parts.flags & !(if is_last { 0 } else { 9 }) & !(if number > 0 { 0x80 } else { 0 });
             let own = Parts {
                 payload: segment[parts.headers()..].to_vec(),
                 sequence: parts.sequence.wrapping_add(from as u32),
@@ -313,7 +315,8 @@ proptest! {
     fn damage_on_the_wire_is_one_bit_that_the_checksums_see(
         parts in parts(2000), bit: u32, is_partial: bool,
     ) {
-        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let (mut frame, mut offload) =
+            if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         // From the transport header on, so that the layout stands.
         let transport = (14 + parts.ip_header()) as u32;
         let bits = (parts.transport_header() + parts.payload.len()) as u32 * 8;
@@ -328,7 +331,8 @@ proptest! {
     fn damage_in_the_payload_is_one_bit_of_it_that_the_checksum_sees(
         parts in parts(2000), bit: u32, is_partial: bool,
     ) {
-        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let (mut frame, mut offload) =
+            if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
         corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Payload });
         let headers = parts.headers();
@@ -342,7 +346,8 @@ proptest! {
     fn what_is_marked_as_verified_has_the_checksum_of_the_bytes_that_are_there(
         parts in parts(2000), bit: u32, is_partial: bool,
     ) {
-        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let (mut frame, mut offload) =
+            if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
         corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Payload });
         mark_verified(&mut frame, &mut offload);
@@ -358,7 +363,8 @@ proptest! {
     fn damage_in_the_host_is_one_bit_of_the_payload_that_no_checksum_sees(
         parts in parts(2000), bit: u32, is_partial: bool,
     ) {
-        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let (mut frame, mut offload) =
+            if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
         let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
         corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Host });
         prop_assert!(checksums_are_right(&frame));

@@ -220,7 +220,8 @@ proptest! {
             Distribution::Uniform => spec.delay - jitter.size,
             Distribution::Normal => spec.delay - Nanos(jitter.size.0 * 3),
         });
-        for delivery in drive(&mut Link::new(&spec, seed), arrivals.clone()).iter().filter(is_first_arrival) {
+        for delivery in drive(&mut Link::new(&spec, seed), arrivals.clone()).iter()
+            .filter(is_first_arrival) {
             let (sent, packet) = arrivals[delivery.id as usize];
             // Without a bucket the bits take their time on the line as well.
             let on_line = match (spec.rate_bps, spec.burst_bytes, spec.policer_bps) {
@@ -239,7 +240,8 @@ proptest! {
     ) {
         let mut link = Link::new(&spec, seed);
         let deliveries = drive(&mut link, arrivals);
-        let ids: Vec<_> = deliveries.iter().filter(is_first_arrival).map(|delivery| delivery.id).collect();
+        let ids: Vec<_> = deliveries.iter().filter(is_first_arrival)
+            .map(|delivery| delivery.id).collect();
         prop_assert!(ids.is_sorted());
         prop_assert_eq!(link.counters().reordered, 0);
     }
@@ -308,7 +310,8 @@ proptest! {
     fn policer_never_passes_more_than_rate_and_burst(
         rate in 1_000_000u64..100_000_000, burst in 2_000u64..20_000, arrivals in arrivals(),
     ) {
-        let spec = LinkSpec { policer_bps: Some(rate), burst_bytes: Some(burst), ..LinkSpec::default() };
+        let spec = LinkSpec { policer_bps: Some(rate), burst_bytes: Some(burst),
+            ..LinkSpec::default() };
         let mut link = Link::new(&spec, 0);
         let mut tokens = u128::from(burst) * 8_000_000_000;
         let mut before = Nanos::ZERO;

@@ -133,8 +133,10 @@ proptest! {
         let icmp = &answer[layout.transport.expect("a transport")..];
         let most = match layout.family {
             Family::Ipv4 => {
-                prop_assert_eq!((layout.protocol, header_sum(&answer), slow_sum(icmp)), (ICMP, 0xffff, 0xffff));
-                prop_assert_eq!((&answer[26..30], &answer[30..34]), (&[192, 0, 2, 1][..], &frame[26..30]));
+                prop_assert_eq!((layout.protocol, header_sum(&answer), slow_sum(icmp)),
+                    (ICMP, 0xffff, 0xffff));
+                prop_assert_eq!((&answer[26..30], &answer[30..34]),
+                    (&[192, 0, 2, 1][..], &frame[26..30]));
                 prop_assert_eq!((&icmp[..2], &icmp[4..8]), (&[3, 4][..], &mtu.to_be_bytes()[..]));
                 548
             }
@@ -177,14 +179,16 @@ proptest! {
     #[test]
     fn fragments_of_fragments_are_those_of_the_whole(parts in parts(5000)) {
         let whole = without_df(&Parts { is_v6: false, ..parts });
-        let twice: Vec<_> = cut(&whole, 1500).iter().flat_map(|fragment| cut(fragment, 576)).collect();
+        let twice: Vec<_> = cut(&whole, 1500).iter()
+            .flat_map(|fragment| cut(fragment, 576)).collect();
         let mut bytes: Vec<u8> = Vec::new();
         for fragment in &twice {
             let offset = usize::from(u16::from_be_bytes([fragment[20], fragment[21]]) & 0x1fff) * 8;
             prop_assert_eq!(offset, bytes.len());
             bytes.extend(&fragment[14 + usize::from(fragment[14] & 15) * 4..]);
         }
-        let once: usize = cut(&whole, 1500).iter().map(|f| f.len() - 14 - usize::from(f[14] & 15) * 4).sum();
+        let once: usize = cut(&whole, 1500).iter()
+            .map(|f| f.len() - 14 - usize::from(f[14] & 15) * 4).sum();
         prop_assert_eq!(bytes.len(), once);
         let more = twice.iter().filter(|fragment| fragment[20] & 0x20 == 0).count();
         prop_assert_eq!(more, 1);

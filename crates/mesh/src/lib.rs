@@ -53,8 +53,8 @@ mod simulate;
 
 pub use limits::{OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes};
 pub use matrix::{
-    CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, PairResult, Suspect,
-    SuspectKind, SuspectMetric,
+    CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, Suspect, SuspectKind,
+    SuspectMetric,
 };
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,

@@ -615,12 +615,14 @@ proptest! {
         dscp in 0u8..64,
     ) {
         // Most random bytes are no IP: lead half of them into the parser.
-        let leads: [&[u8]; 4] = [&[8, 0, 0x46], &[0x86, 0xdd, 0x60], &[0x81, 0, 0, 5, 0x86, 0xdd, 0x60], &[0x88, 0xa8]];
+        let leads: [&[u8]; 4] =
+            [&[8, 0, 0x46], &[0x86, 0xdd, 0x60], &[0x81, 0, 0, 5, 0x86, 0xdd, 0x60], &[0x88, 0xa8]];
         if let Some(lead) = leads.get(kind) && frame.len() > 30 {
             frame[12..12 + lead.len()].copy_from_slice(lead);
         }
         let link = if raw { LinkType::RawIp } else { LinkType::Ethernet };
-        let metadata = Metadata { protocol: 0x86dd, gso_size, vlan_tci: tci, ..Metadata::default() };
+        let metadata =
+            Metadata { protocol: 0x86dd, gso_size, vlan_tci: tci, ..Metadata::default() };
         let fields = Fields::new(&frame, link, &metadata);
         let written = decision(fields.value(Field::Dscp).map(|_| dscp), Some(1));
         let left = rewritten(&frame, link, &metadata, &written).unwrap();

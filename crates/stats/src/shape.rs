@@ -287,7 +287,8 @@ mod tests {
         #[test]
         fn any_finite_samples_have_a_figure_and_modes_part_them(
             samples in prop::collection::vec(
-                prop_oneof![prop::num::f64::NORMAL | prop::num::f64::ZERO, -3.0..3.0, Just(1.0), Just(f64::MAX)], 1..40,
+                prop_oneof![prop::num::f64::NORMAL | prop::num::f64::ZERO, -3.0..3.0, Just(1.0),
+                    Just(f64::MAX)], 1..40,
             ),
         ) {
             if let Figure::Modes { modes } = figure(&samples).unwrap() {

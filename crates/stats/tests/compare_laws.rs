@@ -62,7 +62,8 @@ proptest! {
         prop_assert_eq!(there.metrics[0].equivalent, back.metrics[0].equivalent);
         prop_assert_eq!(there.metrics[0].confidence_percent, back.metrics[0].confidence_percent);
         let ([low, effect, high], [back_low, back_effect, back_high]) = (logs(&there), logs(&back));
-        prop_assert!(close(low, -back_high) && close(effect, -back_effect) && close(high, -back_low));
+        prop_assert!(close(low, -back_high) && close(effect, -back_effect)
+            && close(high, -back_low));
     }
 
     #[test]
@@ -120,7 +121,9 @@ proptest! {
                 let margin = (margin.unwrap() / 100.0).ln_1p() + 1e-9;
                 prop_assert!(-margin <= low && high <= margin);
             }
-            Verdict3::Inconclusive if pairs.len() == 30 => prop_assert!(low <= 1e-12 && high >= -1e-12),
+            Verdict3::Inconclusive if pairs.len() == 30 => {
+                prop_assert!(low <= 1e-12 && high >= -1e-12);
+            }
             Verdict3::Inconclusive => {}
         }
         prop_assert!(metric.confidence_percent <= metric.look_confidence_percent + 1e-9);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_same_after_memory_has_forgotten_it() {
+    fn a_file_is_unchanged_after_its_cached_pages_are_dropped() {
         let path = std::env::temp_dir().join(format!("linerate-forgotten-{}", std::process::id()));
         let mut file = File::create(&path).unwrap();
         file.write_all(&[7; 10_000]).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_nothing_to_forget() {
+    fn dropping_cached_pages_of_a_pipe_does_nothing() {
         let (reader, _writer) = io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
         let error = drop_from_memory(&file).unwrap_err();

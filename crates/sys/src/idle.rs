@@ -40,11 +40,13 @@ pub enum IdleError {
 pub struct IdleSpinners {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// The kernel's numbers of the threads.
+    numbers: Vec<u32>,
 }
 
 impl IdleSpinners {
-    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin when this
-    /// returns.
+    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin wherever a CPU
+    /// has nothing else to run.
     ///
     /// # Errors
     /// A thread cannot be started, bound to its CPU or given the policy; none is left behind then.
@@ -52,28 +54,32 @@ impl IdleSpinners {
         let mut spinners = Self {
             stop: Arc::default(),
             threads: Vec::new(),
+            numbers: Vec::new(),
         };
-        let (report, reports) = mpsc::channel();
         for cpu in thread::affinity()? {
-            let (stop, report) = (Arc::clone(&spinners.stop), report.clone());
+            let stop = Arc::clone(&spinners.stop);
+            let (report, reported) = mpsc::channel();
+            let (begin, may_begin) = mpsc::channel();
             let thread = Builder::new()
                 .name(format!("{THREAD_NAME}{cpu}"))
                 .spawn(move || {
                     let prepared = prepare(cpu);
                     let _registered = Registered::new(cpu);
-                    let ready = prepared.is_ok();
-                    // The receiver is gone only if another spinner failed, and then all are told to
-                    // stop.
-                    let _ = report.send(prepared);
-                    if ready {
+                    // The receiver waits for it.
+                    let _ = report.send(prepared.map(|()| thread::thread_id()));
+                    // At an ordinary priority it would be in the way.
+                    if may_begin.recv().is_ok() {
                         spin(&stop);
                     }
                 })
                 .map_err(|source| IdleError::Spawn { cpu, source })?;
             spinners.threads.push(thread);
-        }
-        for prepared in reports.iter().take(spinners.cpus()) {
-            prepared?;
+            let number = reported.recv().expect("a spinner reports before it ends")?;
+            // Not by the thread itself: on a busy CPU it would get no further for seconds.
+            thread::set_idle_policy(number)?;
+            spinners.numbers.push(number);
+            // The thread ends only after this.
+            let _ = begin.send(());
         }
         Ok(spinners)
     }
@@ -86,6 +92,11 @@ impl IdleSpinners {
 
 impl Drop for IdleSpinners {
     fn drop(&mut self) {
+        // With SCHED_IDLE a thread also ends only when its CPU has nothing else to run, which on a
+        // busy host takes seconds. Without the privilege for another policy that is waited for.
+        for number in &self.numbers {
+            let _ = thread::set_ordinary_policy(*number);
+        }
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // A spinner has nothing in it that could panic, and nothing is lost if one did.
@@ -203,15 +214,12 @@ fn cpu_time(thread: u32) -> Option<Duration> {
     })
 }
 
-/// Sets the policy and then spins. If the policy cannot be set it does not spin at all, because at
-/// an ordinary priority it would be in the way.
+/// What the spinner sets before it has its policy.
 fn prepare(cpu: u32) -> Result<(), CallError> {
     // Under automatic groups (sched(7)) the programs of another session take turns with this one's,
     // whatever the policy of its threads. Short turns then; it must be said before the policy, and
     // where it cannot be, turns are long.
     let _ = thread::set_time_slice(SHORTEST_SLICE);
-    thread::set_idle_policy()?;
-    thread::set_nice(19)?;
     thread::set_affinity(&[cpu])
 }
 

@@ -20,6 +20,8 @@ pub use header::{GsoType, VirtioHeader};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::thread;
 
 use crate::CallError;
 use crate::clock::{RealtimeOffset, monotonic_ns};
@@ -46,10 +48,9 @@ pub struct PacketSocket {
     batch: Batch,
     offset: RealtimeOffset,
     state: LinkState,
-    /// By the kernel, up to the last time it was asked.
-    counted: PacketStatistics,
-    /// Frames that the kernel put into a ring, but which are not for the caller.
-    skipped: u64,
+    /// Frames lost so far: those that the kernel counted up to the last time it was asked, and
+    /// those that it put into a ring but which are not for the caller.
+    dropped: u64,
 }
 
 /// A frame that arrived.
@@ -74,16 +75,6 @@ pub struct Outgoing<'a> {
     /// From the Ethernet header on. Longer than the link's MTU and 14 bytes only with a
     /// [`GsoType`].
     pub frame: &'a [u8],
-}
-
-/// Frames since the socket was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PacketStatistics {
-    /// Put into a ring, whether or not they have been fetched yet.
-    pub received: u64,
-    /// Lost: no slot was free, or they were longer than 65,550 bytes or of a kind unknown to
-    /// [`GsoType`].
-    pub dropped: u64,
 }
 
 /// Why frames could not be received or sent.
@@ -128,11 +119,22 @@ impl PacketSocket {
             Ring::map(socket, size).map_err(refused("map a ring of frames"))
         };
         let [short, middle, long] = ring::Size::shrunk(SIZES, bytes);
-        let rings = [
-            open((0, short))?,
-            open((short.longest_frame(), middle))?,
-            open((middle.longest_frame(), long))?,
+        let sizes = [
+            (0, short),
+            (short.longest_frame(), middle),
+            (middle.longest_frame(), long),
         ];
+        // The kernel waits for all CPUs before it gives a socket its ring (synchronize_rcu);
+        // threads let it do so once for all three.
+        let [short, middle, long] = thread::scope(|scope| {
+            let threads =
+                sizes.map(|size| thread::Builder::new().spawn_scoped(scope, move || open(size)));
+            threads.map(|thread| {
+                let thread = thread.map_err(refused("start a thread"))?;
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })
+        });
+        let rings = [short?, middle?, long?];
         let sockets = rings.each_ref().map(|ring| ring.socket());
         let readiness = call::readiness_of(&sockets).map_err(refused("wait for frames"))?;
         for socket in sockets {
@@ -146,8 +148,7 @@ impl PacketSocket {
             batch: Batch::new(),
             offset: RealtimeOffset::default(),
             state: LinkState::default(),
-            counted: PacketStatistics::default(),
-            skipped: 0,
+            dropped: 0,
         })
     }
 
@@ -173,7 +174,7 @@ impl PacketSocket {
                 }));
             }
             self.rings[earliest].release();
-            self.skipped += 1;
+            self.dropped += 1;
         }
         self.look_after_link()?;
         Ok(None)
@@ -211,21 +212,18 @@ impl PacketSocket {
         Ok(taken)
     }
 
-    /// Frames received and dropped so far.
+    /// Number of frames lost since the socket was opened: no slot was free, or they were longer
+    /// than 65,550 bytes or of a kind unknown to [`GsoType`].
     ///
     /// # Errors
     /// [`PacketError::Call`], which a seccomp filter could cause.
-    pub fn statistics(&mut self) -> Result<PacketStatistics, PacketError> {
+    pub fn dropped(&mut self) -> Result<u64, PacketError> {
         for ring in &self.rings {
-            let (received, dropped) = call::take_statistics(ring.socket())
+            let dropped = call::take_dropped(ring.socket())
                 .map_err(|source| refused("count frames", &self.link, source))?;
-            self.counted.received += u64::from(received);
-            self.counted.dropped += u64::from(dropped);
+            self.dropped += u64::from(dropped);
         }
-        Ok(PacketStatistics {
-            received: self.counted.received - self.skipped,
-            dropped: self.counted.dropped + self.skipped,
-        })
+        Ok(self.dropped)
     }
 
     /// The ring that has the oldest frame.

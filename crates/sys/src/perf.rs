@@ -1,8 +1,8 @@
-//! Samples of what CPUs or threads are doing: perf_event_open(2).
+//! Sampling profiles of CPUs or threads by perf_event_open(2).
 //!
-//! A [`Sampler`] is one event with its ring. It is made switched off; [`Sampler::enable`] and
-//! [`Sampler::disable`] may be called from any thread. What the kernel has written is taken out by
-//! [`Sampler::drain`] and read by [`records`], a function of bytes.
+//! A [`Sampler`] is one event with its ring buffer. It starts disabled; [`Sampler::enable`] and
+//! [`Sampler::disable`] may be called from any thread. [`Sampler::drain`] takes out the bytes that
+//! the kernel has written, and [`records`] parses them.
 
 mod attributes;
 mod obstacle;
@@ -21,40 +21,40 @@ use ring::Ring;
 
 use crate::proc::sysctl;
 
-/// What could not be done to sample.
+/// Errors of opening a sampler.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// The kernel gives this process no such event.
+    /// The kernel refused to open the event.
     #[error("cannot sample {subject}: {source}")]
     Open {
-        /// What was to be sampled.
+        /// The subject of the samples.
         subject: Subject,
         /// What the kernel answered.
         source: io::Error,
     },
-    /// There is no memory for the ring, or not as much of it as this user may lock.
+    /// The ring buffer could not be mapped: there is no memory, or this user may not lock as much.
     #[error("cannot map the ring of samples of {subject}: {source}")]
     Map {
-        /// What was to be sampled.
+        /// The subject of the samples.
         subject: Subject,
         /// What the kernel answered.
         source: io::Error,
     },
 }
 
-/// What drives the samples.
+/// The source of the sampling interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// A timer of each CPU, which every machine has.
+    /// A timer of each CPU; every machine has one.
     Timer {
-        /// Samples a second, 1 to 100,000; the kernel has a limit of its own
-        /// (`kernel.perf_event_max_sample_rate`).
+        /// Samples per second, 1 to 100,000; the kernel's own limit is
+        /// `kernel.perf_event_max_sample_rate`.
         hz: u32,
     },
-    /// The CPU's counter of its cycles, which few virtual machines have. It stands still while the
-    /// CPU is halted.
+    /// The cycle counter of the CPU, which few virtual machines have. It stops while the CPU is
+    /// halted.
     Cycles {
-        /// Cycles from one sample to the next, below 2^63.
+        /// Cycles between two samples, below 2^63.
         period: u64,
     },
 }
@@ -62,17 +62,17 @@ pub enum Clock {
 /// How to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// What drives the samples.
+    /// The source of the sampling interrupts.
     pub clock: Clock,
-    /// Only what runs in user mode: all that `kernel.perf_event_paranoid` at 2 allows.
+    /// Whether only user mode is sampled, which `kernel.perf_event_paranoid` at 2 allows.
     pub user_only: bool,
-    /// Frames of a call chain at most, 1 to 127.
+    /// Maximum number of frames in a call chain, 1 to 127.
     pub depth: u16,
-    /// Bytes of the ring, rounded up to a power of two of pages.
+    /// Bytes of the ring buffer, rounded up to a power of two of pages.
     pub ring_bytes: usize,
 }
 
-/// One event, switched off, with the ring that its samples go to.
+/// An event with the ring buffer for its samples.
 #[derive(Debug)]
 pub struct Sampler {
     event: OwnedFd,
@@ -80,11 +80,11 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes the event. All CPUs' doing needs CAP_PERFMON, or `kernel.perf_event_paranoid` below 1;
-    /// the kernel's part of own threads needs it below 2.
+    /// Opens the event, disabled. To sample a CPU needs CAP_PERFMON or `kernel.perf_event_paranoid`
+    /// below 1; to sample the kernel part of own threads needs it below 2.
     ///
     /// # Errors
-    /// Not permitted, no such CPU, thread or hardware, or no memory for the ring.
+    /// Not permitted, no such CPU, thread or hardware, or no memory for the ring buffer.
     pub fn open(subject: Subject, sampling: &Sampling) -> Result<Self, PerfError> {
         let attributes = Attributes::new(sampling);
         let event =
@@ -94,7 +94,7 @@ impl Sampler {
         Ok(Self { event, ring })
     }
 
-    /// Samples from now on.
+    /// Starts sampling.
     ///
     /// # Errors
     /// The CPU or the thread is gone.
@@ -102,7 +102,7 @@ impl Sampler {
         control(&self.event, IOC_ENABLE)
     }
 
-    /// Samples no longer.
+    /// Stops sampling.
     ///
     /// # Errors
     /// The CPU or the thread is gone.
@@ -110,15 +110,16 @@ impl Sampler {
         control(&self.event, IOC_DISABLE)
     }
 
-    /// Appends what the kernel has written since the last time to `bytes`: whole records, for
-    /// [`records`]. True if there was something.
+    /// Appends the records that the kernel has written since the last call to `bytes`, for
+    /// [`records`]. True if there were any.
     pub fn drain(&self, bytes: &mut Vec<u8>) -> bool {
         self.ring.drain(bytes)
     }
 }
 
-/// How much of what goes on unprivileged processes may sample: −1 (all) to 2 (own threads' user
-/// mode; 3 or 4 with some distributions: nothing); `None` where the kernel has no such setting.
+/// `kernel.perf_event_paranoid`, which says what unprivileged processes may sample: from −1
+/// (everything) to 2 (the user mode of their threads); 3 or 4 in some distributions mean nothing.
+/// `None` if the kernel has no such setting.
 pub fn paranoid() -> Option<i32> {
     sysctl::read("kernel.perf_event_paranoid")
         .ok()?
@@ -127,8 +128,8 @@ pub fn paranoid() -> Option<i32> {
         .ok()
 }
 
-/// Samples a second that the kernel allows at the moment; it lowers this by itself when samples
-/// take too long.
+/// Samples per second that the kernel allows at the moment. It lowers this limit when sampling
+/// takes too long.
 pub fn largest_rate() -> Option<u32> {
     sysctl::read("kernel.perf_event_max_sample_rate")
         .ok()?
@@ -187,8 +188,8 @@ mod tests {
         ring_bytes: 64 << 10,
     };
 
-    /// Samples of this thread, busy until it has some; `None`, with a word, where this host allows
-    /// none.
+    /// Samples of this thread, which spins until there are some; `None` and a message where this
+    /// host allows none.
     fn own_samples(sampling: &Sampling) -> Option<Vec<u8>> {
         let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), sampling) {
             Ok(sampler) => sampler,
@@ -263,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_sampled() {
+    fn a_missing_cpu_or_thread_cannot_be_sampled() {
         let error = Sampler::open(Subject::Cpu(65_000), &SAMPLING).expect_err("no such CPU");
         assert!(error.to_string().contains("CPU 65000"), "{error}");
-        // A number that no CPU of this kernel could have is EINVAL, as much else is.
+        // A number beyond all possible CPUs gives EINVAL, which has many other causes.
         assert!(
             matches!(error.obstacle(), Obstacle::Other | Obstacle::Paranoid),
             "{error}"

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_told_once() {
+    fn an_edge_is_reported_once() {
         let quiet = UdpSocket::bind("127.0.0.1:0").unwrap();
         let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut poller = Poller::new().unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_waited_for_ends_a_wait() {
+    fn a_wait_ends_only_for_the_registered_events() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let ready = |interest| wait_ready(&socket, interest, Duration::from_micros(100)).unwrap();
         assert!(!ready(Interest::Readable));

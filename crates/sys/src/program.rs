@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_told_from_what_is_written() {
+    fn executable_mappings_are_told_from_writable_ones() {
         let maps = "\
 55f1-5600 r--p 00000000 fe:00 42    /usr/bin/linerate
 5600-5700 r-xp 00660000 fe:00 42    /usr/bin/linerate

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::process::setpriority_process;
+use rustix::process::{Pid, setpriority_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::CallError;
@@ -153,13 +153,35 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<(), CallErr
     check("give the thread descriptors of its own", result)
 }
 
-/// Lets the calling thread run only where no other thread wants to (SCHED_IDLE). That needs no
-/// privilege, but going back may.
+/// Lets a thread of this process, by its number, run only where no other thread wants to
+/// (SCHED_IDLE, with the nice value 19, so that `/proc/stat` counts its time as nice). That needs
+/// no privilege, but going back does ([`set_ordinary_policy`]).
 ///
 /// # Errors
-/// The kernel refuses, which a seccomp filter could make it do.
-pub fn set_idle_policy() -> Result<(), CallError> {
-    set_policy("set the policy SCHED_IDLE", libc::SCHED_IDLE, 0)
+/// No such thread; the kernel refuses, which a seccomp filter could make it do.
+pub fn set_idle_policy(thread: u32) -> Result<(), CallError> {
+    set_policy_and_nice("set the policy SCHED_IDLE", thread, libc::SCHED_IDLE, 19)
+}
+
+/// Gives a thread of this process, by its number, the ordinary policy and the nice value 0 again.
+/// After [`set_idle_policy`] that needs CAP_SYS_NICE or RLIMIT_NICE.
+///
+/// # Errors
+/// Not permitted; no such thread.
+pub fn set_ordinary_policy(thread: u32) -> Result<(), CallError> {
+    set_policy_and_nice("set the policy SCHED_OTHER", thread, libc::SCHED_OTHER, 0)
+}
+
+fn set_policy_and_nice(
+    operation: &'static str,
+    thread: u32,
+    policy: libc::c_int,
+    nice: i32,
+) -> Result<(), CallError> {
+    let number = thread.cast_signed();
+    set_policy(operation, number, policy, 0)?;
+    setpriority_process(Pid::from_raw(number), nice)
+        .map_err(|errno| CallError::new(operation, errno))
 }
 
 /// Lets the calling thread run before all threads of ordinary policies (SCHED_RR, the lowest
@@ -170,11 +192,13 @@ pub fn set_idle_policy() -> Result<(), CallError> {
 /// Not permitted; in a control group without a share of real time.
 pub fn set_real_time_policy() -> Result<(), CallError> {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    set_policy("set the policy SCHED_RR", policy, 1)
+    set_policy("set the policy SCHED_RR", 0, policy, 1)
 }
 
+/// Sets the policy of a thread by its number; 0 is the calling thread.
 fn set_policy(
     operation: &'static str,
+    thread: libc::pid_t,
     policy: libc::c_int,
     priority: libc::c_int,
 ) -> Result<(), CallError> {
@@ -186,21 +210,11 @@ fn set_policy(
     check(operation, unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
-            0,
+            thread,
             policy,
             &raw const parameters,
         )
     })
-}
-
-/// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
-/// or RLIMIT_NICE.
-///
-/// # Errors
-/// Not permitted.
-pub fn set_nice(nice: i32) -> Result<(), CallError> {
-    // On Linux, no process is the calling thread.
-    setpriority_process(None, nice).map_err(|errno| CallError::new("set the nice value", errno))
 }
 
 /// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class
@@ -308,6 +322,27 @@ mod tests {
     }
 
     #[test]
+    fn another_thread_can_give_an_idle_thread_its_ordinary_policy_back() {
+        let (say, heard) = std::sync::mpsc::channel();
+        let (wake, woken) = std::sync::mpsc::channel::<()>();
+        let idle = thread::spawn(move || {
+            set_idle_policy(thread_id()).unwrap();
+            say.send((thread_id(), own_nice_and_policy())).unwrap();
+            let _ = woken.recv();
+            own_nice_and_policy()
+        });
+        let (number, before) = heard.recv().unwrap();
+        assert_eq!(before, (19, libc::SCHED_IDLE));
+        let changed = set_ordinary_policy(number);
+        drop(wake);
+        let after = idle.join().unwrap();
+        match changed {
+            Ok(()) => assert_eq!(after, (0, libc::SCHED_OTHER)),
+            Err(error) => linerate_testkit::skip(linerate_testkit::Need::Root, error),
+        }
+    }
+
+    #[test]
     fn a_thread_with_one_descriptor_of_its_own_closes_none_of_the_others() {
         let (kept, mut peer) = UnixStream::pair().unwrap();
         let (other, mut others_peer) = UnixStream::pair().unwrap();
@@ -409,15 +444,14 @@ mod tests {
     #[test]
     fn scheduling_is_that_of_the_calling_thread_only() {
         let before = own_nice_and_policy();
-        in_thread(|| {
+        in_thread(move || {
             wake_sharply();
             // Not in a task's own directory, but in that which every thread's number has as well.
             let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();
             assert_eq!(slack.trim(), "1");
-            set_nice(19).unwrap();
             set_time_slice(Duration::from_micros(100)).unwrap();
-            assert_eq!(own_nice_and_policy(), (19, libc::SCHED_OTHER));
-            set_idle_policy().unwrap();
+            assert_eq!(own_nice_and_policy(), (before.0, libc::SCHED_OTHER));
+            set_idle_policy(thread_id()).unwrap();
             assert_eq!(own_nice_and_policy(), (19, libc::SCHED_IDLE));
         });
         assert_eq!(own_nice_and_policy(), before);

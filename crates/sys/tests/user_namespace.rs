@@ -125,7 +125,7 @@ fn carry_frames(pair: &Pair) {
                 .is_some_and(|received| received.frame == frame),
         );
     }
-    assert_eq!(to.statistics().unwrap().dropped, 0);
+    assert_eq!(to.dropped().unwrap(), 0);
 }
 
 /// Starts, while outside of the user namespace, the process that is to join it.

@@ -8,8 +8,10 @@
 pub mod browser;
 pub mod postgres;
 
+use std::env;
 use std::fmt::Display;
 use std::io::Write as _;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -142,6 +144,38 @@ fn requires(list: &str, need: Need) -> Result<bool, String> {
         found |= name == need.name() || (name == "all" && need != Need::Speed);
     }
     Ok(found)
+}
+
+/// Runs the calling test again, in a process of its own that runs nothing else: for tests that
+/// count the threads or the descriptors of their process. True after it has passed there, and the
+/// caller returns; false in that process.
+///
+/// # Panics
+/// The test fails there, or its process cannot be started.
+pub fn passes_in_own_process() -> bool {
+    const IS_THERE: &str = "LINERATE_TEST_PROCESS";
+    if env::var_os(IS_THERE).is_some() {
+        return false;
+    }
+    let test = thread::current();
+    let test = test
+        .name()
+        .expect("a test's thread has the name of the test");
+    let program = env::current_exe().expect("the file of this program");
+    let mut command = Command::new(program);
+    command
+        .args([test, "--exact", "--nocapture"])
+        .env(IS_THERE, "1");
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.expect("this program can be started again");
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    for line in stderr.lines().filter(|line| line.starts_with("SKIPPED: ")) {
+        // As in `skip`.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+    let passes = output.status.success() && stdout.contains("1 passed");
+    assert!(passes, "in a process of its own:\n{stdout}{stderr}");
+    true
 }
 
 /// Waits until `holds` returns true.

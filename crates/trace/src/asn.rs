@@ -350,16 +350,20 @@ mod tests {
             prefixes in prop::collection::vec((any::<u32>(), 0..=32u8, any::<u32>()), 0..40),
             asked: u32,
         ) {
-            let cut = |bits: u32, length: u8| bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            let cut = |bits: u32, length: u8| {
+                bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+            };
             let text: String = prefixes
                 .iter()
                 .map(|(bits, length, asn)| format!("{}/{length} \
                     {asn}\n", IpAddr::from(cut(*bits, *length).to_be_bytes())))
                 .collect();
             let table = AsTable::parse(&text).unwrap();
-            let holds = prefixes.iter().filter(|(bits, length, _)| cut(*bits, *length) == cut(asked, *length));
+            let holds = prefixes.iter()
+                .filter(|(bits, length, _)| cut(*bits, *length) == cut(asked, *length));
             let longest = holds.clone().map(|(_, length, _)| *length).max();
-            let first = holds.filter(|(_, length, _)| Some(*length) == longest).map(|(.., asn)| *asn).next();
+            let first = holds.filter(|(_, length, _)| Some(*length) == longest)
+                .map(|(.., asn)| *asn).next();
             let found = table.origin(IpAddr::from(asked.to_be_bytes())).map(|origin| origin.asn);
             prop_assert_eq!(found, first);
         }

@@ -101,16 +101,15 @@ mod watch;
 pub use asn::{AsTable, AsTableError, MAX_PREFIXES, Origin};
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig};
 pub use document::{
-    HopDocument, OneWayLoss, PathsDocument, ProbeDocument, ReverseDocument, TRACE_SCHEMA,
-    TraceDocument, TraceHeader, admit, end_in_words,
+    HopDocument, OneWayLoss, ProbeDocument, ReverseDocument, TRACE_SCHEMA, TraceDocument,
+    TraceHeader, admit, end_in_words,
 };
 pub use identity::{MAX_FLOWS, NotOurs, ProbeCodec, least_size};
 pub use ledger::{MAX_PROBES, Reply};
 pub use missing::HopFate;
 pub use mtu::{MtuConfig, MtuOutcome, Narrowing, PathMtu};
 pub use multipath::{
-    Level, MultipathConfig, MultipathOutcome, Node, PathFinder, PathLink, RoutedPath,
-    stopping_point,
+    Level, MultipathConfig, Node, PathFinder, PathLink, PathsDocument, RoutedPath, stopping_point,
 };
 pub use outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind, Quoted};

@@ -180,13 +180,15 @@ mod tests {
         #[test]
         fn no_request_becomes_more_than_the_bounds(
             kind in prop::sample::select(vec![ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp]),
-            hops: u8, probes: u8, size_bytes: u16, rate in prop::option::of(any::<u64>()), is_v6: bool,
+            hops: u8, probes: u8, size_bytes: u16, rate in prop::option::of(any::<u64>()),
+                is_v6: bool,
         ) {
             let request = TraceRequest { kind, hops, probes, size_bytes, ..request() };
             let client: IpAddr = if is_v6 { [1u16; 8].into() } else { [198, 18, 0, 1].into() };
             if let Ok(config) = request.config(client, rate) {
                 prop_assert_eq!(config.target, client);
-                prop_assert!(config.hops <= MAX_REVERSE_HOPS && config.probes <= MAX_REVERSE_PROBES);
+                prop_assert!(config.hops <= MAX_REVERSE_HOPS
+                    && config.probes <= MAX_REVERSE_PROBES);
                 prop_assert!(config.size <= MAX_REVERSE_SIZE && config.kind != ProbeKind::Tcp);
                 let bits = u64::from(config.rate_per_s) * u64::from(config.size) * 8;
                 let is_within = rate.is_none_or(|rate| config.rate_per_s == 1 || bits <= rate);

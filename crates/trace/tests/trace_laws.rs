@@ -62,13 +62,15 @@ proptest! {
     ) {
         let mut net = net;
         let config = TraceConfig { probes, hops: 45, ..net.config().with_kind(kind) };
-        let (retries, timeout, gap) = (u64::from(config.retries), config.timeout, 1_000_000_000 / u64::from(config.rate_per_s));
+        let (retries, timeout, gap) = (u64::from(config.retries), config.timeout,
+            1_000_000_000 / u64::from(config.rate_per_s));
         let run = trace_with(&mut net, config);
 
         // Ends: each round waits a timeout at most after its last probe, and begins 0.1 s later at
         // most.
         let sending = gap * run.sent.len() as u64 + 100_000_000;
-        prop_assert!(run.ended.0 <= (retries + 1) * timeout.0 + sending, "{} ms", run.ended.0 / 1_000_000);
+        prop_assert!(run.ended.0 <= (retries + 1) * timeout.0 + sending, "{} ms",
+            run.ended.0 / 1_000_000);
 
         let ids: BTreeSet<_> = run.sent.iter().map(|(_, probe)| probe.id).collect();
         prop_assert_eq!(ids.len(), run.sent.len());
@@ -89,7 +91,8 @@ proptest! {
     #[test]
     fn what_is_forged_changes_nothing(
         net in nets(),
-        forged in prop::collection::vec((0..100u64, any::<u16>(), any::<u16>(), any::<u8>()), 0..40),
+        forged in prop::collection::vec((0..100u64, any::<u16>(), any::<u16>(), any::<u8>()),
+            0..40),
     ) {
         let honest = trace(&mut net.clone()).machine.finish();
         let mut net = net;
@@ -98,7 +101,8 @@ proptest! {
             .into_iter()
             .filter(|(_, guessed, ..)| *guessed != session)
             .map(|(at, guessed, sequence, of)| {
-                let identity = ProbeIdentity { sequence: sequence % 90, session: Some(guessed), flow: Some(0) };
+                let identity = ProbeIdentity { sequence: sequence % 90, session: Some(guessed),
+                    flow: Some(0) };
                 let kind = match of % 3 {
                     0 => AnswerKind::PortUnreachable,
                     1 => AnswerKind::TimeExceeded,
@@ -106,7 +110,8 @@ proptest! {
                 };
                 let from = IpAddr::from([203, 0, 113, of]);
                 let (quoted, mpls) = (Quoted::default(), Vec::new());
-                (Nanos::from_millis(at), Answer { identity, from, kind, reply_ttl: None, quoted, mpls })
+                (Nanos::from_millis(at),
+                    Answer { identity, from, kind, reply_ttl: None, quoted, mpls })
             })
             .collect();
         net.noise = wrong;
@@ -133,7 +138,8 @@ proptest! {
 
     #[test]
     fn any_answers_at_any_time_are_stood(
-        answers in prop::collection::vec((0..3_000u64, 0..100u16, any::<u8>(), any::<bool>()), 0..100),
+        answers in prop::collection::vec((0..3_000u64, 0..100u16, any::<u8>(), any::<bool>()),
+            0..100),
     ) {
         let mut net = Net::chain(5);
         net.levels.iter_mut().flatten().for_each(|router| router.is_silent = true);
@@ -149,9 +155,11 @@ proptest! {
                     AnswerKind::TooBig { mtu: u32::from(of) },
                     AnswerKind::Unreachable { code: of },
                 ][usize::from(of) % 6];
-                let from = if is_target { net.target() } else { address(7, usize::from(of % 9), false) };
+                let elsewhere = address(7, usize::from(of % 9), false);
+                let from = if is_target { net.target() } else { elsewhere };
                 let (quoted, mpls) = (Quoted::default(), Vec::new());
-                (Nanos::from_millis(at), Answer { identity, from, kind, reply_ttl: Some(of), quoted, mpls })
+                (Nanos::from_millis(at),
+                    Answer { identity, from, kind, reply_ttl: Some(of), quoted, mpls })
             })
             .collect();
         let run = trace(&mut net);

@@ -108,7 +108,8 @@ proptest! {
 
     #[test]
     fn the_least_mtu_is_found_whoever_tells(
-        links in prop::collection::vec((prop::option::of(100..9_000u32), any::<bool>(), any::<bool>()), 2..20),
+        links in prop::collection::vec((prop::option::of(100..9_000u32), any::<bool>(),
+            any::<bool>()), 2..20),
         most in 100..9_000u16,
     ) {
         let mut net = Net::chain(links.len() + 1);

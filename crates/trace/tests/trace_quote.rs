@@ -102,7 +102,8 @@ proptest! {
     ) {
         let codec = codec(kind, is_v6, session);
         let probe = probe(&codec, id, flow, if kind == ProbeKind::Tcp { 0 } else { size });
-        let mut message = icmp_message(&codec, &probe, AnswerKind::TimeExceeded, 0x0e, false, false);
+        let mut message =
+            icmp_message(&codec, &probe, AnswerKind::TimeExceeded, 0x0e, false, false);
         message.truncate(8 + if is_v6 { 40 } else { 20 } + cut);
         let answer = codec.read_icmp(codec.source, Some(60), &message).unwrap();
         prop_assert_eq!(answer.identity.sequence, id);
@@ -150,7 +151,8 @@ proptest! {
         damage in prop::collection::vec((0..120usize, any::<u8>()), 1..6), length in 0..120usize,
     ) {
         let codec = codec(kind, is_v6, 77);
-        let mut message = icmp_message(&codec, &probe(&codec, 5, 3, 80), AnswerKind::TimeExceeded, 0, false, false);
+        let mut message = icmp_message(&codec, &probe(&codec, 5, 3, 80), AnswerKind::TimeExceeded,
+            0, false, false);
         for (at, value) in damage {
             if let Some(byte) = message.get_mut(at) {
                 *byte = value;

@@ -21,11 +21,19 @@ pub fn civil_date(days: u64) -> (u64, u64, u64) {
 /// before 1970 are written as its first.
 pub fn format_rfc3339(moment: SystemTime) -> String {
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = since_epoch.as_secs();
+    let seconds = date_and_time(since_epoch.as_secs());
+    format!("{seconds}.{:06}Z", since_epoch.subsec_micros())
+}
+
+/// A whole number of seconds since 1970 as RFC 3339 writes it, in UTC: `2026-11-21T09:29:14Z`.
+pub fn format_rfc3339_seconds(since_epoch: u64) -> String {
+    date_and_time(since_epoch) + "Z"
+}
+
+fn date_and_time(seconds: u64) -> String {
     let (year, month, day) = civil_date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let microsecond = since_epoch.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]
@@ -45,6 +53,8 @@ mod tests {
         assert_eq!(at(1_709_251_199, 0), "2024-02-29T23:59:59.000000Z");
         assert_eq!(at(1_795_253_354, 0), "2026-11-21T09:29:14.000000Z");
         assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000000Z");
+        let seconds = format_rfc3339_seconds(951_782_399);
+        assert_eq!(seconds, "2000-02-28T23:59:59Z");
         assert_eq!(
             format_rfc3339(UNIX_EPOCH - Duration::from_secs(1)),
             at(0, 0)

@@ -243,6 +243,19 @@ impl BitRate {
     }
 }
 
+impl ByteCount {
+    /// As options and files take it, exact, in the largest unit of which it is a multiple: `64KiB`,
+    /// `1500`.
+    pub fn typed(self) -> String {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let mut units = units.into_iter();
+        match units.find(|(scale, _)| self.0 != 0 && self.0.is_multiple_of(*scale)) {
+            Some((scale, unit)) => format!("{}{unit}", self.0 / scale),
+            None => self.0.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefixes = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];

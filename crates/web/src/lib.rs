@@ -3,8 +3,8 @@
 //! message bus of a mesh.
 //!
 //! All asynchronous code is in this crate, on one thread of its own; measuring uses threads and
-//! blocking calls. The crate knows no document format: a function of the caller makes each page on a
-//! thread where it may take its time.
+//! blocking calls. The crate knows no document format: a function of the caller makes each page on
+//! a thread where it may take its time.
 //!
 //! ```no_run
 //! use linerate_web::Answer;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_said_as_soon_as_there_are_any() {
+    fn losses_are_shown_as_soon_as_there_are_any() {
         let mut now = CapacityLive {
             at_s: 1.0,
             phase: CapacityPhase::Holding,

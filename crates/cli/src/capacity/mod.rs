@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_lost_fails_with_its_number() {
+    fn missing_or_lost_connections_fail_with_their_number() {
         let pool = |asked, alive, lost| PoolResult {
             asked,
             opened: alive + lost,

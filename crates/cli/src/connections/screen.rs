@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn q_escape_and_interrupt_end_it_also_from_a_filter() {
+    fn q_escape_and_interrupt_quit_the_screen_and_escape_leaves_a_filter() {
         let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(view.handle(KeyEvent::from(KeyCode::Char('q'))), Next::Quit);

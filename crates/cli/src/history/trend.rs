@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use linerate_core::stats::{FALSE_ALARMS, changes};
+use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, History, HistoryError, Point};
 use linerate_report::text::{self, Series, SeriesChange};
 use serde_json::Value;
@@ -9,7 +10,6 @@ use serde_json::Value;
 use super::{filter, kept};
 use crate::args::ChangesArgs;
 use crate::failure::Failure;
-use crate::keep::rfc3339;
 use crate::output;
 
 /// Fewest runs of a series in which a change can be told from chance.
@@ -82,7 +82,7 @@ pub(crate) fn change(
     let first = &points[at];
     Ok(SeriesChange {
         id: first.run,
-        started_at: rfc3339(first.at_s),
+        started_at: format_rfc3339_seconds(first.at_s),
         figures,
         beside: beside(history, points[at - 1].run, first.run)?,
     })

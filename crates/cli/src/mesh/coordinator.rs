@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure};
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
-use linerate_core::units::Nanos;
+use linerate_core::units::{Nanos, format_rfc3339_seconds};
 use linerate_engine::Stop;
 use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
@@ -19,7 +19,7 @@ use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Sched
 use linerate_report::document;
 
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention, rfc3339};
+use crate::keep::{self, CARRIED, Retention};
 use crate::monitor::now;
 use crate::{output, plan};
 
@@ -351,7 +351,7 @@ impl<'a> Coordinator<'a> {
                     if let Some((run, answer)) = &saved.line
                         && !self.quiet
                     {
-                        let at = rfc3339(now());
+                        let at = format_rfc3339_seconds(now());
                         // The run is saved, whether or not anybody reads the line.
                         let _ = output::print(&format!("{at} {said}: {answer} (run {run})\n"));
                     }

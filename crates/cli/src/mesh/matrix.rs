@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::anyhow;
 use linerate_core::units::{format_rfc3339, listed};
 use linerate_history::{History, PairRun, Place, Since, first_moment};
-use linerate_mesh::{MatrixDocument, Mesh, PairResult};
+use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
 use linerate_report::text::{self, Style};
 use linerate_report::{Document, json};
 
@@ -28,7 +28,8 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let runs = history.matrix(&mesh.tests[test].name, until.as_deref());
     let runs = runs.map_err(history::unusable)?;
     let until = until.unwrap_or_else(|| format_rfc3339(SystemTime::now()));
-    let mut matrix = MatrixDocument::new(&mesh, test, &until, runs.iter().map(result));
+    let results = runs.iter().filter_map(|run| result(&mesh, run));
+    let mut matrix = MatrixDocument::new(&mesh, test, &until, results);
     if let Some(cause) = args.verdict {
         matrix.cells.retain(|cell| cell.cause == Some(cause));
     }
@@ -71,7 +72,10 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             args.from, args.to
         ));
     }
-    let rows: Vec<_> = runs.iter().map(|run| (run.run, result(run))).collect();
+    let rows = runs.iter();
+    let rows: Vec<_> = rows
+        .filter_map(|run| Some((run.run, result(&mesh, run)?)))
+        .collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }
 
@@ -105,20 +109,20 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
     })
 }
 
-/// The result of a run as the matrix takes it.
-fn result(run: &PairRun) -> PairResult<'_> {
+/// The result of a run; none if one of its sites is not in the file.
+fn result(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
     let it = &run.figures;
     // A cause that only a later version knows is left out.
     let cause = it.cause.as_ref();
     let cause = cause.and_then(|name| serde_json::from_value(name.as_str().into()).ok());
-    PairResult {
-        from: &it.from,
-        to: &it.to,
-        started_at: &run.started_at,
+    Some(MatrixCell {
+        from: mesh.site(&it.from)? as u32,
+        to: mesh.site(&it.to)? as u32,
+        started_at: run.started_at.clone(),
         throughput_bps: it.throughput_bps,
         loss_percent: it.loss_percent,
         rtt_us: it.rtt_us,
         cause,
         confidence: it.confidence,
-    }
+    })
 }

@@ -23,14 +23,14 @@ use anyhow::{Context, anyhow};
 use linerate_core::monitor::{
     Monitor, MonitoredPath, MonitoredTest, Next, Outcome, Schedule, Task,
 };
-use linerate_core::units::ByteCount;
+use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_history::{Filter, History, HistoryError, Place, Point, Since};
 use linerate_report::metrics::Metrics;
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention, rfc3339};
+use crate::keep::{self, CARRIED, Retention};
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
@@ -335,7 +335,7 @@ impl Watch {
         self.own = id;
         if !self.quiet {
             let (test, path) = parts(&self.monitor, task);
-            let (at, answer) = (rfc3339(now()), document.answer());
+            let (at, answer) = (format_rfc3339_seconds(now()), document.answer());
             let line = format!("{at} {} {}: {answer} (run {id})\n", test.name, path.name);
             // The run is saved, whether or not anybody reads the line.
             let _ = output::print(&line);
@@ -439,7 +439,7 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
     let line = |(task, runs): (&Task, &Vec<u64>)| {
         let (test, path) = parts(monitor, *task);
         let first = match runs.first() {
-            Some(first) => format!(", first at {}", rfc3339(*first)),
+            Some(first) => format!(", first at {}", format_rfc3339_seconds(*first)),
             None => String::new(),
         };
         let carries = match test.work.most_bytes(path.rate) {
@@ -483,7 +483,7 @@ mod tests {
         let mut elsewhere = linerate_history::open(&place).unwrap();
         let mut save = || {
             let run = NewRun {
-                started_at: &rfc3339(now()),
+                started_at: &format_rfc3339_seconds(now()),
                 schema: "linerate.record/1",
                 path: "pit",
                 workload: "rr",

@@ -214,7 +214,7 @@ fn a_short_option_means_what_it_means_to_iperf3() {
 }
 
 #[test]
-fn no_rate_is_typed_max_and_without_a_word_it_is_the_same() {
+fn a_udp_rate_of_max_is_the_default_and_is_typed_max() {
     let rate = |line| stream_of(line).rate_bps;
     assert_eq!(rate("stream pit -u"), None);
     assert_eq!(rate("stream pit -u --rate max"), None);

@@ -44,7 +44,7 @@ fn assert_route(document: &Value, is_v4: bool, length: usize, silent: &[usize], 
 }
 
 #[test]
-fn each_answer_is_its_own_hops_in_chains_of_every_length() {
+fn each_answer_belongs_to_its_hop_in_chains_of_every_length() {
     for length in [1, 2, 29, 60] {
         let Some(network) = Network::new("chains of every length", &Chain::of(length)) else {
             return;
@@ -65,7 +65,7 @@ fn each_answer_is_its_own_hops_in_chains_of_every_length() {
 }
 
 #[test]
-fn silent_hops_and_limited_ones_are_told_apart() {
+fn silent_hops_are_told_from_rate_limited_ones() {
     let silent = Router {
         is_silent: true,
         ..Router::default()
@@ -104,7 +104,7 @@ fn silent_hops_and_limited_ones_are_told_apart() {
 }
 
 #[test]
-fn every_code_of_a_refusal_is_named() {
+fn every_icmp_unreachable_code_is_named() {
     // Without those that have a meaning of their own: port unreachable, too big.
     let codes = |is_v4: bool| {
         (0..16u8).filter(move |code| {
@@ -139,7 +139,7 @@ fn every_code_of_a_refusal_is_named() {
 }
 
 #[test]
-fn a_router_that_clears_the_class_is_found() {
+fn a_router_that_clears_the_dscp_is_found() {
     let clears = Router {
         marks: Some(0),
         ..Router::default()
@@ -189,7 +189,7 @@ fn labels_are_read_in_the_new_form_and_the_old() {
 }
 
 #[test]
-fn what_is_forged_is_nobodys_answer() {
+fn forged_answers_are_ignored() {
     let forges = Router {
         forges: true,
         ..Router::default()
@@ -210,7 +210,7 @@ fn what_is_forged_is_nobodys_answer() {
 }
 
 #[test]
-fn answers_that_come_twice_count_once() {
+fn duplicate_answers_count_once() {
     let doubles = Router {
         again: 2,
         ..Router::default()
@@ -237,7 +237,7 @@ fn answers_that_come_twice_count_once() {
 
 /// The target is silent, so that the trace goes on for two seconds and more.
 #[test]
-fn an_answer_that_is_late_is_still_its_own_hops() {
+fn a_late_answer_counts_for_its_own_hop() {
     const LATE: Duration = Duration::from_millis(300);
     let late = Router {
         later: LATE,

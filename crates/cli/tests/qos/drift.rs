@@ -138,7 +138,7 @@ fn disciplines(bench: &Bench) -> Vec<(String, (u16, u16), u32)> {
 }
 
 #[test]
-fn what_force_replaced_is_given_back() {
+fn removing_restores_what_force_replaced() {
     let Some(bench) = bench() else { return };
     let file = bench.file(POLICY);
     let simple = |netlink: &mut Netlink| {

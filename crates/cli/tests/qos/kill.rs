@@ -10,7 +10,7 @@ use crate::support::{bench, command, json, run};
 const ROUNDS: u32 = 24;
 
 #[test]
-fn killed_anywhere_it_leaves_the_old_policy_or_the_new_one() {
+fn a_killed_apply_leaves_the_old_policy_or_the_new_one() {
     let Some(bench) = bench() else { return };
     let other = POLICY.replace("10mbit", "20mbit").replace("EF", "CS6");
     let files = [POLICY, &other].map(|text| {

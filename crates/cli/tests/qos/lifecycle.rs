@@ -184,7 +184,7 @@ fn an_adapter_for_any_interface_is_put_where_it_is_asked_for() {
 }
 
 #[test]
-fn all_interfaces_of_a_file_or_none() {
+fn a_policy_file_is_applied_to_all_interfaces_or_none() {
     let Some(bench) = bench() else { return };
     let both = format!("{POLICY}\n[adapter.lo]\npolicies = [\"voice\"]\n");
     let output = run(bench.a(), &["apply"], Some(&bench.file(&both)));
@@ -196,7 +196,7 @@ fn all_interfaces_of_a_file_or_none() {
 }
 
 #[test]
-fn what_is_somebody_elses_is_left_alone() {
+fn objects_of_other_programs_are_left_alone() {
     let Some(bench) = bench() else { return };
     let file = bench.file(POLICY);
     let check = || run(bench.a(), &["check"], Some(&file));

@@ -58,7 +58,7 @@ fn is_told_and_mended(bench: &Bench, words: &str, spoil: impl Fn()) {
 }
 
 #[test]
-fn pins() {
+fn lost_pins_are_reported_and_restored_by_apply() {
     let Some(bench) = bench() else { return };
     is_told_and_mended(&bench, "counters were taken away", || {
         fs::remove_dir_all(bench.pins()).unwrap();
@@ -66,7 +66,7 @@ fn pins() {
 }
 
 #[test]
-fn pins_below_a_change_that_did_not_come_to_its_end() {
+fn lost_pins_are_restored_by_apply_after_an_interrupted_change() {
     let Some(bench) = bench() else { return };
     bench.apply(POLICY);
     let state = state(&bench);
@@ -84,7 +84,7 @@ fn pins_below_a_change_that_did_not_come_to_its_end() {
 }
 
 #[test]
-fn a_state_that_is_not_whole() {
+fn a_corrupt_state_file_is_reported_and_restored_by_apply() {
     let Some(bench) = bench() else { return };
     is_told_and_mended(&bench, "cannot be understood", || {
         fs::write(state(&bench), "{\"interface\"").unwrap();
@@ -95,7 +95,7 @@ fn a_state_that_is_not_whole() {
 }
 
 #[test]
-fn a_state_that_is_gone() {
+fn a_lost_state_file_is_reported_and_restored_by_apply() {
     let Some(bench) = bench() else { return };
     is_told_and_mended(&bench, "is gone", || {
         fs::remove_file(state(&bench)).unwrap();
@@ -103,7 +103,7 @@ fn a_state_that_is_gone() {
 }
 
 #[test]
-fn an_htb_of_the_same_number_is_somebody_elses() {
+fn an_htb_of_the_same_number_without_our_state_is_not_ours() {
     let Some(bench) = bench() else { return };
     let theirs = |netlink: &mut Netlink| {
         let index = netlink.link(Pair::LINK)?.index;

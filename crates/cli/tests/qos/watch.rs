@@ -111,7 +111,7 @@ fn in_another_network_namespace_nothing_is_kept_over_a_boot() {
 }
 
 #[test]
-fn check_refuses_what_apply_would() {
+fn qos_check_refuses_what_qos_apply_refuses() {
     let Some(bench) = bench() else { return };
     let port = "destination_port = 7001";
     for (text, words) in [

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_does_not_depend_on_the_unit() {
+    fn a_verdict_does_not_depend_on_the_unit() {
         let scaled = [OFF, ON].map(|side| side.map(|value| value * 1e6));
         assert_eq!(of(&OFF, &ON).shows, of(&scaled[0], &scaled[1]).shows);
     }

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused_with_its_place() {
+    fn a_text_that_is_not_a_number_is_refused_with_its_place() {
         let table = sample();
         let error = table.number(2, table.column("rate").unwrap()).unwrap_err();
         assert_eq!(

@@ -112,7 +112,7 @@ fn intervals_hold_every_byte_and_no_sliver() {
 }
 
 #[test]
-fn both_directions_have_their_own_account() {
+fn both_directions_have_their_own_totals() {
     let both = |client: bool| {
         let mut down = flow(Direction::Down, !client, 500_000);
         down.id = 1;

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn values_out_of_range_are_named() {
         assert_eq!(test().check(), Ok(()));
         let none = CapacityTest {
             connections: 0,

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_overran_is_seen_where_no_socket_was() {
+    fn an_overrun_is_seen_in_the_hosts_counters_without_a_socket() {
         let mut bad = record(1e6);
         bad.legs[0].receiver = Some(EndReport {
             counters: [("TcpExtTCPRcvQDrop".to_owned(), 5)].into(),

@@ -204,8 +204,8 @@ mod tests {
         );
     }
 
-    /// Adds the paths of all numbers below a node of the schema. Of lists only the legs are entered:
-    /// the others' entries have no names.
+    /// Adds the paths of all numbers below a node of the schema. Of lists only the legs are
+    /// entered: the others' entries have no names.
     fn collect(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
         let node = resolved(root, node);
         if is_number(node) {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_no_figure() {
+    fn keys_that_were_not_measured_are_no_figures() {
         for path in [
             "",
             ".",

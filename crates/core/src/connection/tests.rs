@@ -217,7 +217,7 @@ fn at_the_receiver_a_window_is_the_cause_only_at_its_buffers_limit() {
 }
 
 #[test]
-fn what_a_receiver_cannot_know_is_asked_for_at_the_sender() {
+fn causes_that_a_receiver_cannot_see_are_asked_for_at_the_sender() {
     let (cause, found) = explained(receiver(9.6e6, |_, _| {}));
     assert_eq!(cause, Cause::Unexplained);
     let there = found.needs_other_end.unwrap();

@@ -41,8 +41,8 @@ fn over_other_cells(finding: &Finding) -> bool {
     finding.pairs.iter().any(|(_, partner)| partner.is_some())
 }
 
-/// One value for each repeat: the median over the cells, each of which may be divided by a partner's
-/// value of the same repeat.
+/// One value for each repeat: the median over the cells, each of which may be divided by a
+/// partner's value of the same repeat.
 pub(super) fn samples(
     pairs: &[(usize, Option<usize>)],
     runs: &[Vec<&Run>],

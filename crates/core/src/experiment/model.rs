@@ -128,8 +128,8 @@ impl Experiment {
     }
 }
 
-/// The number of the cell with these levels, of factors with so many levels each. Cells are numbered
-/// as the digits of a clock count: the last factor's levels change first.
+/// The number of the cell with these levels, of factors with so many levels each. Cells are
+/// numbered as the digits of a clock count: the last factor's levels change first.
 pub(super) fn cell_number(counts: impl Iterator<Item = usize>, levels: &[usize]) -> usize {
     let digits = counts.zip(levels);
     digits.fold(0, |number, (count, level)| number * count + level)

@@ -72,7 +72,7 @@ mod tests {
     };
 
     #[test]
-    fn what_the_owner_allows_is_no_excess_and_one_more_is() {
+    fn the_owners_limit_is_allowed_and_one_more_is_an_excess() {
         assert_eq!(MODEST.excess(&LIMITS), None);
         let streams = Demand {
             streams: 9,

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_has_sent_again_is_known_from_it_alone() {
+    fn retransmissions_of_a_client_are_known_from_the_client_alone() {
         let record = record(Role::Served, Direction::Up, true);
         let tcp = record.legs[0].tcp.as_ref().unwrap();
         assert_eq!(tcp.retransmitted_segments(), Some(7));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_told_nothing_has_no_account() {
+    fn a_client_that_reported_nothing_has_no_totals() {
         let record = record(Role::Served, Direction::Up, false);
         assert_eq!(record.legs[0].sender, None);
         assert!(record.legs[0].receiver.is_some());

@@ -185,7 +185,7 @@ fn buffers_are_twice_what_fills_the_path() {
 }
 
 #[test]
-fn what_a_formula_made_is_fine_and_in_range_and_never_less() {
+fn proposed_values_are_in_range_and_judged_fine() {
     let needs = [
         path("100gbit", "1ms"),
         path("10gbit", "300ms").with_profile(Profile::Wan, None),
@@ -342,7 +342,7 @@ fn profiles_take_what_is_not_given() {
 }
 
 #[test]
-fn what_is_missing_is_said_and_not_left_out() {
+fn unreadable_settings_are_reported_as_such() {
     let mut view = host();
     view.readings.insert(
         "cpu.governor".into(),

@@ -150,7 +150,7 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
 }
 
 #[test]
-fn what_an_endpoint_does_not_allow_is_said_of_the_member() {
+fn a_limit_of_the_endpoint_is_reported_for_the_member_that_exceeds_it() {
     let mix = Mix::from_toml("incast", built_in("incast").unwrap(), &MixChoice::default());
     let mix = mix.unwrap();
     let limits = Limits {
@@ -269,7 +269,7 @@ fn the_document_sums_streams_and_rates_the_call_by_the_probe_of_its_class() {
 }
 
 #[test]
-fn who_ran_for_a_part_of_the_time_counts_for_that_part() {
+fn a_thread_counts_for_the_part_of_the_time_in_which_it_ran() {
     let late = "[[member]]\nname = \"late\"\nstart = \"5s\"\nworkload = { command = \"stream\" }\n";
     let mix = mix(&with(late)).unwrap();
     let document = LoadDocument::new(&mix, 1, ran(&mix));

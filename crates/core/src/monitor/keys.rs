@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use crate::toml_reader::{At, Fault, Section, text};
 use crate::units::{BitRate, ByteCount, Percent, Span};
 
-/// When nothing runs: from one second of the day to another, in UTC; over midnight if the end is first.
+/// When nothing runs: from one second of the day to another, in UTC; over midnight if the end is
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuietHours {
     /// First second of the hours.
@@ -101,8 +102,8 @@ pub fn keep(section: &Section<'_>) -> Result<Option<u64>, Fault> {
 /// Most days that runs are kept.
 const MAX_DAYS: u64 = 3650;
 
-/// `rate`, `share` and `bytes-per-day`: what a link carries, and what tests may carry over it in any 24
-/// hours.
+/// `rate`, `share` and `bytes-per-day`: what a link carries, and what tests may carry over it in
+/// any 24 hours.
 ///
 /// # Errors
 /// What is wrong, and where.

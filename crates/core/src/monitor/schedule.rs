@@ -183,8 +183,8 @@ impl Schedule {
         None
     }
 
-    /// The first moment from `at` on at which the budgets have room for one more run; `None` if they never
-    /// have.
+    /// The first moment from `at` on at which the budgets have room for one more run; `None` if
+    /// they never have.
     pub fn within_budgets(&self, task: usize, at: u64) -> Option<u64> {
         let planned = &self.tasks[task];
         let path = planned.task.path;

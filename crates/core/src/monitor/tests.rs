@@ -211,8 +211,10 @@ proptest! {
         let runs = simulated(&mut schedule, BEGIN, BEGIN + 2 * DAY, takes, 1, sleep);
         prop_assert!(runs.windows(2).all(|pair| pair[0].1 <= pair[1].0), "one at a time");
         for (number, task) in tasks.iter().enumerate() {
-            let (every, jitter) = (monitor.tests[task.test].every_s, monitor.tests[task.test].jitter_s);
-            let own: Vec<u64> = runs.iter().filter(|run| run.2 == number).map(|run| run.0).collect();
+            let (every, jitter) =
+                (monitor.tests[task.test].every_s, monitor.tests[task.test].jitter_s);
+            let own: Vec<u64> = runs.iter().filter(|run| run.2 == number)
+                .map(|run| run.0).collect();
             // A slot is used once: in any time there are as many runs as slots, and one that makes
             // up.
             for (first, begin) in own.iter().enumerate() {
@@ -239,7 +241,8 @@ proptest! {
     ) {
         let (from, to) = (quiet.0, (quiet.0 + quiet.1) % DAY);
         prop_assume!(from != to);
-        let most = monitor(&[60], 0, None, None).tests[0].work.most_bytes(Some("100mbit".parse().unwrap()));
+        let most = monitor(&[60], 0, None, None).tests[0].work
+            .most_bytes(Some("100mbit".parse().unwrap()));
         let each = most.unwrap();
         let mut monitor = monitor(&every, 10, Some((from, to)), Some(budget * each));
         monitor.paths.truncate(1);

@@ -613,7 +613,8 @@ mod tests {
             threads in (0.0..10.0, 0.0..10.0),
         ) {
             let mut profile = profile(folded);
-            profile.how = How::Sampled { clock: SampleClock::CpuClock, kernel_seen, all_cpus: true };
+            profile.how =
+                How::Sampled { clock: SampleClock::CpuClock, kernel_seen, all_cpus: true };
             profile.threads = CpuSeconds { user: threads.0, system: threads.1 };
             profile.samples += left_out;
             profile.other_samples = left_out;
@@ -621,7 +622,8 @@ mod tests {
             let all = profile.samples;
             let counted = count(profile, End { role, peer, packets: Some(packets), bytes });
             let busy = || counted.layers.iter().filter(|cost| cost.layer != Layer::Idle);
-            let idle: u64 = counted.layers.iter().filter(|cost| cost.layer == Layer::Idle).map(|cost| cost.samples).sum();
+            let idle: u64 = counted.layers.iter().filter(|cost| cost.layer == Layer::Idle)
+                .map(|cost| cost.samples).sum();
             let of_layers = if kernel_seen { counted.samples } else { 0 };
             prop_assert_eq!(busy().map(|cost| cost.samples).sum::<u64>(), of_layers);
             prop_assert_eq!(counted.samples + counted.foreign_samples + idle, all);
@@ -637,7 +639,8 @@ mod tests {
                 prop_assert!(cost.share_percent <= high + 1e-9 && high <= 100.0 + 1e-9);
             }
             let total: f64 = busy().filter_map(|cost| cost.ns_per_byte).sum();
-            prop_assert!(bytes == 0 || (total * bytes as f64 / 1e9 - counted.cpu_seconds).abs() < 1e-6);
+            prop_assert!(bytes == 0
+                || (total * bytes as f64 / 1e9 - counted.cpu_seconds).abs() < 1e-6);
         }
     }
 }

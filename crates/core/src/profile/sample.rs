@@ -322,16 +322,19 @@ mod tests {
         fn bounding_and_thinning_keep_every_sample(
             counts in prop::collection::vec(1_u64..1000, 0..6000), limit in 0_usize..100_000,
         ) {
-            let folded = counts.iter().enumerate().map(|(n, count)| stack(&format!("f{n}"), *count)).collect();
+            let folded = counts.iter().enumerate()
+                .map(|(n, count)| stack(&format!("f{n}"), *count)).collect();
             let mut profile = profile(folded);
             let all = profile.samples;
-            let kept = |p: &EndProfile| p.folded.iter().map(|s| s.count).sum::<u64>() + p.other_samples;
+            let kept = |p: &EndProfile| p.folded.iter()
+                .map(|s| s.count).sum::<u64>() + p.other_samples;
             profile.bound();
             prop_assert!(profile.folded.len() <= MAX_STACKS && profile.check().is_ok());
             prop_assert_eq!(kept(&profile), all);
             profile.thin_to(limit);
             prop_assert_eq!(kept(&profile), all);
-            prop_assert!(profile.folded.is_empty() || serde_json::to_vec(&profile).unwrap().len() <= limit);
+            prop_assert!(profile.folded.is_empty()
+                || serde_json::to_vec(&profile).unwrap().len() <= limit);
             prop_assert!(profile.folded.is_sorted_by(|a, b| a.count >= b.count));
         }
     }
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_end_could_have_taken_is_refused() {
+    fn profiles_with_impossible_figures_are_refused() {
         let good = || profile(vec![stack("tcp_sendmsg", 3)]);
         assert_eq!(good().check(), Ok(()));
         let spoil: [fn(&mut EndProfile); 11] = [

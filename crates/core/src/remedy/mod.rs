@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_first_stands_first() {
+    fn a_remedys_commands_stand_in_the_order_of_execution() {
         let limit = |end| Remedy::host_setting(Some(end), "net.core.rmem_max", &[7]);
         let option = || Remedy::option(RunOption::ReceiveWindow, 7);
         let here = option().after(limit(End::Client)).typed(None).command;

@@ -108,7 +108,8 @@ mod tests {
         fn no_wait_is_shorter_than_a_round_trip_or_begins_after_the_last_look(
             looks in prop::collection::vec((0..100_000u64, 0..500_000u64), 0..50)
         ) {
-            let looks: Vec<Look> = looks.into_iter().map(|(bytes, unsent)| look(bytes, unsent)).collect();
+            let looks: Vec<Look> = looks.into_iter()
+                .map(|(bytes, unsent)| look(bytes, unsent)).collect();
             for wait in waits(&looks) {
                 prop_assert!(wait.us >= 20e3 && wait.us.is_finite());
                 prop_assert!(wait.at_s <= looks.len() as f64 * 0.1 + 1e-9);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_to_rest_ends_in_its_time_and_says_so() {
+    fn a_load_that_never_settles_ends_in_time_and_says_so() {
         let restless = run(8, |_, interval| {
             seen(1e6 * 1.5f64.powi(interval as i32), 30e3)
         });

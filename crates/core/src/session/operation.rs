@@ -337,7 +337,9 @@ operations! {
 
         fn rests(state: &SlotState) -> Duration {
             match state {
-                SlotState::Leased(seconds) => Duration::from_secs_f64(seconds.clamp(0.0, MAX_LEASE_S)),
+                SlotState::Leased(seconds) => {
+                    Duration::from_secs_f64(seconds.clamp(0.0, MAX_LEASE_S))
+                }
                 SlotState::Busy(_) => Duration::ZERO,
             }
         }

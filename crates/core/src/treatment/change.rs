@@ -14,7 +14,7 @@ use crate::value::{MAX_POLICY_BYTES, QosPolicy, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceSetting {
-    /// Checksums of what it sends, and of what it receives where that can be told.
+    /// Checksum offload for sent packets, and for received ones where the device has it.
     ChecksumOffload,
     /// Segmentation of TCP data by the device.
     Tso,
@@ -28,7 +28,7 @@ pub enum DeviceSetting {
     Mtu,
     /// The delay of a received packet's interrupt.
     RxUsecs,
-    /// Whether the driver adapts that to the load.
+    /// Whether the driver adapts that delay to the load.
     AdaptiveRx,
 }
 
@@ -76,15 +76,16 @@ pub enum HostChange {
 }
 
 impl HostChange {
-    /// Whether the table has it, with that value. An endpoint calls it on what a stranger sent.
+    /// Checks that the table has the setting and accepts the value. An endpoint calls this for
+    /// changes that a client asks for.
     ///
     /// # Errors
-    /// The key is not in the list; the value is of another kind or out of range.
+    /// The key is not in the table; the value is of another kind or out of range.
     pub fn check(&self) -> Result<(), TreatmentError> {
         self.value().map(drop)
     }
 
-    /// The value, read.
+    /// The parsed value.
     ///
     /// # Errors
     /// As [`HostChange::check`].
@@ -100,7 +101,7 @@ impl HostChange {
 }
 
 impl fmt::Display for HostChange {
-    /// As a treatment is written: `tso=off`.
+    /// In the notation of a treatment: `tso=off`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device { setting, value } => write!(f, "{setting}={value}"),

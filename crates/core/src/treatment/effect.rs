@@ -11,8 +11,8 @@ use crate::value::Value;
 
 impl Treatments {
     /// Checks each treatment whose effect a record shows: segments and path MTU on the wire, the
-    /// window that the sender saw, the congestion control in force, the source address of flows, the
-    /// method of sending. The others were read back when they were applied.
+    /// window that the sender saw, the congestion control in force, the source address of flows,
+    /// the method of sending. The others were read back when they were applied.
     ///
     /// # Errors
     /// [`TreatmentError::NotTaken`] with the first treatment whose effect is missing: the run does
@@ -122,7 +122,7 @@ fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
     fault(other, why)
 }
 
-/// TCP options of one segment (RFC 9293).
+/// Maximum length of a segment's TCP options, bytes (RFC 9293).
 const MAX_OPTIONS: u64 = 40;
 /// The window is adjusted continuously and may exceed the asked value by this factor meanwhile.
 const MAX_WINDOW: f64 = 1.25;
@@ -131,11 +131,11 @@ const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
 const DISCARD: &[&str] = &["discard"];
 
 impl Treatments {
-    /// Sets the socket options of a test; what is changed of hosts is [`Treatments::host_changes`].
+    /// Sets the socket options of a test. Changes of hosts are in [`Treatments::host_changes`].
     ///
     /// # Errors
-    /// The test has the option already, its traffic does not have what is treated, or it is outside
-    /// its limits then. The test may have been changed in part.
+    /// The test has the option already, its traffic has no such option, or the changed test is outside
+    /// its limits. The test may have been changed in part.
     pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let entry = treatment.entry();
@@ -149,7 +149,8 @@ impl Treatments {
         Ok(())
     }
 
-    /// The endpoint knows the address of the control connection, and changes the route to that one.
+    /// A change of the route to the peer. The endpoint knows the address of the control connection,
+    /// and changes the route to that address.
     fn check_routes(&self, test: &Test) -> Result<(), TreatmentError> {
         let route = self.iter().find(|treatment| {
             treatment.entry().scope == Scope::Route && treatment.is_at(End::Server)
@@ -164,8 +165,8 @@ impl Treatments {
         }
     }
 
-    /// An endpoint takes data connections from the address that the test names: one that the route
-    /// prefers is named, and bound to, too.
+    /// An endpoint accepts data connections only from the address that the test names. So a source
+    /// address that a route prefers is named in the test, and sockets are bound to it, too.
     fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
         let changes = self.host_changes(End::Client);
         let Some(address) = changes.iter().find_map(source_of) else {

@@ -7,8 +7,8 @@ use thiserror::Error;
 use crate::plan::PlanError;
 use crate::units::shortened;
 
-/// A text that is no treatment, treatments that cannot be applied as they stand (nothing was changed
-/// then), or one that had no effect.
+/// A text that is no treatment, treatments that cannot be applied as they stand (nothing was
+/// changed then), or one that had no effect.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TreatmentError {

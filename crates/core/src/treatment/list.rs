@@ -22,7 +22,7 @@ pub const MAX_TREATMENTS: usize = 32;
 #[derive(Debug, Clone)]
 pub struct Treatment {
     entry: &'static Entry,
-    /// As written; without it, both ends for a socket and the client for anything else.
+    /// The end as written. If none is: both ends for a socket, the client for anything else.
     end: Option<End>,
     /// The key, if it is a kernel setting.
     key: Option<String>,
@@ -88,7 +88,7 @@ impl Treatments {
         Ok(())
     }
 
-    /// Whether the end has that treatment, and its value.
+    /// The value of that treatment at an end, if the end has it.
     pub(super) fn value_of(&self, end: End, entry: &'static Entry) -> Option<&Value> {
         let same = |treatment: &&Treatment| treatment.is_at(end) && treatment.entry == entry;
         self.0.iter().find(same).map(|treatment| &treatment.value)
@@ -192,7 +192,7 @@ impl PartialEq for Treatment {
 }
 
 impl PartialEq for Treatments {
-    /// The same treatments, in any order; none is there twice.
+    /// Whether both have the same treatments, in any order; no treatment occurs twice.
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.iter().all(|one| other.0.contains(one))
     }
@@ -246,7 +246,7 @@ impl FromStr for Treatment {
             (_, Some(_)) => return Err(malformed("only `sysctl` has a key after a colon")),
             (_, None) => (entry.read(written)?, None),
         };
-        // Blanks of any width stand between several numbers: one of them in the text.
+        // Several numbers are separated by white space, which is written as one blank.
         let text = written.split_ascii_whitespace().collect::<Vec<_>>();
         Ok(Self {
             entry,
@@ -267,7 +267,7 @@ fn split_end(name: &str) -> (Option<End>, &str) {
     found.unwrap_or((None, name))
 }
 
-/// The options of sockets are those of a whole test, and each end takes what concerns it.
+/// Socket options belong to the whole test; each end applies those that concern it.
 fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentError> {
     let Some(end) = end else { return Ok(()) };
     let refused = |why| {
@@ -294,7 +294,7 @@ impl fmt::Display for Treatment {
 }
 
 impl fmt::Display for Treatments {
-    /// As written; `none` for nothing.
+    /// The text as it was written; `none` for no treatments.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str(NONE);

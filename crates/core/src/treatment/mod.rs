@@ -1,4 +1,4 @@
-//! Treatments: the named, reversible changes that a comparison holds against each other.
+//! Treatments: the named, reversible changes that a comparison compares.
 //!
 //! There is one [`table`] of them. An [`Entry`] says what a treatment changes (a [`Scope`]), which
 //! values it takes, what it needs, how it is applied, read back and undone, and what else it
@@ -8,8 +8,8 @@
 //!
 //! They are written `NAME=VALUE`, several with commas between them, `none` for nothing:
 //! `mss=536,server.checksum_offload=off,sysctl:net.ipv4.tcp_sack=0`. A treatment of a socket is at
-//! both ends. Every other one is at the client; before its name may stand whose it is, `client.`
-//! for this host, `server.` for the endpoint's. A source is the client's alone.
+//! both ends. Every other one is at the client, unless a prefix names the end: `client.` is this
+//! host, `server.` the endpoint's. A source address can be set at the client only.
 //!
 //! [`pair`] checks the two sides of a comparison and gives a treatment that changes more than its
 //! name says its control: without checksum offload Linux switches segmentation offload off as well,
@@ -23,9 +23,9 @@
 //! | `change` | [`HostChange`]: what is changed on a host |
 //! | `policy` | the value of `qos`: a policy with the text of its file |
 //! | `place` | at which end of the payload a treatment acts |
-//! | `effect` | treatments of sockets, put into a plan; whether a treatment shows in the record of a run |
-//! | `pair` | what does not go together; two sides and their control |
-//! | `error` | what can be wrong with them |
+//! | `effect` | puts treatments of sockets into a plan; checks in a record that they had effect |
+//! | `pair` | contradictions between treatments; the two sides with their controls |
+//! | `error` | the errors |
 
 mod change;
 mod effect;

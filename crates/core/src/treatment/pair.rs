@@ -19,9 +19,9 @@ pub struct Pair {
     pub notes: Vec<String>,
 }
 
-/// Holds one side against the other. A treatment that changes more than its name says is given its
-/// control on both: where checksum offload differs, segmentation offload, which goes with it, is
-/// off. Two sides that are the same are a comparison of a thing with itself, and no error.
+/// Checks both sides and adds their controls. Where only one side switches checksum offload off,
+/// both sides get segmentation offload switched off, because Linux switches it off with checksum
+/// offload. Two equal sides are no error: that compares a thing with itself.
 ///
 /// # Errors
 /// The control contradicts a treatment that was given, such as `tso=on` beside `checksum_offload`.
@@ -82,11 +82,12 @@ impl Pair {
     }
 }
 
-/// What goes with checksum offload, and the stack's own segmentation that would take its place.
+/// The settings that Linux switches with checksum offload, and the stack's own segmentation, which
+/// would replace segmentation by the device.
 const CONTROLS: [DeviceSetting; 3] = [DeviceSetting::Tso, DeviceSetting::Uso, DeviceSetting::Gso];
 
-/// Two treatments of one end, named as they are written without the end, when they exclude each
-/// other, and why.
+/// Pairs of treatments that exclude each other at one end, and the reason. The names are without
+/// the end.
 type Exclusion = (
     &'static str,
     &'static str,
@@ -95,7 +96,7 @@ type Exclusion = (
 );
 
 /// # Errors
-/// The first two that exclude each other.
+/// Two treatments of one side exclude each other.
 pub(super) fn check_exclusions(treatments: &Treatments) -> Result<(), TreatmentError> {
     for end in [End::Client, End::Server] {
         let here: Vec<&Treatment> = treatments.iter().filter(|one| one.is_at(end)).collect();

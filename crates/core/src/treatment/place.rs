@@ -6,7 +6,7 @@ use crate::plan::{Direction, End, Role, Test, Traffic};
 use crate::units::{Caveat, CaveatKind};
 
 impl Treatment {
-    /// The end of the payload at which it acts, if it is only one.
+    /// The end of the payload at which the treatment acts, if it acts at one end only.
     fn acts(&self) -> Option<Role> {
         match self.entry().setting {
             Setting::Sysctl => sysctl_of(self.key()?)?.acts,
@@ -62,7 +62,7 @@ impl Pair {
         })
     }
 
-    /// Caveats of treatments in which the sides differ and that are at an end where they change
+    /// Caveats for treatments in which the sides differ but which are at an end where they change
     /// almost nothing. With requests and responses both ends send and receive.
     pub fn misplaced(&self, test: &Test) -> Vec<Caveat> {
         if !matches!(test.traffic, Traffic::Stream(_)) || test.direction == Direction::Both {
@@ -75,8 +75,8 @@ impl Pair {
         found
     }
 
-    /// The figures that are compared beside the rate, where the sides differ in what a byte costs:
-    /// the CPU time of the ends that it concerns, threads and soft interrupts.
+    /// The figures to compare beside the rate where the sides differ in CPU cost: the CPU time of
+    /// threads and soft interrupts at the ends concerned.
     pub fn cpu_figures(&self) -> Vec<&'static str> {
         let acting = self.differing().filter(|it| it.costs_cpu());
         let acting: Vec<_> = acting.map(Treatment::acts).collect();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_cpu_time_is_compared_by_it_at_the_ends_that_it_concerns() {
+    fn treatments_that_cost_cpu_time_are_compared_by_it_at_their_ends() {
         for (a, b, metrics) in [
             ("gro=on", "gro=off", &[RECEIVER_CPU][..]),
             ("none", "zerocopy=on", &[SENDER_CPU]),

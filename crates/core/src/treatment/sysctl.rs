@@ -1,8 +1,8 @@
 //! The kernel settings that a treatment may change (`sysctls.toml`): those of `net.*` that decide
 //! what a transfer gets or costs.
 //!
-//! What is not here is refused, at this host as at an endpoint: a setting that outlives its
-//! comparison, opens the host to others, or takes routes with it is no treatment.
+//! Other settings are refused, at this host and at an endpoint: a setting that outlives its
+//! comparison, opens the host to others or removes routes cannot be a treatment.
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ pub fn sysctls() -> &'static [Sysctl] {
     &SYSCTLS
 }
 
-/// The entry of a key; none if a treatment may not change it.
+/// The entry of a key; `None` if a treatment may not change it.
 pub fn sysctl_of(key: &str) -> Option<&'static Sysctl> {
     SYSCTLS.iter().find(|entry| entry.matches(key))
 }

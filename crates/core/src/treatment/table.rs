@@ -32,7 +32,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its name; for kernel settings `sysctl`, after which come a colon and the key.
+    /// Its name. For kernel settings this is `sysctl`; a colon and the key follow.
     pub name: &'static str,
     /// The part of a host that it changes.
     pub scope: Scope,
@@ -40,7 +40,8 @@ pub struct Entry {
     pub value: ValueKind,
     /// Its meaning.
     pub means: &'static str,
-    /// The end of the payload at which it acts, if that is one of them; of `sysctl` the key's own.
+    /// The end of the payload at which it acts, if it acts at one end only. For `sysctl` each key
+    /// has its own.
     pub acts: Option<Role>,
     /// Whether it changes mainly CPU time.
     #[serde(default)]
@@ -106,7 +107,7 @@ impl Scope {
         }
     }
 
-    /// The ends to which the scope applies, and how the other end is named.
+    /// The ends to which the scope applies, and the prefix of the other end.
     pub fn ends(self) -> &'static str {
         match self {
             Self::Socket => {
@@ -124,7 +125,7 @@ pub fn table() -> &'static [Entry] {
     &TABLE
 }
 
-/// Names that people ask for and no treatment has, each with the reason.
+/// Names that users ask for but that are no treatments, each with the reason.
 pub fn refused() -> &'static [(&'static str, &'static str)] {
     REFUSED
 }
@@ -132,7 +133,7 @@ pub fn refused() -> &'static [(&'static str, &'static str)] {
 /// The entry of that name.
 ///
 /// # Errors
-/// There is none, or what has that name is refused.
+/// There is no such treatment, or the name is refused.
 pub(super) fn find(name: &str) -> Result<&'static Entry, TreatmentError> {
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return Err(TreatmentError::refused(name, why));
@@ -159,7 +160,7 @@ fn hint(name: &str) -> String {
     suggestion(name, &names).unwrap_or_else(listed)
 }
 
-/// Names that people ask for but that do not do what they say, each with the reason.
+/// Names that users ask for but that do not do what they say, each with the reason.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     (
         "window_clamp",

@@ -91,7 +91,7 @@ fn treatments() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_the_same(parts in hash_set(treatments(), 0..5)) {
+    fn a_written_value_reads_back_the_same(parts in hash_set(treatments(), 0..5)) {
         let text = if parts.is_empty() { "none".to_owned() } else { parts.into_iter().collect::<Vec<_>>().join(",") };
         // Some of them exclude each other, or are the same thing twice.
         if let Ok(treatments) = text.parse::<Treatments>() {
@@ -208,7 +208,7 @@ fn without_an_end_sockets_are_of_both_and_hosts_of_the_client() {
 }
 
 #[test]
-fn two_are_equal_that_do_the_same() {
+fn treatments_with_the_same_effect_are_equal() {
     assert_eq!(
         read("receive_window=64KiB,tso=off"),
         read("client.tso=off, receive_window=65536")
@@ -452,7 +452,7 @@ fn treatments_of_sockets_become_options_of_the_test() {
 }
 
 #[test]
-fn what_the_test_has_already_is_not_treated() {
+fn an_option_that_the_test_has_already_is_no_treatment() {
     for option in [
         "receive_window=1MiB",
         "send_buffer=1MiB",
@@ -505,7 +505,7 @@ fn record(direction: &str, tcp: &str) -> Record {
 }
 
 #[test]
-fn what_does_not_show_in_the_record_did_not_take() {
+fn a_treatment_without_effect_in_the_record_did_not_take() {
     let tcp =
         r#"{"mss_bytes":524,"pmtu_bytes":1400,"congestion":"reno","send_window_bytes":65536}"#;
     for (direction, text, took) in [
@@ -541,7 +541,7 @@ fn what_does_not_show_in_the_record_did_not_take() {
 }
 
 #[test]
-fn what_the_traffic_does_not_have_is_not_treated() {
+fn an_option_that_the_traffic_lacks_is_no_treatment() {
     for (text, mut test) in [
         ("mss=536", stream(Protocol::Udp)),
         ("pacing=1mbit", stream(Protocol::Udp)),

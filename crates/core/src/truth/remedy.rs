@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_another_test_for_the_same_time() {
+    fn a_remedy_that_omits_an_option_keeps_the_length_of_the_test() {
         let before = scenario(Cause::Pacing);
         let (after, treatments) = treated(&before, &Remedy::without(RunOption::Pacing)).unwrap();
         assert_eq!(after.test.options.pacing_bps, None);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lab_cannot_do_is_not_done() {
+    fn settings_that_a_lab_cannot_have_are_left_out() {
         let before = scenario(Cause::SendBuffer);
         let of_machine = || Remedy::host_setting(Some(End::Client), "net.core.wmem_max", &[1]);
         let module = Change::Module {

@@ -279,7 +279,7 @@ fn trial(scenario: &Scenario, verdict: Option<Cause>) -> Trial {
 }
 
 #[test]
-fn what_failed_is_not_right_and_is_counted() {
+fn a_failed_trial_is_not_right_and_is_counted() {
     let scenarios = drawn(3, 12);
     let mut trials: Vec<Trial> = scenarios.iter().map(|s| trial(s, Some(s.cause))).collect();
     trials[0] = trial(&scenarios[0], None);

@@ -142,8 +142,9 @@ mod tests {
         }
 
         #[test]
-        fn a_knock_survives_the_wire(token: [u8; 16], flow: u32, cookie: u64) {
-            for kind in [HandshakeStep::Ask, HandshakeStep::Challenge, HandshakeStep::Answer, HandshakeStep::Welcome] {
+        fn a_handshake_survives_the_wire(token: [u8; 16], flow: u32, cookie: u64) {
+            for kind in [HandshakeStep::Ask, HandshakeStep::Challenge, HandshakeStep::Answer,
+                HandshakeStep::Welcome] {
                 let handshake = Handshake { kind, token: Token(token), flow, cookie };
                 prop_assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
             }

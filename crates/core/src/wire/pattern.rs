@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_by_one_byte_is_seen() {
+    fn bytes_shifted_by_one_are_detected() {
         let pattern = Pattern::new(7);
         let mut bytes = vec![0; 4096];
         pattern.fill(1, &mut bytes);

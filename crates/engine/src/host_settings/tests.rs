@@ -98,7 +98,7 @@ fn now(key: &str) -> String {
 }
 
 #[test]
-fn what_is_set_stays_until_it_is_undone() {
+fn settings_stay_until_they_are_undone() {
     in_namespace(|bench| {
         let (sack, rmem) = (now(SACK), now(RMEM));
         let set = bench
@@ -149,7 +149,7 @@ fn what_is_set_stays_until_it_is_undone() {
 }
 
 #[test]
-fn all_are_set_or_none() {
+fn all_settings_are_applied_or_none() {
     in_namespace(|bench| {
         let before = (now(SACK), now(RMEM));
         for bad in [
@@ -170,7 +170,7 @@ fn all_are_set_or_none() {
 }
 
 #[test]
-fn what_somebody_has_changed_since_is_left_alone() {
+fn settings_changed_by_others_since_are_left_alone() {
     in_namespace(|bench| {
         let rmem = now(RMEM);
         bench
@@ -274,7 +274,7 @@ fn a_file_of_ours_keeps_it_over_a_reboot_and_undo_takes_it_away() {
 }
 
 #[test]
-fn what_others_wrote_into_our_file_stays() {
+fn lines_of_others_in_our_file_stay() {
     in_namespace(|bench| {
         bench
             .set_with(&["net.ipv4.tcp_sack=0", "net.ipv4.tcp_dsack=0"], true)
@@ -422,7 +422,7 @@ fn a_figure_of_a_driver_is_set_and_undone() {
 }
 
 #[test]
-fn what_a_namespace_does_not_have_is_said() {
+fn settings_that_a_namespace_lacks_are_named() {
     use linerate_core::host::Reading;
     in_namespace(|_| {
         let view = super::read::view(None, &[]).unwrap();
@@ -481,7 +481,7 @@ fn a_namespace_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn several_at_once_lose_nothing() {
+fn settings_kept_at_the_same_time_are_all_kept() {
     in_namespace(|bench| {
         let keys = [
             "tcp_sack",

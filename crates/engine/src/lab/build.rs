@@ -128,16 +128,19 @@ fn open_at_once(
     thread::scope(|scope| {
         let threads: Vec<_> = (links.iter())
             .map(|&(number, link)| {
-                let both = move || Ok([open(number, link, 0)?, open(number, link, 1)?]);
-                thread::Builder::new().spawn_scoped(scope, both)
+                [0, 1].map(|end| {
+                    thread::Builder::new().spawn_scoped(scope, move || open(number, link, end))
+                })
             })
             .collect();
-        let results = threads.into_iter().map(|thread| {
-            let thread = thread.map_err(|source| LabError::Host {
-                what: "start a thread for each link",
-                source,
-            })?;
-            joined(thread)
+        let results = threads.into_iter().map(|ends| {
+            let [first, second] = ends.map(|thread| {
+                joined(thread.map_err(|source| LabError::Host {
+                    what: "start a thread for each link",
+                    source,
+                })?)
+            });
+            Ok([first?, second?])
         });
         results.collect()
     })

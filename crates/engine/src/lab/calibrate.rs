@@ -18,6 +18,8 @@ const WARM_UP: usize = 20;
 /// The fewest answers for a median.
 const MIN_SAMPLES: usize = 11;
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+/// How long the end that answers waits before it looks whether the measurement is over.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The median round trip of small datagrams over `link`, whose directions must emulate nothing
 /// meanwhile.
@@ -43,7 +45,7 @@ pub(super) fn round_trip(
 
 fn measure(near: &UdpSocket, far: &UdpSocket) -> io::Result<Duration> {
     near.set_read_timeout(Some(ANSWER_WITHIN))?;
-    far.set_read_timeout(Some(ANSWER_WITHIN))?;
+    far.set_read_timeout(Some(LOOK))?;
     let to = far.local_addr()?;
     let stop = Stop::new();
     std::thread::scope(|scope| {
@@ -57,7 +59,8 @@ fn measure(near: &UdpSocket, far: &UdpSocket) -> io::Result<Duration> {
 fn echo(far: &UdpSocket, stop: &Stop) {
     let mut buffer = [0; 8];
     while !stop.is_requested() {
-        // Both may fail as the calibration ends, and the other side has then seen its deadline.
+        // A failure costs one answer, for which the other side does not wait longer than its
+        // deadline.
         if let Ok((length, from)) = far.recv_from(&mut buffer) {
             let _ = far.send_to(&buffer[..length], from);
         }

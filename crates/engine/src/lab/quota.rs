@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_taken_away_and_what_a_living_one_has_is_not() {
+    fn leftovers_of_killed_processes_are_removed_and_those_of_living_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         like_a_group(directory.path(), "");
         let home = home(directory.path());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_is_named() {
+    fn settings_that_could_not_be_written_are_named() {
         let error = write(&(PathBuf::from("/nowhere/cpu.max"), "1 2".to_owned())).unwrap_err();
         let said = error.to_string();
         assert!(

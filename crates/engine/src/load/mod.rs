@@ -20,7 +20,6 @@ use linerate_core::session::Owner;
 use linerate_core::session::operation::STAMP;
 use linerate_core::treatment::Treatments;
 use linerate_core::units::{End, Span};
-use linerate_sys::clock::sleep_until;
 
 pub(crate) use self::beside::Load;
 use crate::campaign::Observer;
@@ -39,8 +38,6 @@ const LEAD: Duration = Duration::from_millis(100);
 /// A member that begins later than this is made ready so long before its start: an endpoint waits
 /// ten seconds for whoever is ready.
 const READY_BEFORE: Duration = Duration::from_secs(5);
-/// Longest sleep without a look at the stop flag.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// Runs a mix with an endpoint, or with several of them. What ends it early is in the error beside
 /// the document.
@@ -304,14 +301,7 @@ impl<'a> Gate<'a> {
 
     /// False if it was stopped before.
     fn sleep(&self, until: u64) -> bool {
-        while !self.stop.is_requested() {
-            let now = now_ns();
-            if now >= until {
-                return true;
-            }
-            sleep_until(until.min(now + nanos(SLICE)), Duration::ZERO);
-        }
-        false
+        self.stop.sleep_until(until, Duration::ZERO, |_| ())
     }
 }
 

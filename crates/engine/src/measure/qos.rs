@@ -1,5 +1,5 @@
-//! The queueing at the device of the path: the backlog of its root discipline, and the effect of this
-//! host's DiffServ policy, read at the beginning and at the end of the measured time.
+//! The queueing at the device of the path: the backlog of its root discipline, and the effect of
+//! this host's DiffServ policy, read at the beginning and at the end of the measured time.
 
 use std::net::SocketAddr;
 

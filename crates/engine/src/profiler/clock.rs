@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clock_that_makes_sense_there_is_the_timer_alone() {
+    fn without_a_plausible_clock_rate_only_the_timer_is_used() {
         assert_eq!(
             usual_clock_hz(None, &[2596.142, 2600.0]),
             Some(2_600_000_000)

@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_while_nothing_changes() {
+    fn an_unchanged_state_is_not_reported() {
         let mut hotplug = of_two();
         assert!(hotplug.follow(&[0, 1]).is_empty());
         assert_eq!(hotplug.caveat(), None);
     }
 
     #[test]
-    fn what_came_and_what_went_is_marked() {
+    fn added_and_removed_entries_are_marked() {
         let mut hotplug = of_two();
         assert_eq!(hotplug.follow(&[0, 2, 3]), [2, 3]);
         hotplug.taken(2, None);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_have_ended_are_no_loss() {
+    fn threads_that_have_ended_are_left_out() {
         let ended = std::thread::spawn(thread_id).join().unwrap();
         let source = of_threads(&[ended, thread_id()]);
         match source.samplers.len() {

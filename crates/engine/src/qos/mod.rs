@@ -180,9 +180,12 @@ pub fn here(file: &PolicyFile, only: Option<&str>) -> Result<Vec<WarningReport>,
         };
         found.extend(mac::unmet(file, adapter, &port, false));
         // What the file alone tells is a warning of it.
-        let told = |error: &QosError| matches!(error, QosError::Classes(error) if !matches!(error, ClassError::NoRate { .. }));
+        let is_warning = |error: &QosError| match error {
+            QosError::Classes(error) => !matches!(error, ClassError::NoRate { .. }),
+            _ => false,
+        };
         let error = match prepare::check(file, adapter, &port) {
-            Err(error) => Some(error).filter(|error| !told(error)),
+            Err(error) => Some(error).filter(|error| !is_warning(error)),
             // Without privilege nobody can know whether one of our number is ours.
             Ok(true) => queue::foreign_root(&mut netlink, &port, true)?
                 .map(|what| in_the_way(&port, what, TO_REPLACE)),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_hosts_too() {
+    fn an_address_may_stand_for_a_hosts_name() {
         let mut names = SystemNames::default();
         let addresses = names.addresses("127.0.0.1").unwrap();
         assert_eq!(addresses, ["127.0.0.1".parse::<IpAddr>().unwrap()]);

@@ -95,7 +95,7 @@ impl Site<'_> {
         let seed = options.seed.wrapping_add(2);
         let mut finder = PathFinder::new(config, Nanos(now_ns()), seed)?;
         self.drive(&mut finder)?;
-        Ok(finder.finish().into())
+        Ok(finder.finish())
     }
 
     /// Rounds of probes of many sizes, slow enough for routers that limit their answers.

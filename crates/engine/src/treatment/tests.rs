@@ -192,7 +192,7 @@ fn route_source_moves_new_connections_to_another_address() {
 }
 
 #[test]
-fn several_are_applied_together_and_undone_in_reverse() {
+fn several_treatments_are_undone_in_reverse_order() {
     on_pair("several", |journals, [v4, _]| {
         let before = state();
         let text = "tso=off,gso=off,checksum_offload=off,mtu=1400,route_mtu=1300,route_advmss=500,\
@@ -236,7 +236,7 @@ fn a_host_route_that_was_there_is_changed_and_put_back() {
 }
 
 #[test]
-fn what_is_as_asked_already_is_left_alone() {
+fn settings_that_already_have_the_value_are_left_alone() {
     on_pair("idle", |journals, [v4, _]| {
         let before = state();
         let applied = apply(
@@ -252,7 +252,7 @@ fn what_is_as_asked_already_is_left_alone() {
 }
 
 #[test]
-fn all_or_nothing_is_applied() {
+fn all_changes_are_applied_or_none() {
     on_pair("nothing", |journals, peers| {
         let before = state();
         for (text, reason) in [
@@ -320,7 +320,7 @@ fn loopback_has_offloads_and_neither_mtu_nor_routes() {
 }
 
 #[test]
-fn what_somebody_has_changed_since_is_left_alone() {
+fn settings_changed_by_others_since_are_left_alone() {
     on_pair("others", |journals, [v4, _]| {
         let before = state();
         let applied = apply(
@@ -366,7 +366,7 @@ fn what_somebody_has_changed_since_is_left_alone() {
 }
 
 #[test]
-fn one_thing_is_treated_by_one_at_a_time() {
+fn a_setting_is_changed_by_one_process_at_a_time() {
     on_pair("busy", |journals, [v4, _]| {
         let first = apply(journals, "tso=off,sysctl:net.ipv4.tcp_sack=0", v4).unwrap();
         let error = apply(journals, "gso=off,sysctl:net.ipv4.tcp_sack=1", v4).unwrap_err();
@@ -383,7 +383,7 @@ fn one_thing_is_treated_by_one_at_a_time() {
 }
 
 #[test]
-fn another_thread_undoes_it_where_it_was_applied() {
+fn another_thread_undoes_a_treatment_in_its_namespace() {
     let Some(pair) = or_skip(Pair::create()) else {
         return;
     };
@@ -466,7 +466,7 @@ fn apply_and_kill(
 }
 
 #[test]
-fn what_a_killed_process_left_is_undone_by_the_next() {
+fn treatments_of_a_killed_process_are_undone_by_the_next() {
     let Some(pair) = or_skip(Pair::create()) else {
         return;
     };
@@ -496,7 +496,7 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
 }
 
 #[test]
-fn who_applies_next_undoes_first_what_a_killed_process_left() {
+fn the_next_apply_first_undoes_the_treatments_of_a_killed_process() {
     let Some(pair) = or_skip(Pair::create()) else {
         return;
     };

@@ -1,7 +1,5 @@
 //! Client and endpoint in one process: on loopback, and between two network namespaces.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
-
 mod connections;
 mod datagrams;
 mod exchange;

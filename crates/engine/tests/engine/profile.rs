@@ -185,7 +185,7 @@ fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {
 }
 
 #[test]
-fn a_thread_that_ends_before_the_run_leaves_its_samples() {
+fn samples_of_a_thread_that_has_ended_are_kept() {
     let served = Served::start();
     let few = Test {
         extent: Extent::Bytes(linerate_core::units::ByteCount(64 << 20)),

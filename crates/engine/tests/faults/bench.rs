@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,11 @@ use linerate_core::units::Span;
 use linerate_core::wire::Key;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeEvent, ServeOptions, Stop, Target};
 
-/// Threads and descriptors are the process's: one test at a time.
-static TURN: Mutex<()> = Mutex::new(());
-
 /// How long ending may take on a machine that is busy with something else: less than the ten
 /// seconds after which an end gives up by itself, or nothing would be shown.
 pub(crate) const SOON: Duration = Duration::from_secs(8);
 /// For events that must happen, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
@@ -32,8 +25,6 @@ pub(crate) struct Bench {
     thread: Option<JoinHandle<()>>,
     descriptors: usize,
     log: Arc<Mutex<Vec<ServeEvent>>>,
-    /// Set unless the starter has it.
-    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 pub(crate) fn limits() -> Limits {
@@ -60,10 +51,10 @@ impl Bench {
     }
 
     pub(crate) fn with(limits: Limits, key: Option<Key>) -> Self {
-        Self::serving(&options(limits, key), Some(turn()))
+        Self::serving(&options(limits, key))
     }
 
-    pub(crate) fn serving(options: &ServeOptions, turn: Option<MutexGuard<'static, ()>>) -> Self {
+    pub(crate) fn serving(options: &ServeOptions) -> Self {
         let endpoint = Endpoint::bind(options).expect("the address has free ports");
         let address = endpoint.addresses()[0];
         let stop = Stop::new();
@@ -79,7 +70,6 @@ impl Bench {
             thread: Some(thread),
             descriptors: 0,
             log,
-            _turn: turn,
         };
         // Whatever is made at the first client, and kept, is there before anything is counted.
         bench.assert_serves();

@@ -52,6 +52,7 @@ fn assert_silent(socket: &UdpSocket, datagram: &[u8], what: &str) {
 
 #[test]
 fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
+    own_process!();
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &datagrams(), Stage::Opened);
     let ask = Handshake {
@@ -115,6 +116,7 @@ fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
 
 #[test]
 fn datagrams_of_others_are_not_counted() {
+    own_process!();
     let bench = Bench::start();
     let over = Arc::new(AtomicBool::new(false));
     let flood = {
@@ -154,6 +156,7 @@ fn datagrams_of_others_are_not_counted() {
 
 #[test]
 fn a_slow_reader_of_datagrams_ends_with_its_client() {
+    own_process!();
     let bench = Bench::start();
     let mut test = Test {
         streams: 1,

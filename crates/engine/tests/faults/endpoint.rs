@@ -13,7 +13,7 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
 use linerate_engine::ServeOptions;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, SOON, limits, options, stream, turn};
+use super::bench::{Bench, SOON, limits, options, stream};
 use super::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
 
 fn control_hello() -> [u8; HELLO_BYTES] {
@@ -44,6 +44,7 @@ fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
 
 #[test]
 fn rubbish_gets_a_refusal_and_leaves_no_thread_or_descriptor() {
+    own_process!();
     let bench = Bench::start();
     for (bytes, words) in rubbish() {
         let mut stream = TcpStream::connect(bench.address).unwrap();
@@ -58,6 +59,7 @@ fn rubbish_gets_a_refusal_and_leaves_no_thread_or_descriptor() {
 
 #[test]
 fn two_hundred_strangers_do_not_disturb_a_measurement() {
+    own_process!();
     let bench = Bench::start();
     let address = bench.address;
     let strangers = thread::spawn(move || {
@@ -84,6 +86,7 @@ fn two_hundred_strangers_do_not_disturb_a_measurement() {
 
 #[test]
 fn bad_frames_end_their_session_with_a_reason() {
+    own_process!();
     let bench = Bench::start();
     let introduced = frame(br#"{"say":"introduce","software":"x"}"#);
     let oversized = |length: u32| (1 << 24 | length).to_be_bytes().to_vec();
@@ -121,6 +124,7 @@ fn bad_frames_end_their_session_with_a_reason() {
 
 #[test]
 fn a_client_that_has_read_its_refusal_can_connect_again() {
+    own_process!();
     let two = Limits {
         clients: 2,
         ..limits()
@@ -154,6 +158,7 @@ fn warmed_up(extent: Value) -> Value {
 
 #[test]
 fn absurd_tests_are_refused_and_the_session_goes_on() {
+    own_process!();
     let bench = Bench::start();
     let cases = [
         (absurd("/streams", json!(0)), "`streams` 0"),
@@ -208,6 +213,7 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
 
 #[test]
 fn values_out_of_range_end_the_session_with_a_reason() {
+    own_process!();
     let bench = Bench::start();
     for test in [
         absurd("/extent", json!({"time": 1e308})),
@@ -229,11 +235,12 @@ fn values_out_of_range_end_the_session_with_a_reason() {
 
 #[test]
 fn messages_do_not_fill_the_endpoints_memory() {
+    own_process!();
     let owners = ServeOptions {
         max_memory: Some(256 << 20),
         ..options(limits(), None)
     };
-    let bench = Bench::serving(&owners, Some(turn()));
+    let bench = Bench::serving(&owners);
     let mut test = absurd("/message_bytes", json!(64 << 20));
     test["direction"] = json!("down");
     test["streams"] = json!(8);
@@ -251,6 +258,7 @@ fn messages_do_not_fill_the_endpoints_memory() {
 
 #[test]
 fn data_connections_that_belong_to_nobody_are_closed() {
+    own_process!();
     let bench = Bench::start();
     let test = stream(1000);
     let mut stranger = Stranger::at(bench.address, &test, Stage::HalfTheFlows);
@@ -277,6 +285,7 @@ fn data_connections_that_belong_to_nobody_are_closed() {
 
 #[test]
 fn data_connections_come_from_the_address_that_the_test_names_and_no_other() {
+    own_process!();
     let bench = Bench::start();
     let mut test = stream(1000);
     test.options.source = Some(std::net::Ipv4Addr::new(127, 0, 0, 3).into());
@@ -325,6 +334,7 @@ fn whole() -> Test {
 
 #[test]
 fn a_client_that_vanishes_leaves_no_thread_or_descriptor() {
+    own_process!();
     let bench = Bench::start();
     // Flows are not read: an endpoint that sends is blocked when the client leaves.
     let both = Test {
@@ -360,6 +370,7 @@ fn a_client_that_vanishes_leaves_no_thread_or_descriptor() {
 
 #[test]
 fn connections_made_within_a_run_end_with_their_client() {
+    own_process!();
     let bench = Bench::start();
     for test in [whole(), exchange(true)] {
         for leave in [Leave::Close, Leave::Reset] {
@@ -379,6 +390,7 @@ fn connections_made_within_a_run_end_with_their_client() {
 
 #[test]
 fn flows_that_accept_connections_themselves_shut_nobody_out() {
+    own_process!();
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &exchange(true), Stage::Opened);
     assert_eq!(stranger.event(), ClientEvent::Ready);
@@ -409,6 +421,7 @@ fn flows_that_accept_connections_themselves_shut_nobody_out() {
 
 #[test]
 fn an_endpoint_ends_even_if_a_client_does_not_read() {
+    own_process!();
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let asks = frame(
@@ -433,6 +446,7 @@ fn an_endpoint_ends_even_if_a_client_does_not_read() {
 
 #[test]
 fn a_flood_of_messages_does_not_hold_up_others() {
+    own_process!();
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &stream(30_000), Stage::Running);
     let alive = frame(br#"{"say":"alive"}"#).repeat(1000);
@@ -447,6 +461,7 @@ fn a_flood_of_messages_does_not_hold_up_others() {
 
 #[test]
 fn many_flows_that_wait_for_connections_end_together() {
+    own_process!();
     let bench = Bench::with(
         Limits {
             streams: 256,

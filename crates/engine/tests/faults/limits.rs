@@ -16,6 +16,7 @@ fn key(digit: &str) -> Key {
 
 #[test]
 fn a_busy_endpoint_gives_its_numbers() {
+    own_process!();
     let bench = Bench::with(
         Limits {
             clients: 1,
@@ -39,6 +40,7 @@ fn a_busy_endpoint_gives_its_numbers() {
 
 #[test]
 fn limits_are_refused_with_their_numbers() {
+    own_process!();
     let bench = Bench::with(
         Limits {
             rate_bps: Some(10_000_000),
@@ -82,6 +84,7 @@ fn limits_are_refused_with_their_numbers() {
 
 #[test]
 fn only_the_right_key_is_accepted_and_a_wrong_one_is_an_error() {
+    own_process!();
     let words = |bench: &Bench, key: Option<Key>| bench.connect(key).unwrap_err().to_string();
     let bench = Bench::with(limits(), Some(key("a")));
     assert!(
@@ -108,6 +111,7 @@ fn only_the_right_key_is_accepted_and_a_wrong_one_is_an_error() {
 /// Each of them has five seconds to prove the key: thirteen a second would take all places.
 #[test]
 fn connections_without_the_key_take_no_place_of_a_client_with_it() {
+    own_process!();
     let bench = Bench::with(limits(), Some(key("a")));
     let hello = Hello::new(HelloKind::Control { sealed: true }).encode();
     let iperf3 = [b'a'; 36].iter().chain(&[0]).copied().collect::<Vec<u8>>();

@@ -11,7 +11,7 @@ use linerate_engine::{Client, MeasureError, Stop};
 use linerate_sys::socket::reset_on_close;
 use serde_json::{Value, json};
 
-use super::bench::{PATIENCE, SOON, stream, target, turn};
+use super::bench::{PATIENCE, SOON, stream, target};
 use super::fake::{Fake, Stage, endpoint, welcome};
 use super::stranger::frame;
 
@@ -67,6 +67,7 @@ const BEFORE_THE_RUN: [Stage; 5] = [
 
 #[test]
 fn a_closed_port_is_an_error_with_a_remedy() {
+    own_process!();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -82,7 +83,7 @@ fn a_closed_port_is_an_error_with_a_remedy() {
 
 #[test]
 fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
-    let _turn = turn();
+    own_process!();
     for stage in [&BEFORE_THE_RUN[..], &[Stage::Running, Stage::Ended]].concat() {
         for reset in [false, true] {
             let milliseconds = if stage == Stage::Ended { 300 } else { 30_000 };
@@ -105,7 +106,7 @@ fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
 
 #[test]
 fn a_stop_ends_the_client_at_every_stage_of_a_stalled_endpoint() {
-    let _turn = turn();
+    own_process!();
     let stages = [
         Stage::Accepted,
         Stage::Asked,
@@ -136,7 +137,7 @@ fn a_stop_ends_the_client_at_every_stage_of_a_stalled_endpoint() {
 
 #[test]
 fn a_stop_ends_an_attempt_to_connect() {
-    let _turn = turn();
+    own_process!();
     // A listener whose queue is full lets further SYNs wait.
     let options = linerate_sys::socket::ListenOptions {
         backlog: 0,
@@ -163,7 +164,7 @@ fn a_stop_ends_an_attempt_to_connect() {
 
 #[test]
 fn the_server_of_another_tool_is_named() {
-    let _turn = turn();
+    own_process!();
     for (answer, words) in [
         (
             &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
@@ -184,7 +185,7 @@ fn the_server_of_another_tool_is_named() {
 
 #[test]
 fn frames_out_of_turn_or_too_long_end_the_session() {
-    let _turn = turn();
+    own_process!();
     let ready = frame(br#"{"say":"ready"}"#);
     let report = frame(br#"{"say":"answer","operation":"end","reply":{"flows":[]}}"#);
     let huge = (1u32 << 24 | 0x0080_0001).to_be_bytes().to_vec();
@@ -221,8 +222,8 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
 }
 
 #[test]
-fn a_bad_token_is_an_error() {
-    let _turn = turn();
+fn a_malformed_token_is_an_error() {
+    own_process!();
     for token in [
         "",
         "07",
@@ -257,7 +258,7 @@ fn absurd(field: &str, value: Value) -> Value {
 
 #[test]
 fn an_absurd_report_leaves_the_clients_own_half() {
-    let _turn = turn();
+    own_process!();
     let mut many = serde_json::to_value(HalfReport::default()).unwrap();
     let flow = absurd("bytes", json!(1))["reply"]["flows"][0].clone();
     many["flows"] = Value::Array(vec![flow; 5_000]);
@@ -283,7 +284,7 @@ fn an_absurd_report_leaves_the_clients_own_half() {
 
 #[test]
 fn progress_that_goes_up_and_down_harms_nobody() {
-    let _turn = turn();
+    own_process!();
     let say = |received_bytes| {
         let progress = Progress {
             at_s: -1.0,

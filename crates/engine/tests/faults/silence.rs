@@ -22,6 +22,7 @@ use super::stranger::{Stage, Stranger, is_closed_after_words};
 /// All cases wait for their deadlines at the same time.
 #[test]
 fn every_deadline_is_kept_at_both_ends() {
+    own_process!();
     let bench = Bench::start();
     thread::scope(|scope| {
         scope.spawn(|| silent_clients(&bench));

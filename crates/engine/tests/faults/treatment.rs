@@ -23,7 +23,7 @@ use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
-use super::bench::{Bench, limits, options, stream, target, turn};
+use super::bench::{Bench, limits, options, stream, target};
 use super::fake;
 use super::server::meet;
 use super::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
@@ -74,7 +74,6 @@ fn assert_sack_soon(what: &str) {
 /// Runs `work` in a host of its own, which serves treatments to clients with the key there and on
 /// the other end of a link.
 fn on_a_host(work: impl FnOnce(&Pair, Bench) + Send) {
-    let _turn = turn();
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
@@ -87,7 +86,7 @@ fn on_a_host(work: impl FnOnce(&Pair, Bench) + Send) {
     serve.allow_treatments = true;
     let done = pair.b.namespace.run(|| {
         assert!(has_sack(), "a fresh namespace has it");
-        work(&pair, Bench::serving(&serve, None));
+        work(&pair, Bench::serving(&serve));
     });
     done.unwrap();
 }
@@ -113,6 +112,7 @@ fn refused(result: Result<Vec<String>, MeasureError>) -> (RefusalReason, String,
 
 #[test]
 fn an_endpoint_without_treatments_is_not_asked_for_any_and_refuses_them() {
+    own_process!();
     for key in [None, Some(key())] {
         let bench = Bench::with(limits(), key.clone());
         let mut client = bench.connect(key.clone()).unwrap();
@@ -145,7 +145,7 @@ fn treat_frame() -> Vec<u8> {
 
 #[test]
 fn no_endpoint_gives_treatments_to_clients_without_a_key() {
-    let _turn = turn();
+    own_process!();
     let mut serve = options(limits(), None);
     serve.allow_treatments = true;
     let error = Endpoint::bind(&serve).unwrap_err();
@@ -156,6 +156,7 @@ fn no_endpoint_gives_treatments_to_clients_without_a_key() {
 
 #[test]
 fn treatments_last_until_they_are_undone() {
+    own_process!();
     on_a_host(|pair, bench| {
         let address = bench.address;
         let there = &pair.a.namespace;
@@ -187,6 +188,7 @@ fn treatments_last_until_they_are_undone() {
 
 #[test]
 fn only_the_table_is_applied_and_all_of_it_or_nothing() {
+    own_process!();
     on_a_host(|_, bench| {
         let mut client = connect(&bench);
         for (change, words) in [
@@ -228,6 +230,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
 
 #[test]
 fn treatments_are_undone_however_the_client_ends() {
+    own_process!();
     on_a_host(|_, bench| {
         let test = Test {
             direction: Direction::Both,
@@ -280,6 +283,7 @@ fn undoing_failed(bench: &Bench) -> Vec<String> {
 /// back, and nobody measures on a host that is not as it was.
 #[test]
 fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
+    own_process!();
     let ways: [fn(Client); 3] = [
         |mut client| {
             let error = client.untreat().unwrap_err().to_string();
@@ -338,6 +342,7 @@ fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
 
 #[test]
 fn a_stopped_endpoint_undoes_what_a_running_test_needed() {
+    own_process!();
     on_a_host(|_, bench| {
         let test = stream(30_000);
         let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
@@ -350,6 +355,7 @@ fn a_stopped_endpoint_undoes_what_a_running_test_needed() {
 
 #[test]
 fn treatments_within_a_run_are_refused() {
+    own_process!();
     let bench = Bench::start();
     for stage in [Stage::Opened, Stage::Ready, Stage::Running] {
         let mut stranger = Stranger::at(bench.address, &stream(30_000), stage);
@@ -368,6 +374,7 @@ fn treatments_within_a_run_are_refused() {
 
 #[test]
 fn one_client_treats_while_no_other_measures() {
+    own_process!();
     on_a_host(|_, bench| {
         let (mut first, mut second) = (connect(&bench), connect(&bench));
         first.treat(&no_sack()).unwrap();
@@ -403,6 +410,7 @@ fn one_client_treats_while_no_other_measures() {
 
 #[test]
 fn a_client_does_not_treat_under_another_clients_test() {
+    own_process!();
     on_a_host(|_, bench| {
         let (mut measures, mut treats) = (connect(&bench), connect(&bench));
         let mut tried = false;
@@ -424,6 +432,7 @@ fn a_client_does_not_treat_under_another_clients_test() {
 /// Otherwise the next run would begin with the window and the round-trip time of the last one.
 #[test]
 fn tcp_metrics_of_earlier_runs_are_forgotten() {
+    own_process!();
     on_a_host(|pair, bench| {
         let address = bench.address;
         let client_address = IpAddr::from(pair.a.ipv4);
@@ -485,12 +494,12 @@ fn transfer(pair: &Pair) {
 /// An endpoint that allows treatments and then misbehaves.
 #[test]
 fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
+    own_process!();
     let welcome = || {
         let mut welcome = fake::welcome();
         welcome.operations.push("treatments".into());
         welcome
     };
-    let _turn = turn();
     for (answer, words) in [
         (None, "the peer closed the connection"),
         (
@@ -525,7 +534,7 @@ fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
 /// The refusal of a busy endpoint belongs to the test and not to the session.
 #[test]
 fn a_refusal_as_busy_has_the_endpoints_message() {
-    let _turn = turn();
+    own_process!();
     let busy = frame(br#"{"say":"refuse","reason":"busy","message":"treated by another"}"#);
     let end = meet(
         fake::Stage::Asked,

@@ -83,7 +83,7 @@ fn a_user_with_her_password_may_test_and_nobody_else() {
 }
 
 #[test]
-fn files_that_are_none_are_refused() {
+fn files_without_users_or_a_key_are_refused() {
     let users = format!("anna,{DIGEST}");
     for (users, key, words) in [
         ("anna", "", "line 1"),

@@ -312,7 +312,7 @@ fn an_old_client_with_short_messages_gets_short_answers() {
 }
 
 #[test]
-fn ipv6_is_served_too() {
+fn iperf3_is_served_over_ipv6() {
     let Some(bench) = Bench::over_ipv6() else {
         skip(Need::Ipv6, "this host has no IPv6 on loopback");
         return;

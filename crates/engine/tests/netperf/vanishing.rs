@@ -15,9 +15,9 @@ const STEPS: u32 = 7;
 /// Where a test is served, threads have these names.
 const WORKERS: [&str; 4] = ["netperf", "flow-0", "sampler", "ttcp"];
 
-/// The other tests' threads are counted with these, and are gone sooner.
 #[test]
 fn a_thousand_clients_that_vanish_leave_nothing_and_the_next_is_served() {
+    own_process!();
     let bench = Bench::start();
     let names = [
         "tcp_stream",

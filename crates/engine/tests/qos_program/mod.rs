@@ -4,8 +4,6 @@
 //!
 //! Needs bpf(2); where that is refused, the tests say `SKIPPED`.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
-
 #[path = "../../../qos/tests/common/mod.rs"]
 mod common;
 mod kernel;

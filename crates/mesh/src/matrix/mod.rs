@@ -2,7 +2,7 @@
 
 mod tomography;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use linerate_core::record::Cause;
 use linerate_core::stats::median;
@@ -16,27 +16,6 @@ pub use tomography::{Suspect, SuspectKind, SuspectMetric};
 
 /// The value of the document's key `schema`.
 pub const MATRIX_SCHEMA: &str = "linerate.matrix/1";
-
-/// A saved result of one pair of sites.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PairResult<'a> {
-    /// Name of the site that sent the payload.
-    pub from: &'a str,
-    /// Name of the site that received it.
-    pub to: &'a str,
-    /// When the test began, RFC 3339 in UTC.
-    pub started_at: &'a str,
-    /// Payload that the receiver counted, bits per second.
-    pub throughput_bps: Option<f64>,
-    /// Share of what was sent that was lost or retransmitted, per cent.
-    pub loss_percent: Option<f64>,
-    /// Round trip, µs.
-    pub rtt_us: Option<f64>,
-    /// The cause that holds the pair back.
-    pub cause: Option<Cause>,
-    /// Confidence in the cause, 0–1.
-    pub confidence: Option<f64>,
-}
 
 /// The last result of each pair of sites, the medians of each site, and the sites and groups that
 /// explain bad pairs.
@@ -78,7 +57,7 @@ pub struct MatrixSite {
     pub median_rtt_us: Option<f64>,
 }
 
-/// The last result of an ordered pair.
+/// A result of an ordered pair.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixCell {
@@ -110,27 +89,23 @@ pub struct CauseCount {
 }
 
 impl MatrixDocument {
-    /// The matrix of one test of a mesh, from results in any order. Results of sites outside the
-    /// mesh do not count, and of each pair only the last one does.
-    pub fn new<'a>(
+    /// The matrix of one test of a mesh, from results in any order, of which the last one of each
+    /// pair counts.
+    pub fn new(
         mesh: &Mesh,
         test: usize,
         until: &str,
-        results: impl IntoIterator<Item = PairResult<'a>>,
+        results: impl IntoIterator<Item = MatrixCell>,
     ) -> Self {
-        let names = mesh.sites.iter().enumerate();
-        let places: HashMap<&str, usize> = names.map(|(at, site)| (&*site.name, at)).collect();
-        let mut last: BTreeMap<(usize, usize), PairResult<'a>> = BTreeMap::new();
+        let mut last: BTreeMap<(u32, u32), MatrixCell> = BTreeMap::new();
         for result in results {
-            let (Some(from), Some(to)) = (places.get(result.from), places.get(result.to)) else {
-                continue;
-            };
-            let is_older = |known: &PairResult<'_>| known.started_at > result.started_at;
-            if from != to && !last.get(&(*from, *to)).is_some_and(is_older) {
-                last.insert((*from, *to), result);
+            let pair = (result.from, result.to);
+            let is_older = |known: &MatrixCell| known.started_at > result.started_at;
+            if pair.0 != pair.1 && !last.get(&pair).is_some_and(is_older) {
+                last.insert(pair, result);
             }
         }
-        let cells: Vec<MatrixCell> = last.into_iter().map(MatrixCell::from).collect();
+        let cells: Vec<MatrixCell> = last.into_values().collect();
         let sites = mesh.tests[test].sites.len() as u64;
         let mut document = Self {
             schema: MATRIX_SCHEMA.to_owned(),
@@ -181,21 +156,6 @@ impl MatrixDocument {
     }
 }
 
-impl From<((usize, usize), PairResult<'_>)> for MatrixCell {
-    fn from(((from, to), result): ((usize, usize), PairResult<'_>)) -> Self {
-        Self {
-            from: from as u32,
-            to: to as u32,
-            started_at: result.started_at.to_owned(),
-            throughput_bps: result.throughput_bps,
-            loss_percent: result.loss_percent,
-            rtt_us: result.rtt_us,
-            cause: result.cause,
-            confidence: result.confidence,
-        }
-    }
-}
-
 impl MatrixSite {
     fn new(mesh: &Mesh, at: usize, cells: &[MatrixCell]) -> Self {
         let site = &mesh.sites[at];
@@ -237,10 +197,10 @@ mod tests {
         let sites: String = ["a", "b", "c"].map(site).concat();
         let test = "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
         let mesh = Mesh::from_toml(&format!("{sites}{test}"), 7).unwrap();
-        let result = |from, to, started_at, rate| PairResult {
+        let result = |from, to, day: u32, rate| MatrixCell {
             from,
             to,
-            started_at,
+            started_at: format!("2026-11-{day}T00:00:00Z"),
             throughput_bps: Some(rate),
             loss_percent: None,
             rtt_us: Some(100.0),
@@ -248,11 +208,10 @@ mod tests {
             confidence: None,
         };
         let results = [
-            result("a", "b", "2026-11-24T01:00:00Z", 2e6),
-            result("a", "b", "2026-11-24T00:00:00Z", 1e6),
-            result("a", "c", "2026-11-24T00:00:00Z", 4e6),
-            result("b", "x", "2026-11-24T00:00:00Z", 4e6),
-            result("a", "a", "2026-11-24T00:00:00Z", 4e6),
+            result(0, 1, 24, 2e6),
+            result(0, 1, 23, 1e6),
+            result(0, 2, 23, 4e6),
+            result(0, 0, 23, 4e6),
         ];
         let matrix = MatrixDocument::new(&mesh, 0, "2026-11-24T02:00:00Z", results);
         assert_eq!(matrix.cells.len(), 2);

@@ -225,7 +225,8 @@ proptest! {
 
     #[test]
     fn classes_inside_one_have_no_more_than_it(
-        policies in policies(), parents in prop::collection::vec(0_usize..4, 12), rate in 1_000_000_u64..20_000_000_000
+        policies in policies(), parents in prop::collection::vec(0_usize..4, 12),
+            rate in 1_000_000_u64..20_000_000_000
     ) {
         let mut file = file(policies, Some(BitRate(rate)));
         for (at, back) in parents.iter().enumerate().take(file.policies.len()).skip(1) {
@@ -241,7 +242,8 @@ proptest! {
             }
         }
         for (policy, id) in file.policies.iter().zip(&plan.of_policy) {
-            let above = policy.parent.map_or(Some(plan.classes[0].id), |parent| plan.of_policy[parent]);
+            let above =
+                policy.parent.map_or(Some(plan.classes[0].id), |parent| plan.of_policy[parent]);
             let place = plan.classes.iter().position(|class| Some(class.id) == *id);
             let above_place = plan.classes.iter().position(|class| Some(class.id) == above);
             prop_assert!(place.is_none() || place > above_place, "{:?}", plan);
@@ -254,7 +256,8 @@ proptest! {
     ) {
         let rate = BitRate(rate);
         let file = file(policies, Some(rate));
-        let sum: u64 = file.policies.iter().filter_map(|policy| Some(policy.reserve?.of(rate).0)).sum();
+        let sum: u64 = file.policies.iter().filter_map(|policy| Some(policy.reserve?.of(rate).0))
+            .sum();
         match plan(&file, None) {
             Ok(Some(plan)) => {
                 prop_assert!(sum <= rate.0);
@@ -265,7 +268,8 @@ proptest! {
                 prop_assert_eq!(ids.len(), plan.classes.len());
                 for class in leaves {
                     prop_assert_eq!(class.parent, Some(root.id));
-                    prop_assert!(class.ceil >= class.rate && class.rate >= MIN_RATE && class.ceil <= rate);
+                    prop_assert!(class.ceil >= class.rate && class.rate >= MIN_RATE
+                        && class.ceil <= rate);
                     prop_assert!(class.priority < 8);
                 }
                 let default = leaves.last().unwrap();
@@ -311,7 +315,8 @@ proptest! {
     fn a_policy_keeps_its_class_whatever_comes_before_it(others in policies()) {
         let limit = Some(Share::Percent(50.0));
         let alone = file(vec![policy("a", None, limit, None)], Some(BitRate(MBIT)));
-        let class = ClassPlan::new(&alone, &alone.adapters[0], &[Slot(3)], None).unwrap().unwrap().of_policy[0];
+        let class = ClassPlan::new(&alone, &alone.adapters[0], &[Slot(3)], None).unwrap()
+            .unwrap().of_policy[0];
         let mut all = others;
         all.iter_mut().for_each(|policy| (policy.reserve, policy.limit) = (None, limit));
         let mut slots: Vec<_> = (10..).map(Slot).take(all.len()).collect();

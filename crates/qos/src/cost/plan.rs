@@ -254,7 +254,7 @@ impl Cell {
 
     /// The link in the syntax of `--lab`: the rate of Ethernet, with preamble and gap.
     pub fn lab(&self) -> String {
-        format!("rate={},overhead=24,mtu={}", exact(self.link), self.mtu)
+        format!("rate={},overhead=24,mtu={}", self.link.typed(), self.mtu)
     }
 
     /// The built-in policy of the cell's test.
@@ -328,15 +328,6 @@ fn warm_up(time: Span) -> Span {
 
 fn fault(error: impl fmt::Display) -> PlanFault {
     PlanFault(error.to_string())
-}
-
-/// Writes a rate in the syntax of a link.
-fn exact(BitRate(bps): BitRate) -> String {
-    match (bps % 1_000_000, bps % 1000) {
-        (0, _) => format!("{}mbit", bps / 1_000_000),
-        (_, 0) => format!("{}kbit", bps / 1000),
-        _ => format!("{bps}bit"),
-    }
 }
 
 /// Rates that can be emulated.

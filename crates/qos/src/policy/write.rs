@@ -48,7 +48,7 @@ impl PolicyFile {
     }
 
     fn write_adapter(&self, text: &mut Text, adapter: &Adapter) {
-        text.optional("rate", adapter.rate.map(|rate| quoted(&rate_text(rate))));
+        text.optional("rate", adapter.rate.map(|rate| quoted(&rate.typed())));
         let policies = adapter.policies.iter();
         let names: Vec<_> = policies
             .map(|at| quoted(&self.policies[*at].name))
@@ -127,7 +127,7 @@ fn write_policy(text: &mut Text, policy: &Policy) {
 
 /// A meter as an inline table.
 fn meter(meter: &Meter) -> String {
-    let rate = |rate| quoted(&rate_text(rate));
+    let rate = |rate: BitRate| quoted(&rate.typed());
     let mut keys = match meter.kind {
         MeterKind::SingleRate {
             committed,
@@ -258,31 +258,11 @@ fn flags(test: &FlagTest) -> String {
 
 fn share(share: Share) -> String {
     quoted(&match share {
-        Share::Rate(rate) => rate_text(rate),
+        Share::Rate(rate) => rate.typed(),
         Share::Percent(percent) => format!("{percent}%"),
     })
 }
 
-/// Exact, with the largest unit that divides it.
-fn rate_text(rate: BitRate) -> String {
-    let units = [
-        (1_000_000_000, "gbit"),
-        (1_000_000, "mbit"),
-        (1_000, "kbit"),
-    ];
-    whole(rate.0, units, "bit")
-}
-
-/// Writes a number in the largest unit of which it is a multiple.
-fn whole(number: u64, units: [(u64, &str); 3], smallest: &str) -> String {
-    let mut units = units.into_iter();
-    let unit = units.find(|(scale, _)| number != 0 && number.is_multiple_of(*scale));
-    let (scale, unit) = unit.unwrap_or((1, smallest));
-    format!("{}{unit}", number / scale)
-}
-
-/// Exact, with the largest unit that divides it.
 fn burst(bytes: ByteCount) -> String {
-    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    quoted(&whole(bytes.0, units, "B"))
+    value(&bytes.typed())
 }

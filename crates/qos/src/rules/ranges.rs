@@ -118,7 +118,8 @@ mod tests {
         fn sets_do_what_their_numbers_say(a in set(), b in set()) {
             let both = a.intersection(&b);
             let rest = a.without(&b);
-            let within = |set: &Option<Ranges>, number| set.as_ref().is_some_and(|set| set.contains(number));
+            let within =
+                |set: &Option<Ranges>, number| set.as_ref().is_some_and(|set| set.contains(number));
             for number in numbers() {
                 let (in_a, in_b) = (a.contains(number), b.contains(number));
                 prop_assert_eq!(within(&both, number), in_a && in_b);

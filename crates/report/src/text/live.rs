@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_said_as_people_say_it() {
+    fn times_are_written_as_people_say_them() {
         assert_eq!(takes([27.2, 27.2]), "about 27 s");
         assert_eq!(takes([52.0, 200.0]), "52 s to 3 min");
         assert_eq!(takes([7000.0, 7000.0]), "about 1.9 h");

@@ -2,7 +2,7 @@
 
 use linerate_core::record::{Cause, Observed};
 use linerate_core::stats::median;
-use linerate_mesh::{MatrixCell, MatrixDocument, PairResult, Suspect, SuspectKind, SuspectMetric};
+use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
 
 use super::Style;
 use super::history::begun;
@@ -76,11 +76,11 @@ pub fn matrix_pairs(document: &MatrixDocument, style: Style) -> String {
 }
 
 /// Results from one site to another, with the numbers of their runs.
-pub fn pair_runs(runs: &[(i64, PairResult<'_>)], style: Style) -> String {
+pub fn pair_runs(runs: &[(i64, MatrixCell)], style: Style) -> String {
     let mut page = Page::new(style);
     let table = Table::of(runs)
         .right("run", |(run, _)| run.to_string())
-        .left("begun", |(_, it)| begun(it.started_at))
+        .left("begun", |(_, it)| begun(&it.started_at))
         .right("bit/s", |(_, it)| it.throughput_bps.map(rate))
         .right("loss", |(_, it)| it.loss_percent.map(percent))
         .right("RTT", |(_, it)| it.rtt_us.map(micros))

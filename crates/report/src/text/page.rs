@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_single() {
+    fn blank_lines_are_single() {
         let mut page = plain(40);
         page.gap();
         page.line(Emphasis::None, "a");

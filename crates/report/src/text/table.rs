@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_spared_makes_room_the_least_needed_first() {
+    fn the_least_needed_columns_are_dropped_first() {
         let wide = |rank: u8| move |_: &()| format!("{rank}").repeat(10);
         let table = Table::of([()])
             .right("a", wide(0))

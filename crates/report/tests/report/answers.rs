@@ -242,7 +242,8 @@ proptest! {
     /// However the three are rounded and whatever their units are.
     #[test]
     fn every_point_lies_in_the_interval_beside_it(
-        mut ends in prop::array::uniform3(0.0..13.0_f64), effects in prop::array::uniform3(-60.0..200.0_f64),
+        mut ends in prop::array::uniform3(0.0..13.0_f64),
+            effects in prop::array::uniform3(-60.0..200.0_f64),
     ) {
         ends.sort_by(f64::total_cmp);
         let [low, median, high] = ends.map(|exponent| 10_f64.powf(exponent));
@@ -254,7 +255,8 @@ proptest! {
             figure: one.clone(),
         };
         let repeats = Sweep::new(vec![run.clone(), run], vec![size], Vec::new());
-        let check = Check { host: "pit".to_owned(), up_throughput_bps: Some(one), ..samples::check() };
+        let check =
+            Check { host: "pit".to_owned(), up_throughput_bps: Some(one), ..samples::check() };
         for page in [answer(&repeats), answer(&check)] {
             let points = printed(&page);
             prop_assert!(points.is_sorted(), "{points:?}: {page}");

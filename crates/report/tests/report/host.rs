@@ -51,7 +51,7 @@ fn what_is_not_right_goes_first_with_its_reason_and_the_command() {
 }
 
 #[test]
-fn all_settings_are_told_apart() {
+fn all_settings_are_shown_with_their_details() {
     insta::assert_snapshot!(shown().text(Style {
         details: true,
         ..Style::default()

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use linerate_core::record::Cause;
-use linerate_mesh::{MatrixDocument, Mesh, PairResult};
+use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
 use linerate_report::Document;
 use linerate_report::text::{Form, Style};
 
@@ -17,16 +17,15 @@ pub(crate) fn document(sites: usize) -> MatrixDocument {
     let file: String = (0..sites).map(site).collect();
     let test = "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
     let mesh = Mesh::from_toml(&format!("{file}{test}"), 7).expect("a mesh of its own making");
-    let names: Vec<String> = (0..sites).map(|at| format!("s{at}")).collect();
     let all = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
     let known = all.filter(|(from, to)| from != to && (*from, *to) != (sites - 1, 0));
     let results = known.map(|(from, to)| {
         let rate = 90e6 + 1e6 * ((7 * from + 3 * to) % 10) as f64;
         let is_slow = from == 3;
-        PairResult {
-            from: &names[from],
-            to: &names[to],
-            started_at: "2026-11-24T00:00:00Z",
+        MatrixCell {
+            from: from as u32,
+            to: to as u32,
+            started_at: "2026-11-24T00:00:00Z".to_owned(),
             throughput_bps: Some(if is_slow { rate / 10.0 } else { rate }),
             loss_percent: Some(if is_slow { 1.5 } else { 0.01 }),
             rtt_us: Some(10_000.0 + 100.0 * from as f64),

@@ -65,6 +65,6 @@ fn costs_projections_and_proofs() {
 }
 
 #[test]
-fn nothing_projected_is_nothing_said() {
+fn a_page_without_projections_has_no_section_of_them() {
     assert_eq!(projections(&[], &[], &[], whole()), "");
 }

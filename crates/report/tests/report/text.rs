@@ -119,7 +119,7 @@ fn what_has_changed_since_an_earlier_run_is_told_as_an_observation() {
 }
 
 #[test]
-fn pairs_are_told_as_they_come() {
+fn pairs_are_reported_as_they_finish() {
     let comparison = samples::undecided();
     let metric = &comparison.metrics[0];
     let conclusion = linerate_core::compare::Conclusion {

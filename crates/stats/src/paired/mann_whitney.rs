@@ -237,7 +237,8 @@ mod tests {
             list.sort_by(f64::total_cmp);
             for (skip, &expected) in (0..).zip(&list) {
                 prop_assert_eq!(differences.nth(skip), expected);
-                prop_assert_eq!(differences.below(expected), list.iter().filter(|&&d| d < expected).count() as u64);
+                prop_assert_eq!(differences.below(expected),
+                    list.iter().filter(|&&d| d < expected).count() as u64);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The one system call, and `union bpf_attr`.
+//! The system call bpf(2) and its argument, `union bpf_attr`.
 
 use std::io;
 use std::marker::PhantomData;
@@ -6,16 +6,16 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::bytes::u32_at;
 
-/// `union bpf_attr` by offsets, zero where nothing was put. It borrows the buffers whose addresses
-/// stand in it.
+/// A `union bpf_attr`, filled by offset; all other bytes are zero. It borrows the buffers whose
+/// addresses it holds.
 #[repr(C, align(8))]
 pub(super) struct Attributes<'a> {
     bytes: [u8; LARGEST],
     buffers: PhantomData<&'a mut [u8]>,
 }
 
-/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with how much of the union it is
-/// given.
+/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with the number of bytes of the
+/// union that it takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
     MapCreate = 0,

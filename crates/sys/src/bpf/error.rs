@@ -1,22 +1,22 @@
-//! What bpf(2) refuses.
+//! Errors of bpf(2).
 
 use std::io;
 
 use crate::CallError;
 
-/// An operation that failed, and on what.
+/// An operation on an eBPF object that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
     /// The kernel refused a call.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The verifier does not take the program.
+    /// The verifier rejects the program.
     #[error("the kernel's verifier refuses program {name}")]
     Verifier {
         /// The program's name.
         name: String,
-        /// What the verifier wrote, its end if it is long.
+        /// The verifier's log, or its end if it is long.
         log: String,
         /// What the kernel answered.
         source: io::Error,
@@ -40,7 +40,7 @@ impl BpfError {
         }
     }
 
-    /// What the verifier wrote, if it was the verifier who refused.
+    /// The verifier's log, if the verifier rejected a program.
     pub fn verifier_log(&self) -> Option<&str> {
         match self {
             Self::Verifier { log, .. } => Some(log),

@@ -1,4 +1,4 @@
-//! What the kernel tells about an object (`BPF_OBJ_GET_INFO_BY_FD`).
+//! The kernel's description of an object (`BPF_OBJ_GET_INFO_BY_FD`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,27 +7,27 @@ use super::BpfError;
 use super::call::{Attributes, Command, bpf};
 use crate::bytes;
 
-/// A map's number, kind and sizes (`struct bpf_map_info`).
+/// A map's id, kind and sizes (`struct bpf_map_info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapInfo {
-    /// Its number.
+    /// Id of the map.
     pub id: u32,
-    /// `enum bpf_map_type`.
+    /// Kind of the map, a value of `enum bpf_map_type`.
     pub kind: u32,
     /// Bytes of a key.
     pub key_bytes: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// How many it holds.
+    /// Maximum number of entries.
     pub entries: u32,
-    /// Its name.
+    /// Name of the map.
     pub name: String,
 }
 
-/// A link's number, program and place (`struct bpf_link_info`).
+/// The program and interface of a link (`struct bpf_link_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// The id of the program that runs.
+    /// Id of the attached program.
     pub program: u32,
     /// Index of the interface; 0 once the interface is gone.
     pub interface: u32,

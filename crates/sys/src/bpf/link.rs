@@ -1,4 +1,4 @@
-//! Programs on the packets of an interface, by TCX (Linux 6.6).
+//! Programs that run on the packets of an interface by TCX (Linux 6.6).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -7,31 +7,31 @@ use super::call::{Attributes, Command, bpf, open};
 use super::info::LinkInfo;
 use super::{BpfError, Program, pin};
 
-/// Which packets of an interface (`enum bpf_attach_type`).
+/// The packets of an interface that a program sees (`enum bpf_attach_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Attach {
-    /// Those that come in, before the protocols see them.
+    /// Received packets, before the protocols see them.
     TcxIngress = 46,
-    /// Those that go out, before the queueing discipline.
+    /// Packets to be sent, before the queueing discipline.
     TcxEgress = 47,
 }
 
-/// A program at an interface. It runs as long as a descriptor or a pin of the link lives, and ends
-/// with the interface.
+/// The attachment of a program to an interface. The program runs as long as the interface exists
+/// and a descriptor or a pin of the link does.
 #[derive(Debug)]
 pub struct TcxLink {
     fd: OwnedFd,
 }
 
 impl TcxLink {
-    /// Runs `program` on packets of the interface with that index in the caller's network
-    /// namespace, before the programs that are there: one that ends the chain would hide it. It
-    /// must have been loaded for this place.
+    /// Attaches `program` to the interface with that index in the caller's network namespace. It
+    /// runs before the programs already attached, because one of those may end the chain. The
+    /// program must have been loaded for this direction.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program is
-    /// for another place,
-    /// `EPERM` without `CAP_NET_ADMIN`, `ERANGE` if 64 programs are there.
+    /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program was
+    /// loaded for the other direction, `EPERM` without `CAP_NET_ADMIN`, `ERANGE` if 64 programs are
+    /// attached.
     pub fn attach(program: &Program, interface: u32, place: Attach) -> Result<Self, BpfError> {
         let mut attributes = Attributes::new()
             .u32(0, program.as_fd().as_raw_fd() as u32)
@@ -39,7 +39,7 @@ impl TcxLink {
             .u32(8, place as u32)
             .u32(12, BEFORE);
         let object = format!("program {} to interface {interface}", program.name());
-        // SAFETY: there are no buffers in it.
+        // SAFETY: this command takes no buffers.
         let fd = unsafe { open(Command::LinkCreate, &mut attributes) }
             .map_err(BpfError::new("attach", object))?;
         Ok(Self { fd })
@@ -57,11 +57,11 @@ impl TcxLink {
         Ok(link)
     }
 
-    /// Puts `new` in the place of the program that runs: each packet meets the one or the other.
-    /// With `old`, only if that is the one that runs.
+    /// Replaces the attached program by `new` atomically: each packet meets one of the two. If
+    /// `old` is given, only if that is the attached program.
     ///
     /// # Errors
-    /// `EPERM` if another than `old` runs, `ENOLINK` if the interface is gone.
+    /// `EPERM` if a program other than `old` is attached, `ENOLINK` if the interface is gone.
     pub fn replace(&self, new: &Program, old: Option<&Program>) -> Result<(), BpfError> {
         let mut attributes = Attributes::new()
             .u32(0, self.fd.as_raw_fd() as u32)
@@ -71,25 +71,25 @@ impl TcxLink {
                 .u32(8, REPLACE)
                 .u32(12, old.as_fd().as_raw_fd() as u32);
         }
-        // SAFETY: there are no buffers in it.
+        // SAFETY: this command takes no buffers.
         unsafe { bpf(Command::LinkUpdate, &mut attributes) }
             .map(drop)
             .map_err(BpfError::new("replace the running program by", new.name()))
     }
 
-    /// Ends it now, whoever else holds it; the pin is left.
+    /// Detaches the program at once, even if other processes hold the link; the pin stays.
     ///
     /// # Errors
     /// What the kernel refuses.
     pub fn detach(&self) -> Result<(), BpfError> {
         let mut attributes = Attributes::new().u32(0, self.fd.as_raw_fd() as u32);
-        // SAFETY: there are no buffers in it.
+        // SAFETY: this command takes no buffers.
         unsafe { bpf(Command::LinkDetach, &mut attributes) }
             .map(drop)
             .map_err(BpfError::new("detach", "a link of TCX"))
     }
 
-    /// Gives it a name in a bpffs, by which it lives on.
+    /// Pins it in a bpffs under `path`; it then outlives this process.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
@@ -97,7 +97,7 @@ impl TcxLink {
         pin::pin(self.fd.as_fd(), path)
     }
 
-    /// Its number, program and interface.
+    /// The program and interface of the link.
     ///
     /// # Errors
     /// `EINVAL` if it is no link of TCX.
@@ -112,8 +112,8 @@ impl AsFd for TcxLink {
     }
 }
 
-/// The ids of the programs at an interface of the caller's network namespace, in the order in which
-/// they run.
+/// The ids of the programs attached to an interface of the caller's network namespace, in the order
+/// in which they run.
 ///
 /// # Errors
 /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX, `EPERM` without the
@@ -135,7 +135,7 @@ pub fn query(interface: u32, place: Attach) -> Result<Vec<u32>, BpfError> {
     Ok(ids.map(|id| u32::from_ne_bytes(*id)).collect())
 }
 
-/// `BPF_F_BEFORE`; of no other program: of all.
+/// `BPF_F_BEFORE`; because no other program is named, this means before all of them.
 const BEFORE: u32 = 8;
 /// `BPF_F_REPLACE`.
 const REPLACE: u32 = 4;

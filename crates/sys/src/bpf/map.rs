@@ -1,4 +1,4 @@
-//! Maps: what programs keep, and what they look up.
+//! Maps: the memory of programs, and the tables that they look up.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,10 +9,10 @@ use super::info::MapInfo;
 use super::{BpfError, pin};
 use crate::proc::cpu;
 
-/// What a map is to be.
+/// The properties of a map to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapRequest<'a> {
-    /// For people, at most 15 bytes; more are cut off.
+    /// Name shown to people; cut off after 15 bytes.
     pub name: &'a str,
     /// Its kind.
     pub kind: MapKind,
@@ -20,18 +20,18 @@ pub struct MapRequest<'a> {
     pub key_bytes: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// How many it holds.
+    /// Maximum number of entries.
     pub entries: u32,
 }
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
-    /// Values by number, shared by all CPUs.
+    /// Array whose values all CPUs share.
     Array = 2,
-    /// Values by number, of each CPU its own.
+    /// Array with a value for each CPU.
     PerCpuArray = 6,
-    /// Values by key; the least recently used is forgotten.
+    /// Hash table that drops the least recently used entry when it is full.
     LruHash = 9,
 }
 
@@ -43,7 +43,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes one, all zero.
+    /// Creates a map; all values are zero.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `E2BIG` or `ENOMEM` if it is too large.
@@ -54,7 +54,7 @@ impl Map {
             .u32(8, request.value_bytes)
             .u32(12, request.entries)
             .bytes(28, &object_name(request.name));
-        // SAFETY: there are no buffers in it.
+        // SAFETY: this command takes no buffers.
         let fd = unsafe { open(Command::MapCreate, &mut attributes) }
             .map_err(BpfError::new("create map", request.name))?;
         Self::from_fd(fd)
@@ -63,7 +63,7 @@ impl Map {
     /// The map that was pinned at `path`.
     ///
     /// # Errors
-    /// `ENOENT` if there is none; `EINVAL` if something else is pinned there.
+    /// `ENOENT` if there is none; `EINVAL` if another object is pinned there.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
         let fd = pin::open_pinned(path)?;
         Self::from_fd(fd)
@@ -74,12 +74,12 @@ impl Map {
         Ok(Self { fd, info })
     }
 
-    /// Its number, kind and sizes.
+    /// Id, kind and sizes of the map.
     pub fn info(&self) -> &MapInfo {
         &self.info
     }
 
-    /// Gives it a name in a bpffs, by which it lives on.
+    /// Pins it in a bpffs under `path`; it then outlives this process.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
@@ -87,11 +87,11 @@ impl Map {
         pin::pin(self.fd.as_fd(), path)
     }
 
-    /// The value of a key; of a map for each CPU the values of all possible CPUs
-    /// in turn, each rounded up to eight bytes. `None` if there is none.
+    /// The value of a key; `None` if it has none. A per-CPU map gives the values of all possible
+    /// CPUs in order, each padded to a multiple of eight bytes.
     ///
     /// # Errors
-    /// A key of the wrong length; what else the kernel refuses.
+    /// The key has the wrong length, or the kernel refuses the call.
     pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         let error = |source| BpfError::new("read map", &self.info.name)(source);
         self.check_length(key.len(), self.info.key_bytes as usize)
@@ -110,7 +110,7 @@ impl Map {
     /// Sets the value of a key; the form of the value is that of [`Map::lookup`].
     ///
     /// # Errors
-    /// A key or value of the wrong length; `E2BIG` for a number that the array does not have.
+    /// The key or value has the wrong length; `E2BIG` for an index beyond the array.
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), BpfError> {
         self.try_update(key, value)
             .map_err(BpfError::new("write map", &self.info.name))
@@ -125,13 +125,13 @@ impl Map {
         unsafe { bpf(Command::MapUpdate, &mut attributes) }.map(drop)
     }
 
-    /// Writes values from the first on. `content` is some whole values without gaps; the rest
-    /// stays. For an array shared by all CPUs. A large table is best one value: one copy, and the
-    /// program reads it without a lookup.
+    /// Overwrites the first values of an array that all CPUs share. `content` is a whole number of
+    /// values without gaps; the other values stay. A large table is best stored as one value: it is
+    /// copied at once, and the program reads it without a lookup.
     ///
     /// # Errors
-    /// `EINVAL` for content that is not whole values or another kind of map; `E2BIG` for more than
-    /// it holds.
+    /// `EINVAL` if the content is not a whole number of values, or for another kind of map; `E2BIG`
+    /// if the content exceeds the map.
     pub fn fill(&self, content: &[u8]) -> Result<(), BpfError> {
         let error = |source| BpfError::new("fill map", &self.info.name)(source);
         let length = self.info.value_bytes as usize;
@@ -170,8 +170,8 @@ impl AsFd for Map {
     }
 }
 
-/// How many values a key of a per-CPU map has at most. It bounds the lengths of buffers, so gaps
-/// between the possible CPUs count as well.
+/// Upper bound of the number of values that a key of a per-CPU map has. Buffers are sized by it, so
+/// gaps between the numbers of possible CPUs count too.
 pub(super) fn possible_cpus() -> io::Result<usize> {
     let cpus = cpu::possible().map_err(io::Error::other)?;
     Ok(cpus.last().map_or(1, |last| *last as usize + 1))

@@ -1,13 +1,12 @@
 //! bpf(2): programs on packets, their maps, links and pins, without clang, libbpf or BTF.
 //!
-//! A [`Program`] is instructions that the kernel's verifier has taken; what it keeps is in a
-//! [`Map`]; a [`TcxLink`] runs it on the packets of an interface. Each lives as long as a
-//! descriptor or a pin: [`Map::pin`] and [`TcxLink::pin`] give it a name in a [bpffs](mount), by
-//! which a later process finds it. Nothing here knows what a program is for.
+//! A [`Program`] is code that the kernel's verifier has accepted, a [`Map`] is its memory, and a
+//! [`TcxLink`] runs it on the packets of an interface. Each lives as long as a descriptor or a pin:
+//! [`Map::pin`] and [`TcxLink::pin`] give it a name in a [bpffs](mount), by which a later process
+//! finds it. This module does not know what a program is for.
 //!
-//! All of it needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON` in the first user namespace, in
-//! practice root;
-//! [`probe`] tells what this kernel has.
+//! It needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON` in the initial user namespace, in practice
+//! root. [`probe`] says what this kernel and this process can do.
 
 mod call;
 mod error;

@@ -1,4 +1,4 @@
-//! The file system in which objects have names.
+//! The file system for pinned objects (bpffs).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use rustix::mount::MountFlags;
 
 use super::BpfError;
 
-/// Where distributions mount it.
+/// The directory at which distributions mount a bpffs.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
-/// The first bpffs of the caller's mount namespace; mounted at [`BPFFS`] if there is none.
+/// The first bpffs of the caller's mount namespace. If there is none, one is mounted at [`BPFFS`].
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` is not
-/// what it should be.
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` lacks
+/// the directory.
 pub fn mount() -> Result<PathBuf, BpfError> {
     let read = || fs::read_to_string(MOUNTS).map_err(BpfError::new("read", MOUNTS));
     if let Some(mounted) = find(&read()?) {
         return Ok(mounted);
     }
-    // One at a time: a second one would hide the first, with what is pinned there.
+    // Only one process mounts at a time: a second mount would hide the first with its pins.
     let turn = File::open(BPFFS).map_err(BpfError::new("open", BPFFS))?;
     turn.lock().map_err(BpfError::new("lock", BPFFS))?;
     if let Some(mounted) = find(&read()?) {
@@ -34,13 +34,13 @@ pub fn mount() -> Result<PathBuf, BpfError> {
 pub(super) fn mount_at(directory: &Path) -> Result<(), BpfError> {
     let error = BpfError::new("mount a bpffs at", directory.display().to_string());
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    // Without a mode it is 1777 (`bpf_init_fs_context`, kernel/bpf/inode.c): anybody could make the
-    // directory into which root then pins.
+    // The default mode is 1777 (`bpf_init_fs_context`, kernel/bpf/inode.c): any user could create
+    // the directory into which root then pins.
     rustix::mount::mount("bpf", directory, "bpf", flags, c"mode=0700")
         .map_err(|errno| error(errno.into()))
 }
 
-/// The directory of the first bpffs in `/proc/thread-self/mounts`: one at [`BPFFS`] before others.
+/// The directory of a bpffs in `/proc/thread-self/mounts`: [`BPFFS`] if it is one, else the first.
 fn find(table: &str) -> Option<PathBuf> {
     let mounted: Vec<&str> = table
         .lines()
@@ -54,7 +54,7 @@ fn find(table: &str) -> Option<PathBuf> {
     usual.or(mounted.first()).map(PathBuf::from)
 }
 
-/// The thread's own: it may be in another mount namespace than its process.
+/// The file of the thread, which may be in another mount namespace than its process.
 const MOUNTS: &str = "/proc/thread-self/mounts";
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     use crate::netns::private_mounts;
 
     #[test]
-    fn what_is_mounted_is_closed_to_others() {
+    fn a_mounted_bpffs_is_closed_to_other_users() {
         use std::os::unix::fs::PermissionsExt;
 
         let directory = std::env::temp_dir().join(format!("linerate-bpffs-{}", std::process::id()));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_place_goes_before_others() {
+    fn the_usual_mount_point_is_preferred() {
         let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf \
             rw,nosuid 0 0\n";
         assert_eq!(find(table), Some(PathBuf::from("/sys/fs/bpf")));

@@ -1,4 +1,4 @@
-//! Names of objects in a bpffs.
+//! Pins: names of objects in a bpffs.
 
 use std::ffi::CString;
 use std::io;
@@ -31,8 +31,7 @@ pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
     open().map_err(BpfError::new("open pinned", path.display()))
 }
 
-/// Takes a name away; the object ends with its last descriptor or pin. That there is none is no
-/// error.
+/// Removes a pin, if it exists. The object ends with its last descriptor or pin.
 ///
 /// # Errors
 /// What the file system refuses.

@@ -1,14 +1,14 @@
-//! What this kernel has, and this process may.
+//! What this kernel supports and this process is allowed to do.
 
 use super::{Attach, BpfError, LoadRequest, Program, ProgramKind, query};
 
-/// What there is.
+/// The support for eBPF programs on packets.
 #[derive(Debug)]
 pub struct Support {
-    /// Programs on packets can be loaded; the error if not: `EPERM` without the privileges,
+    /// Whether programs on packets can be loaded, or the error: `EPERM` without the privileges,
     /// `ENOSYS` without bpf(2).
     pub programs: Result<(), BpfError>,
-    /// Interfaces run them by TCX (Linux 6.6); `None` where that could not be told.
+    /// Whether interfaces run programs by TCX (Linux 6.6); `None` if that could not be found out.
     pub tcx: Option<bool>,
 }
 
@@ -19,8 +19,8 @@ impl Support {
     }
 }
 
-/// Looks by loading a program that does nothing and by asking what runs at the loopback interface;
-/// changes nothing.
+/// Finds out by loading a program that does nothing and by listing the programs of the loopback
+/// interface. Nothing is changed.
 pub fn probe() -> Support {
     // r0 = 0; exit
     let instructions = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
@@ -36,11 +36,11 @@ pub fn probe() -> Support {
     }
 }
 
-/// The loopback interface is the first of each namespace.
+/// Index of the loopback interface, which is the first of each network namespace.
 fn tcx() -> Option<bool> {
     match query(1, Attach::TcxEgress) {
         Ok(_) => Some(true),
-        // A kernel without TCX does not know the place.
+        // A kernel without TCX does not know this attach type.
         Err(error) if error.errno() == Some(libc::EINVAL) => Some(false),
         Err(_) => None,
     }

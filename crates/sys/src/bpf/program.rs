@@ -1,4 +1,4 @@
-//! Programs: instructions that the verifier has taken.
+//! Programs: code that the verifier has accepted.
 
 use std::ffi::CString;
 use std::io;
@@ -9,25 +9,25 @@ use super::call::{Attributes, Command, object_name, open};
 use super::link::Attach;
 use super::{BpfError, info, pin};
 
-/// What is to be loaded.
+/// The code of a program, and how to load it.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadRequest<'a> {
-    /// The instructions (`struct bpf_insn`), with the descriptors of maps in them.
+    /// The instructions (`struct bpf_insn`), which contain the descriptors of maps.
     pub instructions: &'a [[u8; 8]],
-    /// For people, at most 15 bytes; more are cut off.
+    /// Name shown to people; cut off after 15 bytes.
     pub name: &'a str,
-    /// Where it can run.
+    /// The kind of place at which it runs.
     pub kind: ProgramKind,
-    /// Its licence, by which the kernel allows helpers: `GPL`, `Dual MIT/GPL`.
+    /// Licence, on which the allowed helper functions depend: `GPL`, `Dual MIT/GPL`.
     pub license: &'a str,
 }
 
-/// Where a program can run.
+/// The kind of place at which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// On packets of an interface: at TCX, or, without a place of its own, as a filter of clsact.
+    /// On packets of an interface: by TCX, or, without a direction, as a filter of clsact.
     SchedCls {
-        /// The place at TCX.
+        /// The direction for TCX.
         attach: Option<Attach>,
     },
 }
@@ -40,13 +40,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads it.
+    /// Loads the program.
     ///
     /// # Errors
-    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`] with `EPERM` without the
-    /// privileges.
+    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`], with `EPERM` if privileges
+    /// are missing.
     pub fn load(request: &LoadRequest<'_>) -> Result<Self, BpfError> {
-        // Without a log it is some times faster; who is refused asks again, to learn why.
+        // Loading is several times faster without a log. After a refusal it is repeated with one.
         let source = match load(request, &mut []) {
             Ok(fd) => {
                 return Ok(Self {
@@ -62,7 +62,7 @@ impl Program {
         let mut log = vec![0; LOG_LENGTH];
         let again = load(request, &mut log);
         if let Ok(fd) = again {
-            // What it lacked, such as memory, is there now.
+            // The first attempt failed for a passing reason, such as a lack of memory.
             let name = request.name.to_owned();
             return Ok(Self { fd, name });
         }
@@ -85,7 +85,7 @@ impl Program {
         })
     }
 
-    /// Gives it a name in a bpffs, by which it lives on.
+    /// Pins it in a bpffs under `path`; it then outlives this process.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
@@ -93,7 +93,7 @@ impl Program {
         pin::pin(self.fd.as_fd(), path)
     }
 
-    /// The number that the kernel gave it; [`query`](super::query) lists those of an interface.
+    /// The kernel's id of the program; [`query`](super::query) lists those of an interface.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -112,7 +112,7 @@ impl AsFd for Program {
     }
 }
 
-/// `BPF_PROG_LOAD`; with a log if there is room for one.
+/// `BPF_PROG_LOAD`; with a log if the buffer is not empty.
 fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
     let license = CString::new(request.license)?;
     let ProgramKind::SchedCls { attach } = request.kind;
@@ -136,7 +136,7 @@ fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
 const SCHED_CLS: u32 = 3;
-/// Only the path that failed.
+/// Log level 1: only the path that failed.
 const LOG_LEVEL: u32 = 1;
-/// The kernel keeps the end of a longer log, since Linux 6.4.
+/// Bytes for the log. Since Linux 6.4 the kernel keeps the end of a longer one.
 const LOG_LENGTH: usize = 64 * 1024;

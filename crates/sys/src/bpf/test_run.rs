@@ -1,4 +1,4 @@
-//! Running a program on a packet that is none (`BPF_PROG_TEST_RUN`).
+//! Runs a program on a given frame without sending it (`BPF_PROG_TEST_RUN`).
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -7,63 +7,63 @@ use super::call::{Attributes, Command, bpf};
 use super::{BpfError, Program};
 use crate::bytes::u32_at;
 
-/// What to run it on.
+/// The input of a test run.
 #[derive(Debug, Clone, Copy)]
 pub struct TestRun<'a> {
     /// The frame, Ethernet header first; at least 14 bytes, at least 34 and 54 with the EtherTypes
     /// of IPv4 and IPv6.
     pub frame: &'a [u8],
-    /// What is known beside it.
+    /// Metadata of the frame.
     pub context: Context,
-    /// How often, on the same packet, at least once.
+    /// Number of runs on the same frame, at least 1.
     pub repeat: u32,
 }
 
-/// The parts of `struct __sk_buff` that a test run takes, or tells of afterwards.
+/// The members of `struct __sk_buff` that a test run takes or returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Context {
     /// `skb->mark`.
     pub mark: u32,
     /// `skb->priority`.
     pub priority: u32,
-    /// The interface by which it came in.
+    /// Index of the interface by which it arrived (`ingress_ifindex`).
     pub ingress_interface: u32,
-    /// The interface to which it belongs; 0 for the loopback of this network namespace.
+    /// Index of its interface; 0 for the loopback interface of this network namespace.
     pub interface: u32,
-    /// Twenty bytes that programs may write.
+    /// Scratch space of programs (`cb`).
     pub cb: [u32; 5],
-    /// Bytes on the wire; 0 for those of the frame.
+    /// Bytes on the wire (`wire_len`); 0 for the length of the frame.
     pub wire_length: u32,
-    /// Segments of an offloaded packet.
+    /// Number of segments of an offloaded packet.
     pub gso_segments: u32,
-    /// Payload bytes of each.
+    /// Payload bytes of each segment.
     pub gso_size: u32,
 }
 
-/// What came of it.
+/// The result of a test run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestRunResult {
-    /// What the program returned.
+    /// The program's return value.
     pub verdict: u32,
-    /// The packet afterwards.
+    /// The frame after the run.
     pub frame: Vec<u8>,
-    /// What is known beside it afterwards.
+    /// Its metadata after the run.
     pub context: Context,
-    /// How long one run took, the mean of all, in whole nanoseconds.
+    /// Mean duration of a run, whole nanoseconds.
     pub duration: Duration,
 }
 
 impl Program {
-    /// Runs it.
+    /// Runs the program on a frame.
     ///
     /// # Errors
-    /// `EINVAL` for a frame that is too short for its EtherType or a context that the kernel does
-    /// not take.
+    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does not
+    /// accept.
     pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
         let error = BpfError::new("run program", self.name());
         let context_in = run.context.to_bytes();
         let mut context_out = [0; CONTEXT_LENGTH];
-        // A program can put VLAN tags in.
+        // The program may add VLAN tags.
         let mut frame = vec![0; run.frame.len() + ROOM];
         let room = frame.len() as u32;
         let mut attributes = Attributes::new()
@@ -111,7 +111,7 @@ impl Context {
         context
     }
 
-    /// In the order of [`OFFSETS`].
+    /// The members in the order of [`OFFSETS`].
     fn fields(&mut self) -> [&mut u32; 12] {
         let [cb0, cb1, cb2, cb3, cb4] = &mut self.cb;
         [
@@ -131,10 +131,10 @@ impl Context {
     }
 }
 
-/// Of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in `struct
-/// __sk_buff`.
+/// Offsets of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in
+/// `struct __sk_buff`.
 const OFFSETS: [usize; 12] = [8, 32, 36, 40, 48, 52, 56, 60, 64, 160, 164, 176];
-/// `sizeof(struct __sk_buff)` up to `gso_size`, and what pads it.
+/// Length of `struct __sk_buff` up to `gso_size` with its padding.
 const CONTEXT_LENGTH: usize = 192;
-/// Bytes that a packet can grow by.
+/// Bytes by which a program can lengthen a frame.
 const ROOM: usize = 256;

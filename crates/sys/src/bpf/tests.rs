@@ -23,7 +23,7 @@ fn load(instructions: &[[u8; 8]], attach: Option<Attach>) -> Result<Program, Bpf
     })
 }
 
-/// None, and a message, where bpf(2) or a part of it may not be used.
+/// The value, or `None` and a message where this host does not allow bpf(2) or a part of it.
 fn or_skip<T>(result: Result<T, BpfError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -39,7 +39,7 @@ fn skipped(why: &str) {
     skip(Need::Bpf, why);
 }
 
-/// Whether this kernel can do all of it; a message if not.
+/// Whether this kernel has everything that the tests need; prints a message if not.
 fn supported() -> bool {
     let support = probe();
     if !support.is_whole() {
@@ -48,7 +48,7 @@ fn supported() -> bool {
     support.is_whole()
 }
 
-/// A directory of a test's own in a bpffs; taken away with its pins when dropped.
+/// A directory in a bpffs for one test; removed with its pins when dropped.
 struct Pins(PathBuf);
 
 impl Pins {
@@ -94,7 +94,7 @@ fn index_of(pair: &Pair) -> u32 {
 }
 
 #[test]
-fn what_is_written_into_a_map_is_read_back() {
+fn values_of_a_map_read_back() {
     let Some(map) = array(MapKind::Array, 3) else {
         return;
     };
@@ -121,7 +121,7 @@ fn a_map_of_each_cpu_has_a_value_for_each() {
     let length = 16 * possible_cpus().unwrap();
     let mut values: Vec<u8> = (0..length).map(|i| i as u8).collect();
     map.update(&[0; 4], &values).unwrap();
-    // What pads a value is not kept.
+    // The padding of a value is not stored.
     for padding in values.chunks_mut(16) {
         padding[12..].fill(0);
     }
@@ -272,7 +272,7 @@ fn a_pinned_link_runs_until_its_pin_is_gone() {
             drop(link);
             unpin(&path).unwrap();
             let gone = || query(index, place).unwrap().is_empty();
-            // The last reference of a link is put by work of the kernel.
+            // The kernel drops the last reference of a link in deferred work.
             assert!(crate::netns::eventually(gone), "still attached");
         })
         .unwrap();
@@ -339,7 +339,7 @@ fn a_packet_that_a_program_drops_does_not_arrive() {
         .namespace
         .run(|| {
             let sender = std::net::UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
-            // Afterwards the neighbour is known, so that nothing waits for it.
+            // Afterwards the neighbour is known, and no packet waits for its address.
             sender.send_to(b"before", target).unwrap();
             assert_eq!(received(), "before");
             let link = TcxLink::attach(&program, index, place).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     use linerate_testkit::{Need, skip};
 
     #[test]
-    fn what_a_driver_lacks_is_none_and_cannot_be_set() {
+    fn settings_that_a_driver_lacks_are_none_and_cannot_be_set() {
         let Some(pair) = pair_or_skip() else { return };
         pair.a
             .namespace

@@ -1,4 +1,4 @@
-//! What the kernel announces of a network namespace.
+//! Notifications that the devices or the traffic control of a network namespace changed.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,13 +7,13 @@ use netlink_sys::{Socket, protocols};
 use super::NetlinkError;
 use super::exchange::listener;
 
-/// Readable once a device, a queueing discipline, a class or a filter was made, changed or taken
-/// away in the network namespace of its opening, until it is drained.
+/// A socket that becomes readable when a device, a queueing discipline, a class or a filter of one
+/// network namespace is added, changed or deleted, and stays readable until it is drained.
 #[derive(Debug)]
 pub struct Announcements(Socket);
 
 impl Announcements {
-    /// Listens from now on, in the network namespace of the calling thread.
+    /// Subscribes to the network namespace of the calling thread.
     ///
     /// # Errors
     /// [`NetlinkError::Open`].
@@ -21,13 +21,13 @@ impl Announcements {
         listener(protocols::NETLINK_ROUTE, &[LINK, TC], None).map(Self)
     }
 
-    /// Forgets what was announced.
+    /// Discards the notifications that have arrived.
     pub fn drain(&self) {
         let mut start = Vec::with_capacity(16);
         loop {
             start.clear();
             match self.0.recv(&mut start, 0) {
-                // More was announced than there is room for.
+                // Notifications were lost because the receive buffer was full.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(_) => return,
                 Ok(_) => {}

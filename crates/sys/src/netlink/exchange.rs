@@ -6,12 +6,13 @@ use std::time::Duration;
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_ALIGNTO, NLMSG_DONE,
     NLMSG_ERROR, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
-    NetlinkSerializable, NlasIterator, parse_string,
+    NetlinkSerializable, parse_string,
 };
 use netlink_sys::{Socket, SocketAddr};
 use socket2::SockRef;
 
 use super::NetlinkError;
+use crate::bytes::u16_at;
 
 /// A bound netlink socket and the sequence number of its last request.
 #[derive(Debug)]
@@ -74,8 +75,8 @@ impl Exchange {
         })
     }
 
-    /// Reads a table whose messages are shown as they are, without their headers: for tables of
-    /// many thousands. `buffer` is to have the capacity of the largest datagram.
+    /// Reads a table and passes the payload of each message to the caller undecoded, for tables
+    /// with many thousands of entries. `buffer` needs the capacity of the largest datagram.
     pub(super) fn dump_bytes(
         &mut self,
         operation: &str,
@@ -171,7 +172,7 @@ impl Exchange {
     }
 }
 
-/// A socket that does not block and gets what the kernel tells these groups.
+/// A non-blocking socket that receives what the kernel sends to these multicast groups.
 pub(super) fn listener(
     protocol: isize,
     groups: &[u32],
@@ -238,7 +239,7 @@ impl<M: NetlinkDeserializable> Answer<M> {
     }
 }
 
-/// What the messages of a datagram carry.
+/// The payload of a message.
 pub(super) fn payloads(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     frames(datagram).map(|frame| frame.payload())
 }
@@ -269,11 +270,20 @@ fn acknowledged(code: i32, attributes: &[u8]) -> Result<bool, Failure> {
 }
 
 /// The text of an extended acknowledgement (include/uapi/linux/netlink.h, `enum nlmsgerr_attrs`).
-fn explanation(attributes: &[u8]) -> Option<String> {
-    NlasIterator::new(attributes)
-        .filter_map(Result::ok)
-        .find(|attribute| attribute.kind() == NLMSGERR_ATTR_MSG)
-        .and_then(|attribute| parse_string(attribute.value()).ok())
+fn explanation(bytes: &[u8]) -> Option<String> {
+    let (_, text) = attributes(bytes).find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)?;
+    parse_string(text).ok()
+}
+
+/// The type and value of each attribute in `bytes`, up to the first malformed one.
+pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & NLA_TYPE_MASK, value))
+    })
 }
 
 /// A failure before the operation's name is attached.
@@ -324,6 +334,10 @@ const DUMP_ATTEMPTS: usize = 8;
 const NETLINK_HEADER_LENGTH: usize = 16;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
+/// The bits of an attribute's type that are not flags for nesting or byte order
+/// (include/uapi/linux/netlink.h).
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
 #[cfg(test)]
 mod tests {
     use netlink_packet_route::RouteNetlinkMessage;
@@ -372,6 +386,16 @@ mod tests {
             error.to_string(),
             "cannot do it (Nexthop has invalid gateway)"
         );
+    }
+
+    #[test]
+    fn an_attributes_value_ends_before_the_next_attribute() {
+        // Two attributes of four bytes each: `struct nlattr` has the length with its own four
+        // bytes.
+        let options = [8, 0, 1, 0, 10, 11, 12, 13, 8, 0, 2, 0, 20, 21, 22, 23];
+        let found: Vec<(u16, &[u8])> = attributes(&options).collect();
+        let expected: [(u16, &[u8]); 2] = [(1, &[10, 11, 12, 13]), (2, &[20, 21, 22, 23])];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! eBPF programs as filters of `clsact`: where kernels before 6.6 have no TCX.
+//! eBPF programs as filters of a `clsact` queueing discipline, for kernels before 6.6, which have
+//! no TCX.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -12,35 +13,35 @@ use super::qdisc::header;
 use super::{Netlink, NetlinkError};
 use crate::errno;
 
-/// Which packets of a link.
+/// The direction of a link's packets that a filter sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Those that it gets.
+    /// Received packets.
     Ingress,
-    /// Those that it is given.
+    /// Packets to be sent.
     Egress,
 }
 
-/// A program in direct action.
+/// An eBPF filter in direct-action mode: the program's return value is the action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BpfFilter {
-    /// The place among the filters; lower is asked first.
+    /// Position among the filters; the lowest number runs first.
     pub priority: u16,
-    /// Its number at that priority.
+    /// Number of the filter at its priority.
     pub handle: u32,
-    /// Its name.
+    /// Name of the filter.
     pub name: String,
-    /// The kernel's number of the program.
+    /// The kernel's id of the program.
     pub program: Option<u32>,
 }
 
 impl Netlink {
-    /// Gives the link a `clsact`, where it has none.
+    /// Adds a `clsact` queueing discipline to the link unless it has one.
     ///
     /// # Errors
-    /// Refused with `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if there is an `ingress` in its
-    /// place, which has no egress.
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if the link has an `ingress` queueing
+    /// discipline instead, which filters no sent packets.
     pub fn ensure_clsact(&mut self, index: u32, name: &str) -> Result<(), NetlinkError> {
         let has = self.qdiscs(name)?.iter().any(|qdisc| qdisc.kind == CLSACT);
         if has {
@@ -59,8 +60,8 @@ impl Netlink {
         )
     }
 
-    /// Puts a program at `filter.priority`, in the place of the one with `filter.handle` if there
-    /// is one; no packet goes by neither.
+    /// Attaches a program as `filter`: priority, handle and name. It replaces a filter with the
+    /// same priority and handle atomically, so that each packet meets one of the two programs.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`, `EINVAL` without a `clsact`.
@@ -86,10 +87,10 @@ impl Netlink {
         )
     }
 
-    /// Takes a program away.
+    /// Detaches a program.
     ///
     /// # Errors
-    /// Refused with `ENOENT` if there is none.
+    /// Refused with `ENOENT` if there is no such filter.
     pub fn delete_bpf_filter(
         &mut self,
         index: u32,
@@ -105,7 +106,7 @@ impl Netlink {
         )
     }
 
-    /// The programs in this direction; empty without a `clsact`.
+    /// The filters for this direction; empty if the link has no `clsact`.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -150,7 +151,8 @@ fn filter(index: u32, direction: Direction, priority: u16, handle: u32) -> TcMes
     message
 }
 
-/// Priority above, protocol in network order below (`TC_H_MAKE(prio << 16, htons(ETH_P_ALL))`).
+/// The priority in the upper 16 bits, the protocol in network byte order in the lower ones
+/// (`TC_H_MAKE(prio << 16, htons(ETH_P_ALL))`).
 fn info(priority: u16) -> u32 {
     u32::from(priority) << 16 | u32::from(ETH_P_ALL.to_be())
 }
@@ -175,7 +177,7 @@ fn parse(message: RouteNetlinkMessage) -> Option<BpfFilter> {
             _ => {}
         }
     }
-    // A dump has an entry for each priority, too, without a program.
+    // A dump also has an entry without a program for each priority.
     let name = name.filter(|_| is_bpf)?;
     Some(BpfFilter {
         priority: (message.header.info >> 16) as u16,

@@ -1,13 +1,14 @@
-//! Hierarchical token buckets: a queueing discipline whose classes have a rate for sure and a
-//! ceiling.
+//! Hierarchical token bucket (HTB): a queueing discipline whose classes have a guaranteed rate and
+//! a ceiling.
 //!
 //! Layouts are those of include/uapi/linux/pkt_sched.h.
 
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
 use serde::{Deserialize, Serialize};
 
+use super::exchange::attributes;
 use super::qdisc::{header, raw};
 use super::{Netlink, NetlinkError};
 use crate::bytes::{u32_at, u64_at};
@@ -17,24 +18,24 @@ use crate::bytes::{u32_at, u64_at};
 pub struct HtbClass {
     /// `major << 16 | minor`.
     pub id: u32,
-    /// The class above it; `None` for one below the root.
+    /// Id of the parent class; `None` for a class directly below the root.
     pub parent: Option<u32>,
-    /// What it has for sure, bytes per second, not 0.
+    /// Guaranteed rate, bytes per second; not 0.
     pub rate: u64,
-    /// What it never exceeds, bytes per second, not below `rate`.
+    /// Ceiling, bytes per second; not below `rate`.
     pub ceil: u64,
-    /// Bytes that it may send at once after a pause, of its own rate.
+    /// Burst of the guaranteed rate: bytes that may be sent at once after a pause.
     pub burst: u32,
-    /// The same of its ceiling.
+    /// Burst of the ceiling, bytes.
     pub ceil_burst: u32,
-    /// Bytes that it sends before it is another's turn who borrows with the same priority, 1,000 to
-    /// 200,000. Below the longest frame, long frames get more than their share.
+    /// Bytes that the class sends before the next class of the same priority may borrow, 1,000 to
+    /// 200,000. If this is less than the longest frame, long frames get more than their share.
     pub quantum: u32,
-    /// 0 (offered first) to 7.
+    /// Priority for unused bandwidth: 0 (first) to 7 (last).
     pub priority: u8,
 }
 
-/// A queueing discipline that lets everything through at one rate.
+/// A queueing discipline that limits all packets together to one rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shaper {
     /// `tbf` or `cake`.
@@ -44,7 +45,7 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// Whether a discipline of this kind may be one.
+    /// Whether a queueing discipline of this kind can be a shaper.
     pub fn is_kind(kind: &str) -> bool {
         ["tbf", "cake"].contains(&kind)
     }
@@ -53,7 +54,7 @@ impl Shaper {
     fn parse(kind: &str, options: &[u8]) -> Option<Self> {
         let wide = |kind| u64_at(value(options, kind)?, 0);
         let (kind, rate) = match kind {
-            // Of a rate that 32 bits do not hold they are all ones.
+            // All 32 bits are set if the rate needs more.
             "tbf" => (
                 "tbf",
                 wide(TCA_TBF_RATE64)
@@ -66,30 +67,29 @@ impl Shaper {
     }
 }
 
-/// What a class did since it was made.
+/// Counters of a class since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HtbStatistics {
-    /// Sent, with layer-2 headers.
+    /// Bytes sent, with layer-2 headers.
     pub bytes: u64,
-    /// Packets sent, segments of an offloaded one each; the kernel counts up to 2³² − 1.
+    /// Packets sent; each segment of an offloaded packet counts. The kernel counts up to 2³² − 1.
     pub packets: u32,
-    /// Packets dropped, because its queue was full.
+    /// Packets dropped because the queue was full.
     pub drops: u32,
-    /// How often it had to wait.
+    /// Number of times that the rate delayed a packet.
     pub overlimits: u32,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub backlog_bytes: u32,
-    /// Packets sent of its own rate.
+    /// Packets sent from the class's own rate.
     pub lends: u32,
-    /// Packets sent of others' rates.
+    /// Packets sent from rates that other classes lent.
     pub borrows: u32,
 }
 
 impl Netlink {
-    /// Makes an HTB the root of the link with this index; packets whose class there is none of go
-    /// to the class
-    /// `default` (a minor number), and pass unlimited until it is there. What was the root goes,
-    /// with what waits in it.
+    /// Makes an HTB the root queueing discipline of the link with this index. Packets without a
+    /// class go to the class `default` (a minor number); until that class exists they pass
+    /// unlimited. The previous root is deleted with the packets in its queue.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`, `ENODEV` without the link, `ENOENT` if the
@@ -117,11 +117,11 @@ impl Netlink {
         )
     }
 
-    /// Takes the root queueing discipline with this major number away; the kernel puts its default
-    /// in its place.
+    /// Deletes the root queueing discipline with this major number; the kernel puts its default in
+    /// its place.
     ///
     /// # Errors
-    /// Refused with `ENOENT` if there is none, `EINVAL` if it is another.
+    /// Refused with `ENOENT` if there is none, `EINVAL` if it has another number.
     pub fn delete_root(&mut self, index: u32, major: u16) -> Result<(), NetlinkError> {
         let message = header(index, TcHandle { major, minor: 0 }, TcHandle::ROOT);
         self.change(
@@ -131,12 +131,12 @@ impl Netlink {
         )
     }
 
-    /// Makes a class, or changes the one with its id in place, which loses no packet. The class
-    /// above must be there: the kernel would put the class beside the root's without a word.
+    /// Creates a class, or changes the class with this id in place, which loses no packet. The
+    /// parent class must exist: without it the kernel would silently put the class below the root.
     ///
     /// # Errors
-    /// Refused with `EINVAL` without the queueing discipline, or for a rate of 0; `EEXIST` if it is
-    /// to be new and is not.
+    /// Refused with `EINVAL` without the queueing discipline, or for a rate of 0; `EEXIST` if the
+    /// class should be new and exists.
     pub fn put_htb_class(
         &mut self,
         index: u32,
@@ -166,10 +166,10 @@ impl Netlink {
         )
     }
 
-    /// Deletes a class; packets that wait in it are lost.
+    /// Deletes a class; the packets in its queue are lost.
     ///
     /// # Errors
-    /// Refused with `ENOENT` if there is none, `EBUSY` if there are classes below it.
+    /// Refused with `ENOENT` if there is no such class, `EBUSY` if it has child classes.
     pub fn delete_class(&mut self, index: u32, id: u32) -> Result<(), NetlinkError> {
         let id = TcHandle::from(id);
         let message = header(index, id, TcHandle::UNSPEC);
@@ -180,8 +180,8 @@ impl Netlink {
         )
     }
 
-    /// The shaper without classes at the root of the link with this index, if it has one, and what
-    /// it did.
+    /// The classless shaper at the root of the link with this index, if there is one, with its
+    /// counters.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -191,7 +191,7 @@ impl Netlink {
     ) -> Result<Option<(Shaper, HtbStatistics)>, NetlinkError> {
         let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
         let answer = self.dump(&format!("list the shapers of link {index}"), query)?;
-        // The kernel lists those of all links, whatever is asked.
+        // The kernel lists the disciplines of all links, whichever link is asked for.
         Ok(answer.into_iter().find_map(|message| match message {
             RouteNetlinkMessage::NewQueueDiscipline(message)
                 if message.header.index == index.cast_signed()
@@ -203,8 +203,8 @@ impl Netlink {
         }))
     }
 
-    /// The classes of the HTB with this major number, by id, and what each did; empty if there is
-    /// none.
+    /// The classes of the HTB with this major number, ordered by id, with their counters; empty if
+    /// there is no such HTB.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -276,19 +276,13 @@ impl HtbClass {
     }
 }
 
-/// Size of `struct nlattr`, bytes.
-const HEADER: usize = 4;
-
 /// The value of an attribute of `TCA_OPTIONS`.
 fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
-    let attribute = attributes.find(|attribute| attribute.kind() == kind)?;
-    let end = HEADER + attribute.value_length();
-    // The attribute's buffer begins with its header, and goes on to the end of the options.
-    attribute.into_inner().get(HEADER..end)
+    let (_, value) = attributes(options).find(|(found, _)| *found == kind)?;
+    Some(value)
 }
 
-/// `struct tc_ratespec`: with the link layer set the kernel asks for no table of rates.
+/// `struct tc_ratespec`. Because the link layer is set, the kernel needs no rate table.
 fn rate_specification(rate: u64) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[1] = TC_LINKLAYER_ETHERNET;
@@ -297,7 +291,7 @@ fn rate_specification(rate: u64) -> [u8; 12] {
     bytes
 }
 
-/// The time that `bytes` take, in ticks of the packet scheduler (`PSCHED_SHIFT`,
+/// The time that `bytes` take to send, in ticks of the packet scheduler (`PSCHED_SHIFT`,
 /// include/net/pkt_sched.h).
 fn ticks(bytes: u32, rate: u64) -> u32 {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
@@ -415,15 +409,6 @@ mod tests {
     }
 
     #[test]
-    fn an_attributes_value_ends_before_the_next_attribute() {
-        // Two attributes of four bytes each: `struct nlattr` has the length with its own four bytes.
-        let options = [8, 0, 1, 0, 10, 11, 12, 13, 8, 0, 2, 0, 20, 21, 22, 23];
-        assert_eq!(value(&options, 1), Some(&[10, 11, 12, 13][..]));
-        assert_eq!(value(&options, 2), Some(&[20, 21, 22, 23][..]));
-        assert_eq!(value(&options, 3), None);
-    }
-
-    #[test]
     fn a_class_is_read_as_it_is_written() {
         for rate in [1_000, 1_250_000, u64::from(u32::MAX) + 7, 50_000_000_000] {
             let class = HtbClass {
@@ -472,7 +457,7 @@ mod tests {
         assert_eq!(rate("tbf", &wide), Some(1_250_000_000_000));
         let cake = |rate: u64| attribute(TCA_CAKE_BASE_RATE64, &rate.to_ne_bytes());
         assert_eq!(rate("cake", &cake(625_000)), Some(625_000));
-        // Without a limit it shapes nothing.
+        // A cake without a bandwidth limit is no shaper.
         assert_eq!(rate("cake", &cake(0)), None);
         assert_eq!(rate("fq_codel", &narrow), None);
         for length in 0..narrow.len() {

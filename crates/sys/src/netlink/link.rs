@@ -28,9 +28,9 @@ pub struct Link {
     pub mtu: u32,
     /// Ethernet address; none for devices without a six-byte address.
     pub mac: Option<[u8; 6]>,
-    /// Set up by the administrator (`IFF_UP`).
+    /// Whether the administrator set it up (`IFF_UP`).
     pub up: bool,
-    /// A loopback device.
+    /// Whether it is a loopback device.
     pub loopback: bool,
     /// RFC 2863 operational state.
     pub operstate: OperState,
@@ -40,7 +40,7 @@ pub struct Link {
     pub tx_queue_length: u32,
     /// Largest segmentation-offload frame in bytes.
     pub gso_max_size: Option<u32>,
-    /// The same of IPv4 alone (Linux 6.3).
+    /// Largest segmentation-offload frame of IPv4, in bytes (Linux 6.3).
     pub gso_ipv4_max_size: Option<u32>,
     /// Most segments in one segmentation-offload frame.
     pub gso_max_segs: Option<u32>,
@@ -67,9 +67,9 @@ pub enum LinkChange<'a> {
     Mac([u8; 6]),
     /// Transmit queue limit in packets.
     TxQueueLength(u32),
-    /// Largest segmentation-offload frame in bytes; up to 64 KiB also that of IPv4.
+    /// Largest segmentation-offload frame in bytes; up to 64 KiB it applies to IPv4 too.
     GsoMaxSize(u32),
-    /// The same of IPv4 alone.
+    /// Largest segmentation-offload frame of IPv4, in bytes.
     GsoIpv4MaxSize(u32),
     /// Most segments in one segmentation-offload frame.
     GsoMaxSegs(u32),

@@ -13,8 +13,8 @@ use super::address::family_of;
 use super::{Netlink, NetlinkError};
 
 impl Netlink {
-    /// Fixes the Ethernet address of a neighbour for ever, so that no ARP or neighbour discovery is
-    /// needed.
+    /// Adds a permanent entry for a neighbour's Ethernet address, so that no ARP or neighbour
+    /// discovery is needed.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`.

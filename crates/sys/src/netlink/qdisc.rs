@@ -11,28 +11,28 @@ use super::{Netlink, NetlinkError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Qdisc {
-    /// `fq`, `fq_codel`, `mq`, `noqueue` and so on.
+    /// Kind: `fq`, `fq_codel`, `mq`, `noqueue` and so on.
     pub kind: String,
     /// Major and minor number, as `tc` prints them: `8001:0`.
     pub handle: (u16, u16),
-    /// It is the link's root, and not the child of another or an ingress hook.
+    /// Whether it is the link's root, not a child or an ingress hook.
     pub root: bool,
-    /// Of what it is a child, `major << 16 | minor`.
+    /// Id of its parent, `major << 16 | minor`.
     pub parent: u32,
-    /// Its `TCA_OPTIONS`, as the kernel shows and takes them.
+    /// Its options, in the form in which the kernel reports and accepts them (`TCA_OPTIONS`).
     pub options: Vec<u8>,
 }
 
-/// A class of any discipline.
+/// A class of any queueing discipline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficClass {
-    /// The discipline's kind.
+    /// Kind of the queueing discipline.
     pub kind: String,
-    /// `major << 16 | minor`.
+    /// Id, `major << 16 | minor`.
     pub id: u32,
-    /// Of what it is a child.
+    /// Id of its parent.
     pub parent: u32,
-    /// Its `TCA_OPTIONS`.
+    /// Its options (`TCA_OPTIONS`).
     pub options: Vec<u8>,
 }
 
@@ -56,8 +56,8 @@ impl Netlink {
         Ok(qdiscs)
     }
 
-    /// Bytes that wait in the root discipline of the link with this index and in those below it;
-    /// `None` if it has none.
+    /// Bytes queued in the root queueing discipline of the link with this index, with its
+    /// children; `None` if it has none.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -67,9 +67,9 @@ impl Netlink {
         Ok(answer.iter().find_map(|message| backlog(message, index)))
     }
 
-    /// Puts a discipline below `parent`, `major << 16 | minor`, or makes it the root of the link
-    /// with this index. One of the same kind there is changed in place, another one goes with what
-    /// waits in it. The handle can be 0: the kernel chooses one.
+    /// Adds a queueing discipline below `parent` (`major << 16 | minor`) or as the root of the link
+    /// with this index. An existing one of the same kind is changed in place; one of another kind
+    /// is deleted with its queue. With handle 0 the kernel chooses the number.
     ///
     /// # Errors
     /// Refused with `ENOENT` if the kernel has no such discipline or there is no such class,
@@ -92,7 +92,7 @@ impl Netlink {
         )
     }
 
-    /// The classes of all disciplines of the link with this index.
+    /// The classes of all queueing disciplines of the link with this index.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -118,10 +118,11 @@ impl Netlink {
         Ok(classes.collect())
     }
 
-    /// Makes a class as [`Netlink::traffic_classes`] shows it.
+    /// Creates a class as [`Netlink::traffic_classes`] reports it.
     ///
     /// # Errors
-    /// Refused with `EINVAL` without its discipline, or if the options cannot be given back so.
+    /// Refused with `EINVAL` without its queueing discipline, or if the kernel does not accept the
+    /// options in the form in which it reports them.
     pub fn put_traffic_class(
         &mut self,
         index: u32,
@@ -142,7 +143,7 @@ impl Netlink {
     }
 }
 
-/// A message about a discipline, a class or a filter of the link with this index.
+/// A message about a queueing discipline, class or filter of the link with this index.
 pub(super) fn header(index: u32, handle: TcHandle, parent: TcHandle) -> TcMessage {
     let mut message = TcMessage::default();
     message.header.index = index.cast_signed();
@@ -186,7 +187,7 @@ fn backlog(message: &RouteNetlinkMessage, index: u32) -> Option<u32> {
     })
 }
 
-/// The kernel lists those of all links, whatever is asked.
+/// The kernel lists the disciplines of all links, whichever link is asked for.
 fn parse(message: RouteNetlinkMessage, index: u32) -> Option<Qdisc> {
     let RouteNetlinkMessage::NewQueueDiscipline(message) = message else {
         return None;
@@ -215,7 +216,7 @@ fn kind_and_options(message: &TcMessage) -> Option<(String, Vec<u8>)> {
         }
     }
     let kind = kind?;
-    // The kernel shows HTB's version with its revision (`HTB_VER`) and takes it without.
+    // The kernel reports HTB's version with its revision (`HTB_VER`) but accepts only the version.
     if let ("htb", Some(version)) = (kind.as_str(), bytes.get_mut(4..8))
         && let Ok(shown) = (&*version).try_into().map(u32::from_ne_bytes)
         && shown >> 16 != 0
@@ -226,7 +227,7 @@ fn kind_and_options(message: &TcMessage) -> Option<(String, Vec<u8>)> {
     Some((kind, bytes))
 }
 
-/// The value of `TCA_OPTIONS`: of kinds that the library does not know it is all of one option.
+/// The value of `TCA_OPTIONS`. For kinds that the library does not know, it is one single option.
 pub(super) fn raw(options: &[TcOption]) -> Vec<u8> {
     if let [TcOption::Other(all)] = options {
         let mut bytes = vec![0; all.value_len()];

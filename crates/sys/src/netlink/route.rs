@@ -17,17 +17,17 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::address::family_of;
 use super::{Netlink, NetlinkError, Prefix};
 
-/// A unicast route. What is read can be added again after a change: attributes that have no field
-/// here are kept as they were.
+/// A unicast route. A route that was read can be changed and added again: attributes without a
+/// field here are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads; length 0 is the default route.
+    /// Destination network; with prefix length 0 this is the default route.
     pub destination: Prefix,
     /// The next router; none for a directly connected network.
     pub gateway: Option<IpAddr>,
     /// Index of the link to send on.
     pub link: Option<u32>,
-    /// The source address that it prefers.
+    /// Preferred source address.
     pub source: Option<IpAddr>,
     /// Preference among routes to one destination, the lowest wins; none for the kernel's default.
     pub priority: Option<u32>,
@@ -41,7 +41,7 @@ pub struct Route {
     other: Vec<RouteAttribute>,
 }
 
-/// One way of a multipath route.
+/// One next hop of a multipath route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextHop {
     /// The next router.
@@ -84,7 +84,7 @@ impl Netlink {
     /// Deletes a route of the main table.
     ///
     /// # Errors
-    /// Refused with `ESRCH` if there is none like it.
+    /// Refused with `ESRCH` if there is no such route.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelRoute(route.message());
         self.change(&format!("delete route {route}"), message, 0)
@@ -114,7 +114,7 @@ impl Netlink {
         self.route_by(destination, None)
     }
 
-    /// The same of a socket that is bound to a link.
+    /// The route that a packet takes from a socket that is bound to a link.
     ///
     /// # Errors
     /// As [`Netlink::route_to`].
@@ -282,8 +282,8 @@ fn parse(message: RouteMessage) -> Option<Route> {
     for attribute in message.attributes {
         absorb(&mut route, attribute, cloned);
     }
-    // IPv6 says so of a destination on the link that it keeps something of (`ip6_rt_cache_alloc` in
-    // net/ipv6/route.c), and takes no such gateway back.
+    // For an on-link destination with a cache entry IPv6 reports the destination as the gateway
+    // (`ip6_rt_cache_alloc` in net/ipv6/route.c); it does not accept such a gateway.
     if route.gateway == Some(route.destination.address) {
         route.gateway = None;
     }
@@ -305,19 +305,19 @@ fn absorb(route: &mut Route, attribute: RouteAttribute, cloned: bool) {
             route.next_hops = hops.iter().map(NextHop::parse).collect()
         }
         RouteAttribute::CacheInfo(info) => expire(route, info.expires.cast_signed(), cloned),
-        // In the header, or of the query: not properties of the route.
+        // These are in the header or belong to the query; they are no properties of the route.
         RouteAttribute::Table(_) | RouteAttribute::Uid(_) => {}
         attribute => route.other.push(attribute),
     }
 }
 
-/// `ticks` until the route expires; not positive for one that stays.
+/// `ticks` until the route expires; zero or negative if it does not.
 fn expire(route: &mut Route, ticks: i32, cloned: bool) {
     if cloned {
         // IPv4 marks every answer as cloned, but only what was learnt expires.
         route.learnt = ticks > 0;
     } else if ticks >= USER_HZ {
-        // Reported in clock ticks, set in seconds.
+        // The kernel reports the expiry in clock ticks and takes it in seconds.
         let seconds = (ticks / USER_HZ).unsigned_abs();
         route.other.push(RouteAttribute::Expires(seconds));
     }

@@ -1,7 +1,7 @@
-//! TCP sockets of a network namespace, whoever's they are (sock_diag(7)): what `ss -ti` shows.
+//! All TCP sockets of a network namespace (sock_diag(7)), as `ss -ti` shows them.
 //!
-//! No privilege is needed. What it takes is the kernel's time for each socket that the [`Filter`]
-//! lets through: a [`SockDiag`] keeps its buffer, and allocates nothing for a socket.
+//! No privilege is needed. The cost is the kernel's time for each socket that the [`Filter`]
+//! accepts: a [`SockDiag`] reuses its buffer and allocates nothing for a socket.
 
 mod filter;
 
@@ -13,8 +13,8 @@ use netlink_sys::Socket as NetlinkSocket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use super::NetlinkError;
-use super::exchange::{Exchange, listener, payloads};
-use crate::bytes::{u16_at, u32_at};
+use super::exchange::{Exchange, attributes, listener, payloads};
+use crate::bytes::u32_at;
 use crate::socket::SocketMemory;
 use crate::tcp_info::TcpInfo;
 
@@ -24,33 +24,33 @@ pub use filter::Filter;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Socket<'a> {
-    /// Its own address; IPv4 mapped into IPv6 is IPv4 here.
+    /// Local address; an IPv4-mapped IPv6 address is given as IPv4.
     pub local: SocketAddr,
-    /// The other end's.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// As [`TcpInfo::state`]: 1 established, 10 listening.
+    /// TCP state as in [`TcpInfo::state`]: 1 is established, 10 listening.
     pub state: u8,
-    /// Tells sockets apart for as long as the host is up.
+    /// Number that no other socket has until the host is restarted.
     pub cookie: u64,
-    /// As `/proc/PID/fd` shows it; 0 if no descriptor is left, or none yet.
+    /// Inode number as in `/proc/PID/fd`; 0 if no descriptor refers to the socket.
     pub inode: u32,
-    /// The user who made it.
+    /// User id of the owner.
     pub uid: u32,
-    /// Bytes that wait to be read; of a listener, connections that wait to be accepted.
+    /// Bytes that the program has not read; for a listener, connections not yet accepted.
     pub receive_queue: u32,
-    /// Bytes written and not yet acknowledged; of a listener, how many may wait to be accepted.
+    /// Bytes written and not acknowledged; for a listener, the limit of its accept queue.
     pub send_queue: u32,
-    /// A subflow of an MPTCP connection.
+    /// Whether it is a subflow of an MPTCP connection.
     pub is_mptcp: bool,
-    /// TCP's figures; absent of connections that are being made or waited out.
+    /// TCP's figures; absent while a connection is being opened and in TIME_WAIT.
     pub info: Option<TcpInfo>,
-    /// Its memory and buffers.
+    /// Memory and buffer limits of the socket.
     pub memory: Option<SocketMemory>,
-    /// Congestion control.
+    /// Name of the congestion control.
     pub congestion: Option<&'a str>,
 }
 
-/// Asks for the sockets of one network namespace.
+/// A socket that lists the TCP sockets of one network namespace.
 #[derive(Debug)]
 pub struct SockDiag {
     exchange: Exchange,
@@ -58,7 +58,7 @@ pub struct SockDiag {
 }
 
 impl SockDiag {
-    /// Of the calling thread's network namespace.
+    /// Opens it in the calling thread's network namespace.
     ///
     /// # Errors
     /// [`NetlinkError::Open`].
@@ -69,9 +69,9 @@ impl SockDiag {
         })
     }
 
-    /// Shows each TCP socket that the filter lets through to `visit`.
+    /// Calls `visit` for each TCP socket that the filter accepts.
     ///
-    /// A socket that changes its state meanwhile may be shown twice or not at all.
+    /// A socket that changes its state meanwhile may be visited twice or not at all.
     ///
     /// # Errors
     /// [`NetlinkError`]; refused with `ENOENT` by a kernel without `tcp_diag`.
@@ -94,7 +94,7 @@ impl SockDiag {
     }
 }
 
-/// TCP sockets that close, each with its last figures, as the kernel tells.
+/// Notifications of TCP sockets that close, each with its last figures.
 #[derive(Debug)]
 pub struct ClosedSockets {
     socket: NetlinkSocket,
@@ -102,10 +102,10 @@ pub struct ClosedSockets {
 }
 
 impl ClosedSockets {
-    /// From now on, of the calling thread's network namespace.
+    /// Subscribes to the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`NetlinkError::Open`], with `EPERM` where the kernel tells only the administrator.
+    /// [`NetlinkError::Open`], with `EPERM` where the kernel requires `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, NetlinkError> {
         let groups = [SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY];
         Ok(Self {
@@ -114,8 +114,8 @@ impl ClosedSockets {
         })
     }
 
-    /// Shows those that closed since the last call to `visit`, without waiting; true if more closed
-    /// than there was room for.
+    /// Calls `visit` for each socket that closed since the last call, without waiting. True if some
+    /// were lost because the buffer was full.
     pub fn take(&mut self, mut visit: impl FnMut(&Socket<'_>)) -> bool {
         let mut has_lost = false;
         loop {
@@ -138,10 +138,10 @@ impl AsFd for ClosedSockets {
     }
 }
 
-/// A `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` for what is
-/// cut short or of another family.
+/// Parses a `struct inet_diag_msg` and its attributes (include/uapi/linux/inet_diag.h); `None` if
+/// it is truncated or of another family.
 fn parse(payload: &[u8]) -> Option<Socket<'_>> {
-    let (message, attributes) = payload.split_first_chunk::<MESSAGE>()?;
+    let (message, rest) = payload.split_first_chunk::<MESSAGE>()?;
     let word = |at: usize| u32_at(message, at).unwrap_or(0);
     let address = |port: usize, address: usize| {
         let port = u16::from_be_bytes([message[port], message[port + 1]]);
@@ -161,7 +161,7 @@ fn parse(payload: &[u8]) -> Option<Socket<'_>> {
         memory: None,
         congestion: None,
     };
-    for (kind, value) in each(attributes) {
+    for (kind, value) in attributes(rest) {
         match kind {
             INET_DIAG_INFO => socket.info = TcpInfo::parse(value),
             INET_DIAG_SKMEMINFO => socket.memory = SocketMemory::parse(value),
@@ -194,30 +194,19 @@ fn text(value: &[u8]) -> Option<&str> {
 
 /// `INET_ULP_INFO_NAME` is the first of the nested attributes.
 fn is_mptcp(nested: &[u8]) -> bool {
-    each(nested).any(|(kind, value)| kind == INET_ULP_INFO_NAME && text(value) == Some("mptcp"))
+    attributes(nested)
+        .any(|(kind, value)| kind == INET_ULP_INFO_NAME && text(value) == Some("mptcp"))
 }
 
-/// The kinds and values of a run of attributes, up to the first that is malformed.
-fn each(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = attributes;
-    std::iter::from_fn(move || {
-        let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
-        let value = rest.get(4..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & NLA_TYPE_MASK, value))
-    })
-}
-
-/// The kernel fills at most 32 KiB for one reading.
+/// Twice the 32 KiB that the kernel fills for one read.
 const BUFFER: usize = 64 << 10;
-/// For some 10,000 closings between two calls; the kernel grants what `net.core.rmem_max` allows.
+/// Receive buffer for about 10,000 closing sockets between two calls; `net.core.rmem_max` may
+/// reduce it.
 const CLOSED_BUFFER: usize = 8 << 20;
 
-/// Without the bits for nested attributes and for byte order (include/uapi/linux/netlink.h).
-const NLA_TYPE_MASK: u16 = 0x3fff;
-
 // include/uapi/linux/sock_diag.h and inet_diag.h
-/// Both families in one walk through the kernel's table, where `SOCK_DIAG_BY_FAMILY` takes two.
+/// This request lists both families in one walk through the kernel's table;
+/// `SOCK_DIAG_BY_FAMILY` needs two.
 const TCPDIAG_GETSOCK: u16 = 18;
 const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
 const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;

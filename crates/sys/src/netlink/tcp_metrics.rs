@@ -1,4 +1,4 @@
-//! What TCP remembers of hosts it talked to, and starts the next connection with.
+//! The TCP metrics cache: what TCP learnt about hosts, and starts their next connections with.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ impl TcpMetrics {
         Ok(Self { exchange, family })
     }
 
-    /// The hosts of which something is remembered.
+    /// The hosts in the cache.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -41,7 +41,7 @@ impl TcpMetrics {
         Ok(hosts.collect())
     }
 
-    /// Forgets everything, so that the next connection starts without prejudice.
+    /// Empties the cache, so that the next connections start with defaults.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`.
@@ -52,7 +52,7 @@ impl TcpMetrics {
             .map(drop)
     }
 
-    /// Forgets one host; that it is not remembered is no error.
+    /// Removes one host; it is no error if it is not in the cache.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`.

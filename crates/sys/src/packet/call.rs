@@ -107,8 +107,8 @@ pub(super) fn readiness_of(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     Ok(readiness)
 }
 
-/// Frames put into the ring and frames dropped since the last call.
-pub(super) fn take_statistics(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+/// Number of frames dropped since the last call.
+pub(super) fn take_dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // `struct tpacket_stats`: packets, drops.
     let mut counts = [0; 8];
     read_bytes(
@@ -117,10 +117,7 @@ pub(super) fn take_statistics(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> 
         libc::PACKET_STATISTICS,
         &mut counts,
     )?;
-    let words = counts.as_chunks().0;
-    let [packets, dropped] = [words[0], words[1]].map(u32::from_ne_bytes);
-    // The kernel counts the dropped among all.
-    Ok((packets.saturating_sub(dropped), dropped))
+    Ok(u32::from_ne_bytes(counts.as_chunks().0[1]))
 }
 
 /// The error that waits on the socket, which is cleared.

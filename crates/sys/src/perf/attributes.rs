@@ -1,15 +1,15 @@
-//! What is asked of perf_event_open(2).
+//! The argument of perf_event_open(2).
 
 use std::fmt;
 
 use super::{Clock, Sampling};
 
-/// What is sampled.
+/// The subject of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// All that a CPU does, by its number.
+    /// Everything that runs on the CPU with this number.
     Cpu(u32),
-    /// A thread of this process, on whichever CPU, by its number.
+    /// The thread of this process with this id, on any CPU.
     Thread(u32),
 }
 
@@ -33,14 +33,14 @@ impl fmt::Display for Subject {
 }
 
 /// `struct perf_event_attr` of include/uapi/linux/perf_event.h in its fifth version (Linux 4.1),
-/// which has all that is used here.
+/// which has every member that is used here.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    /// Which of both, bit `freq` of the flags says.
+    /// Period or frequency, depending on bit `freq` of the flags.
     period_or_frequency: u64,
     sample_type: u64,
     read_format: u64,
@@ -59,11 +59,11 @@ pub(super) struct Attributes {
     reserved: u16,
 }
 
-/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can
-/// be masked.
+/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, with maskable
+/// interrupts.
 const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
-/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: where the hardware can, by interrupts that
-/// cannot be masked.
+/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: with non-maskable interrupts where the
+/// hardware has them.
 const HARDWARE_CPU_CYCLES: (u32, u64) = (0, 0);
 /// `PERF_SAMPLE_TID`, `_CALLCHAIN`, `_CPU`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;

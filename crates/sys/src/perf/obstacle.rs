@@ -1,22 +1,22 @@
-//! Why nothing can be sampled, as far as the kernel's answer tells.
+//! The reason why nothing can be sampled, as far as the kernel's error number shows it.
 
 use std::io;
 
 use super::PerfError;
 
-/// What stands in the way: each has a remedy of its own.
+/// A reason why sampling is not possible; each has its own remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// `kernel.perf_event_paranoid`, or a security module, does not let this process.
+    /// `kernel.perf_event_paranoid` or a security module forbids it.
     Paranoid,
-    /// A filter of system calls (containers have one), or the kernel's lockdown, whatever the
-    /// setting.
+    /// A seccomp filter (containers have one) or the kernel's lockdown mode forbids it, whatever
+    /// the setting is.
     Filtered,
-    /// The ring would be more memory than this user may lock.
+    /// The ring buffer exceeds the memory that this user may lock.
     LockedMemory,
-    /// There is no memory for it.
+    /// There is no memory for the ring buffer.
     Memory,
-    /// This process, or the host, has as many descriptors open as it may.
+    /// This process or the host has no descriptor left.
     Descriptors,
     /// The CPU or the thread is gone.
     NotThere,
@@ -27,7 +27,7 @@ pub enum Obstacle {
 }
 
 impl PerfError {
-    /// What stands in the way.
+    /// The reason of this error.
     pub fn obstacle(&self) -> Obstacle {
         let (Self::Open { source, .. } | Self::Map { source, .. }) = self;
         let is_mapped = matches!(self, Self::Map { .. });
@@ -35,8 +35,8 @@ impl PerfError {
     }
 }
 
-/// As `perf_event_open` and `perf_mmap` of kernel/events/core.c answer: what the setting forbids is
-/// EACCES at the opening, what may not be locked EPERM at the mapping.
+/// The error numbers of `perf_event_open` and `perf_mmap` in kernel/events/core.c: opening fails
+/// with EACCES if the setting forbids it, mapping with EPERM beyond the limit of locked memory.
 fn of(error: &io::Error, is_mapped: bool) -> Obstacle {
     match error.raw_os_error() {
         Some(libc::EPERM) if is_mapped => Obstacle::LockedMemory,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_the_way_is_told_by_the_kernels_answer() {
+    fn obstacles_are_known_by_the_error_number() {
         let subject = Subject::Cpu(0);
         let answer = io::Error::from_raw_os_error;
         for (number, at_opening, at_mapping) in [

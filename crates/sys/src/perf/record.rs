@@ -1,4 +1,4 @@
-//! What the kernel writes into a ring, read from bytes: `perf_event_type` of
+//! Parses the records that the kernel writes into the ring buffer: `perf_event_type` of
 //! include/uapi/linux/perf_event.h.
 
 use crate::bytes::{u32_at, u64_at};
@@ -6,28 +6,28 @@ use crate::bytes::{u32_at, u64_at};
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// What a CPU was doing.
+    /// A sample.
     Sample(Sample<'a>),
-    /// So many records were not written, because the ring was full.
+    /// This many records were lost because the ring buffer was full.
     Lost(u64),
-    /// The kernel takes fewer samples from here on, because they cost too much.
+    /// The kernel takes fewer samples from here on, because sampling took too long.
     Throttle,
-    /// It takes as many as asked for again.
+    /// The kernel takes the requested number of samples again.
     Unthrottle,
-    /// Another type.
+    /// A record of another type.
     Other(u32),
 }
 
-/// What a CPU was doing.
+/// The code that a CPU was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Process, as the opener's namespace numbers it; 0 is the idle task's.
+    /// Process id in the PID namespace of the process that opened the event; 0 for the idle task.
     pub process: u32,
-    /// Its thread.
+    /// Thread id.
     pub thread: u32,
-    /// The CPU.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Whole eight-byte words: addresses and marks.
+    /// Words of eight bytes: addresses and context markers.
     words: &'a [u8],
 }
 
@@ -41,14 +41,14 @@ pub struct Chain {
 }
 
 impl Sample<'_> {
-    /// The chain, told apart by its marks. Guests' parts are left out.
+    /// The call chain, split at its context markers. The parts of virtual machines are left out.
     pub fn chain(&self) -> Chain {
         let mut chain = Chain::default();
         self.chain_into(&mut chain);
         chain
     }
 
-    /// As [`Sample::chain`], into memory that is there.
+    /// As [`Sample::chain`], into an existing buffer.
     pub fn chain_into(&self, chain: &mut Chain) {
         chain.kernel.clear();
         chain.user.clear();
@@ -72,8 +72,8 @@ const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 const FIRST_MARK: u64 = -4095_i64 as u64;
 
-/// The records in what [`Sampler::drain`](super::Sampler::drain) gave. A record that is not whole,
-/// or whose length makes no sense, ends them.
+/// The records in bytes from [`Sampler::drain`](super::Sampler::drain), up to the first that is
+/// incomplete or has an impossible length.
 pub fn records(bytes: &[u8]) -> Records<'_> {
     Records { bytes }
 }
@@ -93,7 +93,7 @@ const LOST_SAMPLES: u32 = 13;
 /// Type, miscellaneous bits, length.
 pub(super) const HEADER: usize = 8;
 
-/// Length of the record that these bytes begin with; `None` if it makes no sense.
+/// Length of the first record in these bytes; `None` if it is impossible.
 pub(super) fn length(header: &[u8]) -> Option<usize> {
     let length = header.get(6..8)?;
     let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
@@ -129,7 +129,7 @@ fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
                 words: body.get(24..end)?,
             })
         }
-        // The event's number comes first.
+        // The id of the event comes first.
         LOST => Record::Lost(u64_at(body, 8)?),
         LOST_SAMPLES => Record::Lost(u64_at(body, 0)?),
         THROTTLE => Record::Throttle,
@@ -151,7 +151,7 @@ mod tests {
         bytes
     }
 
-    /// In the order that the kernel writes (`perf_output_sample` of kernel/events/core.c): thread,
+    /// The kernel's order (`perf_output_sample` of kernel/events/core.c) is thread,
     /// CPU, chain.
     fn sample(process: u32, thread: u32, cpu: u32, chain: &[u64]) -> Vec<u8> {
         let mut body = Vec::new();

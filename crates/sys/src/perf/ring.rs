@@ -1,4 +1,4 @@
-//! The memory that an event's records are written to.
+//! The ring buffer of an event.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::mapping::Mapping;
 
-/// A page that says how far kernel and process are (`struct perf_event_mmap_page`), and behind it
-/// the ring.
+/// A page with the positions of kernel and process (`struct perf_event_mmap_page`), followed by the
+/// ring buffer.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Mapping,
     page: usize,
-    /// A power of two.
+    /// Bytes of the ring buffer, a power of two.
     bytes: usize,
-    /// Only one thread reads at a time.
+    /// Lets only one thread read at a time.
     reading: Mutex<()>,
 }
 
-/// Where in the page the kernel's place stands, and the reader's: `data_head` and `data_tail`.
+/// Offsets in the page of the kernel's position, `data_head`, and the reader's, `data_tail`.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
 impl Ring {
-    /// Maps the ring of an event; at least `bytes`.
+    /// Maps a ring buffer of at least `bytes` for an event.
     pub(super) fn map(event: &OwnedFd, bytes: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let bytes = bytes.clamp(page, LARGEST).next_power_of_two();
@@ -37,7 +37,7 @@ impl Ring {
         })
     }
 
-    /// Appends what is new and gives its room back to the kernel.
+    /// Appends the new records to `bytes` and frees their space for the kernel.
     pub(super) fn drain(&self, out: &mut Vec<u8>) -> bool {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let head = self.place(HEAD).load(Ordering::Acquire);
@@ -46,8 +46,8 @@ impl Ring {
         if new == 0 {
             return false;
         }
-        // The kernel never overwrites what is not read; more than the ring holds would be a broken
-        // page.
+        // The kernel never overwrites unread records; a larger difference means that the page is
+        // corrupt.
         let new = new.min(self.bytes);
         let from = (tail % self.bytes as u64) as usize;
         let first = new.min(self.bytes - from);
@@ -63,8 +63,8 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.memory.start().add(offset).cast()) }
     }
 
-    /// Bytes of the ring that the kernel has written and leaves alone until the tail is moved. Only
-    /// with the lock held.
+    /// A range of the ring buffer that the kernel has written and does not touch before the tail
+    /// moves. The caller must hold the lock.
     fn part(&self, from: usize, length: usize) -> &[u8] {
         assert!(from + length <= self.bytes);
         // SAFETY: the range was just checked to lie within the ring, which begins behind the first
@@ -74,5 +74,5 @@ impl Ring {
     }
 }
 
-/// Largest ring, bytes.
+/// Maximum size of the ring buffer, bytes.
 const LARGEST: usize = 64 << 20;

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_leave_things_open() {
+    fn other_architectures_leave_fields_unknown() {
         let info = CpuInfo::parse(
             "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n",
         );
@@ -182,8 +182,7 @@ mod tests {
     fn probes_of_a_cpu_that_is_not_there_say_what_is_missing() {
         assert!(matches!(governor(65_000), Probe::Unsupported(why) if why.contains("cpu65000")));
         assert!(matches!(highest_khz(65_000), Probe::Unsupported(why) if why.contains("cpufreq")));
-        assert!(
-            matches!(thermal_throttles(65_000), Probe::Unsupported(why) if why.contains("thermal_throttle"))
-        );
+        assert!(matches!(thermal_throttles(65_000),
+                Probe::Unsupported(why) if why.contains("thermal_throttle")));
     }
 }

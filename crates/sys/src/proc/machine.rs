@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn platform_takes_any_witness_and_says_when_there_is_none() {
+    fn the_platform_is_known_from_any_sign_of_it() {
         let name = |text: &str| Some(text.to_owned());
         let virtual_as = |text: &str| Probe::Supported(Platform::Virtual(name(text)));
         assert_eq!(

@@ -39,7 +39,7 @@ mod tests {
         NET_TX:        419        394\n      NET_RX:    3011160    3165881\n";
 
     #[test]
-    fn sums_over_the_cpus() {
+    fn counters_are_summed_over_the_cpus() {
         assert_eq!(parse(SAMPLE, "NET_RX").unwrap(), 6_177_041);
         assert_eq!(parse(SAMPLE, "HI").unwrap(), 1);
         assert!(parse(SAMPLE, "RCU").is_err());
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_counts_them() {
+    fn soft_interrupts_of_this_host_can_be_read() {
         assert!(received().is_ok());
     }
 }

@@ -206,12 +206,10 @@ mod tests {
 
     #[test]
     fn probe_tells_missing_from_forbidden() {
-        assert!(
-            matches!(Probe::from(read_failure(libc::ENOENT)), Probe::Unsupported(why) if why.contains("/proc/some"))
-        );
-        assert!(
-            matches!(Probe::from(read_failure(libc::EACCES)), Probe::Unknown(why) if why.contains("/proc/some"))
-        );
+        assert!(matches!(Probe::from(read_failure(libc::ENOENT)),
+                Probe::Unsupported(why) if why.contains("/proc/some")));
+        assert!(matches!(Probe::from(read_failure(libc::EACCES)),
+                Probe::Unknown(why) if why.contains("/proc/some")));
         assert_eq!(Probe::from(Ok(3)).value(), Some(&3));
     }
 

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_lack_the_later_kinds() {
+    fn cpu_lines_of_older_kernels_have_fewer_fields() {
         assert_eq!(parsed("cpu  1 2 3 4\n").unwrap().total.steal, 0);
     }
 

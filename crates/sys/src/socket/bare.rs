@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_received_and_an_end_is_nothing() {
+    fn sent_bytes_are_received_and_the_end_is_zero_bytes() {
         let (here, there) = UnixStream::pair().unwrap();
         assert_eq!(send(&here, b"four").unwrap(), 4);
         let mut buffer = [0; 3];
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_datagram_as_much_comes_as_there_is_room_for() {
+    fn a_datagram_is_cut_to_the_buffer() {
         let (here, there) = UnixDatagram::pair().unwrap();
         send(&here, b"four").unwrap();
         send(&here, b"").unwrap();

@@ -357,7 +357,8 @@ mod tests {
         fn the_steps_add_up_and_none_is_negative(
             rtts in prop::collection::vec(prop::collection::vec(0.0..1e6f64, 0..6), 0..40),
         ) {
-            let hops: Vec<HopSamples> = (1..).zip(&rtts).map(|(ttl, rtts)| hop(ttl, rtts)).collect();
+            let hops: Vec<HopSamples> = (1..).zip(&rtts)
+                .map(|(ttl, rtts)| hop(ttl, rtts)).collect();
             let analysis = analyze(&hops);
             prop_assert!(analysis.steps.iter().all(|step| step.added_us >= 0.0));
             prop_assert!(analysis.hops.iter().all(|hop| hop.slow_answer_us >= 0.0));
@@ -369,7 +370,8 @@ mod tests {
                 let step = &analysis.steps[hop.step];
                 prop_assert!(step.after_ttl.is_none_or(|after| after < step.seen_from_ttl));
                 prop_assert!(step.seen_from_ttl <= step.to_ttl);
-                prop_assert!(hop.ttl <= step.to_ttl && step.after_ttl.is_none_or(|after| after < hop.ttl));
+                prop_assert!(hop.ttl <= step.to_ttl
+                    && step.after_ttl.is_none_or(|after| after < hop.ttl));
             }
         }
     }

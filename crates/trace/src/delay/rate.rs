@@ -203,7 +203,8 @@ mod tests {
         fn any_samples_are_stood(
             samples in prop::collection::vec((any::<u16>(), any::<f64>()), 0..60),
         ) {
-            let hops = [SizedSamples { ttl: 1, samples: samples.clone() }, SizedSamples { ttl: 2, samples }];
+            let hops = [SizedSamples { ttl: 1, samples: samples.clone() },
+                SizedSamples { ttl: 2, samples }];
             for rate in link_rates(&hops) {
                 prop_assert!(rate.rate_bps.is_none_or(|bps| bps >= 0.0));
             }

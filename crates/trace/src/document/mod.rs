@@ -19,7 +19,7 @@ use crate::delay::{self, DelayAnalysis, HopSamples, LinkRate};
 use crate::ledger::Reply;
 use crate::missing::HopFate;
 use crate::mtu::MtuOutcome;
-use crate::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
+use crate::multipath::PathsDocument;
 use crate::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 use crate::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use crate::quote::unreachable_reason;
@@ -196,25 +196,6 @@ pub struct ProbeDocument {
     pub quoted_ttl: Option<u8>,
 }
 
-/// All equal-cost paths.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PathsDocument {
-    /// Probability, 0 to 1, that none of a router's next routers was missed, for each router.
-    pub confidence: f64,
-    /// Whether that was reached at each; if not, flows or time ran out, or answers were missing.
-    pub is_complete: bool,
-    /// The routers at each TTL.
-    pub levels: Vec<Level>,
-    /// Which router leads to which.
-    pub links: Vec<PathLink>,
-    /// The distinct paths, each with its own figures.
-    pub paths: Vec<RoutedPath>,
-    /// Probes sent.
-    pub probes_sent: u32,
-    /// How long it took.
-    pub seconds: f64,
-}
-
 impl TraceDocument {
     /// The document of a trace.
     pub fn new(header: TraceHeader, config: &TraceConfig, outcome: &TraceOutcome) -> Self {
@@ -281,20 +262,6 @@ impl TraceDocument {
         let back = self.reverse.as_mut().and_then(|back| back.trace.as_mut());
         if let Some(back) = back {
             back.set_origins(table);
-        }
-    }
-}
-
-impl From<MultipathOutcome> for PathsDocument {
-    fn from(outcome: MultipathOutcome) -> Self {
-        Self {
-            confidence: outcome.confidence,
-            is_complete: outcome.is_complete,
-            levels: outcome.levels,
-            links: outcome.links,
-            paths: outcome.paths,
-            probes_sent: outcome.sent,
-            seconds: outcome.elapsed.0 as f64 / 1e9,
         }
     }
 }

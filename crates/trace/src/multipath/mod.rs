@@ -20,7 +20,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-pub use outcome::{Level, MultipathOutcome, Node, PathLink, RoutedPath};
+pub use outcome::{Level, Node, PathLink, PathsDocument, RoutedPath};
 pub use rule::stopping_point;
 
 use super::config::{ConfigError, TraceConfig, check_ranges};
@@ -256,13 +256,18 @@ impl PathFinder {
         Some(next.min(self.started + self.config.longest))
     }
 
+    /// Number of answers so far that quote none of its probes.
+    pub fn foreign(&self) -> u32 {
+        self.ledger.counts().foreign
+    }
+
     /// Whether there is nothing more to send or to wait for.
     pub fn is_done(&self) -> bool {
         !self.levels.iter().any(LevelState::is_busy)
     }
 
     /// The result; if the search was stopped before its end, what is known so far.
-    pub fn finish(mut self) -> MultipathOutcome {
+    pub fn finish(mut self) -> PathsDocument {
         self.is_bounded |= !self.is_done();
         outcome::assemble(&self)
     }

@@ -7,32 +7,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellState, PathFinder};
-use linerate_units::Nanos;
 
-/// The routers at each TTL, the links between them, and the paths of the flows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MultipathOutcome {
-    /// The TTLs up to the last one that answered.
-    pub levels: Vec<Level>,
-    /// The links between routers, from flows that were seen at both ends.
-    pub links: Vec<PathLink>,
-    /// The distinct paths of the flows that are known from end to end, the most frequent first.
-    pub paths: Vec<RoutedPath>,
-    /// Whether the target answered.
-    pub is_reached: bool,
-    /// Whether the stopping rule was met at each router. Otherwise flows or time ran out, or
-    /// answers were missing.
-    pub is_complete: bool,
-    /// The confidence at each router, 0 to 1.
+/// All equal-cost paths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathsDocument {
+    /// Probability, 0 to 1, that none of a router's next routers was missed, for each router.
     pub confidence: f64,
+    /// Whether that was reached at each; if not, flows or time ran out, or answers were missing.
+    pub is_complete: bool,
+    /// The routers at each TTL.
+    pub levels: Vec<Level>,
+    /// Which router leads to which.
+    pub links: Vec<PathLink>,
+    /// The distinct paths, each with its own figures.
+    pub paths: Vec<RoutedPath>,
     /// Probes sent.
-    pub sent: u32,
-    /// Number of further answers to the same probe.
-    pub duplicates: u32,
-    /// Number of answers that quote none of our probes.
-    pub foreign: u32,
-    /// Time from the start to the last event.
-    pub elapsed: Nanos,
+    pub probes_sent: u32,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// The result for one TTL.
@@ -83,19 +75,16 @@ pub struct RoutedPath {
     pub is_whole: bool,
 }
 
-pub(super) fn assemble(finder: &PathFinder) -> MultipathOutcome {
+pub(super) fn assemble(finder: &PathFinder) -> PathsDocument {
     let levels = levels(finder);
     let unanswered = |level: &Level| level.unanswered > 0 && !level.nodes.is_empty();
-    MultipathOutcome {
+    PathsDocument {
         links: links(finder, &levels),
         paths: paths(finder, &levels),
-        is_reached: finder.reached.is_some(),
         is_complete: !finder.is_bounded && !levels.iter().any(unanswered),
         confidence: finder.config.confidence,
-        sent: finder.ledger.len(),
-        duplicates: finder.ledger.counts().duplicates,
-        foreign: finder.ledger.counts().foreign,
-        elapsed: finder.now - finder.started,
+        probes_sent: finder.ledger.len(),
+        seconds: (finder.now - finder.started).0 as f64 / 1e9,
         levels,
     }
 }

@@ -309,7 +309,7 @@ fn rows_of_one_document_are_told_apart_and_keep_their_verdicts() {
 }
 
 #[test]
-fn two_directions_have_their_names() {
+fn figures_of_two_directions_have_columns_named_after_them() {
     let text = r#"{"schema": "linerate.record/1", "seconds": 1, "legs": [
         {"direction": "up", "throughput_bps": 3.0}, {"direction": "down", "throughput_bps": 4.0}]}"#;
     let table = read_text(text).unwrap();

@@ -58,7 +58,7 @@ fn typed(by: &StoppedBy) -> String {
 }
 
 #[test]
-fn what_held_all_has_stopped_at_nothing_and_says_what_comes_next() {
+fn a_run_that_held_all_connections_was_stopped_by_nothing() {
     let document = annotated(sample());
     assert_eq!(document.stopped_by, None);
     let next = document.next_limit.unwrap();

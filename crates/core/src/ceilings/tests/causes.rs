@@ -229,7 +229,7 @@ fn a_window_whose_ceiling_is_far_off_stays_unexplained() {
 }
 
 #[test]
-fn what_stays_unexplained_while_a_thread_waited_for_a_cpu_says_so() {
+fn an_unexplained_verdict_says_that_a_thread_waited_for_a_cpu() {
     let mut scene = small_window();
     scene.throughput_bps = 22e6;
     let waited = |scene: &Scene| {
@@ -685,7 +685,7 @@ fn a_writer_in_bursts_leaves_the_connection_without_data() {
 }
 
 #[test]
-fn what_a_slow_reader_leaves_is_not_what_comes_next() {
+fn the_next_ceiling_after_a_slow_reader_ignores_the_small_window_and_its_queue() {
     // It keeps the window small, and what is delivered in it makes a short queue.
     let mut scene = slow_reader();
     scene.throughput_bps = 5e6;

@@ -94,7 +94,7 @@ fn beside_a_queue_the_train_tells_the_link() {
 }
 
 #[test]
-fn no_further_than_hosts_are_known() {
+fn predictions_end_at_the_highest_rate_known_of_the_hosts() {
     // Thirteen times the rate took two or three per cent of a CPU each.
     promises(
         &behind_link(&small_window(), 400e6),
@@ -174,7 +174,7 @@ fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
 }
 
 #[test]
-fn what_idle_threads_and_windows_come_to_is_no_limit() {
+fn idle_threads_and_open_windows_are_no_limit() {
     // The writer slept for nine tenths: ten times as much is no ceiling of anything.
     let mut scene = small_window();
     scene.sender = end(0.5, 0.02);
@@ -184,7 +184,7 @@ fn what_idle_threads_and_windows_come_to_is_no_limit() {
 }
 
 #[test]
-fn what_somebody_set_stays() {
+fn values_that_the_user_set_stay() {
     let mut scene = small_window();
     scene.flow().max_pacing_rate_bps = Some(90_000_000);
     promises(&scene.explain().verdict, Cause::Pacing, 90e6);

@@ -76,7 +76,7 @@ fn a_rate_that_linerate_was_asked_to_keep_to_is_left_out() {
 }
 
 #[test]
-fn what_else_was_asked_stays() {
+fn a_remedy_keeps_the_other_options_of_the_run() {
     let mut scene = small_window();
     scene.plan.options.receive_window_bytes = Some(ByteCount(86_000));
     scene.plan.options.pacing_bps = Some(BitRate(1_500_000));

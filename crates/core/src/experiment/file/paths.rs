@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_for_both_directions_replaces_what_was_said_for_one() {
+    fn a_key_for_both_directions_replaces_the_key_of_one() {
         assert_eq!(
             spec(&["up.loss=1%,down.rate=1mbit", "loss=2%"]),
             "down.rate=1mbit,loss=2%"

@@ -140,7 +140,7 @@ fn a_refusal_reaches_the_client_with_its_number() {
 }
 
 #[test]
-fn whoever_stops_in_any_state_is_dropped() {
+fn a_client_that_stops_in_any_state_is_dropped() {
     for steps in 0..5 {
         let mut pair = Pair::new(params(10));
         if steps > 0 {
@@ -226,7 +226,7 @@ fn json_that_is_announced_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn unknown_is_told_from_zero_also_where_it_is_written_unsigned() {
+fn unknown_values_are_told_from_zero_even_if_written_unsigned() {
     let json = |retransmits: &str| {
         format!(
             r#"{{"sender_has_retransmits":{retransmits},

@@ -179,7 +179,8 @@ proptest! {
     #[test]
     fn no_words_make_a_test_beyond_the_limits(
         kind in prop_oneof![
-            Just(97), Just(10), Just(13), Just(16), Just(19), Just(34), Just(94), Just(300), any::<i32>(),
+            Just(97), Just(10), Just(13), Just(16), Just(19), Just(34), Just(94), Just(300),
+                any::<i32>(),
         ],
         words in vec(prop_oneof![0u32..10, any::<u32>()], 0..50),
         narrow in any::<bool>(),
@@ -424,7 +425,7 @@ fn a_passphrase_comes_first_or_nothing_is_answered() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_by_an_errno_and_the_session_goes_on() {
+fn unknown_requests_are_refused_with_an_errno_and_the_session_goes_on() {
     let mut server = server();
     let too_long = stream(61).to_omni();
     let unknown = Block::new(Width::Wide, 500);

@@ -105,7 +105,7 @@ fn a_total_is_shared_by_the_flows_and_a_window_is_both_buffers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_option_and_why() {
+fn impossible_options_are_refused_with_option_and_reason() {
     use Workload::{Crr, Rr, Stream};
     for (workload, options, expected) in [
         (

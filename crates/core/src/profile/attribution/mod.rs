@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_does_not_adopt_what_nobody_knows() {
+    fn a_system_call_does_not_own_unknown_functions() {
         let unknown = format!("ext4_finish_bio frobnicate {CALL}");
         assert_eq!(layer(&unknown), Layer::Unattributed);
         assert_eq!(layer("new_function_of_linux_9 tcp_ack"), Layer::Tcp);
@@ -277,12 +277,14 @@ mod tests {
     proptest! {
         #[test]
         fn any_stack_has_a_layer(
-            frames in proptest::collection::vec("\\PC{0,12}|tcp_[a-z]{1,6}|memcpy|handle_softirqs", 0..12),
+            frames in proptest::collection::vec("\\PC{0,12}|tcp_[a-z]{1,6}|memcpy|handle_softirqs",
+                0..12),
             kernel_frames in 0_u32..80,
             softirq_frames in 0_u32..80,
             count in 0_u64..1000,
         ) {
-            let stack = FoldedStack { frames, softirq_frames, kernel_frames, task: TaskClass::Flow, count };
+            let stack =
+                FoldedStack { frames, softirq_frames, kernel_frames, task: TaskClass::Flow, count };
             let total: u64 = attribute(&stack).share(count).map(|(_, part)| part).sum();
             prop_assert_eq!(total, count);
         }

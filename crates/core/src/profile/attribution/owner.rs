@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_the_receivers() {
+    fn work_of_unclear_owner_is_the_receivers() {
         for task in [TaskClass::Flow, TaskClass::Idle, TaskClass::Kernel] {
             assert_eq!(owners("ip_rcv", INTERRUPTED, task), RECEIVERS_WORK);
             assert_eq!(owners("tcp_ack", INTERRUPTED, task), SENDERS_WORK);

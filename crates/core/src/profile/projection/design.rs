@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ifs_start_from_points_that_there_are() {
+    fn what_ifs_start_from_points_of_the_design() {
         for what_if in what_ifs() {
             let known = |name| points(what_if.protocol).any(|point| point.name == name);
             assert!(known(what_if.from), "{}", what_if.name);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_takes_the_place_of_what_came_before() {
+    fn a_later_value_replaces_an_earlier_one() {
         assert_eq!(
             written(&["S.tso=off,S.gso=off,R.gro=off", "R.gro=on"], false),
             "server.tso=off,server.gso=off,client.gro=on"

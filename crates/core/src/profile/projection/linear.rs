@@ -286,7 +286,7 @@ mod tests {
         /// Kuhn and Tucker: no coefficient below zero, no gain left in one at zero, none in one
         /// above. Of the columns two depend on others, and one nearly.
         #[test]
-        fn what_is_found_is_the_least(
+        fn the_solution_has_the_least_squares_with_no_negative_coefficient(
             rows in prop::collection::vec(prop::collection::vec(0.0..10.0_f64, 4), 8..30),
             y in prop::collection::vec(-5.0..20.0_f64, 30),
             scale in prop::sample::select(vec![1e-6, 1.0, 1e6]),
@@ -304,7 +304,8 @@ mod tests {
                 let gain: f64 = a.iter().zip(&rest).map(|(row, rest)| row[column] * rest).sum();
                 prop_assert!(cost >= 0.0);
                 prop_assert!(gain <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
-                prop_assert!(cost == 0.0 || gain.abs() <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
+                prop_assert!(cost == 0.0
+                    || gain.abs() <= 1e-6 * (1.0 + lengths(&a)[column] * dot(y, y).sqrt()));
             }
         }
     }

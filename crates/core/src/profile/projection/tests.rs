@@ -399,7 +399,7 @@ fn where_the_link_holds_cpu_time_saved_brings_nothing() {
 }
 
 #[test]
-fn a_copy_that_the_design_does_not_tell_is_the_profiles_share() {
+fn a_copy_that_the_design_cannot_tell_has_the_share_of_the_profile() {
     let runs: Vec<Observation> = design(0.0)
         .into_iter()
         .filter(|run| run.point != "spliced_64k")

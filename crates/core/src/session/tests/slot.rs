@@ -15,7 +15,7 @@ fn asked(seconds: f64, answer: SlotState) -> Pair {
 }
 
 #[test]
-fn who_has_the_slot_may_be_silent_for_as_long_and_who_waits_may_not() {
+fn the_holder_of_the_slot_may_be_silent_and_a_waiting_client_may_not() {
     for (answer, rests) in [
         (SlotState::Leased(100.0), Duration::from_secs(100)),
         (SlotState::Busy(100.0), Duration::ZERO),

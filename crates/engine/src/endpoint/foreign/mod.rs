@@ -45,7 +45,8 @@ pub(super) struct ForeignClient {
 
 impl ForeignClient {
     /// Admits a client if there is room for one more; a refusal is logged. A client that has yet to
-    /// prove something is a newcomer with this control connection until its presence [enters](Presence::enter).
+    /// prove something is a newcomer with this control connection until its presence
+    /// [enters](Presence::enter).
     pub(super) fn admit(
         context: &Arc<Context>,
         tool: Tool,

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_said_with_its_directory() {
+    fn errors_name_the_directory() {
         let special = Special::FileWrite(FileTransfer {
             directory: Some("nowhere".to_owned()),
             ..transfer(1, 1)

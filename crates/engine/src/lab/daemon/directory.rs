@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_lab_left_is_removed_and_said() {
+    fn leftovers_of_a_killed_lab_are_removed_and_reported() {
         let directory = temporary("killed");
         let mut claim = directory.claim("a").unwrap();
         claim.publish(&state("a"), "").unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_link_is_not_a_labs_file() {
+    fn a_symbolic_link_is_not_taken_for_a_labs_file() {
         let directory = temporary("link");
         let other = directory.path.join("other");
         fs::write(&other, "precious").unwrap();

@@ -162,9 +162,9 @@ impl Driver {
     /// close all of them at once.
     fn close(self) {
         thread::scope(|scope| {
-            for wire in self.wires {
+            for socket in self.wires.into_iter().flat_map(|wire| wire.sockets) {
                 // If no thread can be started, the socket is closed here.
-                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(wire));
+                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(socket));
             }
         });
     }
@@ -332,7 +332,7 @@ impl Running {
     fn publish(&mut self) {
         for (end, meter) in self.meters.iter_mut().enumerate() {
             if std::mem::take(&mut meter.changed) {
-                let unread = self.sockets[end].statistics().map_or(0, |s| s.dropped);
+                let unread = self.sockets[end].dropped().unwrap_or(0);
                 let lost = meter.refused + self.ways[end].overflowed + unread;
                 let counters = self.ways[end].counters();
                 meter.gauge.write(counters, &mut meter.lateness, lost);

@@ -21,6 +21,7 @@ use linerate_sys::thread::cpu_time;
 
 use super::programs::{self, Commands, PATHS, Place};
 use super::{CLIENT, Running, SERVER, TruthError, around, build, set_up_device};
+use crate::clock::{nanos, now_ns};
 use crate::lab::LabPath;
 use crate::lab::cpu::Allotment;
 use crate::stop::Stop;
@@ -322,10 +323,7 @@ fn cannot(what: &'static str) -> impl Fn(io::Error) -> TruthError {
 }
 
 fn sleep(time: Duration, stop: &Stop) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && !stop.is_requested() {
-        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
-    }
+    stop.sleep_until(now_ns() + nanos(time), Duration::ZERO, |_| ());
 }
 
 /// Share of its time that a thread on each CPU gets of it.

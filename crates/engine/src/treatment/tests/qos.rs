@@ -107,7 +107,7 @@ fn a_policy_is_read_back_and_undone() {
 }
 
 #[test]
-fn the_policy_that_was_there_is_there_again() {
+fn undoing_restores_the_previous_policy() {
     on_pair("qos-before", |journals, [peer, _]| {
         if !may_have_policies() {
             return;

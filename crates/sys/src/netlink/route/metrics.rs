@@ -11,8 +11,8 @@ use netlink_packet_route::route::RouteMetric;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Metric {
-    /// Bit set of the metrics that the kernel must not learn better: `1 << Metric::Mtu as u32`
-    /// keeps path MTU discovery away from the MTU.
+    /// Bit set of the metrics that the kernel must not change by itself: with
+    /// `1 << Metric::Mtu as u32` path MTU discovery leaves the MTU alone.
     Lock = 1,
     /// Path MTU in bytes.
     Mtu = 2,
@@ -45,7 +45,7 @@ impl RouteMetrics {
         self.numbers.get(&(metric as u16)).copied()
     }
 
-    /// Sets `metric`, or takes it away.
+    /// Sets `metric`, or removes it.
     pub fn set(&mut self, metric: Metric, value: Option<u32>) {
         match value {
             Some(value) => self.numbers.insert(metric as u16, value),
@@ -53,7 +53,7 @@ impl RouteMetrics {
         };
     }
 
-    /// The route leaves everything to the kernel.
+    /// Whether the route sets no metric.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty() && self.congestion.is_none()
     }

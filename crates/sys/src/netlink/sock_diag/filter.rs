@@ -1,18 +1,18 @@
-//! Which sockets the kernel is to show: its own small language, so that the others cost nothing.
+//! Filters of sockets in the kernel's own bytecode, so that other sockets cost nothing.
 
 use std::net::IpAddr;
 
 use super::super::Prefix;
 use super::{INET_DIAG_CONG, INET_DIAG_INFO, INET_DIAG_SKMEMINFO, Socket};
 
-/// Which TCP sockets are to be shown.
+/// The TCP sockets to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// A bit for each state that [`super::Socket::state`] may have.
+    /// Bit set of the accepted values of [`super::Socket::state`].
     pub states: u32,
-    /// One of these is the local or the remote port; none: any.
+    /// Accepted local or remote ports; empty for any.
     pub ports: Vec<u16>,
-    /// One of these has the remote address in it; none: any.
+    /// Accepted networks of the remote address; empty for any.
     pub peers: Vec<Prefix>,
 }
 
@@ -24,12 +24,12 @@ struct Condition {
 }
 
 impl Filter {
-    /// Connections, from the first SYN to the last acknowledgement; not those waited out
-    /// (TIME_WAIT), which have no figures.
+    /// Connections from the first SYN to the last acknowledgement; without those in TIME_WAIT,
+    /// which have no figures.
     pub const CONNECTIONS: u32 = ALL & !(1 << LISTEN | 1 << TIME_WAIT | 1 << CLOSE);
     /// Sockets that listen.
     pub const LISTENERS: u32 = 1 << LISTEN;
-    /// Connections that a listener has not finished making: its SYN backlog.
+    /// The SYN backlog: connections whose handshake a listener has not finished.
     pub const HALF_OPEN: u32 = 1 << SYN_RECEIVED;
 
     /// All of these states.
@@ -41,7 +41,7 @@ impl Filter {
         }
     }
 
-    /// Whether its ports and peers let a socket through, for what the kernel shows unasked.
+    /// Whether its ports and peers accept a socket, for sockets that the kernel reports unfiltered.
     pub fn is_of_ends(&self, socket: &Socket<'_>) -> bool {
         let ports = [socket.local.port(), socket.remote.port()];
         let is_port = self.ports.is_empty() || ports.iter().any(|port| self.ports.contains(port));
@@ -66,8 +66,8 @@ impl Filter {
         request
     }
 
-    /// Both must hold: one of the ports, and one of the peers. A jump to the program's end lets a
-    /// socket through, one past it does not (`inet_diag_bc_run` in net/ipv4/inet_diag.c).
+    /// One of the ports and one of the peers must match. A jump to the program's end accepts the
+    /// socket, a jump past it rejects it (`inet_diag_bc_run` in net/ipv4/inet_diag.c).
     fn program(&self) -> Vec<u8> {
         let condition = |code, prefix, port| Condition { code, prefix, port };
         let ports = self
@@ -97,7 +97,7 @@ impl Filter {
     }
 }
 
-/// Of alternatives: after each but the last a jump over the rest.
+/// Alternatives: each but the last is followed by a jump over the rest.
 fn length(group: &[Condition]) -> usize {
     let conditions = group.iter().map(Condition::length).sum::<usize>();
     conditions + JUMP * group.len().saturating_sub(1)
@@ -113,7 +113,7 @@ impl Condition {
         OPERATION + HOST_CONDITION + address
     }
 
-    /// A `struct inet_diag_bc_op`, which jumps by `no` where it does not hold, and its
+    /// A `struct inet_diag_bc_op`, which jumps by `no` if the condition does not hold, and its
     /// `struct inet_diag_hostcond`.
     fn write(&self, program: &mut Vec<u8>, no: usize) {
         program.extend([self.code, self.length() as u8]);

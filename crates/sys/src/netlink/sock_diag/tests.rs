@@ -55,7 +55,7 @@ fn a_message_is_read_with_all_its_attributes() {
 }
 
 #[test]
-fn what_comes_unasked_is_held_against_ports_and_peers() {
+fn unfiltered_notifications_are_checked_for_ports_and_peers() {
     let bytes = message(libc::AF_INET6, mapped(), &[]);
     let socket = parse(&bytes).unwrap();
     let peer = |a, length| Prefix::new(Ipv4Addr::new(198, 18, 0, a), length);
