@@ -512,7 +512,7 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert!(
-            layout.rows()[2].contains("1.02 Gbit/s"),
+            layout.rows()[2].contains("1.02\u{a0}Gbit/s"),
             "{:?}",
             layout.rows()
         );
