@@ -171,6 +171,11 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     a.load(&policy)?;
     b.load(&policy)?;
     let pair = pair(&a, &b)?;
+    ensure!(
+        args.lab_b.is_some() || pair.a.is_empty() || pair.a != pair.b,
+        "--b {}: it does the same as --a; `--a none --b none` shows how much runs differ by chance",
+        quoted(&pair.b.to_string())
+    );
     let test = test(args, seed)?;
     for (option, treatments) in [("--a", &pair.a), ("--b", &pair.b)] {
         let treated = treatments.apply_to(&mut test.clone());
@@ -391,6 +396,11 @@ mod tests {
             ("--a none --b mss=536 --mss 1000", "--b, mss"),
             ("--a none --b none,mss=536", "--b, stands alone"),
             ("--a none --b =536", "--b, before the `=`"),
+            ("--a mss=1448 --b mss=1448", "--b, the same as --a"),
+            (
+                "--a pacing=8mbit --b pacing=8000kbit",
+                "--b, the same as --a",
+            ),
             (
                 "--a none --b source=192.0.2.1,server.route_mtu=1400",
                 "--b, control connection",

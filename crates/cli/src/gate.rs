@@ -7,6 +7,7 @@ use linerate_core::compare::Comparison;
 use linerate_core::record::{Baseline, Change, Check, is_cost};
 use linerate_core::units::{BitRate, Percent};
 use linerate_report::Document;
+use linerate_report::text::how_sure;
 
 use crate::args::FailOn;
 use crate::failure::{Failure, note};
@@ -62,23 +63,20 @@ pub(crate) fn hold_change(found: &Baseline, worst: Option<Percent>) -> Result<()
         let mut headlines = found.changes.iter().filter(|change| change.headline);
         match headlines.find(|change| change.worse_percent() > worst.0) {
             None => Ok(()),
-            Some(worse) => Err(anyhow!(
-                "--fail-on-worse {worst}: {} than the baseline's",
-                beside(worse)
-            )),
+            Some(worse) => Err(anyhow!("--fail-on-worse {worst}: {}", beside(worse))),
         }
     };
     held().map_err(Failure::failed)?;
     let headlines = found.changes.iter().filter(|change| change.headline);
     let headlines: Vec<String> = headlines.map(beside).collect();
     note(&format!(
-        "--fail-on-worse {worst}: passed, {} than the baseline's",
-        headlines.join(", ")
+        "--fail-on-worse {worst}: passed, {}",
+        headlines.join("; ")
     ));
     Ok(())
 }
 
-/// `throughput_bps is 3.1 % worse`
+/// `throughput_bps is 3.1 % worse than the baseline's: within noise, the intervals overlap`
 fn beside(change: &Change) -> String {
     let worse = change.worse_percent();
     let unit = if change.metric.ends_with("effect_percent") {
@@ -87,7 +85,12 @@ fn beside(change: &Change) -> String {
         "%"
     };
     let word = if worse > 0.0 { "worse" } else { "better" };
-    format!("{} is {:.1} {unit} {word}", change.metric, worse.abs())
+    format!(
+        "{} is {:.1} {unit} {word} than the baseline's: {}",
+        change.metric,
+        worse.abs(),
+        how_sure(change)
+    )
 }
 
 /// Checks the verdict on each metric of a comparison.
@@ -196,6 +199,46 @@ mod tests {
         assert_eq!(
             slow,
             "--fail-below-rpm 1001: down is 1000 round trips per minute"
+        );
+    }
+
+    #[test]
+    fn a_gate_on_a_change_says_how_sure_the_change_is() {
+        let change = Change {
+            metric: "throughput_bps".to_owned(),
+            was: 100e6,
+            is: 80e6,
+            change_percent: -20.0,
+            was_interval: None,
+            is_interval: None,
+            was_quartiles: None,
+            is_quartiles: None,
+            headline: true,
+        };
+        let refusal = |change: Change| {
+            let found = Baseline {
+                changes: vec![change],
+                ..Baseline::default()
+            };
+            let held = hold_change(&found, Some(Percent(5.0)));
+            held.err().map(|failure| failure.chain())
+        };
+        assert_eq!(
+            refusal(change.clone()).as_deref(),
+            Some(
+                "--fail-on-worse 5 %: throughput_bps is 20.0 % worse than the baseline's: may be \
+                 noise, too few runs to tell: at least 6 are needed each time (--repeat 6)"
+            )
+        );
+        let medians = refusal(Change {
+            was_interval: Some([99e6, 101e6]),
+            is_interval: Some([79e6, 81e6]),
+            ..change
+        });
+        let sure = medians.expect("20 % are more than 5 %");
+        assert!(
+            sure.ends_with("worse than then, the intervals lie apart"),
+            "{sure}"
         );
     }
 

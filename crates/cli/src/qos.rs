@@ -194,20 +194,25 @@ fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
     let adapter = adapter(&file, args.adapter.as_deref())
         .with_context(place)
         .map_err(Failure::usage)?;
-    let report = explain(&file, adapter, &packet)
+    let report = explain(&file, &adapter, &packet)
         .with_context(place)
         .map_err(Failure::usage)?;
     show(&QosDocument::from(report), args.json)
 }
 
-/// The adapter that is meant: the one of that name or `*`, or the only one.
-fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a Adapter> {
+/// The adapter that is meant: the one of that name, or `*` under that name; or the only one.
+fn adapter(file: &PolicyFile, name: Option<&str>) -> anyhow::Result<Adapter> {
     let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
     match (name, &file.adapters[..]) {
-        (Some(name), _) => named(name)
-            .or_else(|| named("*"))
-            .ok_or_else(|| anyhow!("there is no adapter `{name}` in it")),
-        (None, [only]) => Ok(only),
+        (Some(name), _) => {
+            let found = named(name).or_else(|| named("*"));
+            let found = found.ok_or_else(|| anyhow!("there is no adapter `{name}` in it"))?;
+            Ok(Adapter {
+                name: name.to_owned(),
+                ..found.clone()
+            })
+        }
+        (None, [only]) => Ok(only.clone()),
         (None, all) => {
             let names: Vec<_> = all.iter().map(|adapter| adapter.name.as_str()).collect();
             Err(anyhow!(

@@ -198,7 +198,9 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
         port: Some(port),
     }) = host.parse()
     {
-        bail!("a trace goes to a host: {host}; the port of TCP or UDP probes is --port {port}");
+        bail!(
+            "a trace goes to a host: linerate trace {host} --tcp --port {port}, or --udp for UDP"
+        );
     }
     ensure!(!host.is_empty(), "HOST \"\": the host is missing");
     let named = host

@@ -69,6 +69,8 @@ pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts 
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), sysctl::read(key).ok()?)))
         .collect();
+    let read_only = sysctls.keys().filter(|key| sysctl::is_read_only(key));
+    let read_only_sysctls = read_only.cloned().collect();
     HostFacts {
         linerate: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: machine::kernel_release().unwrap_or_default(),
@@ -78,6 +80,7 @@ pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts 
         device: peer.and_then(|peer| device_to(peer, device)),
         congestion: sysctls.get("net.ipv4.tcp_congestion_control").cloned(),
         sysctls,
+        read_only_sysctls,
         clock_source: clock_source().ok(),
         memory_bytes: memory::MemoryInfo::read().ok().map(|memory| memory.total),
         disciplines: disciplines().to_vec(),

@@ -1,6 +1,6 @@
 //! The distribution-free interval of a median.
 
-use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
+use super::{CONFIDENCE, StatsError, sorted};
 
 /// An interval between two samples that holds the median of what was sampled, with its exact
 /// coverage.
@@ -8,7 +8,8 @@ use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct MedianInterval {
-    /// The sample's median, in the unit of the samples.
+    /// The middle sample, of an even number the lower of the two in the middle, in the unit of the
+    /// samples: a run that was made, so that everything else that is told of it fits this figure.
     pub median: f64,
     /// Lower end, a sample.
     pub low: f64,
@@ -50,7 +51,7 @@ pub fn median_interval(samples: &[f64]) -> Result<MedianInterval, StatsError> {
     let n = sorted.len();
     let (skipped, coverage) = order_statistics(n);
     Ok(MedianInterval {
-        median: median_of_sorted(&sorted),
+        median: sorted[(n - 1) / 2],
         low: sorted[skipped],
         high: sorted[n - 1 - skipped],
         coverage,

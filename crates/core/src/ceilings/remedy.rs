@@ -51,19 +51,14 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
     remedy::buffer_for(product, share)
 }
 
-/// A socket buffer of `bytes`, preceded by the setting that must allow it: the kernel cuts larger
-/// requests to `limit_key` without an error.
-pub(super) fn buffer(
-    view: &View<'_>,
-    option: RunOption,
-    bytes: u64,
-    role: Role,
-    limit_key: &str,
-) -> Remedy {
+/// A socket buffer of `bytes`. The kernel cuts a larger request than its limit allows without an
+/// error: then the buffer is left to the kernel's tuning, or the limit is raised first.
+pub(super) fn buffer(view: &View<'_>, option: RunOption, bytes: u64, role: Role) -> Remedy {
     let remedy = Remedy::option(option, bytes);
-    match limit_of(host(view, role), limit_key).filter(|limit| *limit < bytes) {
-        Some(_) => remedy.after(setting(view, role, limit_key, &[bytes])),
-        None => remedy,
+    match is_limited(view, role, bytes) {
+        true if is_left_to_tuning(view, role, bytes) => Remedy::without(option),
+        true => remedy.after(setting(view, role, limit_key(role), &[bytes])),
+        false => remedy,
     }
 }
 
@@ -74,20 +69,51 @@ pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64)
     let bytes = shares.map(|share| buffer_for(view, target_bps, share));
     let bytes = bytes.into_iter().max();
     let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
-    let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
-    let limits = [(Role::Receiver, receive), (Role::Sender, send)].into_iter();
-    let low = limits
-        .filter(|(role, key)| limit_of(host(view, *role), key).is_some_and(|limit| limit < bytes));
-    let low = low.map(|(role, key)| setting(view, role, key, &[bytes]));
-    let mut low: Vec<Remedy> = low.collect();
+    let roles = [Role::Receiver, Role::Sender].into_iter();
+    let mut low: Vec<Role> = roles
+        .filter(|role| is_limited(view, *role, bytes))
+        .collect();
+    if low.iter().any(|role| is_left_to_tuning(view, *role, bytes)) {
+        return Some(Remedy::without(RunOption::Window));
+    }
     // The command for the endpoint's host comes first, and stands alone.
-    low.sort_by_key(|step| step.end == Some(End::Client));
-    let first = low.into_iter().reduce(|before, step| step.after(before));
+    low.sort_by_key(|role| role.end(view.leg.direction) == End::Client);
+    let steps = low.into_iter();
+    let steps = steps.map(|role| setting(view, role, limit_key(role), &[bytes]));
     let remedy = Remedy::option(RunOption::Window, bytes);
-    Some(match first {
+    Some(match steps.reduce(|before, step| step.after(before)) {
         Some(first) => remedy.after(first),
         None => remedy,
     })
+}
+
+/// The setting that limits what a program may ask for a buffer.
+fn limit_key(role: Role) -> &'static str {
+    match role {
+        Role::Sender => "net.core.wmem_max",
+        Role::Receiver => "net.core.rmem_max",
+    }
+}
+
+/// Whether the host's limit is known to be smaller than a buffer of `bytes`.
+fn is_limited(view: &View<'_>, role: Role, bytes: u64) -> bool {
+    limit_of(host(view, role), limit_key(role)).is_some_and(|limit| limit < bytes)
+}
+
+/// Whether a buffer that its limit cuts is better not asked for: nobody can raise the limit there,
+/// or it was an option of the run that fixed the buffer, which the kernel would tune as far.
+fn is_left_to_tuning(view: &View<'_>, role: Role, bytes: u64) -> bool {
+    let options = &view.record.plan.options;
+    let (asked, tuned) = match role {
+        Role::Sender => (options.send_buffer_bytes, "net.ipv4.tcp_wmem"),
+        Role::Receiver => (options.receive_window_bytes, "net.ipv4.tcp_rmem"),
+    };
+    let host = host(view, role);
+    let is_tuned = setting_of(host, "net.ipv4.tcp_moderate_rcvbuf") != Some("0");
+    let reaches = || is_tuned && sysctl_maximum(host, tuned).is_some_and(|max| max >= bytes as f64);
+    let is_limit = |key: &String| key == limit_key(role);
+    let is_fixed = host.is_some_and(|host| host.read_only_sysctls.iter().any(is_limit));
+    is_fixed || (asked.is_some() && reaches())
 }
 
 /// Whether the run was asked for both buffers, as by `-w`.

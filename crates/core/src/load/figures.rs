@@ -10,7 +10,7 @@ use super::mix::{Member, Mix};
 use super::voice::{mos, rating};
 use crate::one_way::{Clock, Probe};
 use crate::plan::{Direction, Protocol, Workload};
-use crate::record::{FlowRecord, Leg, Record, Status};
+use crate::record::{Caveat, CaveatKind, FlowRecord, Leg, Record, Status};
 use crate::stats::LatencySummary;
 
 /// What a column or a finding of an experiment can be of, each in the unit that its name says; of
@@ -32,6 +32,9 @@ pub const LOAD_FIGURES: &[&str] = &[
 
 /// A load must add at least this before the queue is attributed to a direction, µs.
 const MIN_QUEUE_US: f64 = 1_000.0;
+/// An idle latency is doubtful if it is so many times the path's minimum, and so much above it, µs.
+const BUSY_TIMES: f64 = 2.0;
+const BUSY_US: f64 = 5_000.0;
 /// Speech in a packet, ms.
 const PACKET_MS: f64 = 20.0;
 
@@ -97,9 +100,30 @@ impl LoadDocument {
         let idle = latency(|class| class.idle_us);
         self.loaded_latency_us = latency(|class| class.loaded_us);
         self.idle_latency_us = idle;
+        self.caveats.extend(self.busy_before());
         self.calls = calls(mix, self);
         self.start_skew_us = self.spread_us(|flow| flow.first_sent_us);
         self.arrival_skew_us = self.spread_us(|flow| flow.first_received_us);
+    }
+
+    /// The probes waited before the load began: what the load adds is then understated.
+    pub(super) fn busy_before(&self) -> Option<Caveat> {
+        let idle_us = self.idle_latency_us?;
+        let probes = self.latency.iter().filter_map(|class| class.idle_us);
+        let legs = self.members.iter().flat_map(|member| &member.record.legs);
+        let streams = legs.filter_map(|leg| leg.tcp_sender()?.rtt_min_us);
+        let min_us = probes.map(|idle| idle.min).chain(streams.map(f64::from));
+        let min_us = min_us.reduce(f64::min)?;
+        let is_high = idle_us > BUSY_TIMES * min_us && idle_us > min_us + BUSY_US;
+        let message = format!(
+            "the idle latency of {:.1} ms is {:.0} times the path's minimum of {:.1} ms: the path \
+             or a host was busy before the load began, and what the load adds is understated",
+            idle_us / 1e3,
+            idle_us / min_us,
+            min_us / 1e3
+        );
+        let remedy = "run it again while the path and both hosts do nothing else";
+        is_high.then(|| Caveat::new(CaveatKind::BusyHost, message, remedy))
     }
 
     /// From the first to the last of a moment of all streams that were to begin at once.

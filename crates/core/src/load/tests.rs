@@ -340,6 +340,32 @@ fn a_document_says_what_was_run() {
 }
 
 #[test]
+fn an_idle_latency_far_above_the_paths_minimum_is_called_out() {
+    let mix = Mix::from_toml("rrul", built_in("rrul").unwrap(), &MixChoice::default()).unwrap();
+    let mut document = LoadDocument::new(&mix, 1, ran(&mix));
+    let [min, mean, p50, p90, p99, p999, max] = [20e3; 7];
+    let summary = LatencySummary {
+        min,
+        mean,
+        p50,
+        p90,
+        p99,
+        p999,
+        max,
+        count: 100,
+    };
+    document.latency[0].idle_us = Some(summary);
+    let mut doubt = |idle_us| {
+        document.idle_latency_us = Some(idle_us);
+        document.busy_before()
+    };
+    assert_eq!(doubt(39e3), None);
+    let found = doubt(100e3).expect("100 ms are five times 20 ms");
+    let says = "the idle latency of 100.0 ms is 5 times the path's minimum of 20.0 ms";
+    assert!(found.message.starts_with(says), "{}", found.message);
+}
+
+#[test]
 fn the_queue_is_on_the_way_whose_probes_wait() {
     let mix = Mix::from_toml("voip", built_in("voip").unwrap(), &MixChoice::default()).unwrap();
     for (up_ms, down_ms, queue) in [

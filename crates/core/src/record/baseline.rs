@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::{Cause, Check, Interval, Record, Sweep};
+use super::{Cause, Check, Interval, Record, Sweep, median_run};
 use crate::plan::{Direction, Test, Traffic};
 use crate::stats::{Figure, LatencySummary, median_interval};
 
@@ -219,7 +219,8 @@ impl Observed {
         if let Some(first) = rows.first() {
             all.started_at = first.started_at.clone();
             all.options = asked(&first.plan);
-            let legs = first.legs.iter().filter(|_| !is_sweep);
+            let median = median_run(rows.iter().copied().filter(|_| !is_sweep));
+            let legs = median.into_iter().flat_map(|median| &median.legs);
             let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
             all.bottlenecks = found.collect();
         }
@@ -247,18 +248,16 @@ impl Observed {
         ];
         for (direction, record, figure) in legs {
             let metric = format!("{}.throughput_bps", direction.word());
-            let one = match figure {
-                Some(Figure::One(one)) => Some((one.median, Some([one.low, one.high]))),
-                _ => record
-                    .and_then(Record::throughput_bps)
-                    .map(|bps| (bps, None)),
+            let interval = match figure {
+                Some(Figure::One(one)) if one.reaches_confidence() => Some([one.low, one.high]),
+                _ => None,
             };
-            all.figures
-                .extend(one.map(|(value, interval)| ObservedFigure {
-                    interval,
-                    quartiles: record.and_then(quartiles),
-                    ..ObservedFigure::headline(metric, value)
-                }));
+            let value = check.throughput_bps(direction);
+            all.figures.extend(value.map(|value| ObservedFigure {
+                interval,
+                quartiles: record.and_then(quartiles),
+                ..ObservedFigure::headline(metric, value)
+            }));
             let verdict = record.and_then(Record::verdict);
             all.bottlenecks
                 .extend(verdict.map(|verdict| (direction, verdict.cause)));
@@ -467,6 +466,17 @@ mod tests {
             (change.was_interval, change.is_interval),
             (Some([10e6, 12e6]), None)
         );
+    }
+
+    #[test]
+    fn an_even_number_of_runs_has_one_median_in_all_places() {
+        let rates = [14e6, 10e6, 13e6, 11e6];
+        let sweep = Sweep::new(rates.map(record).to_vec(), Vec::new(), Vec::new());
+        assert_eq!(sweep.throughput_bps, Some(11e6));
+        assert_eq!(median_interval(&rates).unwrap().median, 11e6);
+        let observed = Observed::sweep(&sweep);
+        let figures: Vec<(&str, f64)> = observed.figures().collect();
+        assert_eq!(figures, [("throughput_bps", 11e6)]);
     }
 
     #[test]

@@ -274,7 +274,8 @@ pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
     /// Repeats of one test: the throughput of the median run, payload bits per second; with an even
-    /// number of runs the lower of the two in the middle. `figures` tells whether the runs agree.
+    /// number of runs the lower of the two in the middle. It is the `median` of `figures`, which
+    /// tells whether the runs agree.
     pub throughput_bps: Option<f64>,
     /// Repeats of one test: requests answered per second in the median run.
     pub transactions_per_s: Option<f64>,
@@ -297,9 +298,7 @@ impl Sweep {
     pub fn new(rows: Vec<Record>, figures: Vec<SizeFigure>, caveats: Vec<Caveat>) -> Self {
         let mut pairs = rows.windows(2);
         let is_one = pairs.all(|two| two[0].plan.traffic == two[1].plan.traffic);
-        let mut ranked: Vec<&Record> = rows.iter().filter(|_| is_one).collect();
-        ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
-        let median = ranked.get(ranked.len().saturating_sub(1) / 2);
+        let median = median_run(rows.iter().filter(|_| is_one));
         Self {
             schema: SWEEP_SCHEMA.to_owned(),
             throughput_bps: median.and_then(|run| run.throughput_bps()),
@@ -311,6 +310,16 @@ impl Sweep {
             caveats,
         }
     }
+}
+
+/// The run in the middle by its headline figure, of an even number the lower of the two in the
+/// middle; `None` without a run. Its figure is the median that [`MedianInterval`] has.
+///
+/// [`MedianInterval`]: crate::stats::MedianInterval
+pub fn median_run<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Option<&'a Record> {
+    let mut ranked: Vec<&Record> = runs.into_iter().collect();
+    ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    ranked.get(ranked.len().checked_sub(1)? / 2).copied()
 }
 
 /// The figure of one size of a sweep.
@@ -408,6 +417,19 @@ impl Check {
             host: host.to_owned(),
             environment,
             ..Self::default()
+        }
+    }
+
+    /// The throughput of a direction: the median over its runs; that of the run that the verdict is
+    /// of, if one figure would mislead or if there was one run.
+    pub fn throughput_bps(&self, direction: Direction) -> Option<f64> {
+        let (run, runs) = match direction {
+            Direction::Down => (&self.down, &self.down_throughput_bps),
+            Direction::Up | Direction::Both => (&self.up, &self.up_throughput_bps),
+        };
+        match runs {
+            Some(Figure::One(one)) => Some(one.median),
+            _ => run.as_ref()?.throughput_bps(),
         }
     }
 }

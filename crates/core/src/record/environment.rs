@@ -140,6 +140,10 @@ pub struct HostFacts {
     pub device: Option<DeviceFacts>,
     /// Settings that affect performance: `net.*` keys and their values.
     pub sysctls: BTreeMap<String, String>,
+    /// Those of `sysctls` that nobody can write here: in a network namespace, settings of the whole
+    /// host such as `net.core.rmem_max`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_only_sysctls: Vec<String>,
     /// Current clock source, such as `tsc`.
     pub clock_source: Option<String>,
     /// Congestion control of new connections.

@@ -20,7 +20,7 @@ pub use baseline::{
 };
 pub use document::{
     CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
-    Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+    Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, median_run,
 };
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,

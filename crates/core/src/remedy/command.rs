@@ -45,6 +45,15 @@ impl Remedy {
         self.command = command(&self, run);
         self
     }
+
+    /// The command and the place to type it, without the reason: for a page that says the reason in
+    /// a sentence.
+    pub fn command_without_reason(&self) -> &str {
+        let reason = Some(self.reason.as_str()).filter(|reason| !reason.is_empty());
+        let words = reason.and_then(|reason| self.command.strip_suffix(reason));
+        let words = words.map(|words| words.trim_end_matches([' ', ':', ',', '#']));
+        words.unwrap_or(&self.command)
+    }
 }
 
 /// The command that sets kernel settings of its host; `linerate host undo` restores them.

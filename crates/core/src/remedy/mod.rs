@@ -344,6 +344,17 @@ mod tests {
     }
 
     #[test]
+    fn a_command_without_its_reason_keeps_its_place() {
+        let setting = |end| Remedy::host_setting(end, "net.ipv4.tcp_sack", &[1]);
+        let bare = "linerate host set net.ipv4.tcp_sack=1";
+        let alone = |remedy: Remedy| remedy.typed(None).command_without_reason().to_owned();
+        assert_eq!(alone(setting(None)), bare);
+        assert_eq!(alone(setting(None).because("no faster")), bare);
+        let there = setting(Some(End::Server)).because("no faster");
+        assert_eq!(alone(there), format!("{bare}  # on the endpoint's host"));
+    }
+
+    #[test]
     fn a_name_says_nothing_to_a_shell() {
         for text in ["", "-x", "a b", "a;b", "$(reboot)", "a'b", "a\nb", "`a`"] {
             assert_eq!(Name::new(text), None, "{text:?}");

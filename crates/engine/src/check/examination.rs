@@ -130,7 +130,7 @@ impl<'a> Examination<'a> {
         if self.probe.is_none() {
             // Before there is a second session: the trains need theirs, and an endpoint may allow
             // no more.
-            self.observer.phase("packet trains");
+            self.observer.phase("the link's rate, by packet trains");
             client.find_link_rate(Direction::Both, seed);
             self.connect_probe(target, stop);
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use linerate_core::ceilings::Cause;
-use linerate_core::record::{Caveat, CaveatKind, Record};
+use linerate_core::record::{Caveat, CaveatKind, Record, median_run};
 use linerate_core::stats::{Figure, LatencyHistogram, figure};
 
 /// The runs of one direction.
@@ -71,15 +71,11 @@ impl Runs {
 
     /// Of the runs with the usual cause the one in the middle (the lower of two): a run that was,
     /// not a mean of several.
-    pub(super) fn median(mut self) -> Option<Record> {
+    pub(super) fn median(&self) -> Option<Record> {
         let usual = self.causes().first().map(|(cause, _)| *cause);
         let cause = |record: &Record| record.verdict().map(|verdict| verdict.cause);
-        self.records
-            .retain(|record| cause(record) == usual || usual.is_none());
-        let rate = |record: &Record| record.throughput_bps().unwrap_or(0.0);
-        self.records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
-        let middle = self.records.len().checked_sub(1)? / 2;
-        Some(self.records.swap_remove(middle))
+        let records = self.records.iter();
+        median_run(records.filter(|record| cause(record) == usual || usual.is_none())).cloned()
     }
 }
 

@@ -82,9 +82,8 @@ fn not_one_figure(metric: &str, sides: [(&str, &Figure); 2]) -> Option<Caveat> {
         Caveat::new(
             CaveatKind::NotOneFigure,
             format!(
-                "{metric} under {} is not one figure: it has modes, or drifts; the comparison is \
-                 of pairs and stands up to \
-                 that",
+                "{metric} under {} is not one figure: its runs fall into groups, or rise or fall \
+                 with time. The comparison is of pairs, which this does not mislead",
                 odd.join(" and ")
             ),
             "",

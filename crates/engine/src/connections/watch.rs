@@ -170,7 +170,9 @@ impl Watch {
         if let Some(closed) = &mut self.closed {
             let filter = &self.filter;
             self.has_lost |= closed.take(|socket| {
-                let is_new = of_pids.is_none() && look > 1 && filter.is_of_ends(socket);
+                // A listener or a socket that was never connected has no peer's port.
+                let was_connected = socket.remote.port() != 0 && filter.is_of_ends(socket);
+                let is_new = of_pids.is_none() && look > 1 && was_connected;
                 let room = seen.len() < MAX_SEEN;
                 let one = match seen.entry(socket.cookie) {
                     Entry::Occupied(one) => one.into_mut(),

@@ -181,7 +181,8 @@ pub fn watch(
         site.note_end(&outcome);
         rounds.add(begun, &outcome);
         let mut document = site.document(options, &outcome);
-        document.watch = Some(WatchDocument::new(&rounds, &site.found_names()));
+        let watched = WatchDocument::new(&rounds, &site.found_names());
+        document.set_watch(watched, begun.0 as f64 / 1e9);
         let is_last = pace.count.is_some_and(|count| rounds.rounds() >= count);
         let wait = if is_last { NAMES_WAIT } else { Duration::ZERO };
         site.name_hops(options, &mut document, wait);

@@ -4,7 +4,7 @@ use linerate_core::ceilings::Cause;
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::load::{LoadDocument, LoadMember};
 use linerate_core::plan::{Direction, Workload};
-use linerate_core::record::{Check, Interval, Leg, Record, Sweep};
+use linerate_core::record::{Check, Interval, Leg, Record, Sweep, median_run};
 
 use super::ceilings::ceilings;
 use super::course::{Course, over_time};
@@ -54,11 +54,12 @@ fn held(direction: &str, leg: &Leg) -> Option<String> {
 
 /// `pit.example: down 180 Mbit/s, bottleneck: path rate, 97 % sure; up …`
 pub(crate) fn check_answer(check: &Check) -> String {
-    let ways = [("down", &check.down), ("up", &check.up)];
-    let ways = ways.into_iter().filter_map(|(name, record)| {
-        let leg = record.as_ref()?.leg()?;
-        let held = held("", leg).map_or_else(String::new, |held| format!(" ({held})"));
-        Some(format!("{name} {}{held}", rate(leg.throughput_bps?)))
+    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)];
+    let ways = ways.into_iter().filter_map(|(direction, record)| {
+        let held = held("", record.as_ref()?.leg()?);
+        let held = held.map_or_else(String::new, |held| format!(" ({held})"));
+        let reached = rate(check.throughput_bps(direction)?);
+        Some(format!("{} {reached}{held}", direction.word()))
     });
     match joined(ways, ", ") {
         none if none.is_empty() => format!("{}: throughput was not measured", check.host),
@@ -183,9 +184,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     };
     let mut charts = vec![Chart::new("runs", title, says, plot)];
     if !is_sweep {
-        let mut ranked: Vec<&Record> = sweep.rows.iter().collect();
-        ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
-        charts.extend(record(ranked[(ranked.len() - 1) / 2]));
+        charts.extend(median_run(&sweep.rows).into_iter().flat_map(record));
     }
     charts
 }

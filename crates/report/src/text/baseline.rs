@@ -15,7 +15,8 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
         .iter()
         .for_each(|sentence| page.heading(sentence));
     page.words(&format!(
-        "Baseline of {}, an observation: between runs of different times more may have changed.",
+        "Baseline: the run of {}. This is an observation: other things may have changed between both \
+         runs.",
         baseline.started_at
     ));
     let details = page.has_details();
@@ -48,36 +49,59 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
 
 /// A sentence for each judgement (better, worse, noise) among the headline figures.
 fn judgements(baseline: &Baseline) -> Vec<String> {
-    let mut sentences: Vec<(&str, Vec<String>, &str)> = Vec::new();
+    let mut sentences: Vec<([String; 2], Vec<String>)> = Vec::new();
     for change in baseline.changes.iter().filter(|change| change.headline) {
-        let (words, why) = judgement(change);
+        let judged = judged(change);
         let figure = format!("{} {}", change.metric, by(change));
-        match sentences.iter_mut().find(|it| (it.0, it.2) == (words, why)) {
-            Some((_, figures, _)) => figures.push(figure),
-            None => sentences.push((words, vec![figure], why)),
+        match sentences.iter_mut().find(|(known, _)| *known == judged) {
+            Some((_, figures)) => figures.push(figure),
+            None => sentences.push((judged, vec![figure])),
         }
     }
-    let written = |(words, figures, why): (&str, Vec<String>, &str)| {
-        format!("{words}: {}; {why}.", figures.join(", "))
+    let written = |([judgement, why], figures): ([String; 2], Vec<String>)| {
+        format!("{judgement}: {}; {why}.", figures.join(", "))
     };
     sentences.into_iter().map(written).collect()
 }
 
-/// The judgement of a change, and the reason for it.
-fn judgement(change: &Change) -> (&'static str, &'static str) {
-    const SURE: &str = "of single runs: 6 each time make it sure (--repeat 6)";
-    const TOO_FEW: &str = "too few runs: 6 each time tell (--repeat 6)";
-    let [apart, overlap] = match change.has_intervals() {
-        true => ["the intervals lie apart", "the intervals overlap"],
-        false => [SURE, "single runs differ by as much"],
-    };
-    match change.significance() {
-        Significance::Worse => ("Worse than then", apart),
-        Significance::Better => ("Better than then", apart),
-        Significance::WithinNoise => ("Within noise", overlap),
-        Significance::TooFewRuns => ("Not told from noise", TOO_FEW),
-    }
+/// How sure a change is, as the line of a gate ends: `may be noise, too few runs to tell: …`
+pub fn how_sure(change: &Change) -> String {
+    let [judgement, why] = judged(change);
+    format!("{}, {why}", judgement.to_lowercase())
 }
+
+/// The judgement of a change, and the reason for it.
+fn judged(change: &Change) -> [String; 2] {
+    let is_of_runs = RUNS.iter().any(|start| change.metric.starts_with(start));
+    let option = if is_of_runs { " (--repeat 6)" } else { "" };
+    let judgement = match change.significance() {
+        Significance::Worse => "Worse than then",
+        Significance::Better => "Better than then",
+        Significance::WithinNoise => "Within noise",
+        Significance::TooFewRuns => "May be noise",
+    };
+    let why = match (change.significance(), change.has_intervals()) {
+        (Significance::TooFewRuns, _) => {
+            format!("too few runs to tell: at least 6 are needed each time{option}")
+        }
+        (Significance::WithinNoise, true) => "the intervals overlap".to_owned(),
+        (Significance::WithinNoise, false) => "single runs differ by as much".to_owned(),
+        (_, true) => "the intervals lie apart".to_owned(),
+        (_, false) => format!(
+            "the quartiles within single runs lie apart: 6 runs each time make it sure{option}"
+        ),
+    };
+    [judgement.to_owned(), why]
+}
+
+/// Beginnings of the figures of commands that take `--repeat`.
+const RUNS: [&str; 5] = [
+    "throughput_bps",
+    "transactions_per_s",
+    "connections_per_s",
+    "legs.",
+    "latency_us.",
+];
 
 /// A change with its sign; the change of an effect is in percentage points.
 fn by(change: &Change) -> String {

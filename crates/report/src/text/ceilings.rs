@@ -3,6 +3,7 @@
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Leg};
+use linerate_core::remedy::Remedy;
 
 use super::number::{bar, counted, joined, percent, plural, rate, span, sure};
 use super::page::Page;
@@ -56,9 +57,9 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
     let most = if page.has_details() { usize::MAX } else { few };
     page.evidence(verdict.evidence.iter().take(most));
     if let Some(remedy) = &verdict.remedy {
-        let promise = remedy_promise(verdict, leg.throughput_bps);
+        let promise = remedy_promise(verdict, remedy, leg.throughput_bps);
         page.plain(&format!("  {promise}"));
-        page.command(&remedy.command);
+        page.command(remedy.command_without_reason());
     }
     runner_up(page, verdict);
 }
@@ -140,11 +141,13 @@ fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> 
     ceilings.min_by(|a, b| off(a).total_cmp(&off(b)))
 }
 
-fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
+/// What a remedy brings, and what else is to be said of it.
+fn remedy_promise(verdict: &Verdict, remedy: &Remedy, measured_bps: Option<f64>) -> String {
     let expected = verdict.predicted_bps.map(rate);
     if let (Some(asked), Some(Cause::AsAsked)) = (&expected, verdict.next_cause) {
         return format!("Remedy (expected: the {asked} asked for):");
     }
+    let reason = Some(remedy.reason.clone()).filter(|reason| !reason.is_empty());
     let expected = expected.map(|then| match measured_bps.map(rate) {
         Some(now) => format!("expected: {}", span(&now, &then, "→")),
         None => format!("expected: {then}"),
@@ -152,7 +155,7 @@ fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
     let next = verdict
         .next_cause
         .map(|next| format!("next: {}", next.words()));
-    match joined([expected, next], "; ") {
+    match joined([expected, next, reason], "; ") {
         none if none.is_empty() => "Remedy:".to_owned(),
         facts => format!("Remedy ({facts}):"),
     }

@@ -12,7 +12,7 @@ use linerate_core::trace::HopDocument;
 use super::baseline::baseline;
 use super::ceilings::{self, bars, caveats};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
-use super::figure::{around, figure};
+use super::figure::figure;
 use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, latencies};
@@ -67,8 +67,9 @@ impl Document for Check {
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
-        let rate = |record: &Option<Record>| record.as_ref()?.throughput_bps();
-        Some(vec![("up", rate(&self.up)), ("down", rate(&self.down))])
+        let directions = [Direction::Up, Direction::Down];
+        let rate = |direction: Direction| (direction.word(), self.throughput_bps(direction));
+        Some(directions.map(rate).to_vec())
     }
 }
 
@@ -443,9 +444,8 @@ fn explanation(
 ) {
     let Some(leg) = record.leg() else { return };
     let name = direction.word();
-    let run = leg.throughput_bps;
-    let runs = runs.map(|runs| run.map_or_else(|| runs.clone(), |run| around(runs, run)));
-    let reached = runs.map(|runs| figure(&runs, rate)).or(run.map(rate));
+    let reached = runs.map(|runs| figure(runs, rate));
+    let reached = reached.or(leg.throughput_bps.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
     facts.extend(leg.tcp.as_ref().and_then(retransmitted));
     let responsive = check.responsiveness.get(name).map(responsiveness);

@@ -169,8 +169,9 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
             interval_and_n(found)
         ),
         (false, false) => format!(
-            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, interval {}",
+            "INCONCLUSIVE: {} {} not decide whether {path} differs: {}, interval {}",
             counted(found.pairs),
+            if found.pairs == 1 { "does" } else { "do" },
             signed(found.effect_percent),
             interval(found)
         ),
@@ -257,14 +258,15 @@ fn treatment(text: &str, read_back: &[String]) -> [String; 1] {
     }]
 }
 
-fn run_facts(comparison: &Comparison) -> [String; 4] {
+fn run_facts(comparison: &Comparison) -> [Option<String>; 5] {
     let plan = &comparison.plan;
     let to = destination(&comparison.host, &comparison.peer, None);
     [
-        workload_name(plan.workload()).to_owned(),
-        protocol_name(plan.protocol).to_owned(),
-        extent(plan),
-        format!("{} {to}", towards(plan.direction)),
+        Some(workload_name(plan.workload()).to_owned()),
+        Some(protocol_name(plan.protocol).to_owned()),
+        named("DSCP", plan.options.dscp, |dscp| dscp.to_string()),
+        Some(extent(plan)),
+        Some(format!("{} {to}", towards(plan.direction))),
     ]
 }
 
@@ -299,7 +301,8 @@ fn idle_facts(idle: &IdleLoad) -> [Option<String>; 2] {
     ends.map(|(name, busy)| named(name, busy, |busy| format!("{busy:.1}{NBSP}% busy")))
 }
 
-/// Two rows for each metric: the medians and the effect, and below them their intervals.
+/// Two rows for each metric: the medians and the effect, and below them their intervals; a third
+/// row where an interval is too wide for one.
 fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
     let rows = metrics.iter().flat_map(|metric| {
         let write = writer(metric.metric.as_str());
@@ -308,10 +311,18 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         let [low, high] = found.interval_percent.map(signed);
         let (name, rest) = short_name(metric.metric.as_str());
         let effect = signed(found.effect_percent);
-        [
+        let [a_spread, b_spread, change] = [a.1, b.1, span(&low, &high, "to")].map(halves);
+        let is_wide = [&a_spread, &b_spread, &change]
+            .iter()
+            .any(|cell| !cell[1].is_empty());
+        let [[a_low, a_high], [b_low, b_high], [from, to]] = [a_spread, b_spread, change];
+        let none = String::new;
+        let rows = [
             [name, a.0, b.0, effect, found.pairs.to_string()],
-            [rest, a.1, b.1, span(&low, &high, "to"), String::new()],
-        ]
+            [rest, a_low, b_low, from, none()],
+            [none(), a_high, b_high, to, none()],
+        ];
+        rows.into_iter().take(if is_wide { 3 } else { 2 })
     });
     Table::of(rows)
         .left("metric", |row| row[0].clone())
@@ -321,6 +332,27 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         .right("pairs", |row| row[4].clone())
         .spare(1, 1)
 }
+
+/// An interval that is too wide for a table of 80 columns, split behind its separator; else all of
+/// it, and nothing.
+fn halves(interval: String) -> [String; 2] {
+    let is_wide = interval.chars().count() > MAX_INTERVAL;
+    let separators = [" – ", " to "];
+    let at = separators.iter().find_map(|separator| {
+        let at = interval.find(separator)?;
+        Some(at + separator.trim_end().len())
+    });
+    match at.filter(|_| is_wide) {
+        Some(at) => [
+            interval[..at].to_owned(),
+            interval[at..].trim_start().to_owned(),
+        ],
+        None => [interval, String::new()],
+    }
+}
+
+/// Three of them, a name and the gaps fit into 80 columns.
+const MAX_INTERVAL: usize = 18;
 
 /// The name of a metric, split over two rows if it is long, without a unit that its figures have.
 fn short_name(path: &str) -> (String, String) {
@@ -415,6 +447,9 @@ pub(super) fn writer(path: &str) -> fn(f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use linerate_core::stats::MedianInterval;
+    use linerate_core::stats::paired::Verdict3;
+
     use super::*;
 
     #[test]
@@ -436,6 +471,51 @@ mod tests {
             let written = writer(path)(value).replace('\u{a0}', " ");
             assert_eq!(written, text, "{path}");
         }
+    }
+
+    #[test]
+    fn the_table_of_metrics_fits_80_columns_whatever_the_units() {
+        let one = |low: f64, high: f64| {
+            Figure::One(MedianInterval {
+                median: low,
+                low,
+                high,
+                coverage: 0.97,
+                n: 8,
+            })
+        };
+        let metric = |path: &str, a, b| ComparedMetric {
+            metric: path.parse().expect("a path"),
+            a,
+            b,
+            conclusion: MetricConclusion {
+                verdict: Verdict3::Inconclusive,
+                different: false,
+                equivalent: false,
+                effect_percent: 12.3,
+                interval_percent: [-100.4, 123.4],
+                confidence_percent: 95.0,
+                look_confidence_percent: 98.0,
+                pairs: 30,
+            },
+        };
+        let rates = || one(998e6, 1.02e9);
+        let demand = || one(12.34, 123.4);
+        let metrics = [
+            metric("throughput_bps", rates(), rates()),
+            metric("receiver.service_demand_us_per_kib", demand(), demand()),
+        ];
+        let table = metric_table(&metrics);
+        let layout = table.layout(80);
+        assert_eq!(layout.left_out, 0);
+        for line in layout.rows() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(
+            layout.rows()[2].contains("1.02\u{a0}Gbit/s"),
+            "{:?}",
+            layout.rows()
+        );
     }
 
     #[test]

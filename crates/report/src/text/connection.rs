@@ -1,14 +1,12 @@
 //! The page of one connection of any program, explained.
 
-use std::collections::BTreeMap;
-
 use linerate_core::connection::{Connection, ConnectionsDocument, Source, Vantage};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, EndReport, Status};
 
 use super::baseline::baseline;
 use super::ceilings::{ceilings, verdict};
-use super::connections::{bottleneck, list};
+use super::connections::{Ends, bottleneck, list};
 use super::evidence;
 use super::number::{bytes, joined, micros, named, percent, plural, rate, seconds};
 use super::page::{Emphasis, Page};
@@ -26,30 +24,19 @@ pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
     };
     if document.connections.len() > 1 {
         together(page, document, &ends);
-        list(page, &document.connections, LISTED);
+        list(page, &document.connections, LISTED, true);
         page.gap();
     }
     one(page, document, largest);
     baseline(page, document.baseline.as_ref());
 }
 
-/// Where both ends of a connection are on this host, the end that knows more; in the document's
+/// The connections, each by the end that knows more where both are on this host; in the document's
 /// order.
 fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
-    let places: BTreeMap<_, usize> = (all.iter().zip(0..))
-        .map(|(one, at)| ((one.local.as_str(), one.remote.as_str()), at))
-        .collect();
-    let tells_more = |(at, one): &(usize, &Connection)| {
-        let other = places.get(&(one.remote.as_str(), one.local.as_str()));
-        let rank = |at: usize| {
-            let verdict = all[at].verdict.as_ref();
-            let is_known = verdict.is_some_and(|verdict| verdict.cause != Cause::Unexplained);
-            (!is_known, all[at].needs_other_end.is_some(), at)
-        };
-        other.is_none_or(|other| rank(*at) <= rank(*other))
-    };
-    let ends = all.iter().enumerate().filter(tells_more);
-    ends.map(|(_, one)| one).collect()
+    let ends = Ends::new(all);
+    let tells_more = |one: &&Connection| std::ptr::eq(ends.telling(one), *one);
+    all.iter().filter(tells_more).collect()
 }
 
 /// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
@@ -67,7 +54,7 @@ fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]
         seconds(document.seconds),
         match all.len() {
             number if number == document.connections.len() => "",
-            1 => ", both ends on this host",
+            number if 2 * number == document.connections.len() => ", both ends on this host",
             _ => ", some with both ends on this host",
         }
     ));
@@ -105,11 +92,8 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
         }
         _ => verdict(page, None, &leg),
     }
-    let is_here = |other: &Connection| {
-        (&other.local, &other.remote) == (&connection.remote, &connection.local)
-    };
-    let is_shown = document.connections.iter().any(is_here);
-    if let Some(remedy) = connection.needs_other_end.as_ref().filter(|_| !is_shown) {
+    let is_here = Ends::new(&document.connections).other(connection).is_some();
+    if let Some(remedy) = connection.needs_other_end.as_ref().filter(|_| !is_here) {
         page.plain("  The other end knows more:");
         page.command(&remedy.command);
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use linerate_core::connection::{
     Connection, ConnectionsDocument, LimitSource, Listener, Process, Source, State,
 };
+use linerate_core::plan::Direction;
 use linerate_core::record::Cause;
 
 use super::Style;
@@ -91,7 +92,7 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
         true => usize::MAX,
         false => CONNECTION_ROWS,
     };
-    list(page, &document.connections, most);
+    list(page, &document.connections, most, false);
     let others = document.connections.get(most..).unwrap_or_default();
     if !others.is_empty() {
         let idle = others.iter().filter(|one| is_idle(one)).count() as u64;
@@ -104,15 +105,16 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
     }
 }
 
-/// The first `most` connections, one a line.
-pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize) {
+/// The first `most` connections, one a line. With `ends`, connections whose both ends are on this
+/// host say which end each line is.
+pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
     let rows = connections.iter().take(most);
     let row = |connection| ConnectionRow {
         connection,
         recent_bps: Vec::new(),
     };
     let rows: Vec<ConnectionRow<'_>> = rows.map(row).collect();
-    page.table(&table(&rows, page.columns()));
+    page.table(&table(&rows, page.columns(), ends));
 }
 
 /// The number of connections, how many are active, their rates, and the most frequent bottleneck.
@@ -127,8 +129,11 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let place = place.unwrap_or_default();
     let number = plural(all.len() as u64, "TCP connection");
     let group = Group::from_iter(all);
+    let time = seconds(document.seconds);
+    if all.is_empty() {
+        return format!("no TCP connection{place} in {time}");
+    }
     if group.active == 0 {
-        let time = seconds(document.seconds);
         return format!("{number}{place}, all idle for {time}");
     }
     let cause = group.most_frequent();
@@ -140,16 +145,28 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
 
 /// Connections as lines of a screen: the heads, and one line for each.
 pub fn connection_lines(rows: &[ConnectionRow<'_>], style: Style) -> (Vec<String>, Vec<String>) {
-    let table = table(rows, style.columns());
+    let table = table(rows, style.columns(), false);
     let layout = table.layout(style.width);
     (layout.heads(), layout.rows())
 }
 
-fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a ConnectionRow<'a>> {
+fn table<'a>(
+    rows: &'a [ConnectionRow<'a>],
+    columns: usize,
+    has_ends: bool,
+) -> Table<&'a ConnectionRow<'a>> {
     let is_wide = columns >= WIDE;
     let local = move |row: &&ConnectionRow<'_>| match row.connection.local.rsplit_once(':') {
         Some((_, port)) if !is_wide => format!(":{port}"),
         _ => row.connection.local.clone(),
+    };
+    let ends = Ends::new(rows.iter().map(|row| row.connection));
+    let end = |row: &&ConnectionRow<'_>| {
+        let is_here = has_ends && ends.other(row.connection).is_some();
+        is_here.then(|| match row.connection.direction {
+            Direction::Down => "receiver",
+            Direction::Up | Direction::Both => "sender",
+        })
     };
     Table::of(rows)
         .left("remote", |row| row.connection.remote.clone())
@@ -157,6 +174,7 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .spare(3, 1)
         .left("process", |row| process(row.connection.process.as_ref()))
         .spare(1, 1)
+        .left("end", end)
         .left("state", |row| state(row.connection))
         .spare(5, 1)
         .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
@@ -169,7 +187,42 @@ fn table<'a>(rows: &'a [ConnectionRow<'a>], columns: usize) -> Table<&'a Connect
         .spare(6, 1)
         .left("", |row| sparkline(&row.recent_bps))
         .spare(7, 1)
-        .left("bottleneck", |row| bottleneck(row.connection))
+        .left("bottleneck", |row| bottleneck(ends.telling(row.connection)))
+}
+
+/// Connections by their addresses: both ends of one may be on this host.
+pub(super) struct Ends<'a>(BTreeMap<(&'a str, &'a str), (usize, &'a Connection)>);
+
+impl<'a> Ends<'a> {
+    pub(super) fn new(all: impl IntoIterator<Item = &'a Connection>) -> Self {
+        let placed = all.into_iter().enumerate();
+        let by_address = placed.map(|(at, one)| ((&*one.local, &*one.remote), (at, one)));
+        Self(by_address.collect())
+    }
+
+    /// The other end, if it is among them.
+    pub(super) fn other(&self, one: &Connection) -> Option<&'a Connection> {
+        let found = self.0.get(&(one.remote.as_str(), one.local.as_str()));
+        found.map(|(_, other)| *other)
+    }
+
+    /// The end that knows more of the bottleneck; of two that know as much the first.
+    pub(super) fn telling<'b>(&self, one: &'b Connection) -> &'b Connection
+    where
+        'a: 'b,
+    {
+        let rank = |end: &Connection| {
+            let verdict = end.verdict.as_ref();
+            let is_known = verdict.is_some_and(|verdict| verdict.cause != Cause::Unexplained);
+            let at = self.0.get(&(end.local.as_str(), end.remote.as_str()));
+            let at = at.map(|(at, _)| *at);
+            (!is_known, end.needs_other_end.is_some(), at)
+        };
+        match self.other(one) {
+            Some(other) if rank(other) < rank(one) => other,
+            _ => one,
+        }
+    }
 }
 
 /// The text that a filter of the screen is matched against.

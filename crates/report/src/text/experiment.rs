@@ -164,9 +164,10 @@ fn legend(table: &DocumentTable) -> Option<String> {
     let ours: Vec<&Figure> = figures.filter_map(|figure| figure.ours.as_ref()).collect();
     let has = |is: fn(&Figure) -> bool| ours.iter().any(|figure| is(figure));
     let modes = has(|figure| matches!(figure, Figure::Modes { .. }))
-        .then(|| format!("a{MODES}b: the runs are not one figure but have modes there"));
-    let drift = has(|figure| matches!(figure, Figure::Drift { .. }))
-        .then(|| format!("a{DRIFT}b: they drift, from the first third's median to the last's"));
+        .then(|| format!("a{MODES}b: the runs fall into groups, each with its median"));
+    let drift = has(|figure| matches!(figure, Figure::Drift { .. })).then(|| {
+        format!("a{DRIFT}b: the runs change with time, from the first third's median to the last's")
+    });
     Some(joined([modes, drift], "; ")).filter(|words| !words.is_empty())
 }
 

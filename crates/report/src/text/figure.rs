@@ -1,6 +1,6 @@
 //! Figures over repeated runs, for a line or for a cell.
 
-use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
+use linerate_core::stats::{CONFIDENCE, Figure};
 
 use super::number::{NBSP, joined, span};
 
@@ -25,24 +25,15 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
         Figure::Modes { modes } => {
             let modes = modes.iter();
             let modes = modes.map(|mode| format!("{} ({} runs)", write(mode.median), mode.n));
-            format!("not one figure: modes at {}", joined(modes, " and "))
+            format!(
+                "not one figure: groups of runs at {}",
+                joined(modes, " and ")
+            )
         }
         Figure::Drift { from, to, .. } => {
             let [from, to] = [*from, *to].map(write);
-            format!("not one figure: drifts from {from} to {to}")
+            format!("not one figure: it changes with time from {from} to {to}")
         }
-    }
-}
-
-/// The figure with the median run's value as its median, so that it agrees with the ceilings, which
-/// are of that run. For an even number of runs, the median itself belongs to no run.
-pub(super) fn around(figure: &Figure, run: f64) -> Figure {
-    match figure {
-        Figure::One(one) if (one.low..=one.high).contains(&run) => Figure::One(MedianInterval {
-            median: run,
-            ..*one
-        }),
-        other => other.clone(),
     }
 }
 

@@ -5,7 +5,7 @@ use linerate_core::record::LabDirection;
 
 use super::Style;
 use super::number::joined;
-use super::page::Page;
+use super::page::{Emphasis, Page};
 use crate::document::Document;
 
 impl Document for LabsDocument {
@@ -46,9 +46,9 @@ fn link(page: &mut Page, link: &LinkStatus, width: usize) {
         spec => spec,
     };
     let (name, mtu) = (&link.name, link.mtu_bytes);
-    page.plain(&format!(
-        "  link   {name:width$}  {spec}, interfaces of {mtu} bytes"
-    ));
+    let first = format!("  link   {name:width$}  ");
+    let words = format!("{spec}, interfaces of {mtu} bytes");
+    page.paragraph(Emphasis::None, &first, first.chars().count(), &words);
     for (name, direction) in [("up", &link.up), ("down", &link.down)] {
         if let Some(direction) = direction {
             page.plain(&format!("         {name:4} {}", counters(direction)));

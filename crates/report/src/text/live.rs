@@ -60,7 +60,9 @@ pub fn duration(seconds: f64) -> String {
 /// min`.
 pub fn takes([least, most]: [f64; 2]) -> String {
     let [least, most] = [least, most].map(duration);
-    if least == "0 s" {
+    if most == "0 s" {
+        "less than 1 s".to_owned()
+    } else if least == "0 s" {
         format!("at most {most}")
     } else if least == most {
         format!("about {least}")

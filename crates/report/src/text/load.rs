@@ -118,7 +118,12 @@ fn total_facts(total: &LoadTotal) -> [Option<String>; 3] {
 /// `20.1 ms idle, 268 ms under load: 248 ms added (the mean of 4 classes)`
 fn latency(document: &LoadDocument) -> Option<String> {
     let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
-    let added = |us| idle.map(|idle| format!(": {} added", micros(f64::max(us - idle, 0.0))));
+    let added = |us: f64| {
+        idle.map(|idle| match us > idle {
+            true => format!(": {} added", micros(us - idle)),
+            false => ", no more than idle".to_owned(),
+        })
+    };
     let facts = [
         idle.map(|us| format!("{} idle", micros(us))),
         loaded.map(|us| format!("{} under load{}", micros(us), added(us).unwrap_or_default())),

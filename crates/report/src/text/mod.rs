@@ -39,6 +39,7 @@ mod truth;
 
 use crate::number;
 pub use crate::style::{Form, Style};
+pub use baseline::how_sure;
 pub use comparison::pair_line;
 pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,

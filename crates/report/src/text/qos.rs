@@ -71,8 +71,8 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
     });
     let bps = |bps: u64| rate(bps as f64);
     let ways = match adapter.ingress {
-        true => ", egress and ingress",
-        false => " egress",
+        true => "egress and ingress",
+        false => "egress",
     };
     let known = [
         named("link", adapter.speed_bps, bps),
@@ -80,7 +80,7 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         adapter
             .attached
             .as_ref()
-            .map(|place| format!("{place}{ways}")),
+            .map(|hook| format!("eBPF program at {ways} (hook: {hook})")),
         named(
             "offloaded frames up to",
             adapter.gso_max_size_bytes,
@@ -332,7 +332,11 @@ fn file(page: &mut Page, file: &FileReport) {
 
 /// Writes which filter takes a packet, and why those before it do not.
 fn explanation(page: &mut Page, explanation: &ExplanationReport) {
-    let (packet, adapter) = (&explanation.packet, &explanation.adapter);
+    let packet = &explanation.packet;
+    let adapter = match explanation.adapter.as_str() {
+        "*" => "any interface",
+        name => name,
+    };
     page.plain(&format!("{packet} on {adapter}"));
     match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {

@@ -239,7 +239,9 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
     let client = record.via.filter(|_| record.served);
     let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
     let to = destination(&record.host, &record.peer, server);
-    format!("{what} {to}{client}")
+    let dscp = record.plan.options.dscp;
+    let dscp = dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
+    format!("{what} {to}{client}{dscp}")
 }
 
 /// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is

@@ -1,7 +1,9 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
 use linerate_core::plan::{Direction, Traffic, Workload};
-use linerate_core::record::{Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep};
+use linerate_core::record::{
+    Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep, median_run,
+};
 
 use linerate_core::stats::{Figure, LatencySummary};
 
@@ -9,7 +11,7 @@ use super::Style;
 use super::baseline::baseline;
 use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
-use super::figure::{around, figure, middle};
+use super::figure::{figure, middle};
 use super::number::{NBSP, chosen_bytes, digits, joined, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
@@ -92,7 +94,7 @@ type Row<'a> = (&'a Record, Option<&'a Figure>);
 
 /// Writes a test that was repeated: its figure, and the bottleneck of its median run.
 fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
-    let figure = figure(&around(runs, run.rank()), writer(run.workload));
+    let figure = figure(runs, writer(run.workload));
     page.heading(&format!("{figure}: {}", traffic_and_peer(run)));
     let stopped = stopped(sweep).unwrap_or_default();
     page.plain(&format!("  other figures are of the median run{stopped}"));
@@ -103,7 +105,7 @@ fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
     page.gap();
     verdict(page, None, leg);
     let all: Vec<&Record> = sweep.rows.iter().collect();
-    page.plain(&causes(&all, "Of each run"));
+    page.plain(&causes(&all, "Bottleneck of the runs"));
 }
 
 /// How the rate of a workload is written.
@@ -129,7 +131,7 @@ fn range(rows: &[Row]) -> String {
 /// The figure over the runs, or that of a single run.
 fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> String {
     match runs {
-        Some(runs) => middle(&around(runs, one), write),
+        Some(runs) => middle(runs, write),
         None => write(one),
     }
 }
@@ -142,17 +144,13 @@ fn causes(runs: &[&Record], what: &str) -> String {
         .iter()
         .filter_map(|run| Some(run.verdict()?.cause.words()));
     let causes = frequencies(causes);
-    let named = match causes[..] {
-        [] => return String::new(),
-        [(cause, number)] if number == all => format!("{cause}, at all of them"),
-        _ => joined(
-            causes
-                .iter()
-                .map(|(cause, n)| format!("{cause} ({n} of {all})")),
-            ", ",
-        ),
-    };
-    format!("  {what}: {named}")
+    let causes = causes
+        .iter()
+        .map(|(cause, n)| format!("{cause} ({n} of {all})"));
+    match joined(causes, ", ") {
+        none if none.is_empty() => none,
+        named => format!("  {what}: {named}"),
+    }
 }
 
 /// How often each name occurs, in the order of their first occurrence.
@@ -195,7 +193,7 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     )
 }
 
-/// For each size the median run, the lower of two; sizes in the order of their first run.
+/// The median run of each size; sizes in the order of their first run.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
@@ -205,13 +203,7 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
             None => sizes.push(vec![row]),
         }
     }
-    for runs in &mut sizes {
-        runs.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
-    }
-    sizes
-        .iter()
-        .map(|runs| runs[(runs.len() - 1) / 2])
-        .collect()
+    sizes.into_iter().filter_map(median_run).collect()
 }
 
 /// The first caveat of each kind, with the number of runs that have one: each run may word it

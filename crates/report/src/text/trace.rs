@@ -18,7 +18,7 @@ use crate::svg::Chart;
 use findings::{all_paths, fits, rates};
 use hops::{first_translated, hops, named};
 use reverse::way_back;
-use watch::{changes, figures, screen};
+use watch::{changes, figures, limited, screen};
 
 impl Document for TraceDocument {
     /// A trace as a page: the end, the delay, what changes packets; then the hops.
@@ -30,7 +30,7 @@ impl Document for TraceDocument {
             end = end.replacen(&self.target.to_string(), &self.host, 1);
         }
         page.words(&format!("{end}."));
-        for sentence in self.delay.words.iter().filter(|_| self.watch.is_none()) {
+        for sentence in &self.delay.words {
             page.words(sentence);
         }
         for sentence in changed(self) {
@@ -38,6 +38,9 @@ impl Document for TraceDocument {
         }
         if let Some(mtu) = &self.mtu {
             page.words(&fits(mtu));
+        }
+        if let Some(words) = self.watch.as_ref().and_then(limited) {
+            page.words(&words);
         }
         page.gap();
         match &self.watch {

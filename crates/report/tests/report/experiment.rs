@@ -171,9 +171,9 @@ fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
     let shown = document.text(whole()).replace('\u{a0}', " ");
     for part in [
         "4.02 / 9.02",
-        "a / b: the runs are not one figure but have modes there; a → b: they drift",
+        "a / b: the runs fall into groups, each with its median; a → b: the runs change",
         "undecided  at large sizes the fixed window carries about twice as much",
-        "not one figure: modes at 1.00 (10 runs) and 2.24 (10 runs)",
+        "not one figure: groups of runs at 1.00 (10 runs) and 2.24 (10 runs)",
         "of the findings are not one figure",
     ] {
         assert!(shown.contains(part), "{part}:\n{shown}");

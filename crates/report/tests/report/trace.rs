@@ -164,6 +164,7 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
         report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"),
         "{report}"
     );
+    assert!(!report.contains("a limit of answers"), "{report}");
     let screen = watch(
         &document,
         Style {
@@ -172,6 +173,22 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
         },
     );
     assert!(screen.contains("▁?█"), "{screen}");
+}
+
+#[test]
+fn a_hop_that_answers_some_probes_only_is_told_from_loss_of_the_path() {
+    let mut value = sample();
+    let row = |ttl: u8, loss_percent: f64| {
+        json!({"ttl": ttl, "address": "192.0.2.1", "loss_percent": loss_percent, "sent": 9,
+            "rtt_us": {"last": 1000.0, "mean": 1000.0, "best": 1000.0, "worst": 1000.0,
+                       "deviation": 0.0, "p50": 1000.0, "p99": 1000.0, "jitter": 0.0},
+            "recent_us": [1000.0]})
+    };
+    value["watch"] = json!({"rounds": 9, "forgotten_changes": 0, "changes": [],
+        "rows": [row(1, 66.7), row(2, 11.0), row(3, 11.0)]});
+    let report = document(value).text(Style::default());
+    let says = "Hop 1 answers some probes only, and hops beyond lose fewer";
+    assert!(report.contains(says), "{report}");
 }
 
 #[test]

@@ -74,6 +74,15 @@ pub fn check_writable(key: &str) -> Result<(), SysctlError> {
     open_for_writing(key).map(drop)
 }
 
+/// Whether the kernel lets nobody write a setting, as it does with those of the whole host in a
+/// network namespace of its own (`sysctl_core_net_init`, net/core/sysctl_net_core.c). Needs no
+/// privilege; false for a setting that does not exist.
+pub fn is_read_only(key: &str) -> bool {
+    // Without a write bit the kernel refuses root as well: sysctl_perm in fs/proc/proc_sysctl.c.
+    let meta = path(key).map(std::fs::metadata);
+    meta.is_ok_and(|meta| meta.is_ok_and(|meta| meta.permissions().mode() & 0o222 == 0))
+}
+
 /// Writes a setting, in one write as the kernel wants it. Some settings are clamped in silence:
 /// read it again.
 ///
@@ -104,18 +113,11 @@ fn open_for_writing(key: &str) -> Result<File, SysctlError> {
     OpenOptions::new()
         .write(true)
         .open(&path)
-        .map_err(|source| {
-            // Without a write bit the kernel refuses root as well: sysctl_perm in
-            // fs/proc/proc_sysctl.c.
-            let unwritable = || {
-                std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o222 == 0)
-            };
-            match source.kind() {
-                io::ErrorKind::PermissionDenied if unwritable() => SysctlError::ReadOnly {
-                    key: key.to_owned(),
-                },
-                _ => access_error(key, source),
-            }
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied if is_read_only(key) => SysctlError::ReadOnly {
+                key: key.to_owned(),
+            },
+            _ => access_error(key, source),
         })
 }
 

@@ -123,7 +123,9 @@ const SEEN_SHARE: f64 = 0.05;
 const SEEN_US: f64 = 100.0;
 
 /// Analyses the hops of a path from near to far. Hops without a finite sample are skipped.
-pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
+/// `probed_s` is the time between the first and the last probe, seconds: a queue that came and went
+/// is seen only in answers of different times.
+pub fn analyze(hops: &[HopSamples], probed_s: f64) -> DelayAnalysis {
     let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
     let ends = step_ends(&hops);
     let steps = steps(&hops, &ends);
@@ -152,7 +154,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
         core: stretch::find(&hops, &ends),
         words: Vec::new(),
     };
-    analysis.words = words::sentences(&analysis);
+    analysis.words = words::sentences(&analysis, probed_s);
     analysis
 }
 
@@ -283,7 +285,7 @@ mod tests {
             hop(3, &[41_000.0, 41_200.0, 41_100.0]),
             hop(4, &[41_500.0, 41_700.0, 41_650.0]),
         ];
-        let analysis = analyze(&hops);
+        let analysis = analyze(&hops, 60.0);
         assert_eq!(analysis.steps.len(), 4);
         assert_eq!(analysis.largest, Some(2));
         assert!(analysis.is_largest_clear);
@@ -303,7 +305,7 @@ mod tests {
             hop(3, &[41_050.0, 41_200.0, 41_100.0]),
             hop(4, &[41_000.0, 41_700.0, 41_650.0]),
         ];
-        let step = &analyze(&hops).steps[2];
+        let step = &analyze(&hops, 60.0).steps[2];
         assert_eq!(
             (step.after_ttl, step.to_ttl, step.seen_from_ttl),
             (Some(2), 4, 3)
@@ -315,14 +317,14 @@ mod tests {
             hop(2, &[8_030.0; 3]),
             hop(3, &[8_020.0; 2]),
         ];
-        assert!(analyze(&few).steps[1].is_known_to_add);
+        assert!(analyze(&few, 60.0).steps[1].is_known_to_add);
         let far = [
             hop(1, &[500.0; 3]),
             hop(2, &[44_000.0; 3]),
             hop(3, &[41_000.0; 3]),
         ];
         assert_eq!(
-            analyze(&far).steps[1].seen_from_ttl,
+            analyze(&far, 60.0).steps[1].seen_from_ttl,
             3,
             "3 ms of 40 are no noise"
         );
@@ -335,7 +337,7 @@ mod tests {
             hop(2, &[80_000.0, 90_000.0, 85_000.0]),
             hop(3, &[3_000.0, 3_010.0, 3_020.0]),
         ];
-        let analysis = analyze(&hops);
+        let analysis = analyze(&hops, 60.0);
         assert_eq!(analysis.hops[1].path_us, 3_000.0);
         assert_eq!(analysis.hops[1].slow_answer_us, 77_000.0);
         let step = &analysis.steps[1];
@@ -345,11 +347,11 @@ mod tests {
 
     #[test]
     fn one_sample_a_hop_makes_nothing_known() {
-        let analysis = analyze(&[hop(1, &[1.0]), hop(2, &[100.0])]);
+        let analysis = analyze(&[hop(1, &[1.0]), hop(2, &[100.0])], 60.0);
         assert_eq!(analysis.largest, None);
         assert_eq!(analysis.steps[1].coverage, 0.0);
-        assert!(analyze(&[]).steps.is_empty());
-        assert!(analyze(&[hop(1, &[f64::NAN])]).hops.is_empty());
+        assert!(analyze(&[], 60.0).steps.is_empty());
+        assert!(analyze(&[hop(1, &[f64::NAN])], 60.0).hops.is_empty());
     }
 
     proptest! {
@@ -359,7 +361,7 @@ mod tests {
         ) {
             let hops: Vec<HopSamples> = (1..).zip(&rtts)
                 .map(|(ttl, rtts)| hop(ttl, rtts)).collect();
-            let analysis = analyze(&hops);
+            let analysis = analyze(&hops, 60.0);
             prop_assert!(analysis.steps.iter().all(|step| step.added_us >= 0.0));
             prop_assert!(analysis.hops.iter().all(|hop| hop.slow_answer_us >= 0.0));
             prop_assert!(analysis.hops.is_sorted_by(|a, b| a.path_us <= b.path_us));

@@ -102,13 +102,12 @@ mod tests {
 
     #[test]
     fn one_long_link_is_the_core() {
-        let core = analyze(&[
+        let hops = [
             hop(1, &[1_000.0, 1_010.0, 1_020.0]),
             hop(2, &[9_000.0, 9_010.0, 9_020.0]),
             hop(3, &[10_000.0, 10_010.0, 10_020.0]),
-        ])
-        .core
-        .unwrap();
+        ];
+        let core = analyze(&hops, 60.0).core.unwrap();
         assert_eq!((core.after_ttl, core.to_ttl), (Some(1), 2));
         assert_eq!(
             (core.added_us, core.interval_us),
@@ -126,7 +125,7 @@ mod tests {
                 )
             })
             .collect();
-        let analysis = analyze(&hops);
+        let analysis = analyze(&hops, 60.0);
         let core = analysis.core.unwrap();
         // From this host five are known to be enough: its own end has no noise.
         assert_eq!((core.after_ttl, core.to_ttl), (None, 5));
@@ -139,7 +138,7 @@ mod tests {
             rtts in prop::collection::vec(prop::collection::vec(0.0..1e6f64, 1..6), 1..30),
         ) {
             let hops: Vec<_> = (1..).zip(&rtts).map(|(ttl, rtts)| hop(ttl, rtts)).collect();
-            let analysis = analyze(&hops);
+            let analysis = analyze(&hops, 60.0);
             for step in &analysis.steps {
                 let [low, high] = step.interval_us;
                 prop_assert!((low..=high).contains(&step.added_us));

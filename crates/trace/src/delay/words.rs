@@ -9,7 +9,7 @@ const SLOW_US: f64 = 2_000.0;
 /// Most slow routers named; others are counted.
 const MAX_NAMED: usize = 3;
 
-pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
+pub(super) fn sentences(analysis: &DelayAnalysis, probed_s: f64) -> Vec<String> {
     let Some(last) = analysis.hops.last() else {
         return vec!["No hop answered: nothing is known of the delay.".into()];
     };
@@ -18,7 +18,7 @@ pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
     if last.ttl > 1 {
         sentences.push(where_it_is(analysis, last));
     }
-    sentences.extend(queue_or_propagation(analysis, last));
+    sentences.extend(queue_or_propagation(analysis, last, probed_s));
     sentences.extend(unknown(analysis));
     sentences.extend(slow(analysis));
     sentences.extend(repeats(analysis));
@@ -67,7 +67,11 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
 
 /// A varying delay is a queue; a delay in every answer is the length of the path. The queue is
 /// before the first hop from which on answers vary as much as those of the last one.
-fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<String> {
+fn queue_or_propagation(
+    analysis: &DelayAnalysis,
+    last: &HopDelay,
+    probed_s: f64,
+) -> Option<String> {
     // Some documents lack it.
     if last.median_us <= 0.0 {
         return None;
@@ -75,6 +79,15 @@ fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<Str
     let varies = |hop: &HopDelay| hop.median_us - hop.least_us;
     let queue = varies(last);
     if queue < QUEUE_US.max(QUEUE_SHARE * last.path_us) {
+        if probed_s < LONG_ENOUGH_S {
+            return (last.path_us >= QUEUE_US).then(|| {
+                format!(
+                    "Propagation or a queue: not known, all probes left within {}, in which a \
+                     queue hardly changes. `trace -c 10` probes for 10 s.",
+                    ms(1e6 * probed_s)
+                )
+            });
+        }
         return Some(format!(
             "The delay is propagation, or a queue that never empties: the median answer of hop {} \
              is {} \
@@ -100,6 +113,8 @@ fn queue_or_propagation(analysis: &DelayAnalysis, last: &HopDelay) -> Option<Str
 /// Answers that vary by less, both as a share of the path and in microseconds, waited in no queue.
 const QUEUE_SHARE: f64 = 0.1;
 const QUEUE_US: f64 = 500.0;
+/// In less time the queue of a bulk transfer hardly changes: CUBIC fills and empties it in seconds.
+const LONG_ENOUGH_S: f64 = 2.0;
 
 fn interval(interval_us: [f64; 2], coverage: f64) -> String {
     let [low, high] = interval_us.map(ms);
@@ -197,7 +212,7 @@ mod tests {
                 rtt_us: rtts.iter().map(|ms| ms * 1e3).collect(),
             })
             .collect();
-        analyze(&hops).words.join("\n")
+        analyze(&hops, 60.0).words.join("\n")
     }
 
     #[test]
@@ -222,6 +237,21 @@ mod tests {
         // One router that answers slowly is no queue.
         let text = words(&[[1.0, 1.1, 1.2], [41.0, 66.0, 80.0], [42.0, 42.1, 42.2]]);
         assert!(text.contains("The delay is propagation"), "{text}");
+    }
+
+    #[test]
+    fn probes_of_a_moment_do_not_tell_a_queue_from_propagation() {
+        let hops = [HopSamples {
+            ttl: 1,
+            address: None,
+            rtt_us: vec![42e3, 42.1e3, 42.2e3],
+        }];
+        let text = |probed_s| analyze(&hops, probed_s).words.join("\n");
+        assert!(
+            text(0.075)
+                .starts_with("Propagation or a queue: not known, all probes left within 75.0 ms")
+        );
+        assert!(text(9.0).starts_with("The delay is propagation, or a queue that never empties"));
     }
 
     #[test]

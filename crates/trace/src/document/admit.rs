@@ -41,7 +41,7 @@ pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDoc
         host: document.target.to_string(),
         reached: matches!(document.end, PathEnd::Reached { .. }),
         end_words: end_in_words(&document.end, document.target),
-        delay: delay::analyze(&document.samples()),
+        delay: delay::analyze(&document.samples(), document.probed_s()),
         hops: document.hops.iter().map(without_names).collect(),
         paths: None,
         link_rates: Vec::new(),

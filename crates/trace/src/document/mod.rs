@@ -23,7 +23,7 @@ use crate::multipath::PathsDocument;
 use crate::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 use crate::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use crate::quote::unreachable_reason;
-use crate::watch::WatchDocument;
+use crate::watch::{WatchDocument, WatchRow};
 use linerate_units::{Caveat, Dscp, Family};
 
 pub use admit::admit;
@@ -199,6 +199,7 @@ pub struct ProbeDocument {
 impl TraceDocument {
     /// The document of a trace.
     pub fn new(header: TraceHeader, config: &TraceConfig, outcome: &TraceOutcome) -> Self {
+        let hops = hops(outcome, config, &header.names);
         Self {
             schema: TRACE_SCHEMA.into(),
             started_at: header.started_at,
@@ -217,8 +218,8 @@ impl TraceDocument {
             reached: outcome.is_reached(),
             end: outcome.end,
             end_words: end_in_words(&outcome.end, outcome.target),
-            hops: hops(outcome, config, &header.names),
-            delay: delay::analyze(&HopSamples::from_outcome(outcome)),
+            delay: delay::analyze(&HopSamples::from_outcome(outcome), probed_s(&hops)),
+            hops,
             paths: None,
             link_rates: Vec::new(),
             mtu: None,
@@ -233,6 +234,25 @@ impl TraceDocument {
             seed: header.seed,
             caveats: Vec::new(),
         }
+    }
+
+    /// Adds the rounds of a watch, `seconds` long so far. The delay is then that of all rounds.
+    pub fn set_watch(&mut self, watch: WatchDocument, seconds: f64) {
+        let samples = |row: &WatchRow| HopSamples {
+            ttl: row.ttl,
+            address: row.address,
+            rtt_us: row.recent_us.iter().flatten().copied().collect(),
+        };
+        let samples: Vec<HopSamples> = watch.rows.iter().map(samples).collect();
+        let kept = watch.rows.iter().map(|row| row.recent_us.len()).max();
+        let share = kept.unwrap_or(0) as f64 / watch.rounds.max(1) as f64;
+        self.delay = delay::analyze(&samples, share.min(1.0) * seconds);
+        self.watch = Some(watch);
+    }
+
+    /// Time between the first and the last probe, seconds.
+    fn probed_s(&self) -> f64 {
+        probed_s(&self.hops)
     }
 
     /// The samples of each hop: the address that answered first, with only its RTTs.
@@ -264,6 +284,16 @@ impl TraceDocument {
             back.set_origins(table);
         }
     }
+}
+
+/// Time between the first and the last probe, seconds.
+fn probed_s(hops: &[HopDocument]) -> f64 {
+    let sent = hops.iter().flat_map(|hop| &hop.probes);
+    let sent = sent.map(|probe| probe.sent_us);
+    let [first, last] = sent.fold([f64::INFINITY, 0.0], |[first, last], at| {
+        [at.min(first), at.max(last)]
+    });
+    (last - first).max(0.0) / 1e6
 }
 
 /// How a path to `target` ends, in words.

@@ -135,7 +135,7 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
-    let formula = "rate of a packet train × payload ÷ (payload + headers)";
+    let formula = "rate of a packet train (datagrams back to back) × payload ÷ (payload + headers)";
     let ceiling = Ceiling::new(Cause::PathRate, train.link_bps * share, formula)
         .input("train_link_bps", Some(train.link_bps))
         .input("payload_share", Some(share));
@@ -145,10 +145,11 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
 /// A policer or shaper with a bucket lets a train through faster than a run.
 fn train_signs(view: &View<'_>) -> Option<Signs> {
     let share = view.throughput_bps / train_ceiling(view)?.limit_bps;
-    let say = "of what the packet trains before the run found of the path";
+    let say =
+        "of the link's rate, which packet trains (datagrams back to back) found before the run";
     Signs::new(
         (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!("{} {say}", percent(share))],
+        [format!("the rate is {} {say}", percent(share))],
     )
 }
 
@@ -275,8 +276,8 @@ fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
     let remedy = Remedy::option(RunOption::Pacing, rate(each).typed());
     Some(remedy.because(format!(
-        "no faster, but without the queue of {:.0} ms; so would fq_codel or cake do on the \
-         router before the link",
+        "no faster, but without the queue of {:.0} ms; fq_codel or cake on the router before the \
+         link does the same",
         queue.delay_us / 1e3
     )))
 }

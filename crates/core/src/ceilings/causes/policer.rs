@@ -40,7 +40,9 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
             format!(
                 "{lost:.0} segments were sent again before the measured time, next to none since"
             ),
-            format!("a packet train left at {link}, and there is no queue"),
+            format!(
+                "a packet train (datagrams back to back) left at {link}, and there is no queue"
+            ),
         ];
         return Signs::new(true, say);
     }

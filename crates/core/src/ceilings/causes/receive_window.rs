@@ -184,9 +184,13 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         if let Some(both) = both_buffers(view, target_bps, asked_share(view)) {
             return Some(both);
         }
-        let (limit, bytes) = ("net.core.rmem_max", buffer_for(view, target_bps, None));
-        let option = RunOption::ReceiveWindow;
-        return Some(buffer(view, option, bytes, Role::Receiver, limit));
+        let bytes = buffer_for(view, target_bps, None);
+        return Some(buffer(
+            view,
+            RunOption::ReceiveWindow,
+            bytes,
+            Role::Receiver,
+        ));
     }
     let moderate = "net.ipv4.tcp_moderate_rcvbuf";
     if is_off(view, Role::Receiver, moderate) {
@@ -200,9 +204,13 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
 fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Option<Remedy> {
     let product = target_bps * f64::from(receiver.rtt_mean_us?) / 1e6 / 8.0;
     if receiver.buffer_locked {
-        let (limit, bytes) = ("net.core.rmem_max", remedy::buffer_for(product, None));
-        let option = RunOption::ReceiveWindow;
-        return Some(buffer(view, option, bytes, Role::Receiver, limit));
+        let bytes = remedy::buffer_for(product, None);
+        return Some(buffer(
+            view,
+            RunOption::ReceiveWindow,
+            bytes,
+            Role::Receiver,
+        ));
     }
     let share = receiver.window_bytes.zip(receiver.buffer_bytes);
     let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));

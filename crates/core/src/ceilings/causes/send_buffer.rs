@@ -243,8 +243,12 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
             return Some(both);
         }
         let bytes = buffer_for(view, target_bps, Some(share));
-        let (option, limit) = (RunOption::SendBuffer, "net.core.wmem_max");
-        return Some(remedy::buffer(view, option, bytes, Role::Sender, limit));
+        return Some(remedy::buffer(
+            view,
+            RunOption::SendBuffer,
+            bytes,
+            Role::Sender,
+        ));
     }
     let bytes = buffer_for(view, target_bps, Some(filled_share(view)));
     tuning(view, Role::Sender, "net.ipv4.tcp_wmem", bytes)

@@ -127,6 +127,14 @@ fn a_limit_of_each_host_is_raised_before_both_buffers() {
         .receiver_host
         .sysctls
         .extend([limit("net.core.rmem_max")]);
+    // The kernel's tuning cannot take the buffers' place where it ends as low.
+    for (host, key) in [
+        (&mut scene.sender_host, "net.ipv4.tcp_wmem"),
+        (&mut scene.receiver_host, "net.ipv4.tcp_rmem"),
+    ] {
+        host.sysctls
+            .insert(key.to_owned(), "4096 65536 131072".to_owned());
+    }
     let command = verdict(&scene, Cause::ReceiveWindow).command();
     let (there, here) = command
         .split_once("  # on the endpoint's host, and then: ")
@@ -144,6 +152,36 @@ fn a_limit_of_each_host_is_raised_before_both_buffers() {
         steps[1].starts_with("linerate stream mauchly -w "),
         "{command}"
     );
+}
+
+#[test]
+fn a_buffer_beyond_its_limit_is_left_to_the_kernels_tuning() {
+    let limit = |key: &str| (key.to_owned(), "212992".to_owned());
+    let mut scene = small_window();
+    scene.plan.options.receive_window_bytes = Some(ByteCount(65_536));
+    let sysctls = &mut scene.receiver_host.sysctls;
+    sysctls.extend([limit("net.core.rmem_max")]);
+    let without = "linerate stream mauchly  # without --receive-window";
+    assert_eq!(verdict(&scene, Cause::ReceiveWindow).command(), without);
+    scene.plan.options.send_buffer_bytes = Some(ByteCount(65_536));
+    let without = "linerate stream mauchly  # without -w";
+    assert_eq!(verdict(&scene, Cause::ReceiveWindow).command(), without);
+}
+
+#[test]
+fn a_limit_that_nobody_can_write_is_not_raised() {
+    let mut scene = small_buffer();
+    let key = "net.core.wmem_max".to_owned();
+    let host = &mut scene.sender_host;
+    host.sysctls.insert(key.clone(), "212992".to_owned());
+    let raised = verdict(&scene, Cause::SendBuffer).command();
+    assert!(
+        raised.starts_with("linerate host set net.core.wmem_max="),
+        "{raised}"
+    );
+    scene.sender_host.read_only_sysctls.push(key);
+    let left = "linerate stream mauchly  # without --send-buffer";
+    assert_eq!(verdict(&scene, Cause::SendBuffer).command(), left);
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn place(end: LimitEnd) -> &'static str {
     match end {
         LimitEnd::Client => ", here",
         LimitEnd::Server => ", at the endpoint",
-        LimitEnd::Both => ", of the one host of both ends",
+        LimitEnd::Both => ", on the host of both ends",
     }
 }
 

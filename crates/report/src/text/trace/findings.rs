@@ -10,10 +10,10 @@ use super::super::table::Table;
 pub(super) fn fits(mtu: &MtuOutcome) -> String {
     let whole = match mtu.mtu_bytes {
         Some(bytes) => format!("Packets of up to {} reach the target", exact_bytes(bytes)),
-        None => "What fits through the path is not known".into(),
+        None => "The path MTU is not known".into(),
     };
     match joined(mtu.narrowings.iter().map(narrowing), "; ") {
-        none if none.is_empty() => format!("{whole}; the path gets narrower nowhere."),
+        none if none.is_empty() => format!("{whole}; no smaller MTU was found on the path."),
         narrow => format!("{whole}; {narrow}."),
     }
 }
@@ -64,7 +64,8 @@ pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
         "equal-cost paths"
     };
     page.title(&format!(
-        "{number} {what}, none missed at a router with {sure}{complete}; {probes} probes in {time}"
+        "{number} {what}; with {sure} probability none was missed at any one router{complete}; \
+         {probes} probes in {time}"
     ));
     for (number, path) in (1..).zip(&paths.paths) {
         one_path(page, number, path, paths);

@@ -16,6 +16,32 @@ pub(super) fn figures(page: &mut Page, watch: &WatchDocument) {
     changes(page, watch);
 }
 
+/// Says which hops limit their answers: the path does not lose the probes that they leave
+/// unanswered, since hops beyond answer more of theirs.
+pub(super) fn limited(watch: &WatchDocument) -> Option<String> {
+    let rows = &watch.rows;
+    let answers_less = |(place, row): &(usize, &WatchRow)| {
+        let beyond = rows.iter().skip(place + 1);
+        let least = beyond.map(|row| row.loss_percent).reduce(f64::min);
+        least.is_some_and(|least| row.rtt_us.is_some() && row.loss_percent >= least + CLEAR_PERCENT)
+    };
+    let hops = rows.iter().enumerate().filter(answers_less);
+    let hops: Vec<String> = hops.map(|(_, row)| row.ttl.to_string()).collect();
+    let (hop, answer) = match hops.len() {
+        0 => return None,
+        1 => ("Hop", "answers"),
+        _ => ("Hops", "answer"),
+    };
+    Some(format!(
+        "{hop} {} {answer} some probes only, and hops beyond lose fewer: that is a limit of answers, \
+         not loss of the path.",
+        hops.join(", ")
+    ))
+}
+
+/// A loss that is so much larger than that of a hop beyond is not the path's, percentage points.
+const CLEAR_PERCENT: f64 = 5.0;
+
 pub(super) fn screen(page: &mut Page, watch: &WatchDocument) {
     let table = table(watch)
         .right("Jttr", |row| Some(ms(row.rtt_us?.jitter)))
