@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::trace::{
     AsTable, ConfigError, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
-use linerate_core::units::{EndpointName, Family, Nanos};
+use linerate_core::units::{EndpointName, Family, Nanos, quoted};
 use linerate_engine::{
     Client, MeasureError, Stop, Target, TraceOptions, WatchPace, join_reverse, may_send_echo,
     trace, watch,
@@ -193,12 +193,15 @@ fn out_of_range(error: &ConfigError) -> anyhow::Error {
 }
 
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
-    if let Ok(EndpointName {
-        host,
-        port: Some(port),
-    }) = host.parse()
-    {
-        bail!("a trace goes to a host: {host}; the port of TCP or UDP probes is --port {port}");
+    match host.parse() {
+        Ok(EndpointName {
+            host,
+            port: Some(port),
+        }) => {
+            bail!("a trace goes to a host: {host}; the port of TCP or UDP probes is --port {port}")
+        }
+        Err(error) if host.contains('/') => bail!("HOST {}: {}", quoted(host), error.why()),
+        _ => {}
     }
     ensure!(!host.is_empty(), "HOST \"\": the host is missing");
     let named = host
