@@ -79,10 +79,10 @@ pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>)
     ends.retain(|word| word.to_lowercase().ends_with(&ending));
     if ends.is_empty() {
         let (distance, nearest) = words.iter().map(|word| (distance(word), word)).min()?;
-        // In a short word, more wrong letters make another word.
+        // Two wrong letters of three make another word; in the wrong order they do not.
         let most = match text.len() {
-            ..4 => 1,
-            4..8 => 2,
+            ..4 if distance.1 => 1,
+            ..8 => 2,
             _ => 3,
         };
         ends.extend((distance.0 <= most).then_some(nearest.as_str()));
@@ -147,6 +147,8 @@ mod tests {
             ("bandwidth", None),
             ("rr", None),
             ("rat", Some("did you mean `rate`?")),
+            ("rtr", Some("did you mean `rtt`?")),
+            ("trt", Some("did you mean `rtt`?")),
         ] {
             assert_eq!(suggestion(text, words).as_deref(), meant, "{text}");
         }

@@ -200,8 +200,8 @@ const TRACE: Hints = &[
         "the way back is --reverse, with `linerate serve` there",
     ),
     (
-        &["-o", "--order", "-b", "--show-ips", "-e", "--mpls"],
-        "a page has all columns; --details has more, --json everything",
+        &["--order", "-b", "--show-ips", "-e", "--mpls"],
+        "the columns are fixed; --details prints more, --json everything",
     ),
     (&["-j"], "the document is --json"),
     (
@@ -216,7 +216,10 @@ const TRACE: Hints = &[
         "the wait for an answer is -w, or --timeout",
     ),
     (&["-S", "--sctp", "--dccp"], "probes are -U, -T or -I"),
-    (&["-N", "--sim-queries", "--sendwait"], "trace paces itself"),
+    (
+        &["-N", "--sim-queries", "--sendwait"],
+        "it paces its probes itself",
+    ),
     (
         &["-L", "--localport", "--sport"],
         "trace chooses its source ports; --paths varies them",
@@ -249,11 +252,7 @@ const EXCESS: &[(&[&str], bool, &str)] = &[
         true,
         "a port is -p {}, the length of probes --size {}",
     ),
-    (
-        &["serve"],
-        false,
-        "serve listens on all addresses, or on that of --bind",
-    ),
+    (&["serve"], false, "the address to listen on is --bind"),
 ];
 
 #[cfg(test)]
