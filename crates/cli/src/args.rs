@@ -295,7 +295,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) struct CaptureOptions {
     /// With this port; several as 80,443
     #[arg(
-        long, value_name = "PORT", value_delimiter = ',',
+        long, short, value_name = "PORT", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) port: Vec<u16>,

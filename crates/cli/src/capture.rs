@@ -23,6 +23,7 @@ pub(crate) struct Opened {
     pub(crate) name: String,
     size: Option<u64>,
     head: [u8; 4],
+    is_empty: bool,
     /// All its bytes, from the beginning.
     pub(crate) bytes: Box<dyn Read + Send>,
 }
@@ -58,6 +59,7 @@ impl Opened {
             name,
             size,
             head: four,
+            is_empty: head.is_empty(),
             bytes: Box::new(Cursor::new(head).chain(bytes)),
         })
     }
@@ -68,6 +70,12 @@ impl Opened {
         let either = [magic, magic.swap_bytes()];
         let pcap = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
         magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
+    }
+
+    /// Whether it begins like JSON or HTML, or is empty.
+    pub(crate) fn may_be_a_document(&self) -> bool {
+        let begin = self.head.iter().find(|byte| !byte.is_ascii_whitespace());
+        matches!(begin, None | Some(b'{' | b'[' | b'<' | 0xef)) || self.is_empty
     }
 
     /// The command that decompresses it, if it is compressed.

@@ -15,11 +15,11 @@ use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::run;
 use crate::site::{Site, place};
-use crate::target::{check_pace, check_sizes};
+use crate::target::{check_congestion, check_pace, check_sizes};
 use crate::{
     analyze, baseline, capacity, compare, config, connections, experiment, explain, gate, history,
     host, iperf3, lab, load, manual, mesh, monitor, plan, profile, qos, report, rerun, serve,
-    trace, watch, web,
+    trace, typed, watch, web,
 };
 
 /// Does what the command line says.
@@ -75,6 +75,10 @@ fn measure<C: Choice>(
 ) -> Result<(), Failure> {
     let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
     let plan = &plan.map_err(Failure::usage)?;
+    for test in &plan.tests {
+        let option = |name: &str| format!("{} {name}", typed::option("congestion"));
+        check_congestion(test, option)?;
+    }
     let against = Against {
         detail: plan.tests.first().map(detail),
         ..Against::new(
@@ -114,7 +118,9 @@ fn detail(test: &Test) -> String {
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
     if let Some(name) = &args.congestion {
-        knows_congestion(name)?;
+        let option = typed::here("--congestion", &['C'], &[]);
+        let known = knows_congestion(name).map_err(Failure::from);
+        known.map_err(|failure| failure.at(format!("{option} {name}")))?;
     }
     let against = Against::new(&args.document.keep, args.host.as_ref(), &args.path, "check");
     let baseline = baseline::of_check(&args.beside, against)?;
@@ -130,7 +136,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
     let remote = by_ssh.map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0)));
-    let remote = remote.transpose().map_err(Failure::failed)?;
+    let remote = remote.transpose()?;
     let (site, target, doubt) = match (&remote, &args.host, &args.path.lab) {
         (Some(remote), ..) => {
             let target = remote.target(&args.path, &mut progress)?;

@@ -23,7 +23,7 @@ use crate::history::Against;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
-use crate::target::{FLOOD, check_pace, check_sizes, floods};
+use crate::target::{FLOOD, check_congestion, check_pace, check_sizes, floods};
 use crate::{files, gate, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
@@ -43,6 +43,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     }
     let fail_on = args.design.fail_on;
     let mut options = resolve(&args).map_err(Failure::usage)?;
+    check_congestions(&options)?;
     let keep = &args.document.keep;
     let against = Against::new(keep, args.host.as_ref(), &args.path, "compare");
     let baseline = baseline::of_comparison(&args.beside, &options, against)?;
@@ -278,6 +279,19 @@ fn with(words: &str, pair: &Pair, seed: u64, is_lab: bool) -> anyhow::Result<Tes
 fn policy(name: &str) -> Result<String, String> {
     let text = files::read_text("", Path::new(name), MAX_POLICY_BYTES as u64);
     text.map_err(|error| error.root_cause().to_string())
+}
+
+/// Refuses congestion controls of either side that this host does not have.
+fn check_congestions(options: &CompareOptions) -> Result<(), Failure> {
+    for (side, treatments) in [("--a", &options.a), ("--b", &options.b)] {
+        let mut test = options.test.clone();
+        let applied = treatments.apply_to(&mut test);
+        applied.map_err(|error| Failure::usage(anyhow!(error)))?;
+        check_congestion(&test, |_| {
+            format!("{side} {}", quoted(&treatments.to_string()))
+        })?;
+    }
+    Ok(())
 }
 
 /// The test that both treatments are applied to. The options of another workload are refused.

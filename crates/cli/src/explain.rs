@@ -28,7 +28,7 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     let Some(file) = &args.file else {
         return other_programs(args, format);
     };
-    let opened = Opened::new(file).map_err(Failure::usage)?;
+    let opened = Opened::new(file).map_err(|error| no_file(file, error))?;
     if opened.is_capture() {
         return capture::execute(args, format, opened);
     }
@@ -36,6 +36,22 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     document.annotate();
     let output = Output::open(&args.document, format)?;
     output.read_by(files::explaining(file)).write(&*document)
+}
+
+/// Why a file cannot be opened. Where its name is a number, a port or a process is meant.
+fn no_file(file: &Path, error: anyhow::Error) -> Failure {
+    let number = file.to_str().and_then(|name| name.parse::<u32>().ok());
+    let Some(number) = number.filter(|_| !file.exists()) else {
+        return Failure::usage(error);
+    };
+    let port = if number > u32::from(u16::MAX) {
+        String::new()
+    } else {
+        format!("--port {number} or ")
+    };
+    Failure::usage(anyhow!(
+        "{number}: there is no such file; connections are chosen by {port}--pid {number}"
+    ))
 }
 
 /// The document that a file holds.

@@ -23,7 +23,7 @@ use crate::args::{
 };
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
-use crate::keep::open;
+use crate::keep::{open, open_at};
 use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
@@ -55,15 +55,22 @@ pub(super) fn filter(options: &FilterOptions, most: Option<u32>) -> Filter {
 
 /// The history of `--db`, or the default one. A file that is named must exist: only a run that is
 /// saved makes one.
-pub(super) fn kept(db: Option<&Place>) -> Result<History, Failure> {
+fn kept(db: Option<&Place>) -> Result<History, Failure> {
     match db {
-        Some(Place::File(path)) if !path.exists() => {
-            let path = path.display();
-            Err(Failure::usage(anyhow!(
-                "--db {path}: there is no such history; --save makes one"
-            )))
-        }
-        db => open(db),
+        Some(place) => existing("--db", place, "--save"),
+        None => open(None),
+    }
+}
+
+/// The history at a place, which `named` gave. If its file is not there, the error says that
+/// `maker` makes it.
+pub(super) fn existing(named: &str, place: &Place, maker: &str) -> Result<History, Failure> {
+    match place {
+        Place::File(path) if !path.exists() => Err(Failure::usage(anyhow!(
+            "{named} {}: there is no such history; {maker} makes one",
+            path.display()
+        ))),
+        place => open_at(named, place),
     }
 }
 

@@ -22,8 +22,8 @@ use crate::files::OutputFile;
 use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
 use crate::site::place;
-use crate::target::{check_pace, check_sizes};
-use crate::{plan, run, watch};
+use crate::target::{check_congestion, check_pace, check_sizes};
+use crate::{plan, run, typed, watch};
 
 /// Profiles, prints and writes what was asked for.
 ///
@@ -39,6 +39,8 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
             .with_context(|| format!("--disk {}", directory.display()))
             .map_err(Failure::usage)?;
     }
+    let option = |name: &str| format!("{} {name}", typed::option("congestion"));
+    check_congestion(&asked.test, option)?;
     let format = match (args.document.json, args.profile.by) {
         (true, _) => Format::Json,
         (false, Some(By::Function)) => Format::Details,

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::ToSocketAddrs;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, anyhow, ensure};
@@ -49,9 +50,19 @@ impl Remote {
     /// `ssh://USER@HOST:PORT`.
     ///
     /// # Errors
-    /// ssh is not installed or cannot log in, or the program does not run there.
-    pub(crate) fn start(place: &str, port: u16) -> anyhow::Result<Self> {
-        let host = host_name(place)?;
+    /// There is no such host; ssh is not installed or cannot log in, or the program does not run
+    /// there.
+    pub(crate) fn start(place: &str, port: u16) -> Result<Self, Failure> {
+        let known = known_to_ssh(place).map_err(Failure::failed)?;
+        Self::on(&known, place, port).map_err(|error| match known.lookup() {
+            Err(unknown) => {
+                Failure::usage(anyhow!(unknown).context(format!("{place}: unknown host")))
+            }
+            Ok(()) => Failure::failed(error),
+        })
+    }
+
+    fn on(known: &Known, place: &str, port: u16) -> anyhow::Result<Self> {
         let text = random_hex(32)?;
         let key = Key::from_text(&text)?;
         let program = std::fs::read("/proc/self/exe").context("this program")?;
@@ -76,7 +87,10 @@ impl Remote {
         let stdout = ssh.stdout.take().expect("it is piped");
         let mut started = Self {
             ssh,
-            name: EndpointName { host, port: None },
+            name: EndpointName {
+                host: known.host.clone(),
+                port: None,
+            },
             key,
         };
         let listens = sent.and_then(|()| port_of(BufReader::new(stdout)));
@@ -131,8 +145,28 @@ fn port_of(mut events: BufReader<ChildStdout>) -> io::Result<u16> {
     port.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The host name behind the name that the user typed, which may be an alias of ssh's configuration.
-fn host_name(place: &str) -> anyhow::Result<String> {
+/// A host as ssh's configuration has it.
+struct Known {
+    /// The host name behind the name that the user typed, which may be an alias.
+    host: String,
+    /// Whether ssh goes by another host or program, which may know names that this host does not.
+    by_proxy: bool,
+}
+
+impl Known {
+    /// Looks the host up, unless somebody else does it for ssh.
+    ///
+    /// # Errors
+    /// There is no such host.
+    fn lookup(&self) -> io::Result<()> {
+        match self.by_proxy {
+            true => Ok(()),
+            false => (self.host.as_str(), 0).to_socket_addrs().map(drop),
+        }
+    }
+}
+
+fn known_to_ssh(place: &str) -> anyhow::Result<Known> {
     let known = Command::new("ssh").args(["-G", "--", place]).output();
     let known = known.context("ssh: is it installed?")?;
     ensure!(
@@ -143,7 +177,12 @@ fn host_name(place: &str) -> anyhow::Result<String> {
     let text = String::from_utf8_lossy(&known.stdout);
     let name = text.lines().find_map(|line| line.strip_prefix("hostname "));
     let name = name.ok_or_else(|| anyhow!("{place}: ssh -G says no hostname"))?;
-    Ok(name.trim_matches(['[', ']']).to_owned())
+    let mut lines = text.lines();
+    Ok(Known {
+        host: name.trim_matches(['[', ']']).to_owned(),
+        by_proxy: lines
+            .any(|line| line.starts_with("proxyjump ") || line.starts_with("proxycommand ")),
+    })
 }
 
 /// Random bytes as hexadecimal digits.

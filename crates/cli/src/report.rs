@@ -77,6 +77,13 @@ pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box
     if let Some(unpack) = opened.unpacked_by() {
         bail!("{name}: it is compressed: {unpack} FILE | linerate {command} -");
     }
+    if !opened.may_be_a_document() {
+        let other = match command {
+            "explain" => "a packet capture (pcap, pcapng)",
+            _ => "a page of `linerate report` (HTML)",
+        };
+        bail!("{name}: it is neither a document of linerate's (JSON) nor {other}");
+    }
     let bytes = files::read_open(opened.bytes, &name, MAX_DOCUMENT)?;
     let documents = html::documents(&bytes).with_context(|| name.clone())?;
     if documents.is_empty() {

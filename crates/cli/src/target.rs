@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::plan::{Plan, Protocol, Test, Traffic};
+use linerate_core::plan::{Direction, Plan, Protocol, Test, Traffic};
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family};
-use linerate_engine::Target;
+use linerate_engine::{Target, knows_congestion};
 
 use crate::args::PathOptions;
 use crate::failure::Failure;
@@ -65,6 +65,26 @@ pub(crate) fn check_sizes(target: &Target, plan: &Plan) -> Result<(), Failure> {
             typed::option(key)
         ))),
         None => Ok(()),
+    }
+}
+
+/// Refuses a congestion control that this host does not have, if it is to send by it. `option` is
+/// where the user named it.
+///
+/// # Errors
+/// The kernel does not have it; the error names those that it has.
+pub(crate) fn check_congestion(
+    test: &Test,
+    option: impl Fn(&str) -> String,
+) -> Result<(), Failure> {
+    let receives_only =
+        test.direction == Direction::Down && matches!(test.traffic, Traffic::Stream(_));
+    match &test.options.congestion {
+        Some(name) if !receives_only => {
+            let known = knows_congestion(name).map_err(Failure::from);
+            known.map_err(|failure| failure.at(option(name)))
+        }
+        _ => Ok(()),
     }
 }
 

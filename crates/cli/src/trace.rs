@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::trace::{
     AsTable, ConfigError, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
-use linerate_core::units::{EndpointName, Family, Nanos};
+use linerate_core::units::{EndpointName, Family, Nanos, quoted};
 use linerate_engine::{
     Client, MeasureError, Stop, Target, TraceOptions, WatchPace, join_reverse, may_send_echo,
     trace, watch,
@@ -193,14 +193,17 @@ fn out_of_range(error: &ConfigError) -> anyhow::Error {
 }
 
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
-    if let Ok(EndpointName {
-        host,
-        port: Some(port),
-    }) = host.parse()
-    {
-        bail!(
-            "a trace goes to a host: linerate trace {host} --tcp --port {port}, or --udp for UDP"
-        );
+    match host.parse() {
+        Ok(EndpointName {
+            host,
+            port: Some(port),
+        }) => {
+            bail!(
+                "a trace goes to a host: linerate trace {host} --tcp --port {port}, or --udp for UDP"
+            )
+        }
+        Err(error) if host.contains('/') => bail!("HOST {}: {}", quoted(host), error.why()),
+        _ => {}
     }
     ensure!(!host.is_empty(), "HOST \"\": the host is missing");
     let named = host

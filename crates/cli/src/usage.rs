@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use linerate_core::units::{listed, quoted, shortened};
+use linerate_core::units::{self, listed, quoted, shortened};
 
 use crate::args::{self, Cli, Load, LoadLine};
 use crate::config::Config;
@@ -102,11 +102,9 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
     let name = &typed(name(&argument), words);
     let value = text(ContextKind::InvalidValue).concat();
     match error.kind() {
-        ErrorKind::UnknownArgument => unknown_option(&argument, words, error),
+        ErrorKind::UnknownArgument => unknown_option(&argument, words),
         ErrorKind::InvalidSubcommand => {
-            let command = text(ContextKind::InvalidSubcommand).concat();
-            let hint = suggestion(error, ContextKind::SuggestedSubcommand, &command);
-            format!("there is no command {command:?}{hint}")
+            unknown_command(&text(ContextKind::InvalidSubcommand).concat(), words)
         }
         ErrorKind::MissingSubcommand => {
             let commands = text(ContextKind::ValidSubcommand).join(", ");
@@ -265,22 +263,37 @@ const NEEDS: &[(&str, &str)] = &[
     ("-b", "--udp"),
 ];
 
-fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> String {
+fn unknown_command(name: &str, words: &[OsString]) -> String {
+    let (command, path) = command_of(words);
+    let program = elsewhere::program(name).filter(|_| path.is_empty());
+    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let hint = match program {
+        Some(instead) => format!(": use {instead}"),
+        None => suggestion(name, commands.map(|it| it.get_name().to_owned())),
+    };
+    format!("there is no command {name:?}{hint}")
+}
+
+fn unknown_option(option: &str, words: &[OsString]) -> String {
+    let (command, path) = command_of(words);
     if !option.starts_with('-') {
         if let Some(before) = takes_equals(option, words) {
             return format!("{before} takes its value after =: {before}={option}");
         }
-        return format!("{option:?} is one word too many");
+        let hint = elsewhere::excess(&path, option).map(|hint| format!("; {hint}"));
+        return format!(
+            "{option:?} is one word too many{}",
+            hint.unwrap_or_default()
+        );
     }
     if let Some((name, value)) = negative(option, words) {
         return format!("{name} {value}: {NEGATIVE}");
     }
-    let (_, path) = command_of(words);
     let after_colon = |hint| format!(": {hint}");
     let hint = (elsewhere::hint(&path, option).map(after_colon))
         .or_else(|| whose(&path, option))
         .or_else(|| elsewhere::of_iperf3(&path, option).map(after_colon))
-        .unwrap_or_else(|| suggestion(error, ContextKind::SuggestedArg, option));
+        .unwrap_or_else(|| suggestion(option, long_names(&command)));
     match &path[..] {
         "" => format!("there is no option {option}{hint}"),
         path => format!("{path} has no option {option}{hint}"),
@@ -341,22 +354,25 @@ fn has(command: &clap::Command, option: &str) -> bool {
     long.is_some() && arguments.any(|argument| argument.get_long() == long)
 }
 
-/// The option or command that clap takes for the intended one.
-fn suggestion(error: &clap::Error, kind: ContextKind, typed: &str) -> String {
-    let close = error.get(kind).map(strings).unwrap_or_default();
-    let hidden = |word: &String| {
-        let cli = Cli::command();
-        let found = cli.find_subcommand(word);
-        found.is_some_and(clap::Command::is_hide_set)
+/// All long options of a command, with the names that they have in other programs.
+fn long_names(command: &clap::Command) -> impl Iterator<Item = String> {
+    command.get_arguments().flat_map(|argument| {
+        let aliases = argument.get_all_aliases().unwrap_or_default();
+        let longs = argument.get_long().into_iter().chain(aliases);
+        longs.map(|long| format!("--{long}"))
+    })
+}
+
+/// The name that is meant: the only one that begins with what was typed, or the nearest one.
+fn suggestion(typed: &str, names: impl Iterator<Item = String>) -> String {
+    let names: Vec<String> = names.collect();
+    let begins = |name: &&String| typed.len() > 3 && name.starts_with(typed);
+    let mut longer = names.iter().filter(begins);
+    let nearest = match (longer.next(), longer.next()) {
+        (Some(only), None) => Some(format!("did you mean {only}?")),
+        _ => units::suggestion(typed, &names).map(|hint| hint.replace('`', "")),
     };
-    // The closest stands last.
-    let closest = close
-        .into_iter()
-        .rfind(|word| !hidden(word) && word != typed);
-    match closest {
-        Some(word) => format!("; did you mean {}?", name(&word)),
-        None => String::new(),
-    }
+    nearest.map_or_else(String::new, |nearest| format!("; {nearest}"))
 }
 
 /// The command that was typed, and its full name, such as `qos check`.

@@ -321,6 +321,8 @@ fn a_stream_of_json_begins_and_ends_and_has_an_interval_in_between() {
     let text = stdout(&run(ours(), &format!("{way} {options}")));
     // As iperf3's library has it.
     assert!(!text.contains(".0,"), "{text}");
+    let begins = |line: &str| line.starts_with("{\"event\":\"");
+    assert!(text.lines().all(begins), "{text}");
     let events: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect(line))
@@ -441,6 +443,10 @@ fn the_server_serves_iperf3_and_leaves_its_document() {
             document["start"]["accepted_connection"]["host"],
             "127.0.0.1"
         );
+        // What only the sender can know is not made up.
+        let sender = &document["end"]["streams"][0]["sender"];
+        assert_eq!(sender.get("retransmits"), None, "{document}");
+        assert_eq!(document["end"].get("sender_tcp_congestion"), None);
     }
 }
 

@@ -172,7 +172,7 @@ fn goes_up_and_down(labs: &Labs) {
     } else {
         assert_eq!(sorted(shown), sorted(there))
     }
-    let status = labs.lab(&["exec", "client", "--", "sh", "-c", "exit 7"]);
+    let status = labs.lab(&["exec", "client", "sh", "-c", "exit 7"]);
     assert_eq!(status.status.code(), Some(7));
 
     let _server = labs.serve("server");

@@ -140,6 +140,14 @@ fn an_endpoint_that_ssh_starts_measures_and_leaves_nothing() {
     );
     sshd.assert_nothing_is_left();
 
+    let unknown = sshd.check(&["ssh://nowhere.invalid"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    let said = stderr(&unknown);
+    assert!(
+        said.contains("linerate: ssh://nowhere.invalid: unknown host: "),
+        "{said}"
+    );
+
     let refused = sshd.check(&["ssh://other"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = stderr(&refused);

@@ -106,6 +106,12 @@ pub enum MeasureError {
     /// A socket option did not take.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// This kernel does not have a congestion control.
+    #[error("this kernel has no such congestion control; {hint}")]
+    NoCongestion {
+        /// The nearest that it has, or all of them.
+        hint: String,
+    },
     /// This host could not be treated, or not put back.
     #[error(transparent)]
     Treat(#[from] TreatError),
@@ -140,7 +146,10 @@ impl Categorized for MeasureError {
             | Self::NoFigure { .. }
             | Self::NoClient { .. }
             | Self::Statistics(_) => Category::Usage,
-            Self::Host { .. } | Self::Option(_) | Self::Lacks { .. } => Category::Missing,
+            Self::Host { .. }
+            | Self::Option(_)
+            | Self::NoCongestion { .. }
+            | Self::Lacks { .. } => Category::Missing,
             Self::Treat(error) => error.category(),
             Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
                 Category::Missing

@@ -28,6 +28,8 @@ pub(super) enum Setter {
 pub(super) enum Refusal {
     Malformed,
     OutOfRange,
+    /// A rate without a unit, which is too low as bits/s.
+    NoUnit,
 }
 
 /// The settings of the whole path.
@@ -93,6 +95,14 @@ pub(super) const KEYS: &[Key] = keys! {
         "a number of routers, such as 3", "0 to 60";
 };
 
+/// Keys, and the names that netem, tc and other emulators have for them.
+pub(super) const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("rate", &["bandwidth", "bw", "speed", "capacity"]),
+    ("rtt", &["latency", "ping"]),
+    ("queue", &["limit", "buffer"]),
+    ("loss", &["drop", "plr"]),
+];
+
 /// A key, when its setting is contradictory, and why.
 pub(super) type Contradiction = (&'static str, fn(&LinkSpec) -> bool, &'static str);
 
@@ -148,7 +158,12 @@ fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, Refusal> {
 }
 
 fn rate(text: &str) -> Result<u64, Refusal> {
-    within(read(parse_rate(text))?, 1_000, MAX_RATE_BPS)
+    let rate = read(parse_rate(text))?;
+    let has_unit = text.bytes().any(|byte| !byte.is_ascii_digit());
+    if !has_unit && (1..MIN_RATE_BPS).contains(&rate) {
+        return Err(Refusal::NoUnit);
+    }
+    within(rate, MIN_RATE_BPS, MAX_RATE_BPS)
 }
 
 fn time(text: &str, most: Nanos) -> Result<Nanos, Refusal> {
@@ -307,6 +322,8 @@ fn is_less_than_a_packet(link: &LinkSpec, bytes: u64) -> bool {
     bytes < u64::from(link.full_packet_wire_bytes())
 }
 
+/// Minimum rate of a link: below it a packet takes seconds.
+const MIN_RATE_BPS: u64 = 1_000;
 /// Maximum length of a path in Linux (PATH_MAX).
 const MAX_FILE: usize = 4096;
 /// Maximum RTT, longer than any path on Earth including buffers.

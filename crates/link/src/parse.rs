@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
+use super::keys::{CONTRADICTIONS, ELSEWHERE, KEYS, Key, Refusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
 use linerate_units::{Nanos, shortened, suggestion};
 
@@ -61,6 +61,14 @@ pub enum SpecProblem {
         value: String,
         /// The range.
         hint: &'static str,
+    },
+    /// A rate without a unit is too low as bits/s.
+    #[error("`{key}={value}` is {value} bit/s; did you mean `{value}mbit`?")]
+    NoUnit {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
     },
     /// Two settings contradict each other.
     #[error("`{key}` contradicts the rest: {hint}")]
@@ -206,6 +214,7 @@ impl Entry<'_> {
                 value,
                 hint: range,
             },
+            Refusal::NoUnit => SpecProblem::NoUnit { key, value },
         };
         SpecError { column, problem }
     }
@@ -256,7 +265,12 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
     let names = || KEYS.iter().map(|key| key.name);
     let Some(key) = KEYS.iter().find(|key| key.name == name) else {
         let all = || format!("the keys are {}", names().collect::<Vec<_>>().join(", "));
-        let hint = suggestion(name, names()).unwrap_or_else(all);
+        let mut elsewhere = ELSEWHERE.iter();
+        let own = elsewhere.find(|(_, others)| others.contains(&name));
+        let hint = own
+            .map(|(own, _)| format!("did you mean `{own}`?"))
+            .or_else(|| suggestion(name, names()))
+            .unwrap_or_else(all);
         let key = shortened(name);
         let problem = SpecProblem::UnknownKey { key, hint };
         return Err(SpecError { column, problem });

@@ -143,6 +143,7 @@ fn what_is_wrong_is_said_with_its_place() {
         "rate = 100 mbit, rtt = 29",
         "rate=0",
         "rate=2tbit",
+        "rate=100",
         "rtt=101s",
         "rtt=29ms,delay=3ms",
         "up.rtt=29ms",

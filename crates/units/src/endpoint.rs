@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use super::UnitError;
+use super::{UnitError, shortened};
 
 /// The port of `linerate serve`, and iperf3's.
 pub const DEFAULT_PORT: u16 = 5201;
@@ -23,6 +23,9 @@ impl FromStr for EndpointName {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let fail = |why: &str| UnitError::new(text, why);
+        if let Some(problem) = no_host(text) {
+            return Err(UnitError::new(text, problem));
+        }
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, after) = rest
                 .split_once(']')
@@ -61,6 +64,25 @@ impl FromStr for EndpointName {
             host: host.to_owned(),
             port,
         })
+    }
+}
+
+/// Why a text is no host but something that looks like one: a URL, or a network.
+fn no_host(text: &str) -> Option<String> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((_, rest)) => (true, rest),
+        None => (false, text),
+    };
+    let (host, after) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = shortened(host);
+    if scheme {
+        return Some(format!("it is a URL: give the host alone, {host}"));
+    }
+    let is_prefix = !after.is_empty() && after.bytes().all(|byte| byte.is_ascii_digit());
+    match rest.contains('/') {
+        true if is_prefix => Some(format!("it is a network: give one host, such as {host}")),
+        true => Some(format!("a host has no slash: give the host alone, {host}")),
+        false => None,
     }
 }
 
@@ -110,6 +132,9 @@ mod tests {
             "[::1]80",
             "a b",
             "-t",
+            "http://pit/",
+            "198.18.0.0/15",
+            "pit:80/24",
         ] {
             assert!(text.parse::<EndpointName>().is_err(), "{text}");
         }

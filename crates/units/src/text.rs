@@ -79,7 +79,12 @@ pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>)
     ends.retain(|word| word.to_lowercase().ends_with(&ending));
     if ends.is_empty() {
         let (distance, nearest) = words.iter().map(|word| (distance(word), word)).min()?;
-        let most = if text.len() < 8 { 2 } else { 3 };
+        // Two wrong letters of three make another word; in the wrong order they do not.
+        let most = match text.len() {
+            ..4 if distance.1 => 1,
+            ..8 => 2,
+            _ => 3,
+        };
         ends.extend((distance.0 <= most).then_some(nearest.as_str()));
     }
     (!ends.is_empty()).then(|| format!("did you mean `{}`?", ends.join("` or `")))
@@ -140,6 +145,10 @@ mod tests {
                 Some("did you mean `latency_us.p99` or `udp.gaps_us.p99`?"),
             ),
             ("bandwidth", None),
+            ("rr", None),
+            ("rat", Some("did you mean `rate`?")),
+            ("rtr", Some("did you mean `rtt`?")),
+            ("trt", Some("did you mean `rtt`?")),
         ] {
             assert_eq!(suggestion(text, words).as_deref(), meant, "{text}");
         }

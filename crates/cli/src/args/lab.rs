@@ -50,8 +50,8 @@ pub(crate) struct LabExecArgs {
     /// Name of the lab (default: the one that is up)
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Command and its arguments, after --
-    #[arg(last = true, required = true)]
+    /// Command and its arguments; options of exec stand before it
+    #[arg(trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 

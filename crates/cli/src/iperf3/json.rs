@@ -164,13 +164,12 @@ pub(super) fn end(facts: &Facts, course: &Course, totals: &[Total], accounts: &A
     end
 }
 
-/// The congestion control of the sender and of the receiver.
+/// The congestion control of the sender and of the receiver. As with iperf3, a server has its own
+/// alone.
 pub(super) fn congestions<'a>(facts: &Facts, accounts: &'a Accounts) -> [Option<&'a str>; 2] {
     let here = accounts.here.congestion.as_deref();
-    let there = accounts
-        .there
-        .as_ref()
-        .and_then(|there| there.congestion.as_deref());
+    let there = accounts.there.as_ref().filter(|_| facts.is_client);
+    let there = there.and_then(|there| there.congestion.as_deref());
     if facts.sends() {
         [here, there]
     } else {
@@ -212,7 +211,7 @@ fn total_stream(facts: &Facts, course: &Course, total: &Total) -> Value {
         return json!({"udp": sent});
     }
     let peaks = course.peaks(total.flow);
-    if let Some(retransmits) = sender.and_then(|sender| sender.retransmits) {
+    if let Some(retransmits) = retransmits(facts, total.sends, sender) {
         sent["retransmits"] = json!(retransmits);
         sent["reorder"] = json!(peaks.reordering);
         sent["max_snd_cwnd"] = json!(peaks.cwnd);
@@ -224,6 +223,12 @@ fn total_stream(facts: &Facts, course: &Course, total: &Total) -> Value {
     let mut received = times(receiver, total.sends);
     received["socket"] = json!(socket);
     json!({"sender": sent, "receiver": received})
+}
+
+/// What the sender retransmitted. As with iperf3, a server knows it only where it sent.
+fn retransmits(facts: &Facts, sends: bool, sender: Option<&StreamResult>) -> Option<u64> {
+    let is_known = facts.is_client || sends;
+    sender.filter(|_| is_known)?.retransmits
 }
 
 fn sums(end: &mut Value, facts: &Facts, sends: bool, of: &[&Total]) {
@@ -240,7 +245,7 @@ fn sums(end: &mut Value, facts: &Facts, sends: bool, of: &[&Total]) {
         datagrams(&mut sent, None, sender.map_or(0, packets));
         datagrams(&mut received, receiver, all);
         (sent["sender"], received["sender"]) = (json!(true), json!(false));
-    } else if let Some(retransmits) = sender.and_then(|sender| sender.retransmits) {
+    } else if let Some(retransmits) = retransmits(facts, sends, sender) {
         sent["retransmits"] = json!(retransmits);
     }
     end[with_direction("sum_sent", facts, sends)] = sent;

@@ -1,6 +1,7 @@
 //! `mesh matrix`: the newest result of each pair, and the sites that explain bad ones.
 //! `mesh pair`: the results of one pair over time.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
@@ -13,7 +14,7 @@ use linerate_report::{Document, json};
 use crate::args::{MeshMatrixArgs, MeshPairArgs};
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::{history, output};
+use crate::{history, keep, output};
 
 /// Shows the matrix of a test.
 ///
@@ -24,7 +25,7 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let test = number(&mesh, args.test.as_deref())?;
     let file = OutputFile::of_output(args.output.as_deref())?;
     let until = args.at.as_ref().map(moment);
-    let history = opened(&mesh, args.place.db.as_ref())?;
+    let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
     let runs = history.matrix(&mesh.tests[test].name, until.as_deref());
     let runs = runs.map_err(history::unusable)?;
     let until = until.unwrap_or_else(|| format_rfc3339(SystemTime::now()));
@@ -63,7 +64,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             return Err(Failure::usage(anyhow!("{site}: the file has no such site")));
         }
     }
-    let history = opened(&mesh, args.place.db.as_ref())?;
+    let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
     let runs = history.pair(test, &args.from, &args.to, args.most);
     let runs = runs.map_err(history::unusable)?;
     if runs.is_empty() {
@@ -80,8 +81,13 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
 }
 
 /// Opens the history of `--db`, of the mesh's file, or the default one.
-fn opened(mesh: &Mesh, db: Option<&Place>) -> Result<History, Failure> {
-    history::kept(super::place(mesh, db).as_ref())
+fn opened(file: &Path, mesh: &Mesh, db: Option<&Place>) -> Result<History, Failure> {
+    let (of_file, file) = (format!("{}: db", file.display()), file.display());
+    let named = if db.is_some() { "--db" } else { &of_file };
+    match super::place(mesh, db) {
+        Some(place) => history::existing(named, &place, &format!("`linerate mesh up {file}`")),
+        None => keep::open(None),
+    }
 }
 
 /// The moment in RFC 3339, UTC.

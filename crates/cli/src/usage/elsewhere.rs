@@ -1,33 +1,31 @@
-//! Hints for users who type options of iperf3, netperf, mtr or traceroute.
+//! Hints for users who type the commands and options of other programs: iperf3, netperf, mtr,
+//! traceroute, ping and others. Each is an entry of a table.
 
 use crate::iperf3::args as iperf3;
 
-/// What to type instead of an option of another tool, at a command of linerate.
+/// What to type instead of a command that is another program's name.
+pub(super) fn program(name: &str) -> Option<&'static str> {
+    found(PROGRAMS, name)
+}
+
+/// What to type instead of an option of another program, at a command of linerate.
 pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
-    let table = match command {
-        "rr" | "crr" if matches!(option, "-n" | "--num") => {
-            return Some("a number of transactions is --count");
-        }
-        "capacity" if option == "-c" => {
-            return Some("the number of connections is --connections");
-        }
-        "capacity" if option == "-u" => return Some("the number of UDP sockets is --udp-sockets"),
-        "check" if matches!(option, "-R" | "--reverse" | "--bidir" | "--direction") => {
-            return Some("it measures both directions");
-        }
-        "trace" => TRACE,
-        "serve" => SERVE,
-        "" if iperf3::instead(option).is_some() => {
-            return Some(
-                "iperf3's command line is `linerate iperf3`, linerate's own `linerate stream HOST`",
-            );
-        }
-        "" | "run" | "explain" | "analyze" => &[],
-        command if command.contains(' ') => &[],
-        _ => TRAFFIC,
-    };
-    let (_, hint) = table.iter().find(|(names, _)| names.contains(&option))?;
-    Some(hint)
+    if command.is_empty() {
+        return iperf3::instead(option).map(|_| IPERF3);
+    }
+    let tables = OPTIONS.iter();
+    let mut tables = tables.filter(|(commands, _)| commands.contains(&command));
+    tables.find_map(|(_, hints)| found(hints, option))
+}
+
+/// What to type instead of a word that a command does not take.
+pub(super) fn excess(command: &str, word: &str) -> Option<String> {
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut hints = EXCESS.iter();
+    let (.., hint) = hints.find(|(commands, of_numbers, _)| {
+        commands.contains(&command) && *of_numbers == is_number
+    })?;
+    Some(hint.replace("{}", word))
 }
 
 /// What to do instead of an option of iperf3's that no command of linerate's has.
@@ -37,32 +35,119 @@ pub(super) fn of_iperf3(command: &str, option: &str) -> Option<&'static str> {
 
 /// Whether a command sends to an endpoint.
 pub(super) fn is_traffic(command: &str) -> bool {
-    let names = [
-        "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile",
-    ];
-    names.contains(&command)
+    TRAFFIC.contains(&command)
 }
 
+fn found(hints: Hints, name: &str) -> Option<&'static str> {
+    let (_, hint) = hints.iter().find(|(names, _)| names.contains(&name))?;
+    Some(hint)
+}
+
+/// Names that share a hint, and the hint.
 type Hints = &'static [(&'static [&'static str], &'static str)];
 
-const TRAFFIC: Hints = &[
+const IPERF3: &str =
+    "iperf3's command line is `linerate iperf3`, linerate's own `linerate stream HOST`";
+
+/// Other programs, with the command that does what they do.
+const PROGRAMS: Hints = &[
+    (
+        &["mtr", "ping", "fping", "ping6"],
+        "linerate trace HOST --watch",
+    ),
+    (
+        &["traceroute", "traceroute6", "tracepath", "tcptraceroute"],
+        "linerate trace HOST",
+    ),
+    (&["iperf", "nuttcp", "ttcp"], "linerate stream HOST"),
+    (
+        &["netperf", "neper", "sockperf", "qperf"],
+        "linerate stream HOST or linerate rr HOST",
+    ),
+    (&["netserver"], "linerate serve --netperf"),
+    (&["flent"], "linerate load HOST"),
+    (&["speedtest", "test"], "linerate check HOST"),
+    (&["ss", "netstat"], "linerate connections"),
+    (&["tcpdump", "tshark", "tcptrace"], "linerate explain FILE"),
+    (&["perf"], "linerate profile HOST"),
+    (&["server", "listen"], "linerate serve"),
+    (&["client"], "linerate stream HOST"),
+    (
+        &["watch", "top"],
+        "linerate connections --watch or linerate trace HOST --watch",
+    ),
+    (&["version"], "linerate --version"),
+];
+
+/// Commands that send to an endpoint.
+const TRAFFIC: &[&str] = &[
+    "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile",
+];
+const STREAMS: &[&str] = &["stream", "compare", "profile"];
+const TESTS: &[&str] = &["stream", "rr", "crr", "compare", "profile"];
+
+/// Options of other programs, by the commands where they are typed. The first table that has a
+/// command and an option gives the hint.
+const OPTIONS: &[(&[&str], Hints)] = &[
+    (&["rr", "crr"], EXCHANGE),
+    (&["capacity"], CAPACITY),
+    (&["check"], CHECK),
+    (&["compare"], COMPARE),
+    (
+        &["stream", "compare"],
+        &[(&["-k"], "a number of messages is --count")],
+    ),
+    (STREAMS, OF_STREAMS),
+    (TESTS, OF_TESTS),
+    (TRAFFIC, OF_TRAFFIC),
+    (&["serve"], SERVE),
+    (&["trace"], TRACE),
+    (&["explain", "connections"], CONNECTIONS),
+];
+
+const EXCHANGE: Hints = &[(
+    &["-n", "--num", "-k"],
+    "a number of transactions is --count",
+)];
+
+const CAPACITY: Hints = &[
+    (&["-c"], "the number of connections is --connections"),
+    (&["-u"], "the number of UDP sockets is --udp-sockets"),
+];
+
+const CHECK: Hints = &[(
+    &["-R", "--reverse", "--bidir", "--direction"],
+    "it measures both directions",
+)];
+
+const COMPARE: Hints = &[
+    (&["-a", "-A"], "treatment A is --a, with two dashes"),
+    (&["-B"], "treatment B is --b, with two dashes"),
+];
+
+const OF_STREAMS: Hints = &[
+    (&["--num"], "a number of bytes is -n, or --total"),
+    (
+        &["--bitrate", "--bandwidth"],
+        "the rate of UDP is -b; a TCP flow has --pacing",
+    ),
+];
+
+const OF_TESTS: Hints = &[
+    (&["-D"], "TCP_NODELAY is -N, or --nodelay"),
+    (
+        &["--tos", "-S"],
+        "the code point is --dscp, a quarter of the TOS byte",
+    ),
+];
+
+const OF_TRAFFIC: Hints = &[
     (&["-A", "--affinity"], "start it with taskset"),
     (
         &["--client", "-c", "-H"],
         "the host stands by itself, as in linerate stream HOST",
     ),
     (&["--server", "-s"], "the server is linerate serve"),
-    (
-        &["--bitrate", "--bandwidth"],
-        "the rate of UDP is -b; a TCP flow has --pacing",
-    ),
-    (&["-D"], "TCP_NODELAY is -N, or --nodelay"),
-    (&["-k"], "a number of messages is --count"),
-    (&["--num"], "a number of bytes is -n, or --total"),
-    (
-        &["--tos", "-S"],
-        "the code point is --dscp, a quarter of the TOS byte",
-    ),
     (&["-B"], "the local address is --source"),
     (&["--verbose", "-V"], "the evidence is --details, or -v"),
     (&["--logfile"], "the document goes to a file by --output"),
@@ -88,15 +173,86 @@ const SERVE: Hints = &[
     (&["--udp", "-u"], "it answers TCP and UDP"),
 ];
 
+/// mtr 0.95 and traceroute 2.1, where their letters are not trace's own.
 const TRACE: Hints = &[
     (
         &["--report", "-r", "--report-wide"],
         "a report is what trace prints without --watch",
     ),
     (
-        &["--aslookup", "-z", "-A"],
+        &["--mtr", "--curses", "--gtk", "--displaymode"],
+        "mtr's screen is --watch",
+    ),
+    (
+        &[
+            "--aslookup",
+            "-z",
+            "-A",
+            "-y",
+            "--ipinfo",
+            "--as-path-lookups",
+        ],
         "AS numbers come from a table: --as-table FILE",
     ),
+    (&["-P"], "the port is -p, or --port"),
+    (
+        &["-R", "--back", "--way-back"],
+        "the way back is --reverse, with `linerate serve` there",
+    ),
+    (
+        &["--order", "-b", "--show-ips", "-e", "--mpls"],
+        "the columns are fixed; --details prints more, --json everything",
+    ),
+    (&["-j"], "the document is --json"),
+    (
+        &["--csv", "-C", "--xml", "-x", "--raw", "-l", "--split"],
+        "a trace has no table; the document is --json",
+    ),
+    (&["-Q", "--tos"], "the code point is --dscp"),
+    (&["-F", "--dont-fragment"], "the path MTU is found by --mtu"),
+    (&["-a", "--address"], "the local address is -s, or --source"),
+    (
+        &["-Z", "--wait"],
+        "the wait for an answer is -w, or --timeout",
+    ),
+    (&["-S", "--sctp", "--dccp"], "probes are -U, -T or -I"),
+    (
+        &["-N", "--sim-queries", "--sendwait"],
+        "it paces its probes itself",
+    ),
+    (
+        &["-L", "--localport", "--sport"],
+        "trace chooses its source ports; --paths varies them",
+    ),
+];
+
+const CONNECTIONS: Hints = &[
+    (&["-t", "--tcp"], "all that are listed are TCP"),
+    (&["-l"], "listening sockets: linerate connections --listen"),
+    (&["-n", "--numeric"], "addresses are always numeric"),
+];
+
+/// Commands, whether the word that they do not take is a number, and the hint; `{}` stands for
+/// the word.
+const EXCESS: &[(&[&str], bool, &str)] = &[
+    (
+        &[
+            "check", "stream", "rr", "crr", "compare", "profile", "serve",
+        ],
+        true,
+        "the port is -p {}",
+    ),
+    (
+        &["capacity"],
+        true,
+        "the number of connections is --connections {}",
+    ),
+    (
+        &["trace"],
+        true,
+        "a port is -p {}, the length of probes --size {}",
+    ),
+    (&["serve"], false, "the address to listen on is --bind"),
 ];
 
 #[cfg(test)]
@@ -104,26 +260,68 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
+    /// The options in a hint that the command lacks.
+    fn unknown<'a>(command: &clap::Command, hint: &'a str) -> Vec<&'a str> {
+        let words = hint.split([' ', ',', ';', ':', '`']);
+        let options = words.filter(|word| word.starts_with('-'));
+        let lacks = |word: &&str| {
+            !command.get_arguments().any(|argument| {
+                let long = argument.get_long().map(|long| format!("--{long}"));
+                let short = argument.get_short().map(|short| format!("-{short}"));
+                long.as_deref() == Some(word) || short.as_deref() == Some(word)
+            })
+        };
+        options.filter(lacks).collect()
+    }
+
+    /// Commands that a hint names, as `linerate NAME`, with their options behind them.
+    fn named(hint: &str) -> Vec<&str> {
+        hint.split("linerate ").skip(1).collect()
+    }
+
     #[test]
-    fn hints_about_other_tools_name_options_that_the_command_has() {
+    fn hints_about_other_programs_name_options_that_the_command_has() {
         let cli = Cli::whole();
-        let commands = [(TRAFFIC, "stream"), (SERVE, "serve"), (TRACE, "trace")];
-        for (hint, command) in commands
-            .iter()
-            .flat_map(|(table, name)| table.iter().map(move |(_, hint)| (hint, name)))
-        {
-            let command = cli.find_subcommand(command).unwrap();
-            let words = hint
-                .split([' ', ',', ';'])
-                .filter(|word| word.starts_with('-'));
-            for word in words {
-                let has = command.get_arguments().any(|argument| {
-                    let long = argument.get_long().map(|long| format!("--{long}"));
-                    let short = argument.get_short().map(|short| format!("-{short}"));
-                    long.as_deref() == Some(word) || short.as_deref() == Some(word)
-                });
-                assert!(has, "{}: {hint}", command.get_name());
+        for (commands, hints) in OPTIONS {
+            for (command, (_, hint)) in commands
+                .iter()
+                .flat_map(|c| hints.iter().map(move |h| (c, h)))
+            {
+                let command = cli.find_subcommand(command).unwrap();
+                // The options of a command that a hint names are that command's.
+                let own = hint.split("linerate ").next().unwrap_or_default();
+                assert_eq!(
+                    unknown(command, own),
+                    [""; 0],
+                    "{}: {hint}",
+                    command.get_name()
+                );
             }
+        }
+        for (commands, _, hint) in EXCESS {
+            for command in *commands {
+                let command = cli.find_subcommand(command).unwrap();
+                assert_eq!(unknown(command, hint), [""; 0], "{}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn hints_name_commands_that_exist_and_their_options() {
+        let cli = Cli::whole();
+        let all = OPTIONS.iter().flat_map(|(_, hints)| hints.iter());
+        for (_, hint) in all.chain(PROGRAMS) {
+            for line in named(hint) {
+                let name = line.split([' ', '`', ',']).next().unwrap();
+                let command = match name.starts_with('-') {
+                    true => &cli,
+                    false => cli.find_subcommand(name).unwrap(),
+                };
+                assert_eq!(unknown(command, line), [""; 0], "{hint}");
+            }
+        }
+        for (names, _) in PROGRAMS {
+            assert!(names.iter().all(|name| cli.find_subcommand(name).is_none()));
         }
     }
 }

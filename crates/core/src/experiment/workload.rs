@@ -244,7 +244,7 @@ mod tests {
         let tcp = [("rate", "1mbit")];
         assert_eq!(
             work(STREAM, &tcp).unwrap_err(),
-            "`rate` cannot be used with `protocol` tcp: a TCP stream is limited by `pacing` or \
+            "`rate` cannot be used with TCP: a TCP stream is limited by `pacing` or \
              `write-rate`"
         );
         assert!(work(Command::Test(Workload::Rr), &[("rate", "2.5k")]).is_ok());

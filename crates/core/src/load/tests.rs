@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
         ),
         (
             member("workload = { command = \"stream\", rate = \"1mbit\" }"),
-            "`m`: `rate` cannot be used with `protocol` tcp",
+            "`m`: `rate` cannot be used with TCP",
         ),
         (
             member("probe = true\nworkload = { command = \"stream\" }"),
@@ -123,7 +123,7 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
         ),
         (
             member("workload = { command = \"rr\", stamp = true }"),
-            "`m`: `stamp` cannot be used with `protocol` tcp: STAMP's packets are datagrams",
+            "`m`: `stamp` cannot be used with TCP: STAMP's packets are datagrams",
         ),
         (
             member(

@@ -155,6 +155,10 @@ impl Draft {
     /// The error with each option as typed.
     fn as_typed(&self, error: PlanError) -> PlanError {
         let mut message = error.message;
+        if !self.has("protocol") {
+            // Nobody typed the protocol that a test has by default.
+            message = message.replace("`protocol` tcp", "TCP");
+        }
         for (at, given) in self.given.iter().enumerate() {
             let is_first = self.given[..at].iter().all(|it| it.option != given.option);
             if let (true, Some(typed)) = (is_first, given.typed) {

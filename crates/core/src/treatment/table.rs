@@ -155,10 +155,64 @@ fn hint(name: &str) -> String {
     if name.starts_with("net.") {
         return format!("did you mean `sysctl:{}`?", shortened(name));
     }
+    if let Some(entry) = table().iter().find(|entry| entry.is_also(name)) {
+        return format!("did you mean `{}`?", entry.name);
+    }
     let names: Vec<_> = table().iter().map(|entry| entry.name).collect();
     let listed = || format!("the treatments are {}", names.join(", "));
     suggestion(name, &names).unwrap_or_else(listed)
 }
+
+impl Entry {
+    /// Whether iperf3, iproute2, ethtool or the kernel has it under that name.
+    fn is_also(&self, name: &str) -> bool {
+        let name = name.replace('-', "_");
+        let aliases = match self.setting {
+            Setting::Socket(option) => option.aliases,
+            _ => &[],
+        };
+        let mut elsewhere = ELSEWHERE.iter();
+        aliases.iter().any(|alias| alias.replace('-', "_") == name)
+            || elsewhere.any(|(own, names)| *own == self.name && names.contains(&&name[..]))
+    }
+}
+
+/// Treatments, and their names elsewhere, with `_` between words.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    (
+        "congestion",
+        &[
+            "cc",
+            "ca",
+            "cong",
+            "congctl",
+            "congestion_control",
+            "tcp_congestion",
+        ],
+    ),
+    (
+        "receive_window",
+        &[
+            "window",
+            "rwnd",
+            "rwin",
+            "rcvbuf",
+            "receive_buffer",
+            "so_rcvbuf",
+        ],
+    ),
+    (
+        "send_buffer",
+        &["sndbuf", "sendbuf", "send_window", "so_sndbuf"],
+    ),
+    ("pacing", &["rate", "maxrate", "bitrate", "pacing_rate"]),
+    ("mss", &["segment_size", "maxseg"]),
+    ("nodelay", &["nagle", "tcp_nodelay"]),
+    ("dscp", &["tos", "dsfield"]),
+    ("checksum_offload", &["csum", "checksum", "tx", "rx"]),
+    ("rx_usecs", &["coalesce"]),
+    ("route_advmss", &["advmss"]),
+];
 
 /// Names that users ask for but that do not do what they say, each with the reason.
 pub(super) const REFUSED: &[(&str, &str)] = &[

@@ -250,6 +250,14 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "there is no treatment `msss`; did you mean `mss`?",
         ),
         (
+            "cc=reno",
+            "there is no treatment `cc`; did you mean `congestion`?",
+        ),
+        (
+            "fq-rate=1mbit",
+            "there is no treatment `fq-rate`; did you mean `pacing`?",
+        ),
+        (
             "net.ipv4.tcp_sack=0",
             "there is no treatment `net.ipv4.tcp_sack`; did you mean `sysctl:net.ipv4.tcp_sack`?",
         ),

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Status};
-use linerate_core::units::{BitRate, Family, format_rfc3339};
+use linerate_core::units::{BitRate, Family, format_rfc3339, listed, suggestion};
+use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use self::examination::Examination;
@@ -83,14 +84,22 @@ pub fn check(
 /// question: a network namespace has its own answer.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is none of that name; the error names those that there are.
 pub fn knows_congestion(name: &str) -> Result<(), MeasureError> {
     let nobody = SocketAddr::new(loopback(None), 0);
     let socket = socket::tcp_socket(nobody, None, Mptcp::Off);
     let socket = socket.map_err(MeasureError::host("cannot make a socket"))?;
     match socket::set_congestion(&socket, name) {
-        Err(OptionError::Set { source, .. }) if source.kind() != io::ErrorKind::NotFound => Ok(()),
-        other => Ok(other?),
+        Err(OptionError::Set { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let known = sysctl::read("net.ipv4.tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            let known: Vec<&str> = known.split_whitespace().collect();
+            let all = || format!("it has {}; modprobe may load others", listed(&known, "and"));
+            let hint = suggestion(name, &known).unwrap_or_else(all);
+            Err(MeasureError::NoCongestion { hint })
+        }
+        // Whether it may be used is found out by those who use it.
+        _ => Ok(()),
     }
 }
 

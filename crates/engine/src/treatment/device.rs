@@ -86,7 +86,8 @@ impl OffloadStep {
         if device.loopback && setting == DeviceSetting::Gro {
             // drivers/net/loopback.c: what is sent is received by netif_rx, past napi_gro_receive.
             let why = format!(
-                "{} hands on whole what was sent whole: nothing is joined",
+                "it does nothing on {}, which hands packets on as large as they were sent; compare \
+                 it over a network card, or with --lab",
                 device.name
             );
             return Err(TreatError::unfit("gro", why));

@@ -146,7 +146,7 @@ fn impossible_options_are_refused_with_option_and_reason() {
         (
             Stream,
             &[("rate", "1mbit")],
-            "`rate` cannot be used with `protocol` tcp: a TCP stream is limited by `pacing` or \
+            "`rate` cannot be used with TCP: a TCP stream is limited by `pacing` or \
              `write-rate`",
         ),
         (
@@ -157,7 +157,7 @@ fn impossible_options_are_refused_with_option_and_reason() {
         (
             Stream,
             &[("offload", "off")],
-            "`offload` cannot be used with `protocol` tcp: it is an option of UDP",
+            "`offload` cannot be used with TCP: it is an option of UDP",
         ),
         (
             Crr,
@@ -203,7 +203,7 @@ fn a_message_names_options_as_the_command_line_does() {
     let error = draft.resolve(7).unwrap_err();
     assert_eq!(
         error.on_command_line(),
-        "--rate cannot be used with --protocol tcp: a TCP stream is limited by --pacing or \
+        "--rate cannot be used with TCP: a TCP stream is limited by --pacing or \
          --write-rate"
     );
 }
