@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{Error as JetStreamError, ErrorCode};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{Context, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
@@ -44,6 +46,8 @@ const DUPLICATES: Duration = Duration::from_secs(600);
 const BATCH: usize = 32;
 /// Most deliveries waiting to be acknowledged.
 const MAX_OPEN: usize = 1024;
+/// Copies of each stream in a cluster: with three, one server may be lost.
+const REPLICAS: usize = 3;
 
 /// The server's address and the user's credentials.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +132,25 @@ impl NatsBus {
         self.wait("does not take it", Duration::ZERO, async {
             let sent = self.context.send_publish(subject, message).await?;
             sent.into_future().await
+        })?;
+        Ok(())
+    }
+
+    /// Makes a stream, or changes it to this. Each server of a cluster has a copy, up to
+    /// [`REPLICAS`]; a server without a cluster, or a smaller one, has one.
+    fn make_stream(&self, what: &str, config: stream::Config) -> Result<(), BusError> {
+        self.wait(what, Duration::ZERO, async {
+            let replicated = stream::Config {
+                num_replicas: REPLICAS,
+                ..config.clone()
+            };
+            let made = self.context.create_or_update_stream(replicated).await;
+            match made.as_ref().map_err(CreateStreamError::kind) {
+                Err(CreateStreamErrorKind::JetStream(error)) if lacks_servers(&error) => {
+                    self.context.create_or_update_stream(config).await
+                }
+                _ => made,
+            }
         })?;
         Ok(())
     }
@@ -238,18 +261,12 @@ impl Bus for NatsBus {
     }
 
     fn prepare(&self, sites: &[&str]) -> Result<(), BusError> {
-        self.wait("has no room for sites", Duration::ZERO, async {
-            self.context.create_or_update_stream(bucket()).await
-        })?;
+        self.make_stream("has no room for sites", bucket())?;
         let bucket = self.wait("shows no sites", Duration::ZERO, async {
             self.context.get_key_value(SITES).await
         })?;
-        self.wait("has no room for work", Duration::ZERO, async {
-            self.context.create_or_update_stream(work()).await
-        })?;
-        self.wait("has no room for reports", Duration::ZERO, async {
-            self.context.create_or_update_stream(reports()).await
-        })?;
+        self.make_stream("has no room for work", work())?;
+        self.make_stream("has no room for reports", reports())?;
         let of_sites = sites.iter().map(|site| {
             let site = token(site);
             let subject = format!("linerate.work.{site}");
@@ -378,6 +395,15 @@ fn consumer(name: &str, filter_subject: String) -> pull::Config {
         filter_subject,
         ..pull::Config::default()
     }
+}
+
+/// Whether a stream cannot be made because there are fewer servers than copies.
+fn lacks_servers(error: &JetStreamError) -> bool {
+    let lacking = [
+        ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
+        ErrorCode::CLUSTER_NO_PEERS,
+    ];
+    lacking.contains(&error.error_code())
 }
 
 fn servers(list: &str) -> Result<Vec<ServerAddr>, BusError> {
