@@ -1,8 +1,8 @@
 //! Faults of a mesh on NATS: whatever is killed, cut off or set back, no result is lost, none is
 //! there twice, and tests go on within 30 s.
 //!
-//! The tests of many faults take minutes. `LINERATE_FAULTS=20` sets how many of each kind there are:
-//! `cargo test -p linerate --all-features --test it -- --ignored --nocapture mesh_faults`
+//! The tests of many faults take minutes. `LINERATE_FAULTS=20` sets how many of each kind there
+//! are: `cargo test -p linerate --all-features --test it -- --ignored --nocapture mesh_faults`
 #![cfg(feature = "nats")]
 
 use std::fs;
@@ -30,7 +30,8 @@ impl Times {
         let [median, longest] =
             [self.0.len() / 2, self.0.len() - 1].map(|at| self.0[at].as_secs_f64());
         eprintln!(
-            "{what}, {} times: tests went on after {median:.1} s in the median, {longest:.1} s at most",
+            "{what}, {} times: tests went on after {median:.1} s in the median, {longest:.1} s at \
+             most",
             self.0.len()
         );
     }
@@ -117,7 +118,8 @@ fn after_clocks_were_set_back_no_result_is_lost_or_doubled() {
     for number in 0..count() {
         let part = number % (SITES.len() + 1);
         world.set_clock(part, 3600 * (number + 1) as u32);
-        all.0.push(world.resumed("a clock was set back", Some(part)));
+        all.0
+            .push(world.resumed("a clock was set back", Some(part)));
     }
     world.all_pairs_are_measured();
     // The times in the records are those of clocks that differ.

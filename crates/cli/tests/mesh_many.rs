@@ -109,7 +109,10 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
             .stderr(log);
         Killed(command.spawn().unwrap())
     };
-    let server = started("bus", "lab exec bus --name fifty -- nats-server -c nats.conf");
+    let server = started(
+        "bus",
+        "lab exec bus --name fifty -- nats-server -c nats.conf",
+    );
     eventually("the server answers", || {
         let log = fs::read_to_string(here.join("log-bus")).unwrap();
         log.contains("Server is ready")
@@ -153,7 +156,8 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
         pairs(&bulk).len()
     );
     let named = |kind: &str, name: &str, metric: &str| {
-        let is_it = |it: &&Value| it["kind"] == kind && it["name"] == name && it["metric"] == metric;
+        let is_it =
+            |it: &&Value| it["kind"] == kind && it["name"] == name && it["metric"] == metric;
         suspects.iter().any(|it| is_it(&it))
     };
     assert!(named("site", SLOW, "throughput"));

@@ -90,8 +90,8 @@ pub(crate) fn pairs(runs: &[Run]) -> BTreeSet<[&str; 2]> {
     runs.iter().map(Run::pair).collect()
 }
 
-/// No two runs that share a site, or one of the names that `links` gives for a run, are at one time:
-/// by the times in their own records.
+/// No two runs that share a site, or one of the names that `links` gives for a run, are at one
+/// time, by the times in their own records.
 pub(crate) fn assert_apart(runs: &[Run], links: impl Fn(&Run) -> BTreeSet<String>) {
     let of = |run: &Run| {
         let mut all = links(run);

@@ -69,7 +69,9 @@ fn assert_has_run(at: &str, job: &str, history: &Path, run: i64) {
             "last_over_time(linerate_result{{job=\"{job}\",test=\"{test}\",path=\"{path}\",\
              figure=\"{figure}\"}}[1h])"
         );
-        eventually("Prometheus has the figure", || !ask(at, &expression).is_empty());
+        eventually("Prometheus has the figure", || {
+            !ask(at, &expression).is_empty()
+        });
         let found = ask(at, &expression);
         let text = found[0]["value"][1].as_str().unwrap();
         assert_eq!(text.parse::<f64>().unwrap(), value, "{job} {figure}");
@@ -100,7 +102,11 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     let line = format!("monitor m.toml --once --db written.db --remote-write http://{at}");
     let done = run(here, &line);
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(!stderr(&done).contains("--remote-write"), "{}", stderr(&done));
+    assert!(
+        !stderr(&done).contains("--remote-write"),
+        "{}",
+        stderr(&done)
+    );
     assert_has_run(&at, "linerate-monitor", &here.join("written.db"), 1);
 
     let ports = [(); 2].map(|()| {
@@ -117,7 +123,11 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     let line = format!("mesh up mesh.toml --once --db mesh.db --remote-write http://{at}");
     let done = run(here, &line);
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(!stderr(&done).contains("--remote-write"), "{}", stderr(&done));
+    assert!(
+        !stderr(&done).contains("--remote-write"),
+        "{}",
+        stderr(&done)
+    );
     let history = linerate_history::open(&here.join("mesh.db").as_path().into()).unwrap();
     let first = history.list(&Filter::default()).unwrap().pop().unwrap().id;
     assert_has_run(&at, "linerate-mesh", &here.join("mesh.db"), first);

@@ -25,7 +25,11 @@ fn main() {
     let runs = values.len();
     println!(
         "{runs} runs in their order: monitor {}, history changes {}",
-        if monitor_alarms(&values) { "ALARM" } else { "no alarm" },
+        if monitor_alarms(&values) {
+            "ALARM"
+        } else {
+            "no alarm"
+        },
         changes(&values, 1).expect("numbers").len()
     );
     let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -38,7 +42,10 @@ fn main() {
         let found = changes(&values, order.into()).expect("numbers");
         once += u32::from(!found.is_empty());
     }
-    for (name, alarms) in [("monitor, after each run", monitor), ("history changes", once)] {
+    for (name, alarms) in [
+        ("monitor, after each run", monitor),
+        ("history changes", once),
+    ] {
         let share = wilson(alarms.into(), ORDERS.into()).expect("there are orders");
         println!("{ORDERS} random orders, {name}: {alarms} with an alarm, {share:?}");
     }

@@ -13,12 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::{Error as JetStreamError, ErrorCode};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
-use async_nats::jetstream::{Context, Message, kv};
+use async_nats::jetstream::{Context, ErrorCode, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
 use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
@@ -145,12 +144,10 @@ impl NatsBus {
                 ..config.clone()
             };
             let made = self.context.create_or_update_stream(replicated).await;
-            match made.as_ref().map_err(CreateStreamError::kind) {
-                Err(CreateStreamErrorKind::JetStream(error)) if lacks_servers(&error) => {
-                    self.context.create_or_update_stream(config).await
-                }
-                _ => made,
+            if made.as_ref().is_err_and(lacks_servers) {
+                return self.context.create_or_update_stream(config).await;
             }
+            made
         })?;
         Ok(())
     }
@@ -398,7 +395,10 @@ fn consumer(name: &str, filter_subject: String) -> pull::Config {
 }
 
 /// Whether a stream cannot be made because there are fewer servers than copies.
-fn lacks_servers(error: &JetStreamError) -> bool {
+fn lacks_servers(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(error) = error.kind() else {
+        return false;
+    };
     let lacking = [
         ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
         ErrorCode::CLUSTER_NO_PEERS,

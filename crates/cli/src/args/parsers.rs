@@ -266,7 +266,7 @@ pub(super) fn bus(text: &str) -> Result<String, String> {
 
 /// The URL of a receiver of metrics; without a path it gets the usual one of the protocol.
 pub(super) fn receiver(protocol: Protocol) -> impl Parser<HttpUrl> {
-    move |text: &str| {
+    move |text: &str| -> Result<HttpUrl, String> {
         let url: HttpUrl = text.parse()?;
         let path = if url.path == "/" {
             protocol.path().to_owned()

@@ -87,7 +87,8 @@ pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
             run(program, arguments, &change).with_context(|| program.clone())?;
         }
         if let Some(webhook) = &alarm.webhook {
-            let answered = post(webhook, JSON, change.as_bytes()).with_context(|| webhook.authority.clone())?;
+            let answered = post(webhook, JSON, change.as_bytes())
+                .with_context(|| webhook.authority.clone())?;
             ensure!(
                 (200..300).contains(&answered),
                 "{}: answered {answered}",

@@ -451,8 +451,8 @@ impl Work {
         match self.unsent.keep(report) {
             Ok(0) => {}
             Ok(dropped) => (self.say)(&format!(
-                "the bus takes no results: the {dropped} oldest were dropped, as {} and {} are kept \
-                 at most",
+                "the bus takes no results; the oldest {dropped} were dropped: at most {} and {} are \
+                 kept",
                 Unsent::MAX_REPORTS,
                 ByteCount(Unsent::MAX_BYTES),
             )),
