@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_testkit::{Need, eventually, made_or_skip};
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::mesh_results::{Run, assert_apart, pairs, runs};
 use crate::monitor::run;
-use crate::support::{Killed, PROGRAM, ended_within, has_no_lab, stderr};
+use crate::support::{Killed, PROGRAM, has_no_lab, stderr};
 
 const COUNT: usize = 50;
 const SLOW: &str = "s07";
@@ -122,9 +123,7 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
         "lab exec bus --name fifty -- {PROGRAM} mesh up m.toml --bus nats://127.0.0.1:4222 \
          --credentials keys/coordinator.nk --db h.db --once --quiet"
     );
-    let mut coordinator = linerate(&line);
-    let coordinator = coordinator.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let coordinator = coordinator.spawn().unwrap();
+    let mut coordinator = started("coordinator", &line);
     // An agent finds its queue when the coordinator has made it.
     let agents: Vec<Killed> = (0..COUNT)
         .map(|number| {
@@ -136,11 +135,17 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
             started(&site, &line)
         })
         .collect();
-    let ended = ended_within(coordinator, Duration::from_secs(1800));
+    let ended = loop {
+        if let Some(ended) = coordinator.0.try_wait().unwrap() {
+            break ended;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1800), "it hangs");
+        thread::sleep(Duration::from_millis(100));
+    };
     let took = begun.elapsed().as_secs_f64();
     drop((agents, server));
-    eprintln!("{}", stderr(&ended));
-    assert_eq!(ended.status.code(), Some(0));
+    let said = fs::read_to_string(here.join("log-coordinator")).unwrap();
+    assert_eq!(ended.code(), Some(0), "{said}");
 
     let bulk = runs(&here.join("h.db"), "bulk");
     let ids: BTreeSet<&str> = bulk.iter().map(|run| &*run.labels["run"]).collect();
