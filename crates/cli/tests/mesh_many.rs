@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use linerate_testkit::{Need, eventually, made_or_skip};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::mesh_results::{Run, assert_apart, pairs, runs};
 use crate::monitor::run;
@@ -47,16 +48,6 @@ fn files() -> [String; 2] {
     [hosts, mesh]
 }
 
-/// A lab that is up, with the command that takes it down.
-struct Up(Command);
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let down = self.0.output();
-        assert!(down.is_ok_and(|down| down.status.success()), "{:?}", self.0);
-    }
-}
-
 /// A test across the lossy link takes it from all others.
 fn lossy_link(run: &Run) -> BTreeSet<String> {
     let is_across = run.ends().iter().any(|end| FAR.contains(end));
@@ -66,87 +57,119 @@ fn lossy_link(run: &Run) -> BTreeSet<String> {
         .collect()
 }
 
-#[test]
-#[ignore = "about ten minutes, and most of two CPUs"]
-fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_are_named() {
-    let found = Command::new("nats-server").arg("--version").output();
-    if made_or_skip(Need::Nats, found).is_none() {
-        return;
+/// A lab of the hosts with a nats-server, which ends with it.
+struct Fifty {
+    directory: TempDir,
+    running: Vec<Killed>,
+}
+
+impl Fifty {
+    /// Makes the files; none, after saying why, where this host has no nats-server or allows no lab.
+    fn up() -> Option<Self> {
+        let found = Command::new("nats-server").arg("--version").output();
+        made_or_skip(Need::Nats, found)?;
+        let mut fifty = Self {
+            directory: tempfile::tempdir().unwrap(),
+            running: Vec::new(),
+        };
+        let here = fifty.directory.path();
+        let [hosts, mesh] = files();
+        fs::write(here.join("hosts.toml"), hosts).unwrap();
+        fs::write(here.join("m.toml"), mesh).unwrap();
+        let users = run(here, "mesh permissions m.toml --keys keys");
+        let users = String::from_utf8(users.stdout).unwrap();
+        let store = here.join("store");
+        let text = format!(
+            "listen: \"0.0.0.0:4222\"\njetstream {{ store_dir: \"{}\" }}\n{users}\n",
+            store.display()
+        );
+        fs::write(here.join("nats.conf"), text).unwrap();
+        let mut up = fifty.linerate("lab up hosts.toml --name fifty");
+        let up = up.stdin(Stdio::null()).output().unwrap();
+        if has_no_lab(&up) {
+            return None;
+        }
+        assert!(up.status.success(), "{}", stderr(&up));
+        let line = format!("nats-server -c {}/nats.conf", here.display());
+        let server = fifty.start("bus", "bus", &line);
+        fifty.running.push(server);
+        eventually("the server answers", || {
+            fifty.said("bus").contains("Server is ready")
+        });
+        Some(fifty)
     }
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    let linerate = |line: &str| {
+
+    fn linerate(&self, line: &str) -> Command {
+        let here = self.directory.path();
         let mut command = Command::new(PROGRAM);
         command.args(line.split_whitespace()).current_dir(here);
         command.env("XDG_RUNTIME_DIR", here);
         command.env("XDG_STATE_HOME", here.join("state"));
         command
-    };
-    let [hosts, mesh] = files();
-    fs::write(here.join("hosts.toml"), hosts).unwrap();
-    fs::write(here.join("m.toml"), mesh).unwrap();
-    let users = run(here, "mesh permissions m.toml --keys keys");
-    let users = String::from_utf8(users.stdout).unwrap();
-    let store = here.join("store");
-    let text = format!(
-        "listen: \"0.0.0.0:4222\"\njetstream {{ store_dir: \"{}\" }}\n{users}\n",
-        store.display()
-    );
-    fs::write(here.join("nats.conf"), text).unwrap();
-
-    let mut up = linerate("lab up hosts.toml --name fifty");
-    let up = up.stdin(Stdio::null()).output().unwrap();
-    if has_no_lab(&up) {
-        return;
     }
-    assert!(up.status.success(), "{}", stderr(&up));
-    let _lab = Up(linerate("lab down --name fifty"));
-    let started = |name: &str, line: &str| {
-        let log = File::create(here.join(format!("log-{name}"))).unwrap();
-        let mut command = linerate(line);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        Killed(command.spawn().unwrap())
-    };
-    let server = started(
-        "bus",
-        "lab exec bus --name fifty -- nats-server -c nats.conf",
-    );
-    eventually("the server answers", || {
-        let log = fs::read_to_string(here.join("log-bus")).unwrap();
-        log.contains("Server is ready")
-    });
-    let begun = Instant::now();
-    let line = format!(
-        "lab exec bus --name fifty -- {PROGRAM} mesh up m.toml --bus nats://127.0.0.1:4222 \
-         --credentials keys/coordinator.nk --db h.db --once --quiet"
-    );
-    let mut coordinator = started("coordinator", &line);
-    // An agent finds its queue when the coordinator has made it.
-    let agents: Vec<Killed> = (0..COUNT)
-        .map(|number| {
+
+    /// Starts a command in a host of the lab.
+    fn start(&self, name: &str, host: &str, line: &str) -> Killed {
+        let log = self.directory.path().join(format!("log-{name}"));
+        let mut command = self.linerate(&format!("lab exec {host} --name fifty -- {line}"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Killed(command.stderr(File::create(log).unwrap()).spawn().unwrap())
+    }
+
+    fn said(&self, name: &str) -> String {
+        let log = self.directory.path().join(format!("log-{name}"));
+        fs::read_to_string(log).unwrap()
+    }
+
+    /// Measures all pairs once, and returns how long that took.
+    fn measure(&self) -> Duration {
+        let here = self.directory.path().display();
+        let begun = Instant::now();
+        let line = format!(
+            "{PROGRAM} mesh up {here}/m.toml --bus nats://127.0.0.1:4222 --credentials \
+             {here}/keys/coordinator.nk --db {here}/h.db --once --quiet"
+        );
+        let mut coordinator = self.start("coordinator", "bus", &line);
+        let agent = |number| {
             let site = format!("s{number:02}");
             let line = format!(
-                "lab exec {site} --name fifty -- {PROGRAM} mesh join --bus nats://bus:4222 \
-                 --credentials keys/{site}.nk --site {site} --address {site}"
+                "{PROGRAM} mesh join --bus nats://bus:4222 --credentials {here}/keys/{site}.nk \
+                 --site {site} --address {site}"
             );
-            started(&site, &line)
-        })
-        .collect();
-    let ended = loop {
-        if let Some(ended) = coordinator.0.try_wait().unwrap() {
-            break ended;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(1800), "it hangs");
-        thread::sleep(Duration::from_millis(100));
-    };
-    let took = begun.elapsed().as_secs_f64();
-    drop((agents, server));
-    let said = fs::read_to_string(here.join("log-coordinator")).unwrap();
-    assert_eq!(ended.code(), Some(0), "{said}");
+            self.start(&site, &site, &line)
+        };
+        let _agents: Vec<Killed> = (0..COUNT).map(agent).collect();
+        let ended = loop {
+            if let Some(ended) = coordinator.0.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(1800), "it hangs");
+            thread::sleep(Duration::from_millis(100));
+        };
+        assert_eq!(ended.code(), Some(0), "{}", self.said("coordinator"));
+        begun.elapsed()
+    }
+}
 
+impl Drop for Fifty {
+    fn drop(&mut self) {
+        self.running.clear();
+        let down = self.linerate("lab down --name fifty").output();
+        eprintln!(
+            "{}",
+            down.map_or_else(|error| error.to_string(), |down| stderr(&down))
+        );
+    }
+}
+
+#[test]
+#[ignore = "about ten minutes, and most of two CPUs"]
+fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_are_named() {
+    let Some(fifty) = Fifty::up() else {
+        return;
+    };
+    let took = fifty.measure().as_secs_f64();
+    let here = fifty.directory.path();
     let bulk = runs(&here.join("h.db"), "bulk");
     let ids: BTreeSet<&str> = bulk.iter().map(|run| &*run.labels["run"]).collect();
     assert_eq!(ids.len(), bulk.len(), "a result is there twice");
@@ -160,13 +183,13 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
         bulk.len(),
         pairs(&bulk).len()
     );
-    let named = |kind: &str, name: &str, metric: &str| {
-        let is_it =
-            |it: &&Value| it["kind"] == kind && it["name"] == name && it["metric"] == metric;
-        suspects.iter().any(|it| is_it(&it))
+    let is_named = |kind: &str, name: &str, metric: &str| {
+        suspects.iter().any(|suspect| {
+            suspect["kind"] == kind && suspect["name"] == name && suspect["metric"] == metric
+        })
     };
-    assert!(named("site", SLOW, "throughput"));
-    assert!(named("group", "far", "loss"));
+    assert!(is_named("site", SLOW, "throughput"));
+    assert!(is_named("group", "far", "loss"));
     let is_planted = |it: &Value| it["name"] == SLOW || it["name"] == "far";
-    assert!(suspects.iter().all(is_planted), "{suspects:#?}");
+    assert!(suspects.iter().all(is_planted));
 }
