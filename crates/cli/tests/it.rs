@@ -46,6 +46,7 @@ mod mesh;
 mod mesh_bus;
 mod mesh_faults;
 mod mesh_many;
+mod mesh_rate;
 mod mesh_results;
 mod mesh_world;
 mod monitor;
