@@ -1,6 +1,6 @@
 //! How many documents a minute go through one coordinator into SQLite. With a release build of the
-//! program: `LINERATE_PROGRAM=target/release/linerate cargo test -p linerate --all-features --test it
-//! -- --ignored --nocapture mesh_rate`
+//! program: `LINERATE_PROGRAM=target/release/linerate cargo test -p linerate --all-features
+//! --test it -- --ignored --nocapture mesh_rate`
 #![cfg(feature = "nats")]
 
 use std::fs;
@@ -14,8 +14,9 @@ use linerate_mesh::bus::Bus;
 use linerate_mesh::message::{Outcome, Report, encode};
 use linerate_web::nats::{NatsBus, NatsOptions};
 
+use crate::monitor::run;
 use crate::nats_server::Server;
-use crate::support::{Killed, PROGRAM};
+use crate::support::{Killed, PROGRAM, Served, stdout};
 
 const DOCUMENTS: usize = 6000;
 
@@ -36,7 +37,13 @@ fn documents_a_minute_through_one_coordinator() {
     };
     let bus = NatsBus::connect(&options, Arc::new(|_| {})).unwrap();
     bus.prepare(&["a", "b"]).unwrap();
-    let document = include_str!("data/record.json");
+    let served = Served::start(&[]);
+    let line = format!(
+        "stream {} --time 200ms --warm-up 0s --json --quiet",
+        served.address
+    );
+    let document = stdout(&run(here, &line));
+    drop(served);
     for number in 0..DOCUMENTS {
         let report = Report {
             id: format!("r{number}"),
@@ -45,7 +52,7 @@ fn documents_a_minute_through_one_coordinator() {
             to: "b".to_owned(),
             turned: false,
             outcome: Outcome::Finished {
-                document: document.to_owned(),
+                document: document.clone(),
             },
         };
         bus.publish("a", &report.key(), &encode(&report)).unwrap();
@@ -74,8 +81,8 @@ fn documents_a_minute_through_one_coordinator() {
     }
     let seconds = begun.elapsed().as_secs_f64();
     eprintln!(
-        "{DOCUMENTS} documents of {} kB in {seconds:.1} s: {:.0} a minute",
-        document.len() / 1000,
+        "{DOCUMENTS} documents of {:.1} kB in {seconds:.1} s: {:.0} a minute",
+        document.len() as f64 / 1e3,
         60.0 * DOCUMENTS as f64 / seconds
     );
 }
