@@ -1,5 +1,5 @@
 //! A queue of half a second against CoDel: the grade tells them apart each time, and so does a
-//! comparison. `LINERATE_TIMES=20 cargo test -p linerate --test it -- --ignored --nocapture
+//! comparison. Reno, as BBR does not heed what CoDel drops. `LINERATE_TIMES=20 cargo test -p linerate --test it -- --ignored --nocapture
 //! bufferbloat`
 
 use std::process::Command;
@@ -28,7 +28,9 @@ fn measured(arguments: &[&str]) -> Option<Value> {
 fn the_grade_tells_a_fifo_of_half_a_second_from_codel() {
     for _ in 0..times() {
         for (path, good) in [(FIFO, false), (CODEL, true)] {
-            let Some(document) = measured(&["check", "--lab", path, "--json", "--quiet"]) else {
+            let Some(document) =
+                measured(&["check", "-C", "reno", "--lab", path, "--json", "--quiet"])
+            else {
                 return;
             };
             for direction in ["up", "down"] {
