@@ -1,6 +1,6 @@
 //! A queue of half a second against CoDel: the grade tells them apart each time, and so does a
-//! comparison. Reno, as BBR does not heed what CoDel drops. `LINERATE_TIMES=20 cargo test -p linerate --test it -- --ignored --nocapture
-//! bufferbloat`
+//! comparison. With CUBIC, since BBR does not heed what CoDel drops. `LINERATE_TIMES=20 cargo test
+//! -p linerate --test it -- --ignored --nocapture bufferbloat`
 
 use std::process::Command;
 
@@ -29,7 +29,7 @@ fn the_grade_tells_a_fifo_of_half_a_second_from_codel() {
     for _ in 0..times() {
         for (path, good) in [(FIFO, false), (CODEL, true)] {
             let Some(document) =
-                measured(&["check", "-C", "reno", "--lab", path, "--json", "--quiet"])
+                measured(&["check", "-C", "cubic", "--lab", path, "--json", "--quiet"])
             else {
                 return;
             };
@@ -57,7 +57,7 @@ fn the_grade_tells_a_fifo_of_half_a_second_from_codel() {
 fn a_comparison_finds_codel_different_within_ten_pairs() {
     for _ in 0..times() {
         let arguments = [
-            "compare", "--lab", FIFO, "--lab-b", CODEL, "--metric", "rpm",
+            "compare", "-C", "cubic", "--lab", FIFO, "--lab-b", CODEL, "--metric", "rpm",
         ];
         let arguments = [&arguments[..], &["--pairs", "10", "--json", "--quiet"]].concat();
         let Some(document) = measured(&arguments) else {
