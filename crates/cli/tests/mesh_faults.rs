@@ -122,6 +122,8 @@ fn after_clocks_were_set_back_no_result_is_lost_or_doubled() {
             .push(world.resumed("a clock was set back", Some(part)));
     }
     world.all_pairs_are_measured();
+    // The agents did see other clocks.
+    assert!(world.hours() > count() / 2, "{}", world.hours());
     // The times in the records are those of clocks that differ.
     let results = world.end(false);
     all.print("clock set back by an hour or more");

@@ -9,6 +9,8 @@ use serde_json::Value;
 /// A saved run of a mesh.
 pub(crate) struct Run {
     pub(crate) labels: BTreeMap<String, String>,
+    /// Date and hour at which it began, by its own clock.
+    pub(crate) hour: String,
     /// When it began, in seconds of the hour: no test lasts one.
     began_s: f64,
     seconds: f64,
@@ -71,6 +73,7 @@ impl Saved {
             let (minutes, seconds) = (&text[14..16], text[17..].trim_end_matches('Z'));
             self.runs.push(Run {
                 labels: self.history.labels(run.id).unwrap(),
+                hour: text[..13].to_owned(),
                 began_s: minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap(),
                 seconds: document["seconds"].as_f64().unwrap(),
                 bps: document["throughput_bps"].as_f64().unwrap_or(0.0),

@@ -199,6 +199,12 @@ impl World {
         }
     }
 
+    /// The number of different hours in which the runs began, each by its own clock.
+    pub(crate) fn hours(&self) -> usize {
+        let hours = self.saved.runs.iter().map(|run| &*run.hour);
+        hours.collect::<BTreeSet<_>>().len()
+    }
+
     /// Waits until each pair of sites has a result that was saved after this call.
     ///
     /// # Panics

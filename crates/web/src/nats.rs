@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind,
+};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{Context, ErrorCode, Message, kv};
@@ -135,19 +137,31 @@ impl NatsBus {
         Ok(())
     }
 
-    /// Makes a stream, or changes it to this. Each server of a cluster has a copy, up to
-    /// [`REPLICAS`]; a server without a cluster, or a smaller one, has one.
+    /// Makes a stream, or changes it to this. In a cluster it has up to [`REPLICAS`] copies.
     fn make_stream(&self, what: &str, config: stream::Config) -> Result<(), BusError> {
         self.wait(what, Duration::ZERO, async {
-            let replicated = stream::Config {
-                num_replicas: REPLICAS,
+            let found = self.context.get_stream(&config.name).await;
+            // A server without a cluster takes a change to several copies, and does not load such a
+            // stream when it starts again (2.9).
+            let copies = match &found {
+                Ok(stream) => {
+                    let info = stream.cached_info();
+                    let now = info.config.num_replicas;
+                    let is_in_cluster = info.cluster.is_some();
+                    [if is_in_cluster { REPLICAS } else { now }, now]
+                }
+                Err(error) if is_missing(&error.kind()) => [REPLICAS, 1],
+                Err(error) => return Err(error.to_string()),
+            };
+            let with = |num_replicas| stream::Config {
+                num_replicas,
                 ..config.clone()
             };
-            let made = self.context.create_or_update_stream(replicated).await;
+            let mut made = self.context.create_or_update_stream(with(copies[0])).await;
             if made.as_ref().is_err_and(lacks_servers) {
-                return self.context.create_or_update_stream(config).await;
+                made = self.context.create_or_update_stream(with(copies[1])).await;
             }
-            made
+            made.map_err(|error| error.to_string())
         })?;
         Ok(())
     }
@@ -392,6 +406,14 @@ fn consumer(name: &str, filter_subject: String) -> pull::Config {
         filter_subject,
         ..pull::Config::default()
     }
+}
+
+/// Whether there is no such stream.
+fn is_missing(error: &GetStreamErrorKind) -> bool {
+    let GetStreamErrorKind::JetStream(error) = error else {
+        return false;
+    };
+    error.error_code() == ErrorCode::STREAM_NOT_FOUND
 }
 
 /// Whether a stream cannot be made because there are fewer servers than copies.

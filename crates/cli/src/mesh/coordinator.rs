@@ -473,7 +473,8 @@ impl<'a> Coordinator<'a> {
             // A label of its own would make each run a series.
             labels.retain(|(key, _)| key != RUN);
             let metrics = of_run(&labels, &figures, saved.cause.as_deref());
-            receiver.send_at(&metrics, saved.at_s * 1_000_000_000);
+            let at_ns = saved.at_s * 1_000_000_000 + fraction_ns(&saved.started_at);
+            receiver.send_at(&metrics, at_ns);
         }
         Ok(())
     }
@@ -574,6 +575,14 @@ fn remember(
         }
     }
     Ok(())
+}
+
+/// What a time of RFC 3339 has beyond its whole seconds, ns.
+fn fraction_ns(moment: &str) -> u64 {
+    let digits = moment
+        .split_once('.')
+        .map_or("", |(_, rest)| rest.trim_end_matches('Z'));
+    format!("{digits:0<9.9}").parse().unwrap_or(0)
 }
 
 /// The direction as the other end sees it.
