@@ -21,6 +21,7 @@
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`history`], [`keep`] | runs that were saved; where they are |
 //! | [`monitor`] | tests on a schedule, alarms, metrics; tests when Prometheus asks |
+//! | [`push`] | metrics that are sent to a collector or a store |
 //! | [`mesh`] | many sites: the coordinator, a site's agent |
 //! | [`turn`] | one test of a monitor at a time |
 //! | [`web`] | the history as pages for a browser |
@@ -74,6 +75,7 @@ mod output;
 mod plan;
 mod profile;
 mod progress;
+mod push;
 mod qos;
 mod qos_cost;
 mod remote;

@@ -25,6 +25,7 @@ fn every_file_is_a_module() {
 }
 
 mod browser;
+mod bufferbloat;
 mod capacity;
 mod captures;
 mod compare;
@@ -44,11 +45,17 @@ mod lab_path;
 mod lab_spec;
 mod mesh;
 mod mesh_bus;
+mod mesh_faults;
+mod mesh_many;
+mod mesh_rate;
+mod mesh_results;
+mod mesh_world;
 mod monitor;
 mod nats_server;
 mod packages;
 mod profile;
 mod projection;
+mod prometheus;
 mod python;
 mod qos_cost;
 mod shells;

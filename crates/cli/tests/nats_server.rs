@@ -1,10 +1,11 @@
-//! A nats-server of a test's own, on loopback.
+//! A nats-server of a test's own, or a cluster of three, on loopback.
 #![cfg(feature = "nats")]
 #![allow(
     clippy::unwrap_used,
     reason = "a test says what it expects by panicking"
 )]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -12,6 +13,8 @@ use std::process::{Child, Command, Stdio};
 
 use linerate_testkit::{Need, eventually, made_or_skip};
 use tempfile::TempDir;
+
+use crate::monitor::get;
 
 /// Gone with this value.
 pub(crate) struct Server {
@@ -25,10 +28,11 @@ impl Server {
     pub(crate) fn start(more: &str) -> Option<Self> {
         let found = Command::new("nats-server").arg("--version").output();
         made_or_skip(Need::Nats, found)?;
+        Some(Self::at(free_port(), more))
+    }
+
+    fn at(port: u16, more: &str) -> Self {
         let directory = TempDir::new().unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
         let store = directory.path().join("store");
         let text = format!(
             "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{more}\n",
@@ -42,7 +46,11 @@ impl Server {
             child,
         };
         server.wait();
-        Some(server)
+        server
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -65,6 +73,60 @@ impl Server {
             TcpStream::connect(("127.0.0.1", self.port)).is_ok()
         });
     }
+}
+
+/// Three servers that keep copies of each other's streams.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    /// Where each says whether it has caught up with the others.
+    health: Vec<u16>,
+}
+
+impl Cluster {
+    /// With `more` in each file; none, after saying why, where there is no nats-server.
+    pub(crate) fn start(more: &str) -> Option<Self> {
+        let found = Command::new("nats-server").arg("--version").output();
+        made_or_skip(Need::Nats, found)?;
+        let routes = [(); 3].map(|()| free_port());
+        let all = routes.map(|port| format!("\"nats://127.0.0.1:{port}\""));
+        let health: Vec<u16> = routes.iter().map(|_| free_port()).collect();
+        let servers = (0..3).map(|number| {
+            let mut text = format!("server_name: n{number}\nhttp: \"127.0.0.1:");
+            let _ = write!(
+                text,
+                "{}\"\ncluster {{ name: c, listen: \"127.0.0.1:{}\", routes: [{}] }}\n{more}",
+                health[number],
+                routes[number],
+                all.join(", ")
+            );
+            Server::at(free_port(), &text)
+        });
+        let cluster = Self {
+            servers: servers.collect(),
+            health,
+        };
+        (0..3).for_each(|number| cluster.wait(number));
+        Some(cluster)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let urls: Vec<String> = self.servers.iter().map(Server::url).collect();
+        urls.join(",")
+    }
+
+    /// Until a server has all that the others have.
+    pub(crate) fn wait(&self, number: usize) {
+        let address = format!("127.0.0.1:{}", self.health[number]);
+        eventually("the server has caught up", || {
+            TcpStream::connect(&address).is_ok()
+                && get(&address, "/healthz").starts_with("HTTP/1.1 200")
+        });
+    }
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
 }
 
 fn run(file: &Path) -> Child {

@@ -79,6 +79,10 @@ needs! {
     Promtool = "promtool",
     /// The program nats-server.
     Nats = "nats",
+    /// The library libfaketime.
+    Faketime = "faketime",
+    /// A Prometheus server.
+    Prometheus = "prometheus",
     /// The programs of a PostgreSQL server.
     Postgres = "postgres",
     /// The program openssl.

@@ -14,9 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind,
+};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
-use async_nats::jetstream::{Context, Message, kv};
+use async_nats::jetstream::{Context, ErrorCode, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
 use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
@@ -44,6 +47,8 @@ const DUPLICATES: Duration = Duration::from_secs(600);
 const BATCH: usize = 32;
 /// Most deliveries waiting to be acknowledged.
 const MAX_OPEN: usize = 1024;
+/// Copies of each stream in a cluster: with three, one server may be lost.
+const REPLICAS: usize = 3;
 
 /// The server's address and the user's credentials.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +133,35 @@ impl NatsBus {
         self.wait("does not take it", Duration::ZERO, async {
             let sent = self.context.send_publish(subject, message).await?;
             sent.into_future().await
+        })?;
+        Ok(())
+    }
+
+    /// Makes a stream, or changes it to this. In a cluster it has up to [`REPLICAS`] copies.
+    fn make_stream(&self, what: &str, config: stream::Config) -> Result<(), BusError> {
+        self.wait(what, Duration::ZERO, async {
+            let found = self.context.get_stream(&config.name).await;
+            // A server without a cluster takes a change to several copies, and does not load such a
+            // stream when it starts again (2.9).
+            let copies = match &found {
+                Ok(stream) => {
+                    let info = stream.cached_info();
+                    let now = info.config.num_replicas;
+                    let is_in_cluster = info.cluster.is_some();
+                    [if is_in_cluster { REPLICAS } else { now }, now]
+                }
+                Err(error) if is_missing(&error.kind()) => [REPLICAS, 1],
+                Err(error) => return Err(error.to_string()),
+            };
+            let with = |num_replicas| stream::Config {
+                num_replicas,
+                ..config.clone()
+            };
+            let mut made = self.context.create_or_update_stream(with(copies[0])).await;
+            if made.as_ref().is_err_and(lacks_servers) {
+                made = self.context.create_or_update_stream(with(copies[1])).await;
+            }
+            made.map_err(|error| error.to_string())
         })?;
         Ok(())
     }
@@ -238,18 +272,12 @@ impl Bus for NatsBus {
     }
 
     fn prepare(&self, sites: &[&str]) -> Result<(), BusError> {
-        self.wait("has no room for sites", Duration::ZERO, async {
-            self.context.create_or_update_stream(bucket()).await
-        })?;
+        self.make_stream("has no room for sites", bucket())?;
         let bucket = self.wait("shows no sites", Duration::ZERO, async {
             self.context.get_key_value(SITES).await
         })?;
-        self.wait("has no room for work", Duration::ZERO, async {
-            self.context.create_or_update_stream(work()).await
-        })?;
-        self.wait("has no room for reports", Duration::ZERO, async {
-            self.context.create_or_update_stream(reports()).await
-        })?;
+        self.make_stream("has no room for work", work())?;
+        self.make_stream("has no room for reports", reports())?;
         let of_sites = sites.iter().map(|site| {
             let site = token(site);
             let subject = format!("linerate.work.{site}");
@@ -378,6 +406,26 @@ fn consumer(name: &str, filter_subject: String) -> pull::Config {
         filter_subject,
         ..pull::Config::default()
     }
+}
+
+/// Whether there is no such stream.
+fn is_missing(error: &GetStreamErrorKind) -> bool {
+    let GetStreamErrorKind::JetStream(error) = error else {
+        return false;
+    };
+    error.error_code() == ErrorCode::STREAM_NOT_FOUND
+}
+
+/// Whether a stream cannot be made because there are fewer servers than copies.
+fn lacks_servers(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(error) = error.kind() else {
+        return false;
+    };
+    let lacking = [
+        ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
+        ErrorCode::CLUSTER_NO_PEERS,
+    ];
+    lacking.contains(&error.error_code())
 }
 
 fn servers(list: &str) -> Result<Vec<ServerAddr>, BusError> {

@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use linerate_core::monitor::HttpUrl;
 use linerate_core::record::Cause;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
 use linerate_history::Since;
 
 use super::history::DbOptions;
 use super::parsers;
+use crate::push::Protocol;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -61,6 +63,14 @@ pub(crate) struct MeshUpArgs {
     /// End when each test has measured each pair once, or cannot
     #[arg(long, help_heading = "Mesh")]
     pub(crate) once: bool,
+    /// Send each result to a store by Prometheus's remote write, such as http://HOST:9090
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Mesh",
+        value_parser = parsers::receiver(Protocol::RemoteWrite)
+    )]
+    pub(crate) remote_write: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long, help_heading = "Mesh")]
     pub(crate) quiet: bool,

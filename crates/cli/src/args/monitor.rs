@@ -7,6 +7,8 @@ use clap::Args;
 use linerate_core::monitor::HttpUrl;
 
 use super::history::DbOptions;
+use super::parsers;
+use crate::push::Protocol;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -14,7 +16,7 @@ pub(crate) struct MonitorArgs {
     /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
     /// Check FILE, print its runs of the next 24 hours, and run nothing
-    #[arg(long, conflicts_with_all = ["once", "metrics", "otlp"])]
+    #[arg(long, conflicts_with_all = ["once", "metrics", "otlp", "remote_write"])]
     pub(crate) check: bool,
     /// Run the tests that are due now, and end: for cron
     #[arg(long, conflicts_with = "metrics")]
@@ -23,8 +25,11 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Send the same metrics to an OpenTelemetry collector, such as http://HOST:4318
-    #[arg(long, value_name = "URL", value_parser = collector)]
+    #[arg(long, value_name = "URL", value_parser = parsers::receiver(Protocol::Otlp))]
     pub(crate) otlp: Option<HttpUrl>,
+    /// Send the same metrics to a store by Prometheus's remote write, such as http://HOST:9090
+    #[arg(long, value_name = "URL", value_parser = parsers::receiver(Protocol::RemoteWrite))]
+    pub(crate) remote_write: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -67,18 +72,6 @@ Examples:
   linerate web
   linerate web paths.toml
   linerate web --listen 192.0.2.7:9478 --token-file token";
-
-/// A collector's URL; without a path it gets the one of metrics (OTLP 1, "OTLP/HTTP Request").
-fn collector(text: &str) -> Result<HttpUrl, String> {
-    let url: HttpUrl = text.parse()?;
-    let path = if url.path == "/" {
-        "/v1/metrics"
-    } else {
-        &url.path
-    }
-    .to_owned();
-    Ok(HttpUrl { path, ..url })
-}
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port| (Ipv4Addr::LOCALHOST, port).into());

@@ -6,12 +6,14 @@ use anyhow::{anyhow, bail};
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
+use linerate_core::monitor::HttpUrl;
 use linerate_core::plan::Workload;
 use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, UnitError};
 use linerate_core::value::{Value, ValueKind};
 use linerate_history::{Place, Since};
 
 use super::shared::WhichRun;
+use crate::push::Protocol;
 
 /// A choice of words.
 fn word<T: Clone + Send + Sync + 'static>(
@@ -259,6 +261,19 @@ pub(super) fn bus(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("it must be nats://HOST, tls://HOST or one of them with :PORT".to_owned())
+    }
+}
+
+/// The URL of a receiver of metrics; without a path it gets the usual one of the protocol.
+pub(super) fn receiver(protocol: Protocol) -> impl Parser<HttpUrl> {
+    move |text: &str| -> Result<HttpUrl, String> {
+        let url: HttpUrl = text.parse()?;
+        let path = if url.path == "/" {
+            protocol.path().to_owned()
+        } else {
+            url.path
+        };
+        Ok(HttpUrl { path, ..url })
     }
 }
 

@@ -20,7 +20,8 @@ use linerate_report::document;
 
 use crate::failure::Failure;
 use crate::keep::{self, CARRIED, Retention};
-use crate::monitor::now;
+use crate::monitor::{now, of_run};
+use crate::push::Push;
 use crate::{output, plan};
 
 /// Longest wait for a report.
@@ -40,6 +41,8 @@ pub(super) struct Coordinator<'a> {
     bus: &'a dyn Bus,
     history: History,
     retention: Retention,
+    /// What each saved result is sent to.
+    pub(super) receiver: Option<Push>,
     quiet: bool,
     begun: Instant,
     /// Time of the beginning on the host's clock, which may be set meanwhile.
@@ -99,6 +102,7 @@ impl<'a> Coordinator<'a> {
             schedule,
             once,
             retention: Retention::new(mesh.keep_s),
+            receiver: None,
             mesh,
             bus,
             history,
@@ -446,10 +450,33 @@ impl<'a> Coordinator<'a> {
         labels.push(pair("path", &format!("{}:{}", report.from, report.to)));
         let saved = keep::save(&mut self.history, &*document, &labels, Some(bytes));
         let run = saved.map_err(Unsaved::NotNow)?;
+        if let Err(error) = self.push(run, labels) {
+            output::note(&format!("run {run} was saved, but not sent on: {error}"));
+        }
         Ok(Saved {
             bytes,
             line: Some((run, document.answer())),
         })
+    }
+
+    /// Sends the figures and the verdict of a saved run to the receiver of metrics.
+    fn push(&self, run: i64, mut labels: Vec<(String, String)>) -> Result<(), HistoryError> {
+        let Some(receiver) = &self.receiver else {
+            return Ok(());
+        };
+        let saved = Filter {
+            id: Some(run),
+            ..Filter::default()
+        };
+        let figures = self.history.figures(run)?;
+        for saved in self.history.list(&saved)? {
+            // A label of its own would make each run a series.
+            labels.retain(|(key, _)| key != RUN);
+            let metrics = of_run(&labels, &figures, saved.cause.as_deref());
+            let at_ns = saved.at_s * 1_000_000_000 + fraction_ns(&saved.started_at);
+            receiver.send_at(&metrics, at_ns);
+        }
+        Ok(())
     }
 
     /// Withdraws all offers, and waits a while for the reports of running tests.
@@ -548,6 +575,14 @@ fn remember(
         }
     }
     Ok(())
+}
+
+/// What a time of RFC 3339 has beyond its whole seconds, ns.
+fn fraction_ns(moment: &str) -> u64 {
+    let digits = moment
+        .split_once('.')
+        .map_or("", |(_, rest)| rest.trim_end_matches('Z'));
+    format!("{digits:0<9.9}").parse().unwrap_or(0)
 }
 
 /// The direction as the other end sees it.

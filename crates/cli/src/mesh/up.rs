@@ -16,9 +16,12 @@ use super::coordinator::{self, Coordinator};
 use super::{bus, join};
 use crate::args::MeshUpArgs;
 use crate::failure::Failure;
+use crate::push::{Protocol, Push};
 use crate::site::traces;
 use crate::{files, keep, output, plan, run};
 
+/// Most results that wait for a receiver of metrics.
+const MAX_QUEUED: usize = 10_000;
 /// Largest file of a topology, bytes.
 const MAX_TOPOLOGY: u64 = 1 << 20;
 
@@ -45,6 +48,8 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
         let mut coordinator = Coordinator::new(mesh, bus, history, is_shared, args.quiet)?;
+        let push = |to| Push::new(to, Protocol::RemoteWrite, "linerate-mesh", MAX_QUEUED);
+        coordinator.receiver = args.remote_write.clone().map(push);
         coordinator.run(&stop, args.once)
     };
     match &args.bus {

@@ -12,8 +12,8 @@ use linerate_history::{Filter, History};
 use linerate_report::text::series_change;
 use serde_json::{Value, json};
 
-use super::post::post;
 use crate::history::{change, of_one_metric};
+use crate::push::post::{JSON, post};
 
 /// Most runs since the last change in which a new one is searched, the newest.
 const WINDOW: u32 = 200;
@@ -87,7 +87,8 @@ pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
             run(program, arguments, &change).with_context(|| program.clone())?;
         }
         if let Some(webhook) = &alarm.webhook {
-            let answered = post(webhook, &change).with_context(|| webhook.authority.clone())?;
+            let answered = post(webhook, JSON, change.as_bytes())
+                .with_context(|| webhook.authority.clone())?;
             ensure!(
                 (200..300).contains(&answered),
                 "{}: answered {answered}",

@@ -147,9 +147,30 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
         "How long the probe took.",
     );
     page.sample([], seconds);
+    add_run(&mut page, &[], figures, cause);
+    page.page()
+}
+
+/// The metrics of one run: its figures and its bottleneck.
+pub(crate) fn of_run(
+    labels: &[(String, String)],
+    figures: &[(String, f64)],
+    cause: Option<&str>,
+) -> Metrics {
+    let mut metrics = Metrics::default();
+    add_run(&mut metrics, labels, figures, cause);
+    metrics
+}
+
+fn add_run(
+    page: &mut Metrics,
+    labels: &[(String, String)],
+    figures: &[(String, f64)],
+    cause: Option<&str>,
+) {
     page.family(RESULT, Kind::Gauge, RESULT_HELP);
     for (figure, value) in figures {
-        page.sample([("figure", &**figure)], *value);
+        page.sample(pairs(labels).chain([("figure", &**figure)]), *value);
     }
     page.family(
         VERDICT,
@@ -157,7 +178,6 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
         "1 for the bottleneck that the run names.",
     );
     if let Some(cause) = cause {
-        page.sample([("cause", cause)], 1.0);
+        page.sample(pairs(labels).chain([("cause", cause)]), 1.0);
     }
-    page.page()
 }

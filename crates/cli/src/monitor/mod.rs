@@ -7,8 +7,6 @@
 mod alarm;
 mod attempt;
 mod metrics;
-mod otlp;
-mod post;
 mod probe;
 
 use std::fs::File;
@@ -31,12 +29,13 @@ use linerate_web::Answer;
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
 use crate::keep::{self, CARRIED, Retention};
+use crate::push::{Protocol, Push};
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
-use otlp::Otlp;
 
 pub(crate) use attempt::measure;
+pub(crate) use metrics::of_run;
 pub(crate) use probe::execute as probe;
 
 /// Largest file of a monitor, in bytes.
@@ -46,6 +45,8 @@ const MAX_FILE: u64 = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Period, in seconds, after which the monitor learns of others' runs and sends metrics.
 const SHOWN_EVERY_S: u64 = 60;
+/// Most requests that wait for a receiver of metrics; there is one a minute and one for each run.
+const MAX_QUEUED: usize = 64;
 
 /// Runs the tests of the file on its schedule.
 ///
@@ -65,7 +66,14 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let _lock = lock(&beside).map_err(Failure::failed)?;
     let stop = run::signals()?;
     let mut watch = Watch::new(monitor, history, beside, args.quiet)?;
-    watch.otlp = args.otlp.clone().map(Otlp::new);
+    let receivers = [
+        (&args.otlp, Protocol::Otlp),
+        (&args.remote_write, Protocol::RemoteWrite),
+    ];
+    for (to, protocol) in receivers {
+        let push = |to| Push::new(to, protocol, "linerate-monitor", MAX_QUEUED);
+        watch.receivers.extend(to.clone().map(push));
+    }
     if let Some(address) = args.metrics {
         // Nobody is to find the page empty.
         watch.renew();
@@ -204,7 +212,8 @@ struct Watch {
     health: Vec<Health>,
     /// The metrics as Prometheus gets them.
     page: Arc<Mutex<String>>,
-    otlp: Option<Otlp>,
+    /// What the metrics are sent to.
+    receivers: Vec<Push>,
     /// The last run that the schedule knows.
     seen: i64,
     /// The last run of this monitor.
@@ -236,7 +245,7 @@ impl Watch {
             beside,
             health,
             page: Arc::default(),
-            otlp: None,
+            receivers: Vec::new(),
             seen,
             own: 0,
             quiet,
@@ -366,10 +375,10 @@ impl Watch {
         output::note(&format!("{} {}: {what}", test.name, path.name));
     }
 
-    /// Renews the metrics for Prometheus, and sends them to the collector.
+    /// Renews the metrics for Prometheus, and sends them to the receivers.
     fn show(&self) {
         let metrics = self.renew();
-        self.otlp.iter().for_each(|otlp| otlp.send(&metrics));
+        self.receivers.iter().for_each(|to| to.send(&metrics));
     }
 
     /// Renews the page of metrics.

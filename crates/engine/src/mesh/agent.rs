@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::plan::{MAX_SECONDS, Test, Workload};
 use linerate_core::session::message::Limits as EndpointLimits;
+use linerate_core::units::ByteCount;
 use linerate_core::wire::Key;
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
@@ -447,27 +448,43 @@ impl Work {
                 report.test, report.from, report.to
             ));
         }
-        if let Err(error) = self.unsent.keep(report) {
-            (self.say)(&format!("a result cannot be kept: {error}"));
-            let _ = self.publish(report);
+        match self.unsent.keep(report) {
+            Ok(0) => {}
+            Ok(dropped) => (self.say)(&format!(
+                "the bus takes no results; the oldest {dropped} were dropped: at most {} and {} are \
+                 kept",
+                Unsent::MAX_REPORTS,
+                ByteCount(Unsent::MAX_BYTES),
+            )),
+            Err(error) => {
+                (self.say)(&format!("a result cannot be kept: {error}"));
+                let _ = self.publish(report);
+            }
         }
     }
 
-    /// Sends the results that are kept. True if the bus has taken all of them.
-    fn send(&self) -> bool {
-        let Ok((reports, others)) = self.unsent.all() else {
-            return false;
-        };
-        for other in others {
-            (self.say)(&format!(
-                "{} is not a result and was removed",
-                other.display()
-            ));
-            let _ = std::fs::remove_file(other);
+    /// Sends the results that are kept, for as long as no announcement is due. True if the bus has
+    /// taken all of them.
+    fn send(&mut self) -> bool {
+        let until = Instant::now() + BEAT;
+        while let Some(oldest) = self.unsent.oldest() {
+            match oldest {
+                Ok(report) if Instant::now() < until => {
+                    if self.publish(&report).is_err() {
+                        return false;
+                    }
+                }
+                Ok(_) => return false,
+                Err(other) => (self.say)(&format!(
+                    "{} is not a result and is removed",
+                    other.display()
+                )),
+            }
+            if self.unsent.forget_oldest().is_err() {
+                return false;
+            }
         }
-        reports
-            .iter()
-            .all(|report| self.publish(report).is_ok() && self.unsent.forget(&report.id).is_ok())
+        true
     }
 
     /// Ends the runs. Results of runs that have ended meanwhile are kept and sent.

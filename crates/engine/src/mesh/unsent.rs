@@ -1,6 +1,8 @@
 //! Reports that the bus has not taken yet. They are kept on disk, so that an agent that was killed
-//! sends them after its next start.
+//! sends them after its next start. While the bus is away for long, the oldest are dropped: an
+//! owner's disk does not fill.
 
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,50 +12,92 @@ use linerate_mesh::message::{MAX_MESSAGE, Report, decode, encode, is_id};
 
 use crate::own_directory::replace_file;
 
-/// Reports that are read in one go, so that a directory of any size takes a bounded time.
-const MAX_READ: usize = 10_000;
-
 /// The directory in which each report is a file.
 #[derive(Debug)]
-pub(super) struct Unsent(PathBuf);
+pub(super) struct Unsent {
+    directory: PathBuf,
+    /// The reports that are kept, the oldest first.
+    kept: VecDeque<Kept>,
+    max_reports: usize,
+    max_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    bytes: u64,
+}
 
 impl Unsent {
+    /// Most reports that are kept.
+    pub(super) const MAX_REPORTS: usize = 10_000;
+    /// Most bytes that all kept reports have together.
+    pub(super) const MAX_BYTES: u64 = 256 << 20;
+
     /// Makes the directory if there is none; only this user can read it.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory)?;
-        Ok(Self(directory.to_owned()))
-    }
-
-    /// Keeps a report. When this returns, the whole report is on disk.
-    pub(super) fn keep(&self, report: &Report) -> io::Result<()> {
-        replace_file(&self.path(&report.id), &encode(report), 0o600)
-    }
-
-    /// Removes a report that the bus has taken.
-    pub(super) fn forget(&self, id: &str) -> io::Result<()> {
-        fs::remove_file(self.path(id))
-    }
-
-    /// The reports that are kept, and the paths of files that cannot be read as one.
-    pub(super) fn all(&self) -> io::Result<(Vec<Report>, Vec<PathBuf>)> {
-        let (mut reports, mut others) = (Vec::new(), Vec::new());
-        for entry in fs::read_dir(&self.0)?.take(MAX_READ) {
-            let path = entry?.path();
-            if path.extension().is_none_or(|end| end != "json") {
-                continue;
-            }
-            match read(&path) {
-                Some(report) => reports.push(report),
-                None => others.push(path),
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let path = entry.path();
+            if path.extension().is_some_and(|end| end == "json") {
+                let metadata = entry.metadata()?;
+                let bytes = metadata.len();
+                found.push((metadata.modified()?, Kept { path, bytes }));
             }
         }
-        Ok((reports, others))
+        found.sort_by(|a, b| (a.0, &a.1.path).cmp(&(b.0, &b.1.path)));
+        Ok(Self {
+            directory: directory.to_owned(),
+            kept: found.into_iter().map(|(_, kept)| kept).collect(),
+            max_reports: Self::MAX_REPORTS,
+            max_bytes: Self::MAX_BYTES,
+        })
     }
 
-    fn path(&self, id: &str) -> PathBuf {
-        debug_assert!(is_id(id));
-        self.0.join(format!("{id}.json"))
+    /// Keeps a report: when this returns, the whole report is on disk. Returns how many of the
+    /// oldest reports were dropped to make room for it.
+    pub(super) fn keep(&mut self, report: &Report) -> io::Result<usize> {
+        debug_assert!(is_id(&report.id));
+        let path = self.directory.join(format!("{}.json", report.id));
+        let encoded = encode(report);
+        replace_file(&path, &encoded, 0o600)?;
+        self.kept.retain(|kept| kept.path != path);
+        let bytes = encoded.len() as u64;
+        self.kept.push_back(Kept { path, bytes });
+        let mut dropped = 0;
+        while self.is_over() {
+            self.forget_oldest()?;
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    /// The oldest report; as an error the path of its file, where that cannot be read as a report.
+    pub(super) fn oldest(&self) -> Option<Result<Report, PathBuf>> {
+        let path = &self.kept.front()?.path;
+        Some(read(path).ok_or_else(|| path.clone()))
+    }
+
+    /// Removes the oldest report, which the bus has taken.
+    pub(super) fn forget_oldest(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.kept.front() else {
+            return Ok(());
+        };
+        match fs::remove_file(&oldest.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => {
+                self.kept.pop_front();
+                Ok(())
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let bytes: u64 = self.kept.iter().map(|kept| kept.bytes).sum();
+        self.kept.len() > 1 && (self.kept.len() > self.max_reports || bytes > self.max_bytes)
     }
 }
 
@@ -72,13 +116,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_report_is_kept_until_it_is_forgotten_and_other_files_are_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().join("a/b");
-        let unsent = Unsent::open(&place).unwrap();
-        let report = Report {
-            id: "r1".to_owned(),
+    fn report(id: &str) -> Report {
+        Report {
+            id: id.to_owned(),
             test: "bulk".to_owned(),
             from: "ams".to_owned(),
             to: "fra".to_owned(),
@@ -86,17 +126,53 @@ mod tests {
             outcome: Outcome::Finished {
                 document: "{}".to_owned(),
             },
-        };
-        unsent.keep(&report).unwrap();
-        fs::write(place.join("x.json"), "{\"v\":1}").unwrap();
+        }
+    }
+
+    /// The ids of the reports, the oldest first. All are forgotten.
+    fn drained(mut unsent: Unsent) -> Vec<String> {
+        let mut ids = Vec::new();
+        while let Some(oldest) = unsent.oldest() {
+            ids.push(oldest.unwrap().id);
+            unsent.forget_oldest().unwrap();
+        }
+        ids
+    }
+
+    #[test]
+    fn a_report_is_kept_until_it_is_forgotten_and_other_files_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("a/b");
+        let mut unsent = Unsent::open(&place).unwrap();
+        fs::write(place.join("a.json"), "{\"v\":1}").unwrap();
         fs::write(place.join("r2.new"), "half").unwrap();
-        let again = Unsent::open(&place).unwrap();
-        let (reports, others) = again.all().unwrap();
-        assert_eq!(
-            (reports, others),
-            (vec![report], vec![place.join("x.json")])
-        );
-        again.forget("r1").unwrap();
-        assert!(again.all().unwrap().0.is_empty());
+        assert_eq!(unsent.keep(&report("r1")).unwrap(), 0);
+        let mut again = Unsent::open(&place).unwrap();
+        assert_eq!(again.oldest(), Some(Err(place.join("a.json"))));
+        again.forget_oldest().unwrap();
+        assert_eq!(again.oldest(), Some(Ok(report("r1"))));
+        again.forget_oldest().unwrap();
+        assert!(again.oldest().is_none());
+        assert!(Unsent::open(&place).unwrap().oldest().is_none());
+    }
+
+    #[test]
+    fn the_oldest_reports_are_dropped_beyond_a_number_and_beyond_a_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |max_reports, max_bytes| {
+            let mut unsent = Unsent::open(directory.path()).unwrap();
+            (unsent.max_reports, unsent.max_bytes) = (max_reports, max_bytes);
+            unsent
+        };
+        let mut unsent = open(2, u64::MAX);
+        let dropped = ["r3", "r1", "r2"].map(|id| unsent.keep(&report(id)).unwrap());
+        assert_eq!(dropped, [0, 0, 1]);
+        // The same report again replaces itself.
+        assert_eq!(unsent.keep(&report("r2")).unwrap(), 0);
+        // What an earlier agent has left counts, too; the newest stays whatever its size.
+        let mut unsent = open(10, 10);
+        assert_eq!(unsent.keep(&report("r4")).unwrap(), 2);
+        assert_eq!(drained(unsent), ["r4"]);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -163,7 +163,7 @@ fn table<'a>(
     let ends = Ends::new(rows.iter().map(|row| row.connection));
     let end = |row: &&ConnectionRow<'_>| {
         let is_here = has_ends && ends.other(row.connection).is_some();
-        is_here.then(|| match row.connection.direction {
+        is_here.then_some(match row.connection.direction {
             Direction::Down => "receiver",
             Direction::Up | Direction::Both => "sender",
         })

@@ -1,4 +1,4 @@
-//! Sends JSON to the user's own servers: a webhook for alarms, a collector of metrics.
+//! Posts to the user's own servers: to a webhook for alarms, to a receiver of metrics.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -10,11 +10,15 @@ use linerate_core::monitor::HttpUrl;
 /// Longest wait for each step: connect, write, read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends `json` and returns the HTTP status of the answer.
+/// The header of a JSON body.
+pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
+
+/// Posts `body` with `headers`, of which each ends its line, and returns the HTTP status of the
+/// answer.
 ///
 /// # Errors
 /// The server cannot be reached, or does not answer with HTTP.
-pub(super) fn post(to: &HttpUrl, json: &str) -> anyhow::Result<u16> {
+pub(crate) fn post(to: &HttpUrl, headers: &str, body: &[u8]) -> anyhow::Result<u16> {
     let (host, port) = &to.address;
     let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
     let address = addresses.next().context("the host has no address")?;
@@ -23,12 +27,12 @@ pub(super) fn post(to: &HttpUrl, json: &str) -> anyhow::Result<u16> {
     stream.set_write_timeout(Some(PATIENCE))?;
     write!(
         stream,
-        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{json}",
+        "POST {} HTTP/1.1\r\nHost: {}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
         to.path,
         to.authority,
-        json.len()
+        body.len()
     )?;
+    stream.write_all(body)?;
     let mut status = [0; 12];
     stream.read_exact(&mut status)?;
     let status = String::from_utf8_lossy(&status);

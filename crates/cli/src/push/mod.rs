@@ -1,0 +1,213 @@
+//! Sends metrics to a receiver: by OTLP over HTTP in JSON to an OpenTelemetry collector, or by
+//! Prometheus's remote write to a store of metrics.
+//!
+//! A thread of its own sends, so that a slow or absent receiver delays no test. A bounded queue
+//! waits for the receiver; what does not fit is dropped.
+
+pub(crate) mod post;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use linerate_core::monitor::HttpUrl;
+use linerate_report::metrics::Metrics;
+
+use crate::output;
+use post::{JSON, post};
+
+/// Wait before a request that failed is sent again. It doubles up to the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Longest wait for the queue to empty when the sender ends.
+const LAST: Duration = Duration::from_secs(5);
+
+/// The protocol of a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// OTLP 1 over HTTP, in JSON.
+    Otlp,
+    /// Prometheus's remote write, version 1.0.
+    RemoteWrite,
+}
+
+/// A receiver of metrics: the queue, and the thread that empties it.
+pub(crate) struct Push {
+    protocol: Protocol,
+    /// The name of what is measured, such as `linerate-monitor`.
+    service: &'static str,
+    began_ns: u64,
+    host: String,
+    /// The queue; `None` once the sender ends.
+    requests: Option<SyncSender<Vec<u8>>>,
+    ends: Arc<AtomicBool>,
+    ended: Receiver<()>,
+}
+
+impl Push {
+    /// Starts the thread. `max_queued` is the most requests that wait for the receiver.
+    pub(crate) fn new(
+        to: HttpUrl,
+        protocol: Protocol,
+        service: &'static str,
+        max_queued: usize,
+    ) -> Self {
+        let (requests, waiting) = sync_channel::<Vec<u8>>(max_queued);
+        let (done, ended) = channel();
+        let ends = Arc::<AtomicBool>::default();
+        let mut receiver = Connection {
+            to,
+            protocol,
+            ends: ends.clone(),
+            fails: false,
+        };
+        thread::spawn(move || {
+            let _ = waiting
+                .iter()
+                .try_for_each(|request| receiver.send(&request));
+            // The sender may have stopped waiting for this.
+            let _ = done.send(());
+        });
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            protocol,
+            service,
+            began_ns: now_ns(),
+            host: host.trim_end().to_owned(),
+            requests: Some(requests),
+            ends,
+            ended,
+        }
+    }
+
+    /// Queues the metrics as of now, unless the queue is full.
+    pub(crate) fn send(&self, metrics: &Metrics) {
+        self.send_at(metrics, now_ns());
+    }
+
+    /// Queues the metrics as of a time, ns since 1970, unless the queue is full.
+    pub(crate) fn send_at(&self, metrics: &Metrics, at_ns: u64) {
+        let host = self.host.as_str();
+        let request = match self.protocol {
+            Protocol::Otlp => {
+                let resource = [
+                    ("service.name", self.service),
+                    ("service.version", env!("CARGO_PKG_VERSION")),
+                    ("host.name", host),
+                ];
+                metrics.otlp(&resource, self.began_ns, at_ns).into_bytes()
+            }
+            Protocol::RemoteWrite => {
+                let labels = [("job", self.service), ("instance", host)];
+                metrics.remote_write(&labels, (at_ns / 1_000_000) as i64)
+            }
+        };
+        if let Some(requests) = &self.requests {
+            let _ = requests.try_send(request);
+        }
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        self.requests = None;
+        self.ends.store(true, Ordering::Release);
+        // What was not sent by then is lost with the process.
+        let _ = self.ended.recv_timeout(LAST);
+    }
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The sender ended before the receiver took the request.
+struct Ended;
+
+/// The sending thread's state.
+struct Connection {
+    to: HttpUrl,
+    protocol: Protocol,
+    ends: Arc<AtomicBool>,
+    /// The last request failed, and the user was told so.
+    fails: bool,
+}
+
+impl Connection {
+    /// Sends a request, again and again while the receiver may take it later.
+    fn send(&mut self, request: &[u8]) -> Result<(), Ended> {
+        let mut pause = PAUSE;
+        loop {
+            let answered = post(&self.to, self.protocol.headers(), request);
+            let is_taken = matches!(answered, Ok(200..300));
+            if self.fails == is_taken {
+                self.fails = !is_taken;
+                self.tell(&answered);
+            }
+            if answered.is_ok_and(|status| !self.protocol.may_be_taken_later(status)) {
+                return Ok(());
+            }
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                if self.ends.load(Ordering::Acquire) {
+                    return Err(Ended);
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn tell(&self, answered: &anyhow::Result<u16>) {
+        let to = format!("{} {}", self.protocol.option(), self.to.authority);
+        output::note(&match answered {
+            Ok(200..300) => format!("{to}: metrics are taken again"),
+            Ok(status) => format!("{to}: answered {status}; the tests go on"),
+            Err(error) => format!("{to}: {error:#}; the tests go on"),
+        });
+    }
+}
+
+impl Protocol {
+    /// The option that asks for it.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Otlp => "--otlp",
+            Self::RemoteWrite => "--remote-write",
+        }
+    }
+
+    /// The path of a URL that has none: that of OTLP 1, "OTLP/HTTP Request", or that of Prometheus.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Otlp => "/v1/metrics",
+            Self::RemoteWrite => "/api/v1/write",
+        }
+    }
+
+    fn headers(self) -> &'static str {
+        match self {
+            Self::Otlp => JSON,
+            Self::RemoteWrite => concat!(
+                "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n",
+                "X-Prometheus-Remote-Write-Version: 0.1.0\r\n",
+                "User-Agent: linerate/",
+                env!("CARGO_PKG_VERSION"),
+                "\r\n"
+            ),
+        }
+    }
+
+    /// Whether a request that was answered with this status may be sent again. With any other
+    /// status it must not (OTLP 1.x, "Failures"; remote write 1.0, "Retries & Backoff").
+    fn may_be_taken_later(self, status: u16) -> bool {
+        match self {
+            Self::Otlp => matches!(status, 429 | 502..=504),
+            Self::RemoteWrite => matches!(status, 429 | 500..=599),
+        }
+    }
+}
