@@ -20,8 +20,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
 const SOON: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65534;
-/// The same on both sides, so that it is in force in every run.
+/// Part of both sides, so that it is in force in every run.
 const TREATMENTS: &str = "tso=off,sysctl:net.ipv4.tcp_sack=0";
+const OTHER: &str = "tso=off,sysctl:net.ipv4.tcp_sack=0,mss=1400";
 
 /// Two hosts with an endpoint on the second; its first is treated.
 struct Bench {
@@ -75,7 +76,7 @@ impl Bench {
     fn command(&self, address: &str) -> Command {
         let mut command = self.pair.a.namespace.command(PROGRAM);
         command
-            .args(["compare", address, "--a", TREATMENTS, "--b", TREATMENTS])
+            .args(["compare", address, "--a", TREATMENTS, "--b", OTHER])
             .args(["-t", "10min", "--json"])
             .stdin(Stdio::null());
         command

@@ -212,7 +212,7 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
     Some(SizeFigure {
         message_bytes: test.traffic.message_bytes(),
         metric: rows.last()?.headline()?.0.to_owned(),
-        figure: figure(samples).ok()?,
+        figure: figure(samples).ok()?.of_a_run(samples),
     })
 }
 

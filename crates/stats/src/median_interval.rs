@@ -1,6 +1,6 @@
 //! The distribution-free interval of a median.
 
-use super::{CONFIDENCE, StatsError, sorted};
+use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
 
 /// An interval between two samples that holds the median of what was sampled, with its exact
 /// coverage.
@@ -8,8 +8,8 @@ use super::{CONFIDENCE, StatsError, sorted};
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct MedianInterval {
-    /// The middle sample, of an even number the lower of the two in the middle, in the unit of the
-    /// samples: a run that was made, so that everything else that is told of it fits this figure.
+    /// The samples' median, in the unit of the samples; of repeated runs the lower of the two in
+    /// the middle ([`Figure::of_a_run`](crate::Figure::of_a_run)).
     pub median: f64,
     /// Lower end, a sample.
     pub low: f64,
@@ -51,7 +51,7 @@ pub fn median_interval(samples: &[f64]) -> Result<MedianInterval, StatsError> {
     let n = sorted.len();
     let (skipped, coverage) = order_statistics(n);
     Ok(MedianInterval {
-        median: sorted[(n - 1) / 2],
+        median: median_of_sorted(&sorted),
         low: sorted[skipped],
         high: sorted[n - 1 - skipped],
         coverage,

@@ -313,9 +313,7 @@ impl Sweep {
 }
 
 /// The run in the middle by its headline figure, of an even number the lower of the two in the
-/// middle; `None` without a run. Its figure is the median that [`MedianInterval`] has.
-///
-/// [`MedianInterval`]: crate::stats::MedianInterval
+/// middle; `None` without a run. Its figure is that of [`Figure::of_a_run`].
 pub fn median_run<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Option<&'a Record> {
     let mut ranked: Vec<&Record> = runs.into_iter().collect();
     ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));

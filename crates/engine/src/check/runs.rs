@@ -24,7 +24,8 @@ impl Runs {
     }
 
     pub(super) fn figure(&self) -> Option<Figure> {
-        figure(&self.throughputs()).ok()
+        let throughputs = self.throughputs();
+        Some(figure(&throughputs).ok()?.of_a_run(&throughputs))
     }
 
     /// Whether there are runs, and none of them has lost anything.
