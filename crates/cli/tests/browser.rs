@@ -170,7 +170,8 @@ fn a_series_of_ten_thousand_runs_is_one_page() {
             page.loadEventEnd]";
         let times = browser.script(times);
         eprintln!("{name}: first byte, last byte, paint, loaded, ms: {times}");
-        let paint = times[2].as_f64().unwrap();
+        // A browser that is still to paint has no time of it yet.
+        let paint = times[2].as_f64().or(times[3].as_f64()).unwrap();
         if paint > MAX_PAINT_MS {
             skip(Need::Speed, format_args!("it paints after {paint:.0} ms"));
         }
