@@ -109,7 +109,8 @@ mod with {
         output::print(&format!(
             "# Users of a nats-server: include it in the server's file, beside\n\
              # jetstream {{ store_dir: \"/var/lib/nats\" }}\n\
-             authorization {{\n  users = [\n{users}  ]\n}}\n"
+             # Sites may be far away or busy: the server waits so many seconds for their names.\n\
+             authorization {{\n  timeout: 20\n  users = [\n{users}  ]\n}}\n"
         ))
     }
 
