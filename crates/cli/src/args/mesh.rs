@@ -11,7 +11,6 @@ use linerate_history::Since;
 
 use super::history::DbOptions;
 use super::parsers;
-use crate::push::Protocol;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -68,7 +67,7 @@ pub(crate) struct MeshUpArgs {
         long,
         value_name = "URL",
         help_heading = "Mesh",
-        value_parser = parsers::receiver(Protocol::RemoteWrite)
+        value_parser = parsers::receiver(parsers::REMOTE_WRITE_PATH)
     )]
     pub(crate) remote_write: Option<HttpUrl>,
     /// No line on stdout for each run

@@ -8,7 +8,6 @@ use linerate_core::monitor::HttpUrl;
 
 use super::history::DbOptions;
 use super::parsers;
-use crate::push::Protocol;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -25,10 +24,10 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Send the same metrics to an OpenTelemetry collector, such as http://HOST:4318
-    #[arg(long, value_name = "URL", value_parser = parsers::receiver(Protocol::Otlp))]
+    #[arg(long, value_name = "URL", value_parser = parsers::receiver(parsers::OTLP_PATH))]
     pub(crate) otlp: Option<HttpUrl>,
     /// Send the same metrics to a store by Prometheus's remote write, such as http://HOST:9090
-    #[arg(long, value_name = "URL", value_parser = parsers::receiver(Protocol::RemoteWrite))]
+    #[arg(long, value_name = "URL", value_parser = parsers::receiver(parsers::REMOTE_WRITE_PATH))]
     pub(crate) remote_write: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long)]

@@ -13,7 +13,6 @@ use linerate_core::value::{Value, ValueKind};
 use linerate_history::{Place, Since};
 
 use super::shared::WhichRun;
-use crate::push::Protocol;
 
 /// A choice of words.
 fn word<T: Clone + Send + Sync + 'static>(
@@ -264,12 +263,17 @@ pub(super) fn bus(text: &str) -> Result<String, String> {
     }
 }
 
+/// Usual path of a receiver of OTLP 1, "OTLP/HTTP Request".
+pub(super) const OTLP_PATH: &str = "/v1/metrics";
+/// Usual path of a receiver of Prometheus's remote write.
+pub(super) const REMOTE_WRITE_PATH: &str = "/api/v1/write";
+
 /// The URL of a receiver of metrics; without a path it gets the usual one of the protocol.
-pub(super) fn receiver(protocol: Protocol) -> impl Parser<HttpUrl> {
+pub(super) fn receiver(usual_path: &'static str) -> impl Parser<HttpUrl> {
     move |text: &str| -> Result<HttpUrl, String> {
         let url: HttpUrl = text.parse()?;
         let path = if url.path == "/" {
-            protocol.path().to_owned()
+            usual_path.to_owned()
         } else {
             url.path
         };

@@ -181,14 +181,6 @@ impl Protocol {
         }
     }
 
-    /// The path of a URL that has none: that of OTLP 1, "OTLP/HTTP Request", or that of Prometheus.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Otlp => "/v1/metrics",
-            Self::RemoteWrite => "/api/v1/write",
-        }
-    }
-
     fn headers(self) -> &'static str {
         match self {
             Self::Otlp => JSON,

@@ -132,5 +132,10 @@ mod tests {
             ..Runs::default()
         };
         assert_eq!(same.disagreement("up"), None);
+        // The page's figure is that of the run that the verdict is of.
+        let Some(Figure::One(one)) = same.figure() else {
+            panic!("two runs are one figure");
+        };
+        assert_eq!(Some(one.median), same.median().unwrap().throughput_bps());
     }
 }

@@ -281,31 +281,3 @@ proptest! {
         prop_assert!(points.is_sorted(), "{points:?}: {page}");
     }
 }
-
-/// Of an even number of runs the median is none of them: the page has the run that its ceilings are
-/// of.
-#[test]
-fn the_rate_of_a_check_is_the_one_that_its_verdict_is_about() {
-    let check = samples::check();
-    let rate = check
-        .up
-        .as_ref()
-        .and_then(|up| up.throughput_bps())
-        .expect("it was measured");
-    let runs = MedianInterval {
-        median: rate * 1.02,
-        low: rate * 0.98,
-        high: rate * 1.1,
-        coverage: 0.97,
-        n: 6,
-    };
-    let check = Check {
-        up_throughput_bps: Some(Figure::One(runs)),
-        ..check
-    };
-    let page = answer(&check);
-    assert!(
-        page.contains("\nup    13.9 Mbit/s [") && page.contains("expected: 13.9 → "),
-        "{page}"
-    );
-}

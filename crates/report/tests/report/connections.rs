@@ -93,8 +93,7 @@ fn of_a_connection_with_both_ends_here_the_end_that_knows_is_explained_and_the_r
     assert!(!page.contains("other end knows"), "{page}");
     // Both rows have the verdict of the end that knows, and say which end they are.
     assert!(!page.contains("needs the other end"), "{page}");
-    let rows = page
-        .lines()
-        .filter(|line| line.contains(" sender ") || line.contains(" receiver "));
+    let rows = page.lines().filter(|line| line.contains("/4711 "));
+    let rows = rows.filter(|line| line.contains(" sender ") || line.contains(" receiver "));
     assert_eq!(rows.count(), 2, "{page}");
 }

@@ -173,7 +173,7 @@ fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
         "4.02 / 9.02",
         "a / b: the runs fall into groups, each with its median; a → b: the runs change",
         "undecided  at large sizes the fixed window carries about twice as much",
-        "not one figure: groups of runs at 1.00 (10 runs) and 2.24 (10 runs)",
+        "not one figure: groups of runs at 1.00 (10 runs) and 2.24",
         "of the findings are not one figure",
     ] {
         assert!(shown.contains(part), "{part}:\n{shown}");
