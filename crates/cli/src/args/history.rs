@@ -90,7 +90,7 @@ pub(crate) struct CompareRunsArgs {
     pub(crate) a: i64,
     /// The number of the later run
     pub(crate) b: i64,
-    /// Exit with 1 if a headline figure of B is worse by more than P%
+    /// Exit with 1 if a main figure of B is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
           value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \
               100%"))]

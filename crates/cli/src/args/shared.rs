@@ -61,7 +61,7 @@ pub(crate) struct BaselineOptions {
     /// Compare with a saved run: last (of this test and path), a number or a label
     #[arg(long, value_name = "RUN", conflicts_with = "baseline", value_parser = parsers::which_run)]
     pub(crate) against: Option<WhichRun>,
-    /// Exit with 1 if a headline figure is worse by more than P%
+    /// Exit with 1 if a main figure is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
           value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \
               100%"))]
