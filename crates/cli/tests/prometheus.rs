@@ -57,9 +57,10 @@ fn ask(at: &str, expression: &str) -> Vec<Value> {
     answer["data"]["result"].as_array().unwrap().clone()
 }
 
-/// The figures of a run are what Prometheus has for them.
-fn assert_has_run(at: &str, job: &str, history: &Path, run: i64) {
+/// The figures of the last run are what Prometheus has for them.
+fn assert_has_last_run(at: &str, job: &str, history: &Path) {
     let history = linerate_history::open(&history.into()).unwrap();
+    let run = history.list(&Filter::default()).unwrap()[0].id;
     let figures = history.figures(run).unwrap();
     assert!(!figures.is_empty());
     let labels = history.labels(run).unwrap();
@@ -96,7 +97,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     let Some((_server, at)) = server(here, &target) else {
         return;
     };
-    assert_has_run(&at, "scraped", &here.join("scraped.db"), 1);
+    assert_has_last_run(&at, "scraped", &here.join("scraped.db"));
     assert_eq!(ask(&at, "linerate_build_info{job=\"scraped\"}").len(), 1);
 
     let line = format!("monitor m.toml --once --db written.db --remote-write http://{at}");
@@ -107,7 +108,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
         "{}",
         stderr(&done)
     );
-    assert_has_run(&at, "linerate-monitor", &here.join("written.db"), 1);
+    assert_has_last_run(&at, "linerate-monitor", &here.join("written.db"));
 
     let ports = [(); 2].map(|()| {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -115,7 +116,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     });
     let mesh = format!(
         "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
-         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nworkload = {{ command = \"rr\", time = \
+         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ command = \"rr\", time = \
          \"100ms\", warm-up = \"0s\" }}\n",
         ports[0], ports[1]
     );
@@ -128,10 +129,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
         "{}",
         stderr(&done)
     );
-    let history = linerate_history::open(&here.join("mesh.db").as_path().into()).unwrap();
-    // The last of its pair: a cycle may have followed.
-    let last = history.list(&Filter::default()).unwrap()[0].id;
-    assert_has_run(&at, "linerate-mesh", &here.join("mesh.db"), last);
+    assert_has_last_run(&at, "linerate-mesh", &here.join("mesh.db"));
     let away = "monitor m.toml --once --db away.db --remote-write http://127.0.0.1:1";
     let away = run(here, away);
     assert_eq!(away.status.code(), Some(0));
