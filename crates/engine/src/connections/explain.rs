@@ -169,9 +169,10 @@ impl Owners {
                     return end;
                 };
                 let total: Duration = passed.iter().map(|times| times.on_cpu).sum();
-                // A socket may look full while its thread runs, or waits for a CPU. Where one
-                // thread does the work, only the rest of the time can be its sleep.
-                if is_alone(busiest, total) {
+                // A socket may look full while its writer runs, or waits for a CPU. Where one
+                // thread does the work, only the rest of the time can be its sleep. A reader that
+                // runs all the time may still keep up.
+                if sends && is_alone(busiest, total) {
                     let asleep = 1.0 - share(busiest.on_cpu) - share(busiest.run_delay);
                     let asleep = micros(asleep.max(0.0));
                     end.blocked_us = end.blocked_us.map(|us| us.min(asleep));
