@@ -159,10 +159,10 @@ impl Known {
     /// # Errors
     /// There is no such host.
     fn lookup(&self) -> io::Result<()> {
-        match self.by_proxy {
-            true => Ok(()),
-            false => (self.host.as_str(), 0).to_socket_addrs().map(drop),
+        if self.by_proxy {
+            return Ok(());
         }
+        (self.host.as_str(), 0).to_socket_addrs().map(drop)
     }
 }
 

@@ -64,7 +64,8 @@ struct Fifty {
 }
 
 impl Fifty {
-    /// Makes the files; none, after saying why, where this host has no nats-server or allows no lab.
+    /// Makes the files; none, after saying why, where this host has no nats-server or allows no
+    /// lab.
     fn up() -> Option<Self> {
         let found = Command::new("nats-server").arg("--version").output();
         made_or_skip(Need::Nats, found)?;

@@ -79,6 +79,14 @@ fn assert_has_last_run(at: &str, job: &str, history: &Path) {
     }
 }
 
+/// The command ends well, and the receiver has refused nothing.
+fn assert_written(here: &Path, line: &str) {
+    let done = run(here, line);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    let said = stderr(&done);
+    assert!(!said.contains("--remote-write"), "{said}");
+}
+
 #[test]
 fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     let directory = tempfile::tempdir().unwrap();
@@ -101,13 +109,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     assert_eq!(ask(&at, "linerate_build_info{job=\"scraped\"}").len(), 1);
 
     let line = format!("monitor m.toml --once --db written.db --remote-write http://{at}");
-    let done = run(here, &line);
-    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(
-        !stderr(&done).contains("--remote-write"),
-        "{}",
-        stderr(&done)
-    );
+    assert_written(here, &line);
     assert_has_last_run(&at, "linerate-monitor", &here.join("written.db"));
 
     let ports = [(); 2].map(|()| {
@@ -116,19 +118,13 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     });
     let mesh = format!(
         "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
-         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ command = \"rr\", time = \
-         \"100ms\", warm-up = \"0s\" }}\n",
+         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ \
+         command = \"rr\", time = \"100ms\", warm-up = \"0s\" }}\n",
         ports[0], ports[1]
     );
     fs::write(here.join("mesh.toml"), mesh).unwrap();
     let line = format!("mesh up mesh.toml --once --db mesh.db --remote-write http://{at}");
-    let done = run(here, &line);
-    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(
-        !stderr(&done).contains("--remote-write"),
-        "{}",
-        stderr(&done)
-    );
+    assert_written(here, &line);
     assert_has_last_run(&at, "linerate-mesh", &here.join("mesh.db"));
     let away = "monitor m.toml --once --db away.db --remote-write http://127.0.0.1:1";
     let away = run(here, away);

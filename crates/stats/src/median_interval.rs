@@ -8,8 +8,8 @@ use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct MedianInterval {
-    /// The samples' median, in the unit of the samples; of repeated runs the lower of the two in
-    /// the middle ([`Figure::of_a_run`](crate::Figure::of_a_run)).
+    /// The samples' median, in the unit of the samples; of an even number of repeated runs the lower
+    /// of the two in the middle.
     pub median: f64,
     /// Lower end, a sample.
     pub low: f64,
@@ -24,6 +24,17 @@ pub struct MedianInterval {
 }
 
 impl MedianInterval {
+    /// The interval of these samples with one of them as its median: of an even number the lower of
+    /// the two in the middle (the low median). It is that of a run that was made, and all that is
+    /// told of the run fits.
+    pub fn of_a_run(self, samples: &[f64]) -> Self {
+        let median = sorted("low median", samples).map(|sorted| sorted[(sorted.len() - 1) / 2]);
+        Self {
+            median: median.unwrap_or(self.median),
+            ..self
+        }
+    }
+
     /// Whether the coverage is 95 %. Fewer than 6 samples cannot reach it, whatever they are.
     pub fn reaches_confidence(&self) -> bool {
         self.coverage >= CONFIDENCE

@@ -31,15 +31,11 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// The figure with a sample as its median: of an even number the lower of the two in the middle
-    /// (the low median). It is that of a run that was made, and all that is told of the run fits.
+    /// One figure with the median of a run ([`MedianInterval::of_a_run`]); others as they are.
     pub fn of_a_run(self, samples: &[f64]) -> Self {
-        match (self, sorted("figure", samples)) {
-            (Self::One(one), Ok(ascending)) => Self::One(MedianInterval {
-                median: ascending[(ascending.len() - 1) / 2],
-                ..one
-            }),
-            (other, _) => other,
+        match self {
+            Self::One(one) => Self::One(one.of_a_run(samples)),
+            other => other,
         }
     }
 }

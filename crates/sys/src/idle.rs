@@ -45,8 +45,8 @@ pub struct IdleSpinners {
 }
 
 impl IdleSpinners {
-    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin wherever a CPU
-    /// has nothing else to run.
+    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin wherever a
+    /// CPU has nothing else to run.
     ///
     /// # Errors
     /// A thread cannot be started, bound to its CPU or given the policy; none is left behind then.

@@ -30,6 +30,13 @@ pub fn format_rfc3339_seconds(since_epoch: u64) -> String {
     date_and_time(since_epoch) + "Z"
 }
 
+/// What a moment of RFC 3339 in UTC has beyond its whole seconds, ns; digits beyond nine are cut.
+pub fn rfc3339_fraction_ns(moment: &str) -> u64 {
+    let fraction = moment.trim_end_matches('Z').split_once('.');
+    let digits = fraction.map_or("", |(_, digits)| digits);
+    format!("{digits:0<9.9}").parse().unwrap_or(0)
+}
+
 fn date_and_time(seconds: u64) -> String {
     let (year, month, day) = civil_date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
@@ -53,6 +60,9 @@ mod tests {
         assert_eq!(at(1_709_251_199, 0), "2024-02-29T23:59:59.000000Z");
         assert_eq!(at(1_795_253_354, 0), "2026-11-21T09:29:14.000000Z");
         assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000000Z");
+        let fraction = rfc3339_fraction_ns("2026-11-21T09:29:14.000250Z");
+        assert_eq!(fraction, 250_000);
+        assert_eq!(rfc3339_fraction_ns("2026-11-21T09:29:14Z"), 0);
         let seconds = format_rfc3339_seconds(951_782_399);
         assert_eq!(seconds, "2000-02-28T23:59:59Z");
         assert_eq!(

@@ -79,10 +79,11 @@ fn no_host(text: &str) -> Option<String> {
         return Some(format!("it is a URL: give the host alone, {host}"));
     }
     let is_prefix = !after.is_empty() && after.bytes().all(|byte| byte.is_ascii_digit());
-    match rest.contains('/') {
-        true if is_prefix => Some(format!("it is a network: give one host, such as {host}")),
-        true => Some(format!("a host has no slash: give the host alone, {host}")),
-        false => None,
+    if is_prefix {
+        Some(format!("it is a network: give one host, such as {host}"))
+    } else {
+        let has_slash = rest.contains('/');
+        has_slash.then(|| format!("a host has no slash: give the host alone, {host}"))
     }
 }
 

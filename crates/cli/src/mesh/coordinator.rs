@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure};
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
-use linerate_core::units::{Nanos, format_rfc3339_seconds};
+use linerate_core::units::{Nanos, format_rfc3339_seconds, rfc3339_fraction_ns};
 use linerate_engine::Stop;
 use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
@@ -464,16 +464,16 @@ impl<'a> Coordinator<'a> {
         let Some(receiver) = &self.receiver else {
             return Ok(());
         };
-        let saved = Filter {
+        // A label of its own would make each run a series.
+        labels.retain(|(key, _)| key != RUN);
+        let only = Filter {
             id: Some(run),
             ..Filter::default()
         };
         let figures = self.history.figures(run)?;
-        for saved in self.history.list(&saved)? {
-            // A label of its own would make each run a series.
-            labels.retain(|(key, _)| key != RUN);
+        for saved in self.history.list(&only)? {
             let metrics = of_run(&labels, &figures, saved.cause.as_deref());
-            let at_ns = saved.at_s * 1_000_000_000 + fraction_ns(&saved.started_at);
+            let at_ns = saved.at_s * 1_000_000_000 + rfc3339_fraction_ns(&saved.started_at);
             receiver.send_at(&metrics, at_ns);
         }
         Ok(())
@@ -575,14 +575,6 @@ fn remember(
         }
     }
     Ok(())
-}
-
-/// What a time of RFC 3339 has beyond its whole seconds, ns.
-fn fraction_ns(moment: &str) -> u64 {
-    let digits = moment
-        .split_once('.')
-        .map_or("", |(_, rest)| rest.trim_end_matches('Z'));
-    format!("{digits:0<9.9}").parse().unwrap_or(0)
 }
 
 /// The direction as the other end sees it.

@@ -140,7 +140,7 @@ fn window_not_taken(run: &Run, record: &Record) -> Option<Caveat> {
     let legs = record.legs.iter();
     let remedy = legs.filter(|_| seen < wanted).find_map(|leg| {
         let receiver = record.hosts_of(leg)[1]?;
-        let limit: u64 = receiver.sysctls.get(RECEIVE_LIMIT)?.trim().parse().ok()?;
+        let limit: u64 = receiver.setting(RECEIVE_LIMIT)?.parse().ok()?;
         (limit < wanted).then(|| without_window(receiver, limit, wanted))
     });
     let remedy = remedy.unwrap_or_else(|| {
@@ -155,12 +155,11 @@ fn without_window(receiver: &HostFacts, limit: u64, wanted: u64) -> String {
         "the receiver's host allows a program no more than {limit} ({RECEIVE_LIMIT}): leave \
          --receive-window out, and the kernel tunes the window"
     );
-    if let Some(tuned) = receiver.sysctls.get("net.ipv4.tcp_rmem") {
+    if let Some(tuned) = receiver.setting("net.ipv4.tcp_rmem") {
         let most = tuned.split_whitespace().last().unwrap_or_default();
         words.push_str(&format!(" in a buffer of up to {most} bytes"));
     }
-    let is_limit = |key: &String| key == RECEIVE_LIMIT;
-    if !receiver.read_only_sysctls.iter().any(is_limit) {
+    if !receiver.is_read_only(RECEIVE_LIMIT) {
         words.push_str(&format!(
             "; or run `linerate host set {RECEIVE_LIMIT}={wanted}` there first"
         ));

@@ -53,12 +53,18 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
 
 /// A socket buffer of `bytes`. The kernel cuts a larger request than its limit allows without an
 /// error: then the buffer is left to the kernel's tuning, or the limit is raised first.
-pub(super) fn buffer(view: &View<'_>, option: RunOption, bytes: u64, role: Role) -> Remedy {
+pub(super) fn buffer(view: &View<'_>, role: Role, bytes: u64) -> Remedy {
+    let option = match role {
+        Role::Sender => RunOption::SendBuffer,
+        Role::Receiver => RunOption::ReceiveWindow,
+    };
     let remedy = Remedy::option(option, bytes);
-    match is_limited(view, role, bytes) {
-        true if is_left_to_tuning(view, role, bytes) => Remedy::without(option),
-        true => remedy.after(setting(view, role, limit_key(role), &[bytes])),
-        false => remedy,
+    if !is_limited(view, role, bytes) {
+        remedy
+    } else if is_left_to_tuning(view, role, bytes) {
+        Remedy::without(option)
+    } else {
+        remedy.after(setting(view, role, limit_key(role), &[bytes]))
     }
 }
 
@@ -111,8 +117,7 @@ fn is_left_to_tuning(view: &View<'_>, role: Role, bytes: u64) -> bool {
     let host = host(view, role);
     let is_tuned = setting_of(host, "net.ipv4.tcp_moderate_rcvbuf") != Some("0");
     let reaches = || is_tuned && sysctl_maximum(host, tuned).is_some_and(|max| max >= bytes as f64);
-    let is_limit = |key: &String| key == limit_key(role);
-    let is_fixed = host.is_some_and(|host| host.read_only_sysctls.iter().any(is_limit));
+    let is_fixed = host.is_some_and(|host| host.is_read_only(limit_key(role)));
     is_fixed || (asked.is_some() && reaches())
 }
 
@@ -137,7 +142,7 @@ fn limit_of(host: Option<&HostFacts>, key: &str) -> Option<u64> {
 
 /// A kernel setting of a host as the record has it.
 pub(super) fn setting_of<'a>(host: Option<&'a HostFacts>, key: &str) -> Option<&'a str> {
-    host?.sysctls.get(key).map(|text| text.trim())
+    host?.setting(key)
 }
 
 /// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`. The maximum is

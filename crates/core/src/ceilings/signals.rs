@@ -9,7 +9,7 @@ use super::thresholds::{
     BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, EVEN,
     EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR,
     POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW,
-    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -92,6 +92,12 @@ impl Inflation {
     /// Smallest RTT, µs.
     pub(super) fn shortest_us(&self) -> f64 {
         self.delay_us / (self.ratio - 1.0)
+    }
+
+    /// Whether waits for a host's CPUs can explain the excess: the path is short, and the excess is
+    /// some turns of the scheduler.
+    pub(super) fn may_be_of_cpus(&self) -> bool {
+        self.shortest_us() < QUEUE_DELAY_US && self.delay_us < SCHEDULER_DELAY_US
     }
 
     /// Whether a queue, and not jitter, makes the RTT at least `ratio` times as long.

@@ -8,9 +8,7 @@ use crate::units::{CaveatRemedy, Family};
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
 use super::remedy;
 use super::signals::{option_bytes, positive};
-use super::thresholds::{
-    QUEUE_DELAY_US, SCHEDULER_DELAY_US, SEGMENT_SMALL, SOFTIRQ_QUEUES_PERCENT,
-};
+use super::thresholds::{SEGMENT_SMALL, SOFTIRQ_QUEUES_PERCENT};
 use super::view::View;
 
 /// MTU that every path of today's Internet has, bytes.
@@ -74,13 +72,13 @@ pub(super) fn segmentation_offload(view: &View<'_>) -> Option<bool> {
 /// keeps the rate even.
 pub(super) fn queue_of_cpu(view: &View<'_>) -> Option<f64> {
     let end = view.sender()?;
-    let inflation = view.inflation()?;
-    let short = inflation.shortest_us() < QUEUE_DELAY_US;
-    let queue = short && inflation.delay_us < SCHEDULER_DELAY_US;
     let full = end.softirq_core_percent? >= SOFTIRQ_QUEUES_PERCENT;
-    let small = segmentation_offload(view) == Some(false) && small_segments(view).is_some();
+    let queue = view.inflation()?.may_be_of_cpus() && !view.is_even();
     let core = positive(end.busiest_core_percent? / 100.0)?.min(1.0);
-    (queue && full && small && !view.is_even()).then_some(core)
+    let is_cut_here = segmentation_offload(view) == Some(false);
+    // The reason for small segments, which is looked for last, takes some work.
+    let is_it = full && queue && is_cut_here && small_segments(view).is_some();
+    is_it.then_some(core)
 }
 
 fn device_name(device: &DeviceFacts) -> Name {

@@ -176,8 +176,8 @@ pub(super) const QUOTA_PERIODS: u64 = 5;
 pub(super) const QUOTA_OWN: f64 = 0.5;
 /// Share of the time in which one end or the other works from which on their work is the limit.
 pub(super) const WORK_FULL: f64 = 0.8;
-/// Soft interrupts of one core from which on packets of a short path wait for it and not for a link,
-/// percent: 50 to 57 were read with 125,000 to 800,000 small segments a second over a veth pair.
+/// Soft interrupts of one core from which on packets of a short path wait for it and not for a
+/// link, percent: 50 to 57 were read with 125,000 to 800,000 small segments a second over a veth pair.
 pub(super) const SOFTIRQ_QUEUES_PERCENT: f64 = 45.0;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;

@@ -393,12 +393,11 @@ impl Observed {
 
     fn median(&mut self, metric: String, values: impl Iterator<Item = f64>, headline: bool) {
         let values: Vec<f64> = values.collect();
-        let figure = median_interval(&values).map(|one| Figure::One(one).of_a_run(&values));
-        if let Ok(Figure::One(found)) = figure {
+        if let Ok(found) = median_interval(&values) {
             let interval = Some([found.low, found.high]);
             self.figures.push(ObservedFigure {
                 metric,
-                value: found.median,
+                value: found.of_a_run(&values).median,
                 interval: interval.filter(|_| found.reaches_confidence()),
                 headline,
                 ..ObservedFigure::default()

@@ -155,6 +155,18 @@ pub struct HostFacts {
     pub disciplines: Vec<String>,
 }
 
+impl HostFacts {
+    /// A setting's value, if the record has it.
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.sysctls.get(key).map(|text| text.trim())
+    }
+
+    /// Whether nobody can write the setting there.
+    pub fn is_read_only(&self, key: &str) -> bool {
+        self.read_only_sysctls.iter().any(|known| known == key)
+    }
+}
+
 /// Processors of a host.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

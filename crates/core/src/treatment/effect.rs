@@ -134,8 +134,8 @@ impl Treatments {
     /// Sets the socket options of a test. Changes of hosts are in [`Treatments::host_changes`].
     ///
     /// # Errors
-    /// The test has the option already, its traffic has no such option, or the changed test is outside
-    /// its limits. The test may have been changed in part.
+    /// The test has the option already, its traffic has no such option, or the changed test is
+    /// outside its limits. The test may have been changed in part.
     pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let entry = treatment.entry();

@@ -119,9 +119,12 @@ fn total_facts(total: &LoadTotal) -> [Option<String>; 3] {
 fn latency(document: &LoadDocument) -> Option<String> {
     let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
     let added = |us: f64| {
-        idle.map(|idle| match us > idle {
-            true => format!(": {} added", micros(us - idle)),
-            false => ", no more than idle".to_owned(),
+        idle.map(|idle| {
+            if us > idle {
+                format!(": {} added", micros(us - idle))
+            } else {
+                ", no more than idle".to_owned()
+            }
         })
     };
     let facts = [

@@ -43,8 +43,8 @@ impl Program {
     /// Loads the program.
     ///
     /// # Errors
-    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`], with `EPERM` if privileges
-    /// are missing.
+    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`], with `EPERM` if
+    /// privileges are missing.
     pub fn load(request: &LoadRequest<'_>) -> Result<Self, BpfError> {
         // Loading is several times faster without a log. After a refusal it is repeated with one.
         let source = match load(request, &mut []) {

@@ -57,8 +57,8 @@ impl Program {
     /// Runs the program on a frame.
     ///
     /// # Errors
-    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does not
-    /// accept.
+    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does
+    /// not accept.
     pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
         let error = BpfError::new("run program", self.name());
         let context_in = run.context.to_bytes();

@@ -7,8 +7,7 @@ use super::super::small_segments::queue_of_cpu;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
     CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
-    QUEUE_DELAY_US, QUEUE_INFLATION, SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, USUAL_STATE,
-    WINDOW_USED,
+    QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
@@ -184,8 +183,7 @@ fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
     let threads = [view.writer(), view.reader()];
     let mut threads = threads.into_iter().flatten();
     let taken = threads.any(|thread| thread.delayed >= CPU_TAKEN);
-    let short = inflation.shortest_us() < QUEUE_DELAY_US;
-    short && inflation.delay_us < SCHEDULER_DELAY_US && taken || queue_of_cpu(view).is_some()
+    inflation.may_be_of_cpus() && taken || queue_of_cpu(view).is_some()
 }
 
 /// Behind a queue the receiver's own estimate of the round trip is long, too. It is also long if

@@ -17,7 +17,7 @@ use super::send_buffer::asked_share;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{TcpReceiver, TcpSender};
-use crate::remedy::{self, Remedy, RunOption};
+use crate::remedy::{self, Remedy};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::ReceiveWindow,
@@ -185,12 +185,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
             return Some(both);
         }
         let bytes = buffer_for(view, target_bps, None);
-        return Some(buffer(
-            view,
-            RunOption::ReceiveWindow,
-            bytes,
-            Role::Receiver,
-        ));
+        return Some(buffer(view, Role::Receiver, bytes));
     }
     let moderate = "net.ipv4.tcp_moderate_rcvbuf";
     if is_off(view, Role::Receiver, moderate) {
@@ -205,12 +200,7 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     let product = target_bps * f64::from(receiver.rtt_mean_us?) / 1e6 / 8.0;
     if receiver.buffer_locked {
         let bytes = remedy::buffer_for(product, None);
-        return Some(buffer(
-            view,
-            RunOption::ReceiveWindow,
-            bytes,
-            Role::Receiver,
-        ));
+        return Some(buffer(view, Role::Receiver, bytes));
     }
     let share = receiver.window_bytes.zip(receiver.buffer_bytes);
     let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));

@@ -12,7 +12,7 @@ use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Role, Traffic};
 use crate::record::TcpSender;
-use crate::remedy::{Remedy, RunOption};
+use crate::remedy::Remedy;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SendBuffer,
@@ -243,12 +243,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
             return Some(both);
         }
         let bytes = buffer_for(view, target_bps, Some(share));
-        return Some(remedy::buffer(
-            view,
-            RunOption::SendBuffer,
-            bytes,
-            Role::Sender,
-        ));
+        return Some(remedy::buffer(view, Role::Sender, bytes));
     }
     let bytes = buffer_for(view, target_bps, Some(filled_share(view)));
     tuning(view, Role::Sender, "net.ipv4.tcp_wmem", bytes)
