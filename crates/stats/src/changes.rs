@@ -27,7 +27,7 @@ pub struct ChangePoint {
 
 /// Chance, at most, that a series of independent runs that did not change is said to have changed.
 /// Runs that depend on those before them (a daily pattern) are said so more often.
-pub const FALSE_ALARMS: f64 = 0.05;
+pub const FALSE_ALARMS: f64 = 0.04;
 /// Fewer values on a side are no state, but some runs.
 const FEWEST: usize = 5;
 /// Reorderings: a p-value is known to 1/400.
@@ -36,9 +36,12 @@ const REORDERINGS: usize = 399;
 /// Of a series that is looked at after each value: how many of the last values are held against all
 /// before them. More see smaller changes.
 const TAILS: [usize; 10] = [5, 6, 7, 8, 10, 12, 15, 20, 30, 50];
-/// Chance, at most, that one look at independent values finds a change that is not there: by
-/// Boole's inequality 200 looks find one in 5 % of series, at most.
-pub const FALSE_ALARMS_OF_A_LOOK: f64 = 1.0 / 4000.0;
+/// Chance, at most, that the last values of one such number are as far from those before without a
+/// change. 200 looks then find a change that is not there in 3.2 % of series: the share of 5,000
+/// simulated ones (`error_rates_of_the_monitor`). As only ranks count, it is the same for any noise
+/// of independent values. By Boole's inequality it could be 10 %, but one look mostly sees what
+/// another did.
+const LEVEL_OF_A_TAIL: f64 = 1.0 / 20_000.0;
 
 /// The changes of a series, in its order. The same seed gives the same answer.
 ///
@@ -79,15 +82,16 @@ pub fn new_change(values: &[f64]) -> Result<Option<ChangePoint>, StatsError> {
     sorted("changes", values)?;
     let tails = TAILS.iter().filter(|tail| 2 * **tail <= values.len());
     let p_value = tails
-        .map(|tail| TAILS.len() as f64 * rank_p_value(values.split_at(values.len() - tail)))
+        .map(|tail| rank_p_value(values.split_at(values.len() - tail)))
         .fold(1.0, f64::min);
-    Ok((p_value <= FALSE_ALARMS_OF_A_LOOK).then(|| {
+    Ok((p_value <= LEVEL_OF_A_TAIL).then(|| {
         let at = best_fit(values);
         ChangePoint {
             at,
             before: median(&values[..at]),
             after: median(&values[at..]),
-            p_value,
+            // Of all tails, by Boole's inequality.
+            p_value: p_value * TAILS.len() as f64,
         }
     }))
 }
@@ -269,8 +273,9 @@ mod tests {
     fn a_look_after_each_value_seldom_finds_what_is_not_there_and_soon_what_is() {
         for (number, noise) in NOISES.into_iter().enumerate() {
             let alarms = false_alarms(noise, 200, 100);
-            // 2.3 % by Boole's inequality, and three standard deviations of 200 series.
-            assert!(alarms <= 0.023 + 0.032, "noise {number}: {alarms}");
+            // As in the documentation, for half as many values, and three standard deviations of
+            // 200 series.
+            assert!(alarms <= 0.018 + 0.028, "noise {number}: {alarms}");
         }
         let found = shifts_found(NOISES[0], 0.02, 200);
         assert!(found >= 0.95, "{found}");
@@ -304,16 +309,22 @@ mod tests {
 
     /// As the documentation says it.
     #[test]
-    #[ignore = "a minute: cargo test -p linerate-stats -- --ignored --nocapture error_rates"]
+    #[ignore = "two minutes: cargo test -p linerate-stats -- --ignored --nocapture error_rates"]
     fn error_rates_of_the_monitor() {
+        let mut all = 0.0;
         for (number, noise) in NOISES.into_iter().enumerate() {
-            let alarms = false_alarms(noise, 200, 200);
-            let found = [0.005, 0.01, 0.02, 0.03].map(|scatter| shifts_found(noise, scatter, 200));
+            let alarms = false_alarms(noise, 1000, 200);
+            let found = [0.0025, 0.005, 0.01, 0.015, 0.02, 0.03];
+            let found = found.map(|scatter| shifts_found(noise, scatter, 1000));
             println!(
-                "noise {number}: alarms {alarms:.3}, shifts found at 0.5, 1, 2, 3 %: {found:?}"
+                "noise {number}: alarms {alarms:.3}, shifts found at 0.25, 0.5, 1, 1.5, 2, 3 %: \
+                 {found:.3?}"
             );
-            assert!(alarms <= 0.05, "noise {number}: {alarms}");
+            all += alarms / NOISES.len() as f64;
         }
+        println!("alarms, all noises: {all:.4}");
+        // Three standard deviations of 5,000 series over it are 5 %.
+        assert!(all <= 0.042, "{all}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod trend;
 mod wilson;
 
 pub use agreement::{Accepted, Agreement};
-pub use changes::{ChangePoint, FALSE_ALARMS, FALSE_ALARMS_OF_A_LOOK, changes, new_change};
+pub use changes::{ChangePoint, FALSE_ALARMS, changes, new_change};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
 pub use jitter::Jitter;
 pub use median_interval::{MedianInterval, median_interval};
