@@ -194,7 +194,7 @@ const BRIEF: &str = "--connections 300 --hold 100ms --load 0 --json";
 fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
     let served = Served::start(&[]);
     let holding = served.client_that_holds();
-    signal(&holding.child, "INT");
+    signal(holding.child.id(), "INT");
     let (status, document, last) = holding.ended();
     assert_eq!(status, Some(1), "{last}");
     assert!(last.contains("interrupted"), "{last}");
@@ -209,7 +209,7 @@ fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
 fn an_endpoint_that_is_killed_leaves_a_client_that_says_what_it_held() {
     let served = Served::start(&[]);
     let holding = served.client_that_holds();
-    signal(&served.child, "KILL");
+    signal(served.child.id(), "KILL");
     let (status, document, last) = holding.ended();
     assert_eq!(status, Some(1), "{last}");
     assert_eq!(document["status"], "partial");

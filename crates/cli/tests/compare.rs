@@ -226,7 +226,7 @@ fn ctrl_c_prints_the_pairs_that_ran() {
         .spawn()
         .unwrap();
     await_pair(&mut child);
-    signal(&child, "INT");
+    signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
     assert_partial(&output, "interrupted");
 }

@@ -14,7 +14,7 @@ use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
-use crate::support::stderr;
+use crate::support::{signal, stderr};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
@@ -132,13 +132,6 @@ fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "not within {SOON:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status();
-    assert!(sent.expect("there is `kill`").success(), "{name} to {pid}");
 }
 
 /// The process that a program has started to undo its treatments if it is killed.

@@ -95,7 +95,7 @@ fn an_endpoint_that_idles_does_not_wake_up() {
     }
     // And is there when it is needed.
     count(&["-P", "2"]);
-    signal(&served.child, "TERM");
+    signal(served.child.id(), "TERM");
     assert!(served.child.wait().unwrap().success(), "asked to end");
 }
 
@@ -103,7 +103,7 @@ fn an_endpoint_that_idles_does_not_wake_up() {
 fn an_interrupt_prints_what_there_is() {
     let served = Served::start(&[]);
     let client = served.client_in_its_run();
-    signal(&client, "INT");
+    signal(client.id(), "INT");
     assert_partial(&ended_within(client, SOON), "interrupted");
     // The endpoint has its next client at once.
     let next = spawn(program(&["stream", &served.address, "-t", "0.2", "--json"]));
@@ -119,7 +119,7 @@ fn an_interrupt_before_the_run_prints_no_document() {
     for command in ["stream", "rr", "crr"] {
         let client = spawn(program(&[command, &address, "--json"]));
         let _held = listener.accept().unwrap();
-        signal(&client, "INT");
+        signal(client.id(), "INT");
         let output = ended_within(client, SOON);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(
@@ -134,18 +134,18 @@ fn an_interrupt_before_the_run_prints_no_document() {
 fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up_and_a_second_one_ends_at_once() {
     let served = Served::start(&[]);
     let (one, mut two) = (served.client_in_its_run(), served.client_in_its_run());
-    signal(&served.child, "STOP");
-    signal(&one, "INT");
+    signal(served.child.id(), "STOP");
+    signal(one.id(), "INT");
     // Two signals that come before the first was seen are one.
     let until = Instant::now() + SOON;
     while two.try_wait().unwrap().is_none() && Instant::now() < until {
-        signal(&two, "INT");
+        signal(two.id(), "INT");
         thread::sleep(Duration::from_millis(50));
     }
     let output = ended_within(two, SOON);
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert_partial(&ended_within(one, SOON), "interrupted");
-    signal(&served.child, "CONT");
+    signal(served.child.id(), "CONT");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn an_endpoint_that_is_killed_leaves_a_partial_record() {
 fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
     let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
-    signal(&served.child, "TERM");
+    signal(served.child.id(), "TERM");
     assert_partial(&ended_within(client, SOON), "the endpoint is shutting down");
     let until = Instant::now() + SOON;
     while served.child.try_wait().unwrap().is_none() {
@@ -436,7 +436,7 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let words = "the endpoint has 384 MiB of memory for the tests of one address: 0 B taken";
     assert_says(&output, words);
-    signal(&served.child, "TERM");
+    signal(served.child.id(), "TERM");
     assert!(served.child.wait().unwrap().success());
     drop(group);
 }

@@ -224,7 +224,7 @@ impl World {
     /// each result that an agent ever had, once. Returns the number of results.
     pub(crate) fn end(mut self, have_one_clock: bool) -> usize {
         for agent in self.agents.iter_mut().flatten() {
-            signal(&agent.0, "TERM");
+            signal(agent.0.id(), "TERM");
             agent.0.wait().unwrap();
         }
         let mut lost = BTreeSet::new();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
@@ -92,17 +92,17 @@ pub(crate) fn spawn(mut command: Command) -> Child {
     child.expect("the program was built for this test")
 }
 
-/// What the child leaves, which it must within `time`.
-pub(crate) fn ended_within(mut child: Child, time: Duration) -> Output {
-    let until = Instant::now() + time;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            child.kill().unwrap();
-            panic!("still there after {time:?}: {:?}", child.wait_with_output());
-        }
-        thread::sleep(Duration::from_millis(5));
+/// What the child leaves, which it must within `time`. A thread reads its output: a full pipe would
+/// hold it.
+pub(crate) fn ended_within(child: Child, time: Duration) -> Output {
+    let pid = child.id();
+    let (sender, ended) = channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    if let Ok(output) = ended.recv_timeout(time) {
+        return output.unwrap();
     }
-    child.wait_with_output().unwrap()
+    signal(pid, "KILL");
+    panic!("still there after {time:?}: {:?}", ended.recv());
 }
 
 /// The directory of the sources.
@@ -117,8 +117,8 @@ pub(crate) fn done(command: &mut Command) -> Output {
     output
 }
 
-pub(crate) fn signal(child: &Child, name: &str) {
-    let pid = child.id().to_string();
+pub(crate) fn signal(pid: u32, name: &str) {
+    let pid = pid.to_string();
     let sent = Command::new("kill").args(["-s", name, &pid]).status();
     assert!(sent.expect("kill is there").success(), "{name}");
 }

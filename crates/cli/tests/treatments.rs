@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use linerate_engine::{Client, Stop, Target};
 use linerate_sys::netns::Namespace;
 use linerate_testkit::{Need, skip};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+use crate::support::{PROGRAM, signal};
+
 /// Long for a machine with much else to do: what is asserted is that it happens.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -89,12 +90,6 @@ impl Served {
         self.namespace.run(read).unwrap().trim() == "1"
     }
 
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.unwrap().success(), "{name}");
-    }
-
     fn assert_sack_soon(&self) {
         let until = Instant::now() + SOON;
         while !self.has_sack() {
@@ -139,7 +134,7 @@ fn the_owner_sees_what_is_changed_and_that_it_is_undone() {
     assert!(served.has_sack());
     client.treat(&no_sack()).unwrap();
     assert!(!served.has_sack());
-    served.signal("TERM");
+    signal(served.child.id(), "TERM");
     assert!(served.child.wait().unwrap().success());
     assert!(
         served.has_sack(),
@@ -159,7 +154,7 @@ fn a_killed_endpoint_leaves_its_host_as_it_was() {
     let mut client = served.client();
     client.treat(&no_sack()).unwrap();
     assert!(!served.has_sack());
-    served.signal("KILL");
+    signal(served.child.id(), "KILL");
     served.child.wait().unwrap();
     served.assert_sack_soon();
     assert!(client.untreat().is_err());

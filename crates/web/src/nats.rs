@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_nats::datetime::DateTime;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind,
@@ -47,6 +48,8 @@ const DUPLICATES: Duration = Duration::from_secs(600);
 const BATCH: usize = 32;
 /// Most deliveries waiting to be acknowledged.
 const MAX_OPEN: usize = 1024;
+/// Header of a task: when it was offered, by the server's clock, in ms since 1970.
+const OFFERED: &str = "Linerate-Offered";
 /// Copies of each stream in a cluster: with three, one server may be lost.
 const REPLICAS: usize = 3;
 
@@ -72,6 +75,21 @@ pub struct NatsBus {
     collected: Mutex<VecDeque<Delivery>>,
     open: Mutex<Open>,
     seen: Arc<Mutex<Entries>>,
+    clock: Arc<Mutex<Option<ServerClock>>>,
+}
+
+/// The server's clock, as its entries show it, for agents and a coordinator whose own clocks differ.
+#[derive(Clone, Copy)]
+struct ServerClock {
+    /// Milliseconds since 1970.
+    read_ms: i64,
+    at: Instant,
+}
+
+impl ServerClock {
+    fn now_ms(self) -> i64 {
+        self.read_ms + self.at.elapsed().as_millis() as i64
+    }
 }
 
 /// The entry of each site and when it arrived.
@@ -112,6 +130,7 @@ impl NatsBus {
             collected: Mutex::default(),
             open: Mutex::default(),
             seen: Arc::default(),
+            clock: Arc::default(),
         })
     }
 
@@ -222,11 +241,12 @@ impl NatsBus {
 
     /// Watches the entries of the sites for as long as the connection lives.
     fn watch(&self, bucket: kv::Store) {
-        let seen = self.seen.clone();
+        let (seen, clock) = (self.seen.clone(), self.clock.clone());
         self.runtime.spawn(async move {
             loop {
                 if let Ok(mut entries) = bucket.watch_with_history(">").await {
                     while let Some(Ok(entry)) = entries.next().await {
+                        note_clock(&mut lock(&clock), unix_ms(entry.created));
                         let mut seen = lock(&seen);
                         if entry.operation == kv::Operation::Put {
                             seen.insert(name(&entry.key), (entry.value.to_vec(), Instant::now()));
@@ -253,7 +273,17 @@ impl Bus for NatsBus {
     }
 
     fn take(&self, site: &str, wait: Duration) -> Result<Option<Delivery>, BusError> {
-        Ok(self.fetch([WORK, &token(site)], 1, wait)?.pop())
+        let Some(delivery) = self.fetch([WORK, &token(site)], 1, wait)?.pop() else {
+            return Ok(None);
+        };
+        let open = lock(&self.open);
+        let is_late = open.messages.get(&delivery.receipt).is_some_and(is_late);
+        drop(open);
+        if is_late {
+            self.acknowledge(&delivery)?;
+            return Ok(None);
+        }
+        Ok(Some(delivery))
     }
 
     fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError> {
@@ -300,10 +330,12 @@ impl Bus for NatsBus {
 
     fn offer(&self, site: &str, key: &str, task: &[u8]) -> Result<(), BusError> {
         let message = PublishMessage::build().payload(task.to_vec().into());
-        self.send(
-            format!("linerate.work.{}", token(site)),
-            message.message_id(key),
-        )
+        let mut message = message.message_id(key);
+        let clock = *lock(&self.clock);
+        if let Some(clock) = clock {
+            message = message.header(OFFERED, clock.now_ms().to_string());
+        }
+        self.send(format!("linerate.work.{}", token(site)), message)
     }
 
     fn clear(&self) -> Result<(), BusError> {
@@ -342,6 +374,34 @@ impl std::fmt::Debug for NatsBus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "NatsBus")
     }
+}
+
+/// The entry that was the least time under way shows the server's clock best.
+fn note_clock(clock: &mut Option<ServerClock>, read_ms: i64) {
+    if clock.is_none_or(|known| known.now_ms() < read_ms) {
+        let at = Instant::now();
+        *clock = Some(ServerClock { read_ms, at });
+    }
+}
+
+/// Whether a task was too long on its way to the server: a connection that was cut for a while
+/// delivers what the coordinator has given up meanwhile, and its sites may be in other tests.
+fn is_late(task: &Message) -> bool {
+    let offered = task.headers.as_ref().and_then(|it| it.get(OFFERED));
+    let offered_ms = offered.and_then(|it| it.as_str().parse::<i64>().ok());
+    let stored_ms = task.info().ok().map(|info| unix_ms(info.published));
+    was_late(offered_ms, stored_ms)
+}
+
+fn was_late(offered_ms: Option<i64>, stored_ms: Option<i64>) -> bool {
+    let times = offered_ms.zip(stored_ms);
+    times.is_some_and(|(offered, stored)| {
+        stored.saturating_sub(offered) > PATIENCE.as_millis() as i64
+    })
+}
+
+fn unix_ms(time: DateTime) -> i64 {
+    (time.unix_timestamp_nanos() / 1_000_000) as i64
 }
 
 /// All messages of a batch.
@@ -479,6 +539,8 @@ pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
         let publish = [
             "$JS.API.>",
             "$JS.ACK.>",
+            // Without its answers the server stops the flow of the sites' entries.
+            "$JS.FC.>",
             "$KV.linerate_sites.>",
             "linerate.work.*",
         ];
@@ -532,4 +594,31 @@ fn cannot<E: Display>(what: &str) -> impl Fn(E) -> BusError {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_clock_is_that_of_the_fastest_entry() {
+        let mut clock = None;
+        note_clock(&mut clock, 1_000_000);
+        // It was under way for a minute, because the connection was cut.
+        note_clock(&mut clock, 940_000);
+        let now_ms = clock.unwrap().now_ms();
+        assert!((1_000_000..1_001_000).contains(&now_ms), "{now_ms}");
+        note_clock(&mut clock, 1_200_000);
+        assert!(clock.unwrap().now_ms() >= 1_200_000);
+    }
+
+    #[test]
+    fn an_offer_that_was_on_its_way_for_a_minute_is_late() {
+        let late = |offered_ms| was_late(offered_ms, Some(1_000_000));
+        assert!(late(Some(940_000)));
+        assert!(!late(Some(999_000)));
+        // By a coordinator that has seen no site yet, and by one whose server's clock went back.
+        assert!(!late(None) && !late(Some(5_000_000)));
+        assert!(late(Some(i64::MIN)));
+    }
 }

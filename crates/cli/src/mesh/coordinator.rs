@@ -34,6 +34,9 @@ const LATE: Duration = Duration::from_secs(10);
 /// before a pair that failed is tried again.
 const IDLE: Duration = Duration::from_secs(40);
 
+/// `--once` gives a pair up after so many cycles in which other tests had its sites or links.
+const MAX_CROWDED_OUT: u32 = 3;
+
 /// A mesh at work.
 pub(super) struct Coordinator<'a> {
     mesh: Mesh,
@@ -68,6 +71,8 @@ struct Once {
     wanted: usize,
     /// Tests and pairs, the lower site first, that were measured or given up.
     settled: HashSet<(usize, [usize; 2])>,
+    /// How many cycles had no time for a pair.
+    crowded_out: HashMap<(usize, [usize; 2]), u32>,
     given_up: usize,
     /// When something last happened.
     idle: Instant,
@@ -275,8 +280,7 @@ impl<'a> Coordinator<'a> {
         output::note(&format!(
             "{test} of {one} and {other}: missed in this cycle: {why}"
         ));
-        self.once
-            .missed(missed.test, [missed.pair.0, missed.pair.1]);
+        self.once.missed(missed);
     }
 
     fn task(&self, assignment: &Assignment) -> Task {
@@ -511,6 +515,7 @@ impl Once {
         Self {
             wanted: mesh.tests.iter().map(|test| pairs(test.sites.len())).sum(),
             settled: HashSet::new(),
+            crowded_out: HashMap::new(),
             given_up: 0,
             idle: Instant::now(),
         }
@@ -521,9 +526,18 @@ impl Once {
         self.settled.insert((test, pair));
     }
 
-    fn missed(&mut self, test: usize, pair: [usize; 2]) {
+    /// A pair that other tests left no time in a cycle is made up in the next ones.
+    fn missed(&mut self, missed: &Missed) {
         self.idle = Instant::now();
-        self.given_up += usize::from(self.settled.insert((test, pair)));
+        let key = (missed.test, [missed.pair.0, missed.pair.1]);
+        if missed.why == MissReason::NoTime {
+            let cycles = self.crowded_out.entry(key).or_default();
+            *cycles += 1;
+            if *cycles < MAX_CROWDED_OUT {
+                return;
+            }
+        }
+        self.given_up += usize::from(self.settled.insert(key));
     }
 
     fn is_over(&self, nothing_runs: bool) -> bool {
@@ -607,5 +621,44 @@ fn test_of(work: &MonitoredWork) -> Option<&Test> {
     match work {
         MonitoredWork::Test(test) => Some(test),
         MonitoredWork::Load(_) | MonitoredWork::Check(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(why: MissReason) -> Missed {
+        Missed {
+            test: 0,
+            pair: (0, 1),
+            cycle: 1,
+            why,
+        }
+    }
+
+    #[test]
+    fn once_waits_for_a_pair_that_a_cycle_left_no_time_and_gives_it_up_after_three() {
+        let once = || Once {
+            wanted: 1,
+            settled: HashSet::new(),
+            crowded_out: HashMap::new(),
+            given_up: 0,
+            idle: Instant::now(),
+        };
+        let mut made_up = once();
+        made_up.missed(&missed(MissReason::NoTime));
+        assert!(!made_up.is_over(false));
+        made_up.measured(0, [1, 0]);
+        assert!(made_up.is_over(false) && made_up.verdict().is_ok());
+        let mut given_up = once();
+        for cycle in 1..=3 {
+            given_up.missed(&missed(MissReason::NoTime));
+            assert_eq!(given_up.is_over(false), cycle == 3, "{cycle}");
+        }
+        assert!(given_up.verdict().is_err());
+        let mut failed = once();
+        failed.missed(&missed(MissReason::Failed));
+        assert!(failed.is_over(false) && failed.verdict().is_err());
     }
 }

@@ -6,9 +6,9 @@ use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, EVEN,
-    EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR,
-    POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW,
+    BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, BY_TURNS, COMING_DOWN, CPU_CONTENDED, CPU_SHORT,
+    CPU_WORK, EVEN, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
+    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW,
     SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
@@ -330,6 +330,14 @@ impl View<'_> {
             && self.is_held_by_network()
             && self.inflation().is_some_and(queue)
             && self.queues_a_segment()
+    }
+
+    /// Whether data of a short path arrives much faster than its mean rate, and then not at all: a
+    /// CPU that is given in turns takes it. A link delivers what is queued before it at its rate.
+    pub(super) fn arrives_by_turns(&self) -> bool {
+        let median = self.sum(|flow| flow.tcp.delivery_rate_bps.map(|bps| bps as f64));
+        self.inflation().is_some_and(|i| i.may_be_of_cpus())
+            && median.is_some_and(|bps| bps >= BY_TURNS * self.throughput_bps)
     }
 
     /// Whether at least one segment waits in the mean: the excess of the round trip times the rate

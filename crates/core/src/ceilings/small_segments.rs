@@ -67,18 +67,27 @@ pub(super) fn segmentation_offload(view: &View<'_>) -> Option<bool> {
     device.offloads.get(feature).copied()
 }
 
-/// The busy share of the sender's busiest core, if small segments on a path of microseconds make a
-/// queue in front of it: the soft interrupts take each of them by itself, and no clock of a link
-/// keeps the rate even.
+/// Percent of a core that soft interrupts take, if small segments on a path of microseconds queue
+/// before them: they take each segment by itself, and no clock of a link keeps the rate even.
 pub(super) fn queue_of_cpu(view: &View<'_>) -> Option<f64> {
-    let end = view.sender()?;
-    let full = end.softirq_core_percent? >= SOFTIRQ_QUEUES_PERCENT;
+    let taken = view.sender()?.softirq_core_percent?;
     let queue = view.inflation()?.may_be_of_cpus() && !view.is_even();
-    let core = positive(end.busiest_core_percent? / 100.0)?.min(1.0);
     let is_cut_here = segmentation_offload(view) == Some(false);
     // The reason for small segments, which is looked for last, takes some work.
-    let is_it = full && queue && is_cut_here && small_segments(view).is_some();
-    is_it.then_some(core)
+    let is_it = taken >= SOFTIRQ_QUEUES_PERCENT && queue && is_cut_here;
+    (is_it && small_segments(view).is_some()).then_some(taken)
+}
+
+/// Whether the receiver, whose senders were not read, takes small segments and a core's soft
+/// interrupts are busy with them: its thread then lacks the time that the segments cost.
+pub(super) fn busy_with_small_segments(view: &View<'_>) -> bool {
+    let taken = view.receiver().and_then(|end| end.softirq_core_percent);
+    let small = |it: &&TcpReceiver| {
+        it.advmss_bytes > 0 && f64::from(it.advmss_bytes) < SEGMENT_SMALL * f64::from(it.pmtu_bytes)
+    };
+    let receivers = view.receivers_alone();
+    let are_small = !receivers.is_empty() && receivers.iter().all(small);
+    are_small && taken.is_some_and(|percent| percent >= SOFTIRQ_QUEUES_PERCENT)
 }
 
 fn device_name(device: &DeviceFacts) -> Name {

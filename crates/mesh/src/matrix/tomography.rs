@@ -25,8 +25,13 @@ pub struct Suspect {
     pub metric: SuspectMetric,
     /// Number of ordered pairs that it is part of and that no surer suspect explains.
     pub pairs: u64,
-    /// Median of these pairs over the median of all other pairs.
-    pub ratio: f64,
+    /// Median of these pairs: bits/s, or percent lost.
+    pub median: f64,
+    /// Median of all other pairs.
+    pub others_median: f64,
+    /// `median` over `others_median`; absent where that is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// Probability that chance alone names any such suspect.
     pub p_value: f64,
 }
@@ -190,7 +195,9 @@ fn surest(
             name: candidate.1.clone(),
             metric,
             pairs: own.len() as u64,
-            ratio: own_median / other_median.max(f64::MIN_POSITIVE.sqrt()),
+            median: own_median,
+            others_median: other_median,
+            ratio: (other_median > 0.0).then(|| own_median / other_median),
             p_value,
         };
         is_bad.then_some((candidate, suspect))

@@ -113,25 +113,37 @@ fn headline(document: &MatrixDocument) -> String {
     )
 }
 
-/// `what s3 sends: 9 pairs have 0.51 of the throughput of the others (p below 0.0001)`
+/// `what s3 sends: 0.51 times the throughput of the others, 9 pairs (p below 0.0001)`
 fn accused(suspect: &Suspect) -> String {
-    let Suspect { name, ratio, .. } = suspect;
+    let Suspect {
+        name,
+        median,
+        others_median,
+        ..
+    } = suspect;
     let what = match suspect.kind {
         SuspectKind::Site => format!("site {name}"),
         SuspectKind::SiteOut => format!("what {name} sends"),
         SuspectKind::SiteIn => format!("what {name} receives"),
         SuspectKind::Group => format!("group {name}"),
     };
-    let figure = match suspect.metric {
-        SuspectMetric::Throughput => "throughput",
-        SuspectMetric::Loss => "loss",
+    let figure = match (suspect.metric, suspect.ratio) {
+        (SuspectMetric::Throughput, Some(ratio)) => {
+            format!("{} times the throughput of the others", digits(ratio))
+        }
+        (SuspectMetric::Throughput, None) => "throughput where the others have none".to_owned(),
+        (SuspectMetric::Loss, _) => format!(
+            "{} % lost, {} % of the others",
+            digits(*median),
+            digits(*others_median)
+        ),
     };
-    let (pairs, ratio) = (plural(suspect.pairs, "pair"), digits(*ratio));
+    let pairs = plural(suspect.pairs, "pair");
     let p_value = match suspect.p_value {
         p_value if p_value < 0.000_1 => "below 0.0001".to_owned(),
         p_value => digits(p_value),
     };
-    format!("{what}: {ratio} times the {figure} of the others, {pairs} (p {p_value})")
+    format!("{what}: {figure}, {pairs} (p {p_value})")
 }
 
 /// The unit for all cells: its size and its name.

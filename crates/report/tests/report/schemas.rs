@@ -168,7 +168,7 @@ const COUNTED: [&str; 31] = [
 ];
 
 /// In the unit of the key that holds them, or of the metric beside them.
-const STATISTICS: [&str; 41] = [
+const STATISTICS: [&str; 42] = [
     "r",
     "mos",
     "was",
@@ -194,6 +194,7 @@ const STATISTICS: [&str; 41] = [
     "mean",
     "measured_interval",
     "median",
+    "others_median",
     "min",
     "most",
     "p50",

@@ -2,6 +2,7 @@
 
 use super::super::formulas::service_demand_bps;
 use super::super::signals::{ThreadTime, positive};
+use super::super::small_segments::busy_with_small_segments;
 use super::super::text::percent;
 use super::super::thresholds::{
     CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_CONTENDED, CPU_TAKEN, DATAGRAMS_LOST,
@@ -312,7 +313,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let core = end.busiest_core_percent.unwrap_or(0.0);
     let dropped = end.softnet_dropped.unwrap_or(0);
     let all_of_a_core = interrupted_core(view, end);
-    let dropping = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0;
+    let small = busy_with_small_segments(view);
+    let dropping = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0 && !small;
     let interrupts = all_of_a_core.is_some() || dropping;
     let mut say = sentences(reader);
     say.extend(all_of_a_core.map(|share| {
@@ -325,12 +327,14 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
             "its receive queues dropped {dropped} packets; its busiest core was busy for {core:.0} %"
         ));
     }
+    // Without the sender's threads only unread data tells whose work fills the CPUs.
     let full = full_host(view, end, reader, view.writer().unwrap_or_default());
+    let full = full.filter(|_| late || view.writer().is_some());
     let quota = quota_used_up(view, end);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));
     // A reader that finds nothing to read keeps up, however long it waits for a CPU.
-    let behind = has_unread(view).unwrap_or(true) && !view.is_shaped();
+    let behind = has_unread(view).unwrap_or(true) && !view.is_shaped() && !small;
     let short = late && reader.cpu_bound() || starved(reader, view.writer()) || full.is_some();
     Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }

@@ -171,8 +171,9 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let stands = inflation.is_queue(QUEUE_INFLATION)
         && view.queues_a_segment()
         && !is_wait_for_cpu(view, inflation);
+    let is_link = stands || short || found || view.is_shaped();
     Signs::new(
-        stands || short || found || view.is_shaped(),
+        is_link && !view.arrives_by_turns(),
         queue_sentences(view, inflation),
     )
 }

@@ -38,22 +38,27 @@ fn busiest(view: &View<'_>) -> Option<f64> {
     let asleep = [view.writer(), view.reader()].into_iter().flatten();
     let shares: Vec<f64> = asleep.map(|thread| thread.blocked + thread.paced).collect();
     let both: f64 = shares.iter().map(|share| share.min(1.0)).product();
-    let core = queue_of_cpu(view).unwrap_or(0.0);
-    positive((1.0 - both).max(core)).filter(|_| !shares.is_empty())
+    // Packets queue only before a CPU that has no more for them.
+    let busy = queue_of_cpu(view).map_or(1.0 - both, |_| 1.0);
+    positive(busy).filter(|_| !shares.is_empty())
 }
 
 /// While the device cuts segments (TSO), their size costs nothing.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let offload = segmentation_offload(view)?;
     let busy = busiest(view);
-    let queue = queue_of_cpu(view).is_some();
-    let cpu_bound = queue || busy.is_some_and(|share| share >= WORK_FULL);
+    let cpu_bound = busy.is_some_and(|share| share >= WORK_FULL);
     let small = small_segments(view);
     let state = if offload { "on" } else { "off" };
     let mut say = Vec::from_iter(small.iter().map(|small| small.message.clone()));
-    say.extend(busy.map(|share| {
-        let share = percent(share);
-        format!("one end or the other worked, or wanted to, for {share} of the time")
+    say.extend(busy.map(|share| match queue_of_cpu(view) {
+        Some(taken) => format!(
+            "segments queue before the soft interrupts of a CPU, which take {taken:.0} % of it"
+        ),
+        None => format!(
+            "one end or the other worked, or wanted to, for {} of the time",
+            percent(share)
+        ),
     }));
     say.push(format!(
         "segmentation offload of the sender's device is {state}"

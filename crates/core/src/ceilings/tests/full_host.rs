@@ -134,7 +134,8 @@ fn a_queue_with_an_even_rate_is_a_links_also_on_a_full_host() {
     let flow = scene.flow();
     (flow.rtt_min_us, flow.rtt_mean_us) = (Some(7), 5_300);
     flow.rtt_var_us = 3_000;
-    flow.delivery_rate_max_bps = Some(12_000_000_000);
+    (flow.delivery_rate_bps, flow.delivery_rate_max_bps) =
+        (Some(870_000_000), Some(12_000_000_000));
     let quarters = |record: &mut Record, half: f64| {
         record.legs[0].steps = Some(StepRates {
             step_s: 0.1,
@@ -151,6 +152,30 @@ fn a_queue_with_an_even_rate_is_a_links_also_on_a_full_host() {
     quarters(&mut record, 0.2);
     let uneven = explain(&record).remove(0).verdict;
     assert_eq!(uneven.cause, Cause::CpuReceive, "{uneven:?}");
+}
+
+/// As read where a quota gave the receiver's CPU for 12 of each 100 ms: the window never closed.
+#[test]
+fn data_that_arrives_by_turns_is_held_by_a_cpu_and_not_by_a_link_also_at_an_even_rate() {
+    let mut scene = bottleneck();
+    scene.throughput_bps = 5.2e9;
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(4), 2_683, 6);
+    let cause = |median: u64| {
+        let mut scene = scene.clone();
+        scene.flow().delivery_rate_bps = Some(median);
+        let mut record = scene.record();
+        record.legs[0].steps = Some(StepRates {
+            step_s: 0.1,
+            p25_bps: 5.21e9,
+            p50_bps: 5.28e9,
+            p75_bps: 5.34e9,
+            p90_bps: 5.40e9,
+        });
+        explain(&record).remove(0).verdict.cause
+    };
+    assert_eq!(cause(5_300_000_000), Cause::PathRate);
+    assert_eq!(cause(16_100_000_000), Cause::Unexplained);
 }
 
 /// A slow link drains in bursts of a bucket, or changes its rate: no step has the mean.

@@ -206,12 +206,12 @@ fn socat(scenario: &Scenario, place: &Place<'_>) -> Commands {
         format!("OPEN:/dev/zero{}", left.unwrap_or_default()),
         "OPEN:/dev/null".to_owned(),
     );
-    let size = stream.message_bytes;
     let command = |sends: bool, socket: String| {
-        let both = if sends {
-            [from.clone(), socket]
+        // A receiver with as small pieces would need as much CPU time, and could be the slower end.
+        let (size, both) = if sends {
+            (stream.message_bytes, [from.clone(), socket])
         } else {
-            [socket, to.clone()]
+            (LARGE_PIECE, [socket, to.clone()])
         };
         let begin = words(&format!("socat -u -b {size}"));
         begin.into_iter().chain(both).collect()
