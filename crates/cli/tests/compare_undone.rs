@@ -14,9 +14,8 @@ use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
-use crate::support::{signal, stderr};
+use crate::support::{PROGRAM, signal, stderr};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
 const SOON: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65534;

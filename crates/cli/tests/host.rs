@@ -14,9 +14,7 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{assert_says, copy_for_everybody, has_no_lab, stderr, stdout, words};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+use crate::support::{PROGRAM, assert_says, copy_for_everybody, has_no_lab, stderr, stdout, words};
 
 /// A host in a network namespace of its own, with a state of its own.
 struct Host {

@@ -8,8 +8,8 @@ use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct MedianInterval {
-    /// The samples' median, in the unit of the samples; of an even number of repeated runs the lower
-    /// of the two in the middle.
+    /// The samples' median, in the unit of the samples; of an even number of repeated runs the
+    /// lower of the two in the middle.
     pub median: f64,
     /// Lower end, a sample.
     pub low: f64,

@@ -78,7 +78,7 @@ pub struct NatsBus {
     clock: Arc<Mutex<Option<ServerClock>>>,
 }
 
-/// The server's clock, as its entries show it, for agents and a coordinator whose own clocks differ.
+/// The server's clock, as its entries show it: the clocks of agents and coordinator may differ.
 #[derive(Clone, Copy)]
 struct ServerClock {
     /// Milliseconds since 1970.

@@ -177,12 +177,12 @@ pub(super) const QUOTA_OWN: f64 = 0.5;
 /// Share of the time in which one end or the other works from which on their work is the limit.
 pub(super) const WORK_FULL: f64 = 0.8;
 /// Soft interrupts of one core from which on packets of a short path wait for it and not for a
-/// link, percent: 44 to 57 were read with 125,000 to 800,000 small segments a second over a veth pair
-/// whose queue stood, 29 to 38 where the threads were the limit.
+/// link, percent: 44 to 57 were read with 125,000 to 800,000 small segments a second over a veth
+/// pair whose queue stood, 29 to 38 where the threads were the limit.
 pub(super) const SOFTIRQ_QUEUES_PERCENT: f64 = 40.0;
 /// Median of the delivery rates over the mean rate from which on something other than a link takes
-/// the data: 3.1 to 4.1 were read where a quota stopped the receiver's CPU for most of the time, and
-/// up to 1.1 behind links.
+/// the data: 2.2 to 13 were read where a quota or other programs stopped the receiver's CPU for most
+/// of the time, and up to 1.15 behind links.
 pub(super) const BY_TURNS: f64 = 2.0;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
