@@ -1,11 +1,10 @@
 //! `linerate iperf3` beside the real one: the same command lines mean the same and end with the
 //! same status, and the documents have the same keys with values of the same types.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use linerate_testkit::{Need, eventually, skip};
+use linerate_testkit::{Need, eventually, free_port, skip};
 use serde_json::Value;
 
 use crate::support::{PATIENCE, PROGRAM, Served, ended_within, json, spawn, stderr, stdout};
@@ -164,13 +163,13 @@ fn streams_come_from_the_ports_that_cport_says() {
     let served = Served::start(&[]);
     let way = way_to(&served);
     for transport in ["-N", "-u"] {
-        let first: u16 = free_port().parse().expect("a port");
-        let port = first.min(65_000).to_string();
+        let first = free_port();
+        let port = first.to_string();
         let line = format!("{way} --cport {port} -P 2 -n 20K -J {transport}");
         let document = json(&run(ours(), &line));
         let connected = &document["start"]["connected"];
         let ports = [0, 1].map(|stream| connected[stream]["local_port"].as_u64());
-        let first = u64::from(first.min(65_000));
+        let first = u64::from(first);
         assert_eq!(ports, [Some(first), Some(first + 1)], "{document}");
     }
 }
@@ -404,22 +403,13 @@ fn each_line_begins_with_the_time_that_is_asked_for() {
     }
 }
 
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    listener
-        .local_addr()
-        .expect("it is bound")
-        .port()
-        .to_string()
-}
-
 #[test]
 fn the_server_serves_iperf3_and_leaves_its_document() {
     if has_no_iperf3() {
         return;
     }
     for mut server in [ours(), Command::new("iperf3")] {
-        let port = free_port();
+        let port = free_port().to_string();
         server.args(["-s", "-1", "-J", "-p", &port]);
         let server = spawn(server);
         // It takes a moment until it listens.
@@ -452,7 +442,7 @@ fn the_server_serves_iperf3_and_leaves_its_document() {
 
 #[test]
 fn the_port_of_a_server_of_one_test_is_free_when_its_client_is_gone() {
-    let port = free_port();
+    let port = free_port().to_string();
     let server = || {
         let mut server = ours();
         server.args(["-s", "-1", "-p", &port]);

@@ -7,11 +7,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use linerate_testkit::{Need, eventually, made_or_skip};
+use linerate_testkit::{Need, eventually, free_port, made_or_skip};
 use tempfile::TempDir;
 
 use crate::monitor::get;
@@ -122,11 +122,6 @@ impl Cluster {
                 && get(&address, "/healthz").starts_with("HTTP/1.1 200")
         });
     }
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().port()
 }
 
 fn run(file: &Path) -> Child {

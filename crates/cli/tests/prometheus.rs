@@ -1,12 +1,11 @@
 //! A real Prometheus scrapes a monitor, and takes what a monitor and a mesh write to it.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use linerate_history::Filter;
-use linerate_testkit::{Need, eventually, made_or_skip};
+use linerate_testkit::{Need, eventually, free_port, made_or_skip};
 use serde_json::Value;
 
 use crate::monitor::{address, command, file, get, run};
@@ -22,9 +21,7 @@ fn server(here: &Path, target: &str) -> Option<(Killed, String)> {
          static_configs: [{{targets: [\"{target}\"]}}]\n"
     );
     fs::write(here.join("prometheus.yml"), text).unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = free.local_addr().unwrap().to_string();
-    drop(free);
+    let at = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new("prometheus");
     command.current_dir(here).args([
         "--config.file=prometheus.yml",
@@ -112,10 +109,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_write() {
     assert_written(here, &line);
     assert_has_last_run(&at, "linerate-monitor", &here.join("written.db"));
 
-    let ports = [(); 2].map(|()| {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    });
+    let ports = [(); 2].map(|()| free_port());
     let mesh = format!(
         "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
          \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ \

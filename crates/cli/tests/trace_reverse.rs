@@ -126,7 +126,7 @@ fn an_older_endpoint_is_told_from_a_closed_port() {
     assert_eq!(older.status.code(), Some(3), "{}", stderr(&older));
     assert_says(&older, "0.0.9 traces no way back");
 
-    let none = trace(&["127.0.0.1", &reverse]);
+    let none = trace(&["127.0.0.1", "--reverse=1"]);
     assert_eq!(none.status.code(), Some(1), "{}", stderr(&none));
     assert_says(&none, "linerate serve");
 }

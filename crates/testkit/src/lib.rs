@@ -11,7 +11,9 @@ pub mod postgres;
 use std::env;
 use std::fmt::Display;
 use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -192,6 +194,30 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A port of TCP and UDP for a server that another program opens.
+///
+/// It is none that the kernel hands out by itself (net.ipv4.ip_local_port_range, from 32768 by
+/// default), so that no other test's connection gets it before the server does. Nor does a process
+/// get it, or the one after it, a second time.
+///
+/// # Panics
+/// None is free.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Processes of one time begin apart.
+    let own = std::process::id().wrapping_mul(194);
+    (0..COUNT / 2)
+        .map(|_| own.wrapping_add(TAKEN.fetch_add(2, Ordering::Relaxed)))
+        .map(|number| (FIRST + number % COUNT) as u16)
+        .find(|&port| {
+            let anywhere = (Ipv4Addr::UNSPECIFIED, port);
+            TcpListener::bind(anywhere).is_ok() && UdpSocket::bind(anywhere).is_ok()
+        })
+        .expect("one of 6,000 ports is free")
 }
 
 /// `struct tc_tbf_qopt` in `TCA_TBF_PARMS` (include/uapi/linux/pkt_sched.h): 32 KiB at once, and a

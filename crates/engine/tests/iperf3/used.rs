@@ -1,6 +1,6 @@
 //! The real iperf3 as a server, and an endpoint of linerate's in its place.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use linerate_core::plan::*;
 use linerate_core::record::{CaveatKind, Record, Status};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_engine::{Categorized, Category, Partner, Stop, Target};
+use linerate_testkit::free_port;
 
 use super::bench::{Bench, LONG, assert_within_1_percent, is_installed};
 
@@ -25,9 +26,7 @@ impl Server {
     }
 
     fn start_with(more: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let child = Command::new("iperf3")
             .args(["-s", "-B", "127.0.0.1", "-p", &address.port().to_string()])
             .args(more)

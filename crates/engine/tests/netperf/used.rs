@@ -12,6 +12,7 @@ use linerate_core::plan::{
 use linerate_core::record::{CaveatKind, Record};
 use linerate_core::units::{ByteCount, Span};
 use linerate_engine::{MeasureError, Partner, Stop, Target};
+use linerate_testkit::free_port;
 
 use super::bench::{Bench, PATIENCE};
 use super::programs::program;
@@ -130,9 +131,7 @@ fn linerate_uses_a_stock_netserver() {
     let Some(netserver) = program("netserver", "build netperf from its source") else {
         return;
     };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let child = Command::new(netserver)
         .args(["-D", "-4", "-p", &address.port().to_string()])
         .stdout(Stdio::null())

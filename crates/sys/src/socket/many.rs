@@ -203,9 +203,9 @@ mod tests {
         let listener = listener();
         let peer = listener.local_addr().unwrap();
         outcome(peer).unwrap();
-        drop(listener);
+        let closed = "127.0.0.1:1".parse().unwrap();
         assert_eq!(
-            outcome(peer).unwrap_err().kind(),
+            outcome(closed).unwrap_err().kind(),
             ErrorKind::ConnectionRefused
         );
     }
