@@ -7,17 +7,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::Pair;
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, eventually, skip};
 
 use crate::support::{PROGRAM, signal, stderr};
 
-/// Long for a machine with much else to do: what is asserted is that it happens.
-const SOON: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65534;
 /// Part of both sides, so that it is in force in every run.
 const TREATMENTS: &str = "tso=off,sysctl:net.ipv4.tcp_sack=0";
@@ -96,12 +92,12 @@ impl Bench {
     }
 
     fn assert_untouched_soon(&self, when: &str) {
-        await_that(when, || self.state() == UNTOUCHED);
+        eventually(when, || self.state() == UNTOUCHED);
     }
 
     /// Stops the program where both are in force: from then on nothing changes by itself.
     fn stop_while_treated(&self, child: &Child) {
-        await_that("the treatments are in force", || {
+        eventually("the treatments are in force", || {
             if self.state() != TREATED {
                 return false;
             }
@@ -125,14 +121,6 @@ impl Drop for Bench {
     }
 }
 
-fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < until, "not within {SOON:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The process that a program has started to undo its treatments if it is killed.
 fn watch_of(pid: u32) -> Option<u32> {
     let called = format!("watch-treatments\0{pid}\0");
@@ -151,7 +139,7 @@ fn a_signal_ends_it_with_the_host_as_it_was() {
     };
     assert_eq!(bench.state(), UNTOUCHED);
     let mut child = bench.comparing();
-    await_that("the treatments are in force", || bench.state() == TREATED);
+    eventually("the treatments are in force", || bench.state() == TREATED);
     signal(child.id(), "INT");
     let status = child.wait().unwrap();
     // Not soon: at its end.
@@ -180,7 +168,7 @@ fn the_next_start_restores_the_host_after_process_and_watch_were_killed() {
     bench.stop_while_treated(&child);
     let watch = watch_of(child.id()).expect("it has started a watch");
     signal(watch, "KILL");
-    await_that("the watch is gone", || {
+    eventually("the watch is gone", || {
         // A child that nobody has waited for has no command line.
         fs::read(format!("/proc/{watch}/cmdline")).map_or(true, |line| line.is_empty())
     });

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+pub(crate) use linerate_testkit::PATIENCE;
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
@@ -31,9 +32,6 @@ pub(crate) fn copy_for_everybody(directory: &Path) -> PathBuf {
 }
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
-/// For what must come at all, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 /// `linerate serve` on a port of its own, gone when this is.
 pub(crate) struct Served {
     pub(crate) child: Child,

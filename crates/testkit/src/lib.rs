@@ -23,7 +23,7 @@ pub const REQUIRE: &str = "LINERATE_REQUIRE";
 
 /// How long [`eventually`] waits: longer than anything takes that does not hang, even on a busy
 /// machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 macro_rules! needs {
     ($($(#[$doc:meta])* $need:ident = $name:literal,)*) => {

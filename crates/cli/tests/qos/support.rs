@@ -3,7 +3,6 @@
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use linerate_engine::qos::{self, QosOptions};
 use linerate_qos::document::QosDocument;
@@ -11,14 +10,12 @@ use linerate_sys::bpf::{self, probe};
 use linerate_sys::netlink::{Netlink, NetlinkError};
 use linerate_sys::netns::{Host, Pair};
 use linerate_sys::socket::namespace_cookie;
-pub(crate) use linerate_testkit::eventually;
 use linerate_testkit::{Need, skip};
+pub(crate) use linerate_testkit::{PATIENCE, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
-/// A busy machine takes its time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A pair of hosts and a directory for policy files. What was put in force on either is removed at
 /// its end.

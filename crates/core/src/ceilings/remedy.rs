@@ -110,12 +110,15 @@ fn is_limited(view: &View<'_>, role: Role, bytes: u64) -> bool {
 /// or it was an option of the run that fixed the buffer, which the kernel would tune as far.
 fn is_left_to_tuning(view: &View<'_>, role: Role, bytes: u64) -> bool {
     let options = &view.record.plan.options;
-    let (asked, tuned) = match role {
-        Role::Sender => (options.send_buffer_bytes, "net.ipv4.tcp_wmem"),
-        Role::Receiver => (options.receive_window_bytes, "net.ipv4.tcp_rmem"),
-    };
     let host = host(view, role);
-    let is_tuned = setting_of(host, "net.ipv4.tcp_moderate_rcvbuf") != Some("0");
+    let (asked, tuned, is_tuned) = match role {
+        // The kernel always tunes send buffers.
+        Role::Sender => (options.send_buffer_bytes, "net.ipv4.tcp_wmem", true),
+        Role::Receiver => {
+            let is_tuned = setting_of(host, "net.ipv4.tcp_moderate_rcvbuf") != Some("0");
+            (options.receive_window_bytes, "net.ipv4.tcp_rmem", is_tuned)
+        }
+    };
     let reaches = || is_tuned && sysctl_maximum(host, tuned).is_some_and(|max| max >= bytes as f64);
     let is_fixed = host.is_some_and(|host| host.is_read_only(limit_key(role)));
     is_fixed || (asked.is_some() && reaches())
