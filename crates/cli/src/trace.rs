@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::panic;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -317,7 +318,18 @@ struct Screen;
 impl Screen {
     fn open() -> Result<Self, Failure> {
         output::print("\x1b[?1049h\x1b[?25l")?;
+        // A panic ends the process where it is, and its words belong on the user's own screen.
+        let print_panic = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            Self::leave();
+            print_panic(panic);
+        }));
         Ok(Self)
+    }
+
+    fn leave() {
+        // A terminal that is gone needs nothing back.
+        let _ = output::print("\x1b[?25h\x1b[?1049l");
     }
 
     /// A page in place of the one before; what does not fit is cut off.
@@ -333,7 +345,6 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
-        let _ = output::print("\x1b[?25h\x1b[?1049l");
+        Self::leave();
     }
 }
