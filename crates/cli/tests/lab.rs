@@ -386,6 +386,22 @@ fn chain(links: &[&str]) -> String {
     text
 }
 
+/// The throughput of a stream from the client, Mbit/s, and the share of its packets that were lost.
+fn chained(labs: &Labs, run: &[&str]) -> (f64, f64) {
+    let line = [&["stream", "server", "-t", "1s", "--json", "--quiet"], run].concat();
+    let output = labs.linerate("client", &line);
+    assert!(output.status.success(), "{run:?}: {}", stderr(&output));
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (sent, lost) = if record["udp"].is_object() {
+        (&record["udp"]["sent"], &record["udp"]["lost"])
+    } else {
+        let tcp = &record["tcp"];
+        (&tcp["data_segments_out"], &tcp["retransmitted_segments"])
+    };
+    let reached = record["throughput_bps"].as_f64().unwrap() / 1e6;
+    (reached, lost.as_f64().unwrap() / sent.as_f64().unwrap())
+}
+
 #[test]
 fn a_chain_of_links_gives_what_its_slowest_link_gives() {
     let Some(labs) = Labs::new() else {
@@ -403,30 +419,23 @@ fn a_chain_of_links_gives_what_its_slowest_link_gives() {
         ];
         // Every second one of them, in turn.
         for run in runs.into_iter().skip(number % 2).step_by(2) {
-            let line = [&["stream", "server", "-t", "1s", "--json", "--quiet"], run].concat();
-            let output = labs.linerate("client", &line);
-            assert!(output.status.success(), "{links:?}: {}", stderr(&output));
-            let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let reached = record["throughput_bps"].as_f64().unwrap() / 1e6;
-            // A receiver that could not run for a while reads then what had come before its second.
-            assert!(
-                reached < slowest_mbit * 1.25,
-                "{links:?}, {run:?}: {reached}"
-            );
-            // A busy machine sends less; a link that drops what the one before it hands on loses
-            // half of that, and TCP gets one hundredth through.
-            let (sent, lost) = if record["udp"].is_object() {
-                (&record["udp"]["sent"], &record["udp"]["lost"])
-            } else {
+            // A busy machine sends less, and loses more where a link could not run for a while. A
+            // link that drops what the one before it hands on loses half of that each time, and TCP
+            // gets one hundredth through.
+            let arrives = (0..3).any(|_| {
+                let (reached, lost) = chained(&labs, run);
+                // A receiver that could not run reads then what had come before its second.
                 assert!(
-                    reached > slowest_mbit * 0.2,
+                    reached < slowest_mbit * 1.25,
                     "{links:?}, {run:?}: {reached}"
                 );
-                let tcp = &record["tcp"];
-                (&tcp["data_segments_out"], &tcp["retransmitted_segments"])
-            };
-            let (sent, lost) = (sent.as_f64().unwrap(), lost.as_f64().unwrap());
-            assert!(lost < sent * 0.2, "{links:?}, {run:?}: {lost} of {sent}");
+                let is_enough = run.contains(&"-u") || reached > slowest_mbit * 0.2;
+                is_enough && lost < 0.2
+            });
+            assert!(
+                arrives,
+                "{links:?}, {run:?}: too little arrives, three times"
+            );
         }
         drop(server);
         labs.done(&["down"]);
