@@ -11,9 +11,7 @@ use super::remedy::{better_congestion_control, fixes_both_buffers};
 use super::signals::ThreadTime;
 use super::small_segments::full_segment;
 use super::text::bps;
-use super::thresholds::{
-    CPU_CONTENDED, MIN_NEXT, PACED_PACKET_IN_BYTES, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL,
-};
+use super::thresholds::{CPU_CONTENDED, MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
 use super::view::{TcpFlow, View};
 use super::{Cause, Ceiling};
 use crate::plan::{Protocol, Traffic};
@@ -181,12 +179,7 @@ fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
 fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
     let small = view.mss()?;
     let full = full_segment(view)?;
-    let packet = if view.ignores_loss() {
-        PACED_PACKET_IN_BYTES
-    } else {
-        PACKET_IN_BYTES
-    };
-    let cost = (packet + full) / (packet + small);
+    let cost = (PACKET_IN_BYTES + full) / (PACKET_IN_BYTES + small);
     let wants = |time: Option<ThreadTime>| time.map_or(0.0, |time| time.running + time.delayed);
     let cause = if wants(view.writer()) >= wants(view.reader()) {
         Cause::CpuSend

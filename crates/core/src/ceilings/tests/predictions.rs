@@ -291,12 +291,6 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
         (0.5 * packets..packets).contains(&bps),
         "{bps} of {packets}"
     );
-    // BBR's timers send few at once, full ones too.
-    let mut paced = small_segments();
-    paced.flow().congestion = Some("bbr".to_owned());
-    let found = paced.is(Cause::SegmentSize).verdict;
-    let (_, of_bbr) = predicted(&found).expect("something is predicted");
-    assert!((0.6 * bps..0.8 * bps).contains(&of_bbr), "{of_bbr}");
     // The link is the limit before, with the larger share that full segments have of it.
     promises(
         &behind_link(&small_segments(), 500e6),
