@@ -291,6 +291,11 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
         (0.5 * packets..packets).contains(&bps),
         "{bps} of {packets}"
     );
+    // A packet costs the same whoever paces it.
+    let mut paced = small_segments();
+    paced.flow().congestion = Some("bbr".to_owned());
+    let found = paced.is(Cause::SegmentSize).verdict;
+    assert_eq!(predicted(&found), Some((next, bps)));
     // The link is the limit before, with the larger share that full segments have of it.
     promises(
         &behind_link(&small_segments(), 500e6),
