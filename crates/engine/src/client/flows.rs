@@ -1,6 +1,6 @@
 //! The connections of a session: the control connection, and the data connections of a test.
 
-use std::io::{ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -29,7 +29,10 @@ impl Client {
     ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
         if test.connects_within_run() {
             self.await_ready()?;
-            return Ok((Vec::new(), FlowSource::Connect(self.connector(test))));
+            return Ok((
+                Vec::new(),
+                FlowSource::Connect(Box::new(self.connector(test))),
+            ));
         }
         let mut flows = Vec::with_capacity(test.flows() as usize);
         if test.protocol == Protocol::Udp {
@@ -37,7 +40,9 @@ impl Client {
         } else {
             let connector = self.connector(test);
             for id in 0..test.flows() {
-                let stream = connector(id, &[]);
+                let stream = connector
+                    .socket(id)
+                    .and_then(|socket| connector.connect(socket, id, &[]));
                 if self.stop.is_requested() {
                     return Err(MeasureError::Interrupted);
                 }
@@ -87,38 +92,70 @@ impl Client {
         }
     }
 
-    /// Makes data connections: the options are set before the SYN, the hello is sent after it.
-    fn connector(&self, test: &Test) -> Box<Connect> {
-        let (peer, token, test) = (self.peer, self.token, test.clone());
+    fn connector(&self, test: &Test) -> Connector {
         let mut target = self.target.clone();
         target.source = test.options.source.or(target.source);
-        let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
         let mut options = test.options.clone();
         if let Traffic::Crr(exchange) = &test.traffic {
             options.nodelay &= !leaves_at_once(exchange, End::Client);
         }
-        Box::new(move |flow, first| {
-            let socket = tcp_flow_socket(&target, peer, &test, &options, flow)?;
-            let given_up = || stop.is_requested() || run_over.is_requested();
-            let stream = if test.connects_within_run() {
-                // With one flow the acknowledgement of the handshake wakes the endpoint while the
-                // request is still being sent. With several flows the endpoint has other work, and
-                // one packet less is worth more.
-                if test.options.quickack.is_none() && test.streams > 1 {
-                    socket::join_first_data_to_handshake(&socket);
-                }
-                if matches!(&test.traffic, Traffic::Crr(exchange) if exchange.fast_open) {
-                    socket::send_with_handshake(&socket)
-                        .map_err(|error| std::io::Error::new(ErrorKind::Unsupported, error))?;
-                }
-                connect_bounded(socket, peer, target.connect_timeout, given_up)?
-            } else {
-                connect_unless(socket, peer, target.connect_timeout, given_up)?
-            };
-            let hello = Hello::new(HelloKind::Data { token, flow });
-            send_together(&stream, &hello.encode(), first)?;
-            Ok(stream)
-        })
+        Connector {
+            peer: self.peer,
+            token: self.token,
+            test: test.clone(),
+            target,
+            options,
+            stop: self.stop.clone(),
+            run_over: self.run_over.clone(),
+        }
+    }
+}
+
+/// Makes the data connections of a test: the options are set before the SYN, the hello is sent
+/// after it.
+struct Connector {
+    peer: SocketAddr,
+    token: Token,
+    test: Test,
+    target: Target,
+    options: SocketOptions,
+    stop: Stop,
+    run_over: Stop,
+}
+
+impl Connect for Connector {
+    fn socket(&self, flow: u32) -> io::Result<Connecting> {
+        let test = &self.test;
+        let socket = tcp_flow_socket(&self.target, self.peer, test, &self.options, flow)?;
+        if test.connects_within_run() {
+            // With one flow the acknowledgement of the handshake wakes the endpoint while the
+            // request is still being sent. With several flows the endpoint has other work, and one
+            // packet less is worth more.
+            if test.options.quickack.is_none() && test.streams > 1 {
+                socket::join_first_data_to_handshake(&socket);
+            }
+            if matches!(&test.traffic, Traffic::Crr(exchange) if exchange.fast_open) {
+                socket::send_with_handshake(&socket)
+                    .map_err(|error| io::Error::new(ErrorKind::Unsupported, error))?;
+            }
+        }
+        Ok(socket)
+    }
+
+    fn connect(&self, socket: Connecting, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
+        let given_up = || self.stop.is_requested() || self.run_over.is_requested();
+        let timeout = self.target.connect_timeout;
+        let stream = if self.test.connects_within_run() {
+            connect_bounded(socket, self.peer, timeout, given_up)?
+        } else {
+            connect_unless(socket, self.peer, timeout, given_up)?
+        };
+        let hello = Hello::new(HelloKind::Data {
+            token: self.token,
+            flow,
+        });
+        send_together(&stream, &hello.encode(), first)?;
+        Ok(stream)
     }
 }
 
@@ -129,7 +166,7 @@ pub(crate) fn tcp_flow_socket(
     test: &Test,
     options: &SocketOptions,
     id: u32,
-) -> std::io::Result<Connecting> {
+) -> io::Result<Connecting> {
     let mptcp = match test.protocol {
         Protocol::Mptcp => Mptcp::On,
         Protocol::Tcp | Protocol::Udp => Mptcp::Off,
@@ -138,7 +175,8 @@ pub(crate) fn tcp_flow_socket(
     let socket = socket::tcp_socket_from(peer, target.source, port, mptcp)?;
     prepare(&socket, target)?;
     let sends = sends(End::Client, flow_direction(test, id));
-    apply_tcp(&socket, options, End::Client, sends).map_err(std::io::Error::other)?;
+    apply_tcp(&socket, options, End::Client, sends).map_err(io::Error::other)?;
+    bound_waits(&socket, target)?;
     Ok(socket)
 }
 
@@ -161,11 +199,7 @@ pub(crate) fn udp_flow_socket(
 }
 
 /// A UDP socket from this host's `port` (0: one that the kernel chooses), connected to `peer`.
-pub(crate) fn udp_socket(
-    target: &Target,
-    peer: SocketAddr,
-    port: u16,
-) -> std::io::Result<UdpSocket> {
+pub(crate) fn udp_socket(target: &Target, peer: SocketAddr, port: u16) -> io::Result<UdpSocket> {
     let source = target.source.unwrap_or_else(|| socket::any(&peer));
     let socket = socket::udp_socket(SocketAddr::new(source, port), None, false)?;
     prepare(&socket, target)?;
@@ -183,6 +217,7 @@ pub(crate) fn connect_first(
         let began = now();
         let connected = socket::tcp_socket(peer, target.source, Mptcp::Off)
             .and_then(|socket| prepare(&socket, target).map(|()| socket))
+            .and_then(|socket| bound_waits(&socket, target).map(|()| socket))
             .and_then(|socket| {
                 connect_unless(socket, peer, target.connect_timeout, || stop.is_requested())
             });
@@ -199,16 +234,16 @@ pub(crate) fn connect_first(
 }
 
 /// Sends both in one call, so that they leave in one segment if they fit.
-fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
+fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> io::Result<()> {
     let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
     stream.write_all(&hello[sent.min(hello.len())..])?;
     stream.write_all(&first[sent.saturating_sub(hello.len())..])
 }
 
 /// Binds a socket to the device of the target, before it is connected.
-fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+fn prepare(socket: &impl AsFd, target: &Target) -> io::Result<()> {
     match &target.device {
-        Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
+        Some(device) => socket::bind_device(socket, device).map_err(io::Error::other),
         None => Ok(()),
     }
 }
@@ -219,21 +254,26 @@ pub(crate) fn connect_unless(
     peer: SocketAddr,
     timeout: Duration,
     given_up: impl Fn() -> bool,
-) -> std::io::Result<TcpStream> {
+) -> io::Result<TcpStream> {
     let stream = connect_bounded(socket, peer, timeout, given_up)?;
-    socket::bound_waits(&stream, None).map_err(std::io::Error::other)?;
+    socket::bound_waits(&stream, None).map_err(io::Error::other)?;
     Ok(stream)
 }
 
-/// Connects, unless `given_up` becomes true first. Calls on the connection wait for one tick at
-/// most.
+/// Has calls on the socket wait for one tick at most.
+fn bound_waits(socket: &impl AsFd, target: &Target) -> io::Result<()> {
+    let wait = TICK.min(target.connect_timeout);
+    socket::bound_waits(socket, Some(wait)).map_err(io::Error::other)
+}
+
+/// Connects, unless `given_up` becomes true first. The waits of the socket are bounded already, and
+/// stay so.
 pub(crate) fn connect_bounded(
     socket: Connecting,
     peer: SocketAddr,
     timeout: Duration,
     given_up: impl Fn() -> bool,
-) -> std::io::Result<TcpStream> {
-    socket::bound_waits(&socket, Some(TICK.min(timeout))).map_err(std::io::Error::other)?;
+) -> io::Result<TcpStream> {
     let began = now();
     let (stream, connected) = socket::connect_bounded(socket, peer)?;
     if connected {

@@ -55,7 +55,9 @@ fn connection<'a>(
     flow: &'a FlowState,
 ) -> io::Result<Option<(&'a FlowState, TcpStream)>> {
     if shared.side == End::Client {
-        return Ok(Some((flow, shared.source.connect(flow.id, &[])?)));
+        let connector = shared.source.connector()?;
+        let socket = connector.socket(flow.id)?;
+        return Ok(Some((flow, connector.connect(socket, flow.id, &[])?)));
     }
     // Any worker may take any connection; the connection's hello names the flow.
     let Some((id, socket)) = shared.source.accept(&shared.stop) else {

@@ -3,6 +3,9 @@
 //! The endpoint closes first unless told otherwise, so that TIME_WAIT stays there, where it costs
 //! no port. A reset leaves no TIME_WAIT at either end. If the endpoint resets, it waits for the
 //! client's FIN first: a reset would drop the part of the response that is still on its way.
+//!
+//! While a response is on its way, a flow without pauses closes its connection before and makes the
+//! socket of the next: both need no peer, and the time is there.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -12,13 +15,13 @@ use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{Closer, ExchangeTest};
 use linerate_core::units::End;
 use linerate_core::wire::HELLO_BYTES;
-use linerate_sys::socket;
+use linerate_sys::socket::{self, Connecting};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
 use super::options::QuickAck;
 use super::outcome::Answer;
 use super::shared::{FlowState, Shared, WorkerEnd};
-use super::source::Arrival;
+use super::source::{Arrival, Connect};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::measure::options;
@@ -45,11 +48,14 @@ pub(crate) fn request(
     let mut client = Requester {
         shared,
         flow: flow.id,
+        connector: shared.source.connector()?,
         test,
         mover: mover(shared, test),
         payload: buffer(test.request_bytes),
         // One byte more, so that one call can return the last byte and see the end of the stream.
         response: buffer(test.response_bytes + 1),
+        ended: None,
+        next: None,
     };
     let result = match schedule(shared, flow, test) {
         None => client.closed_loop(&mut tally),
@@ -70,10 +76,15 @@ fn mover<'a>(shared: &'a Shared, test: &ExchangeTest) -> Mover<'a> {
 struct Requester<'a> {
     shared: &'a Shared,
     flow: u32,
+    connector: &'a dyn Connect,
     test: &'a ExchangeTest,
     mover: Mover<'a>,
     payload: Vec<u8>,
     response: Vec<u8>,
+    /// The connection before, which the endpoint has closed.
+    ended: Option<TcpStream>,
+    /// The socket of the next connection.
+    next: Option<Connecting>,
 }
 
 impl Requester<'_> {
@@ -112,7 +123,10 @@ impl Requester<'_> {
     }
 
     /// False if the stop was requested before.
-    fn sleep_until(&self, due_ns: u64) -> bool {
+    fn sleep_until(&mut self, due_ns: u64) -> bool {
+        if due_ns > now_ns() {
+            self.ended = None;
+        }
         let spin = Duration::from_nanos(SPIN_NS);
         self.shared.stop.sleep_until(due_ns, spin, |_| ())
     }
@@ -125,7 +139,7 @@ impl Requester<'_> {
         let began_ns = if is_told { now_ns() } else { 0 };
         let connected = self.connect(tally);
         let connected_ns = if is_told { now_ns() } else { 0 };
-        match connected.and_then(|stream| self.exchange(&stream)) {
+        match connected.and_then(|stream| self.exchange(stream)) {
             Ok(()) => {
                 let answered_ns = now_ns();
                 tally.answered(start_ns, answered_ns);
@@ -150,11 +164,13 @@ impl Requester<'_> {
     }
 
     /// Connects, and sends the request or its beginning. Waits while no local port is free.
-    fn connect(&self, tally: &mut Tally<'_>) -> io::Result<TcpStream> {
+    fn connect(&mut self, tally: &mut Tally<'_>) -> io::Result<TcpStream> {
+        let (connector, flow) = (self.connector, self.flow);
         let first = self.test.request_bytes.min(FIRST_BYTES) as usize;
         loop {
-            let source = &self.shared.source;
-            match source.connect(self.flow, &self.payload[..first]) {
+            let socket = self.next.take().map_or_else(|| connector.socket(flow), Ok);
+            match socket.and_then(|socket| connector.connect(socket, flow, &self.payload[..first]))
+            {
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
                     if now_ns() >= tally.window.to_ns {
                         return Err(error);
@@ -171,26 +187,38 @@ impl Requester<'_> {
 
     /// The rest of the transaction, until the last byte of the response; if the endpoint closes,
     /// until the end of the connection.
-    fn exchange(&mut self, stream: &TcpStream) -> io::Result<()> {
+    fn exchange(&mut self, stream: TcpStream) -> io::Result<()> {
         if self.test.spin {
             stream.set_nonblocking(true)?;
         }
         let rest = self.test.request_bytes.saturating_sub(FIRST_BYTES);
-        self.mover.send(stream, &self.payload, rest)?;
+        self.mover.send(&stream, &self.payload, rest)?;
+        self.work_while_waiting();
         let (mover, bytes) = (&self.mover, self.test.response_bytes);
         if ends_with_response(self.test) {
-            return mover.receive_last(stream, &mut self.response, bytes);
+            mover.receive_last(&stream, &mut self.response, bytes)?;
+            self.ended = Some(stream);
+            return Ok(());
         }
-        mover.receive(stream, &mut self.response, bytes)?;
+        mover.receive(&stream, &mut self.response, bytes)?;
         match self.test.closer {
             Closer::Client if self.test.reset => {
-                socket::reset_on_close(stream).map_err(io::Error::other)
+                socket::reset_on_close(&stream).map_err(io::Error::other)
             }
             Closer::Client => Ok(()),
             Closer::Server => {
                 stream.shutdown(Shutdown::Write)?;
-                mover.receive_end(stream)
+                mover.receive_end(&stream)
             }
+        }
+    }
+
+    /// What has to be done between two connections, while the endpoint answers.
+    fn work_while_waiting(&mut self) {
+        self.ended = None;
+        // Two sockets cannot have the same port. An error comes again when the socket is needed.
+        if self.shared.test.options.source_port.is_none() {
+            self.next = self.connector.socket(self.flow).ok();
         }
     }
 }
@@ -264,18 +292,19 @@ fn serve(
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
     use std::thread;
 
     use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, Test, Traffic};
     use linerate_core::units::Span;
+    use linerate_sys::socket::Mptcp;
 
     use super::*;
     use crate::measure::flow::{Flow, FlowSocket};
     use crate::measure::outcome::ExchangeOutcome;
-    use crate::measure::source::{Connect, FlowSource};
+    use crate::measure::source::FlowSource;
 
     const EXCHANGE: ExchangeTest = ExchangeTest::new(4, 1);
 
@@ -294,8 +323,56 @@ mod tests {
         Shared::alone(side, &test, source)
     }
 
-    fn request_with(count: u64, connect: Box<Connect>) -> ExchangeOutcome {
-        let shared = shared(End::Client, count, FlowSource::Connect(connect));
+    /// Connects without a hello, after a number of failures.
+    struct Plain {
+        peer: SocketAddr,
+        failures: AtomicU32,
+        reason: io::ErrorKind,
+    }
+
+    impl Plain {
+        fn to(listener: &TcpListener) -> Self {
+            Self {
+                peer: listener.local_addr().unwrap(),
+                failures: AtomicU32::new(0),
+                reason: io::ErrorKind::Other,
+            }
+        }
+
+        fn failing(self, times: u32, reason: io::ErrorKind) -> Self {
+            let failures = AtomicU32::new(times);
+            Self {
+                failures,
+                reason,
+                ..self
+            }
+        }
+    }
+
+    impl Connect for Plain {
+        fn socket(&self, _: u32) -> io::Result<Connecting> {
+            socket::tcp_socket(self.peer, None, Mptcp::Off)
+        }
+
+        fn connect(&self, socket: Connecting, _: u32, first: &[u8]) -> io::Result<TcpStream> {
+            let left = self.failures.load(Ordering::Relaxed);
+            if left > 0 {
+                self.failures.store(left - 1, Ordering::Relaxed);
+                return Err(self.reason.into());
+            }
+            let (mut stream, _) = socket::connect_bounded(socket, self.peer)?;
+            stream.write_all(first)?;
+            Ok(stream)
+        }
+    }
+
+    fn local_listener() -> TcpListener {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    }
+
+    fn request_with(count: u64, connector: Plain) -> ExchangeOutcome {
+        let source = FlowSource::Connect(Box::new(connector));
+        let shared = shared(End::Client, count, source);
         let end = request(&shared, &shared.flows[0], &EXCHANGE).unwrap();
         assert!(end.error.is_none(), "{:?}", end.error);
         end.exchange.unwrap()
@@ -303,10 +380,8 @@ mod tests {
 
     #[test]
     fn refused_connections_count_as_failed_and_by_kind() {
-        let outcome = request_with(
-            3,
-            Box::new(|_, _| Err(io::ErrorKind::ConnectionRefused.into())),
-        );
+        let connector = Plain::to(&local_listener());
+        let outcome = request_with(3, connector.failing(3, io::ErrorKind::ConnectionRefused));
         let failures = outcome.failures;
         assert_eq!(
             (outcome.transactions, outcome.failed, failures.refused),
@@ -318,25 +393,14 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_free_port_is_part_of_the_latency() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = local_listener();
+        let connector = Plain::to(&listener).failing(2, io::ErrorKind::AddrNotAvailable);
         let peer = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.read_exact(&mut [0; 4]).unwrap();
             stream.write_all(b"x").unwrap();
         });
-        let tries = AtomicU32::new(0);
-        let outcome = request_with(
-            1,
-            Box::new(move |_, first| {
-                if tries.fetch_add(1, Ordering::Relaxed) < 2 {
-                    return Err(io::ErrorKind::AddrNotAvailable.into());
-                }
-                let mut stream = TcpStream::connect(address)?;
-                stream.write_all(first)?;
-                Ok(stream)
-            }),
-        );
+        let outcome = request_with(1, connector);
         peer.join().unwrap();
         assert_eq!((outcome.transactions, outcome.failed), (1, 0));
         assert_eq!(outcome.failures.ports_exhausted, 2);
@@ -344,19 +408,59 @@ mod tests {
         assert!(latency.min >= 2.0 * PAUSE_NS as f64 / 1e3, "{latency:?}");
     }
 
+    fn requester(shared: &Shared) -> Requester<'_> {
+        Requester {
+            shared,
+            flow: 0,
+            connector: shared.source.connector().unwrap(),
+            test: &EXCHANGE,
+            mover: mover(shared, &EXCHANGE),
+            payload: Vec::new(),
+            response: Vec::new(),
+            ended: None,
+            next: None,
+        }
+    }
+
+    #[test]
+    fn an_ended_connection_is_closed_before_a_pause() {
+        let listener = local_listener();
+        let source = FlowSource::Connect(Box::new(Plain::to(&listener)));
+        let shared = shared(End::Client, 1, source);
+        let mut client = requester(&shared);
+        client.ended = Some(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        client.sleep_until(0);
+        assert!(client.ended.is_some(), "no pause was due");
+        client.sleep_until(now_ns() + 1_000_000);
+        assert!(client.ended.is_none());
+    }
+
+    #[test]
+    fn the_next_socket_is_made_ahead_unless_its_port_is_still_in_use() {
+        let listener = local_listener();
+        for (source_port, made) in [(None, true), (Some(7), false)] {
+            let source = FlowSource::Connect(Box::new(Plain::to(&listener)));
+            let mut shared = shared(End::Client, 1, source);
+            shared.test.options.source_port = source_port;
+            let mut client = requester(&shared);
+            client.work_while_waiting();
+            assert_eq!(client.next.is_some(), made, "{source_port:?}");
+        }
+    }
+
     #[test]
     fn an_endpoint_that_closes_too_early_counts_as_a_reset() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = local_listener();
+        let connector = Plain::to(&listener);
         let peer = thread::spawn(move || drop(listener.accept().unwrap()));
-        let outcome = request_with(1, Box::new(move |_, _| TcpStream::connect(address)));
+        let outcome = request_with(1, connector);
         peer.join().unwrap();
         assert_eq!((outcome.failed, outcome.failures.reset), (1, 1));
     }
 
     #[test]
     fn a_client_that_leaves_or_stalls_delays_neither_the_next_nor_the_stop() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let listener = local_listener();
         let connect = |bytes: &[u8]| {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             client.write_all(bytes).unwrap();

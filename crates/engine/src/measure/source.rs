@@ -7,22 +7,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linerate_sys::socket;
+use linerate_sys::socket::{self, Connecting};
 
 use super::flow::{Flow, FlowSocket};
 use crate::retry::is_transient;
 use crate::stop::Stop;
 
-/// Makes a data connection for a flow, sets its options, and sends the hello together with the
-/// bytes of the second argument. Calls on the connection wait for a short time at most.
-pub(crate) type Connect = dyn Fn(u32, &[u8]) -> io::Result<TcpStream> + Send + Sync;
+/// Makes the data connections of flows, in two steps: what needs no peer can be done while another
+/// connection waits for its response.
+pub(crate) trait Connect: Send + Sync {
+    /// A socket that is not connected yet, its options set. Calls on it wait for a short time at
+    /// most.
+    fn socket(&self, flow: u32) -> io::Result<Connecting>;
+
+    /// Connects it, and sends `first`, in one segment with the hello if the peer expects that and
+    /// both fit.
+    fn connect(&self, socket: Connecting, flow: u32, first: &[u8]) -> io::Result<TcpStream>;
+}
 
 /// The source of connections for `crr` and for `--whole`.
 pub(crate) enum FlowSource {
     /// None is needed: the workload has its sockets from the beginning.
     Bound,
     /// The client connects.
-    Connect(Box<Connect>),
+    Connect(Box<dyn Connect>),
     /// The endpoint's acceptor hands the connections over.
     Accept(Mutex<Receiver<Flow>>),
     /// The workers accept the connections themselves.
@@ -62,11 +70,13 @@ pub(crate) struct Arrivals<'a> {
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
-    /// A new connection to the endpoint, on which the hello and `first` were sent, in one segment
-    /// if they fit.
-    pub(crate) fn connect(&self, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
+    /// What makes connections at the client.
+    ///
+    /// # Errors
+    /// The connections of this source come from elsewhere.
+    pub(crate) fn connector(&self) -> io::Result<&dyn Connect> {
         match self {
-            Self::Connect(connect) => connect(flow, first),
+            Self::Connect(connector) => Ok(connector.as_ref()),
             Self::Bound | Self::Accept(_) | Self::Door(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

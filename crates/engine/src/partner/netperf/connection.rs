@@ -1,13 +1,14 @@
 //! One control connection to a netserver, and the data connection of its one test.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use linerate_core::foreign::netperf::{
     Client as Session, ClientError, ClientEvent, DataTest, Results,
 };
 use linerate_core::plan::{Protocol, Test};
+use linerate_sys::socket::Connecting;
 
 use super::test::own_options;
 use crate::client::{
@@ -17,7 +18,7 @@ use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::measure::flow::FlowSocket;
-use crate::measure::source::FlowSource;
+use crate::measure::source::{Connect, FlowSource};
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -137,13 +138,37 @@ impl Connection {
 
 /// The source of connections that are made within the run, each with its request.
 pub(super) fn connect_each(test: &Test, target: &Target, peers: Vec<SocketAddr>) -> FlowSource {
-    let (test, target) = (test.clone(), target.clone());
-    FlowSource::Connect(Box::new(move |flow, first| {
-        let peer = peers.get(flow as usize);
-        let peer = *peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let socket = tcp_flow_socket(&target, peer, &test, &own_options(&test, flow), flow)?;
-        let mut stream = connect_bounded(socket, peer, target.connect_timeout, || false)?;
+    FlowSource::Connect(Box::new(EachConnection {
+        test: test.clone(),
+        target: target.clone(),
+        peers,
+    }))
+}
+
+struct EachConnection {
+    test: Test,
+    target: Target,
+    /// One for each flow.
+    peers: Vec<SocketAddr>,
+}
+
+impl EachConnection {
+    fn peer(&self, flow: u32) -> io::Result<SocketAddr> {
+        let peer = self.peers.get(flow as usize).copied();
+        peer.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+}
+
+impl Connect for EachConnection {
+    fn socket(&self, flow: u32) -> io::Result<Connecting> {
+        let (test, peer) = (&self.test, self.peer(flow)?);
+        tcp_flow_socket(&self.target, peer, test, &own_options(test, flow), flow)
+    }
+
+    fn connect(&self, socket: Connecting, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
+        let peer = self.peer(flow)?;
+        let mut stream = connect_bounded(socket, peer, self.target.connect_timeout, || false)?;
         stream.write_all(first)?;
         Ok(stream)
-    }))
+    }
 }
