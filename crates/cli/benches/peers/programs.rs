@@ -71,8 +71,10 @@ impl Peer {
             Self::Nuttcp | Self::Netperf => (self.name(), "-V"),
             Self::Neper => ("tcp_rr", "--version"),
         };
-        let path = places.program(self, program);
-        let output = Command::new(path).arg(option).output().ok()?;
+        // Neper leaves a log where it runs.
+        let directory = tempfile::tempdir().ok()?;
+        let mut command = Command::new(places.program(self, program));
+        let output = command.arg(option).current_dir(&directory).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
         text.lines()
             .find(|line| !line.trim().is_empty())

@@ -45,18 +45,7 @@ pub(crate) fn request(
     test: &ExchangeTest,
 ) -> io::Result<WorkerEnd> {
     let mut tally = Tally::new(shared, flow, test);
-    let mut client = Requester {
-        shared,
-        flow: flow.id,
-        connector: shared.source.connector()?,
-        test,
-        mover: mover(shared, test),
-        payload: buffer(test.request_bytes),
-        // One byte more, so that one call can return the last byte and see the end of the stream.
-        response: buffer(test.response_bytes + 1),
-        ended: None,
-        next: None,
-    };
+    let mut client = Requester::new(shared, flow.id, test)?;
     let result = match schedule(shared, flow, test) {
         None => client.closed_loop(&mut tally),
         Some(schedule) => client.open_loop(&mut tally, schedule),
@@ -87,7 +76,23 @@ struct Requester<'a> {
     next: Option<Connecting>,
 }
 
-impl Requester<'_> {
+impl<'a> Requester<'a> {
+    fn new(shared: &'a Shared, flow: u32, test: &'a ExchangeTest) -> io::Result<Self> {
+        Ok(Self {
+            shared,
+            flow,
+            connector: shared.source.connector()?,
+            test,
+            mover: mover(shared, test),
+            payload: buffer(test.request_bytes),
+            // One byte more, so that one call can return the last byte and see the end of the
+            // stream.
+            response: buffer(test.response_bytes + 1),
+            ended: None,
+            next: None,
+        })
+    }
+
     fn closed_loop(&mut self, tally: &mut Tally<'_>) -> io::Result<()> {
         let mut start = now_ns();
         while tally.wants(start) {
@@ -408,26 +413,12 @@ mod tests {
         assert!(latency.min >= 2.0 * PAUSE_NS as f64 / 1e3, "{latency:?}");
     }
 
-    fn requester(shared: &Shared) -> Requester<'_> {
-        Requester {
-            shared,
-            flow: 0,
-            connector: shared.source.connector().unwrap(),
-            test: &EXCHANGE,
-            mover: mover(shared, &EXCHANGE),
-            payload: Vec::new(),
-            response: Vec::new(),
-            ended: None,
-            next: None,
-        }
-    }
-
     #[test]
     fn an_ended_connection_is_closed_before_a_pause() {
         let listener = local_listener();
         let source = FlowSource::Connect(Box::new(Plain::to(&listener)));
         let shared = shared(End::Client, 1, source);
-        let mut client = requester(&shared);
+        let mut client = Requester::new(&shared, 0, &EXCHANGE).unwrap();
         client.ended = Some(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         client.sleep_until(0);
         assert!(client.ended.is_some(), "no pause was due");
@@ -442,7 +433,7 @@ mod tests {
             let source = FlowSource::Connect(Box::new(Plain::to(&listener)));
             let mut shared = shared(End::Client, 1, source);
             shared.test.options.source_port = source_port;
-            let mut client = requester(&shared);
+            let mut client = Requester::new(&shared, 0, &EXCHANGE).unwrap();
             client.work_while_waiting();
             assert_eq!(client.next.is_some(), made, "{source_port:?}");
         }
