@@ -21,9 +21,10 @@ impl Votes {
         let mut votes = BTreeMap::new();
         // The same record always gets the same copies.
         let mut dice = Dice::new(0, 0);
+        let mut copy = view.record.clone();
         for _ in 0..COPIES {
-            let record = disturbed(view.record, &mut dice);
-            let views = views(&record);
+            disturb(&mut copy, view.record, &mut dice);
+            let views = views(&copy);
             let mut views = views.iter();
             let same = views.find(|other| other.leg.direction == view.leg.direction);
             *votes
@@ -75,15 +76,16 @@ const TIME: f64 = 0.1;
 /// Error of queues, which change each round trip and are read each 100 ms.
 const QUEUE: f64 = 0.2;
 
-fn disturbed(record: &Record, dice: &mut Dice) -> Record {
-    let mut copy = record.clone();
+/// Gives the figures of `copy` new errors. The rest of it, such as the hosts' facts, stays.
+fn disturb(copy: &mut Record, record: &Record, dice: &mut Dice) {
+    copy.flows.clone_from(&record.flows);
+    copy.legs.clone_from(&record.legs);
     for flow in &mut copy.flows {
         flow.tcp.iter_mut().for_each(|tcp| disturb_tcp(tcp, dice));
     }
     for leg in &mut copy.legs {
         disturb_leg(leg, dice);
     }
-    copy
 }
 
 fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {

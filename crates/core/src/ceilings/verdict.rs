@@ -43,6 +43,10 @@ impl Candidate {
         self.signs.as_ref().is_some_and(|signs| signs.hold)
     }
 
+    fn is_found(&self, view: &View<'_>) -> bool {
+        self.holds() && self.confirmed(view)
+    }
+
     fn confirmed(&self, view: &View<'_>) -> bool {
         let signs = self.signs.as_ref().map_or(0.0, |signs| signs.tolerance);
         let tolerance = self.rule.tolerance.max(signs);
@@ -65,10 +69,7 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
     let ceilings = sorted(&candidates);
     let found = found(view, &candidates);
     let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
-    let votes = Votes::new(view, |copy| {
-        let candidates = Candidate::all(copy);
-        self::found(copy, &candidates).map_or(Cause::Unexplained, |found| found.rule.cause)
-    });
+    let votes = Votes::new(view, cause_alone);
     let sure = confidence(votes.share(cause));
     let next = votes.next(cause);
     let of_cause = |cause| candidates.iter().find(|other| other.rule.cause == cause);
@@ -98,8 +99,14 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
 
 /// The first cause whose evidence holds and whose ceiling agrees.
 fn found<'a>(view: &View<'_>, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
-    let mut candidates = candidates.iter();
-    candidates.find(|candidate| candidate.holds() && candidate.confirmed(view))
+    candidates.iter().find(|candidate| candidate.is_found(view))
+}
+
+/// The cause of [`found`], with no work on the rules behind it.
+fn cause_alone(view: &View<'_>) -> Cause {
+    let mut candidates = RULES.iter().map(|rule| Candidate::of(rule, view));
+    let found = candidates.find(|candidate| candidate.is_found(view));
+    found.map_or(Cause::Unexplained, |found| found.rule.cause)
 }
 
 /// The other cause that comes nearest: evidence counts more than a ceiling that agrees.
