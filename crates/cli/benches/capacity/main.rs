@@ -75,7 +75,7 @@ const CASES: [Case; 4] = [
         connections: 20_000,
         udp_sockets: 0,
         is_short: true,
-        goal: Goal::Rate { least: 0.73 },
+        goal: Goal::Rate { least: 0.95 },
     },
     Case {
         title: "latency-500k",
@@ -96,7 +96,7 @@ const CASES: [Case; 4] = [
         connections: 1_000_000,
         udp_sockets: 0,
         is_short: false,
-        goal: Goal::Rate { least: 0.76 },
+        goal: Goal::Rate { least: 0.95 },
     },
 ];
 

@@ -3,11 +3,15 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
+use std::thread;
 
 use linerate_core::capacity::FailureCause;
 use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
+use linerate_sys::socket::{
+    ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer, waiting,
+};
 
+use super::crowd::{Crowd, REST};
 use super::held::{Fed, Held, Sizes};
 use super::message::{Listen, Report};
 use super::pool::NS_PER_S;
@@ -20,6 +24,14 @@ struct Listener {
     /// Until when the listener is not watched, because the process is out of descriptors or has all
     /// its connections.
     paused_until: Option<u64>,
+}
+
+impl Listener {
+    /// How many connections to accept now. One more than wait would cost as much as one that does:
+    /// the kernel makes a file for it, and frees that.
+    fn waiting(&self) -> usize {
+        waiting(&self.socket).map_or(BATCH, |n| (n as usize).clamp(1, BATCH))
+    }
 }
 
 /// All connections of a worker.
@@ -35,6 +47,9 @@ pub(super) struct Acceptor {
     room: u64,
     /// Number of open connections that have not named the session yet.
     unnamed: u64,
+    crowd: Crowd,
+    /// Fewer connections than this are left to wait while a crowd comes.
+    few: usize,
     report: Report,
     began: u64,
     next_patience: u64,
@@ -70,6 +85,9 @@ impl Acceptor {
             buffer: vec![0; BUFFER].into(),
             room,
             unnamed: 0,
+            crowd: Crowd::default(),
+            // A client stops where half the backlog waits: it must not wait for a rest.
+            few: FEW.min(order.backlog as usize / 64),
             report: Report::default(),
             began: now_ns(),
             next_patience: 0,
@@ -79,7 +97,12 @@ impl Acceptor {
 
     /// Accepts connections that wait at a listener.
     fn take(&mut self, index: usize) {
-        for _ in 0..BATCH {
+        let mut waiting = self.listeners[index].waiting();
+        if waiting < self.few && self.crowd.comes(now_ns()) {
+            thread::sleep(REST);
+            waiting = self.listeners[index].waiting();
+        }
+        for _ in 0..waiting {
             // Connections that churn has closed count until their resets are read; the queue can
             // wait for that.
             if self.report.status.open >= self.room {
@@ -132,6 +155,7 @@ impl Acceptor {
             return;
         }
         self.held[slot] = Some(Held::new(stream, since_s));
+        self.crowd.add();
         self.unnamed += 1;
         let report = &mut self.report;
         report.status.opened += 1;
@@ -287,6 +311,8 @@ const BUFFER: usize = 16 << 10;
 /// reset of the connection that they replace.
 const SPARE: u64 = 64;
 const PAUSE: u64 = 20_000_000;
+/// Of a long backlog, see [`Acceptor::few`].
+const FEW: usize = 16;
 /// How long a connection may take to name the session, s: the client has many of them.
 pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;

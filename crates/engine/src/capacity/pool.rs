@@ -665,7 +665,7 @@ mod tests {
                 count: 4,
             }],
             sources: vec!["127.0.0.1:0".parse().expect("an address")],
-            port_range: (20_000, 65_000),
+            port_range: (33_000, 60_000),
             backlog: 1024,
             patience_s,
             first_number: 0,

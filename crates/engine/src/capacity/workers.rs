@@ -181,10 +181,16 @@ impl Workers {
 
     /// Whether all workers that are left have carried out their last order.
     pub(super) fn is_idle(&self) -> bool {
-        self.all.iter().all(|worker| {
+        self.busy() == 0
+    }
+
+    /// Number of workers that are left and have not carried out their last order.
+    pub(super) fn busy(&self) -> usize {
+        let is_busy = |worker: &&Worker| {
             let status = &worker.report.status;
-            worker.channel.is_none() || (status.orders >= worker.orders && !status.busy)
-        })
+            worker.channel.is_some() && (status.orders < worker.orders || status.busy)
+        };
+        self.all.iter().filter(is_busy).count()
     }
 
     /// Whether all workers that are left have sent their reports.
