@@ -33,7 +33,7 @@ pub struct TcpInfo {
     pub delivery_rate_app_limited: bool,
     /// Largest segment that this end sends, options taken off, bytes.
     pub snd_mss: u32,
-    /// Segments in flight.
+    /// Segments in flight; of a listener: connections that wait to be accepted.
     pub unacked: u32,
     /// Of them, reported as arrived.
     pub sacked: u32,

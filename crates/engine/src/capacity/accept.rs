@@ -7,9 +7,8 @@ use std::thread;
 
 use linerate_core::capacity::FailureCause;
 use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::{
-    ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer, waiting,
-};
+use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
+use linerate_sys::tcp_info::TcpInfo;
 
 use super::crowd::{Crowd, REST};
 use super::held::{Fed, Held, Sizes};
@@ -30,7 +29,8 @@ impl Listener {
     /// How many connections to accept now. One more than wait would cost as much as one that does:
     /// the kernel makes a file for it, and frees that.
     fn waiting(&self) -> usize {
-        waiting(&self.socket).map_or(BATCH, |n| (n as usize).clamp(1, BATCH))
+        let info = TcpInfo::read(&self.socket);
+        info.map_or(BATCH, |info| (info.unacked as usize).clamp(1, BATCH))
     }
 }
 
