@@ -4,19 +4,20 @@
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
 use std::thread;
+use std::time::Duration;
 
 use linerate_core::capacity::FailureCause;
 use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 use linerate_sys::tcp_info::TcpInfo;
 
-use super::crowd::{Crowd, REST};
 use super::held::{Fed, Held, Sizes};
 use super::message::{Listen, Report};
 use super::pool::NS_PER_S;
 use super::tally::cause_of;
 use super::worker::Service;
 use crate::clock::now_ns;
+use crate::measure::pause::Pause;
 
 struct Listener {
     socket: TcpListener,
@@ -47,9 +48,10 @@ pub(super) struct Acceptor {
     room: u64,
     /// Number of open connections that have not named the session yet.
     unnamed: u64,
-    crowd: Crowd,
-    /// Fewer connections than this are left to wait while a crowd comes.
-    few: usize,
+    /// Lets connections gather while many arrive: the kernel completes their handshakes by itself,
+    /// and to wake up for each takes CPU time that a client on this host needs.
+    gathering: Pause,
+    backlog: u32,
     report: Report,
     began: u64,
     next_patience: u64,
@@ -85,9 +87,8 @@ impl Acceptor {
             buffer: vec![0; BUFFER].into(),
             room,
             unnamed: 0,
-            crowd: Crowd::default(),
-            // A client stops where half the backlog waits: it must not wait for a rest.
-            few: FEW.min(order.backlog as usize / 64),
+            gathering: Pause::new(WORTH_GATHERING, now_ns()).lasting(GATHERING),
+            backlog: order.backlog,
             report: Report::default(),
             began: now_ns(),
             next_patience: 0,
@@ -98,8 +99,10 @@ impl Acceptor {
     /// Accepts connections that wait at a listener.
     fn take(&mut self, index: usize) {
         let mut waiting = self.listeners[index].waiting();
-        if waiting < self.few && self.crowd.comes(now_ns()) {
-            thread::sleep(REST);
+        if waiting < FEW
+            && let Some(pause) = self.gathering.due(now_ns(), || self.backlog.into())
+        {
+            thread::sleep(pause);
             waiting = self.listeners[index].waiting();
         }
         for _ in 0..waiting {
@@ -155,7 +158,7 @@ impl Acceptor {
             return;
         }
         self.held[slot] = Some(Held::new(stream, since_s));
-        self.crowd.add();
+        self.gathering.add(1, 1);
         self.unnamed += 1;
         let report = &mut self.report;
         report.status.opened += 1;
@@ -311,8 +314,12 @@ const BUFFER: usize = 16 << 10;
 /// reset of the connection that they replace.
 const SPARE: u64 = 64;
 const PAUSE: u64 = 20_000_000;
-/// Of a long backlog, see [`Acceptor::few`].
+/// Where fewer connections than this wait, more may gather.
 const FEW: usize = 16;
+/// How long they do.
+const GATHERING: Duration = Duration::from_micros(500);
+/// Connections that arrive meanwhile, at least.
+const WORTH_GATHERING: u64 = 4;
 /// How long a connection may take to name the session, s: the client has many of them.
 pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
@@ -327,7 +334,6 @@ mod tests {
     use linerate_sys::socket::{begin_connect, send_buffer};
     use std::io::Write;
     use std::net::{SocketAddr, TcpStream};
-    use std::time::Duration;
 
     const TOKEN: Token = Token([7; 16]);
     const SECOND: u64 = NS_PER_S;

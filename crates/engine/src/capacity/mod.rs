@@ -17,13 +17,12 @@
 //! | `driver`, `pool` | a client's worker: its schedule; its connections or UDP sockets |
 //! | `tcp`, `udp` | what differs between connections and UDP sockets |
 //! | `destination`, `load` | local ports; requests over the connections |
-//! | `accept`, `held`, `crowd` | an endpoint's worker: its connections, and when it accepts them |
+//! | `accept`, `held` | an endpoint's worker: its connections |
 //! | `answer` | an endpoint's worker for UDP |
 //! | `readings`, `tally` | the kernel's figures of sockets, memory and limits; failures by cause |
 
 mod accept;
 mod answer;
-mod crowd;
 mod destination;
 mod driver;
 mod held;

@@ -11,7 +11,7 @@ pub(crate) mod meter;
 pub(crate) mod options;
 pub(crate) mod outcome;
 mod page_aligned;
-mod pause;
+pub(crate) mod pause;
 mod qos;
 pub(crate) mod sampler;
 pub(crate) mod shared;

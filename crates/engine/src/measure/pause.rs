@@ -1,4 +1,4 @@
-//! When the receiver of a fast stream pauses between two calls.
+//! When the receiver of a fast stream, or of many connections, pauses between two calls.
 //!
 //! A sender must wake a receiver that sleeps in its call, which may cost more CPU time than the
 //! data. A receiver that pauses instead takes what has arrived during the pause, and the sender
@@ -11,7 +11,8 @@ use linerate_sys::socket;
 
 /// Measures what arrives, and decides whether pauses are worth it.
 #[derive(Debug)]
-pub(super) struct Pause {
+pub(crate) struct Pause {
+    length: Duration,
     min: u64,
     began_ns: u64,
     calls: u64,
@@ -25,8 +26,9 @@ pub(super) struct Pause {
 impl Pause {
     /// Pauses are worth it if at least `min` arrive during one, counted as in [`Pause::add`], or if
     /// a pause saves several calls: otherwise they do not make up for the receiver's own sleep.
-    pub(super) fn new(min: u64, now_ns: u64) -> Self {
+    pub(crate) fn new(min: u64, now_ns: u64) -> Self {
         Self {
+            length: PAUSE,
             min,
             began_ns: now_ns,
             calls: 0,
@@ -37,8 +39,13 @@ impl Pause {
         }
     }
 
+    /// Pauses of another length than the 50 µs of a stream's receiver.
+    pub(crate) fn lasting(self, length: Duration) -> Self {
+        Self { length, ..self }
+    }
+
     /// Counts what a call has received: `count` datagrams or bytes, of `bytes` bytes in all.
-    pub(super) fn add(&mut self, count: u64, bytes: u64) {
+    pub(crate) fn add(&mut self, count: u64, bytes: u64) {
         self.calls += 1;
         self.count += count;
         self.bytes += bytes;
@@ -46,10 +53,11 @@ impl Pause {
 
     /// How long to pause before the next call, once everything that has arrived is taken. `buffer`
     /// gives the size of the socket's receive buffer, bytes; it is called about once a millisecond.
-    pub(super) fn due(&mut self, now_ns: u64, buffer: impl FnOnce() -> u64) -> Option<Duration> {
+    pub(crate) fn due(&mut self, now_ns: u64, buffer: impl FnOnce() -> u64) -> Option<Duration> {
         let elapsed = now_ns.saturating_sub(self.began_ns);
         if elapsed >= SPELL_NS {
-            let in_pause = |count: u64| count as f64 * PAUSE.as_nanos() as f64 / elapsed as f64;
+            let in_pause =
+                |count: u64| count as f64 * self.length.as_nanos() as f64 / elapsed as f64;
             if !self.is_worth_it {
                 self.count_per_call = self.count as f64 / self.calls.max(1) as f64;
             }
@@ -58,7 +66,7 @@ impl Pause {
                 in_pause(self.count) >= enough && in_pause(self.bytes) * ROOM < buffer() as f64;
             (self.began_ns, self.calls, self.count, self.bytes) = (now_ns, 0, 0, 0);
         }
-        self.is_worth_it.then_some(PAUSE)
+        self.is_worth_it.then_some(self.length)
     }
 }
 
@@ -121,6 +129,25 @@ mod tests {
         assert_eq!(due(10_000, 3), Some(PAUSE));
         // The pauses last while as much arrives, in however few calls, and end with it.
         assert_eq!(due(20_000, 3), None);
+    }
+
+    #[test]
+    fn connections_gather_while_four_arrive_in_a_longer_pause_and_the_backlog_is_long() {
+        let mut gathering = Pause::new(4, 0).lasting(Duration::from_micros(500));
+        let mut now_ns = 0;
+        let mut pauses = |per_s: u64, backlog: u64| {
+            let pauses = |_: &u64| {
+                now_ns += 1_000_000_000 / per_s;
+                gathering.add(1, 1);
+                gathering.due(now_ns, || backlog).is_some()
+            };
+            (0..per_s).filter(pauses).count()
+        };
+        assert_eq!(pauses(7_900, 4096), 0);
+        assert!(pauses(8_100, 4096) > 8_000);
+        assert!(pauses(100_000, 4096) > 99_000);
+        assert!(pauses(7_900, 4096) < 100, "few arrive again");
+        assert_eq!(pauses(100_000, 256), 0);
     }
 
     #[test]
