@@ -64,22 +64,34 @@ fn main() -> ExitCode {
     }
     // As the usual harness has it: words that are no options choose tests.
     let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
-    let mut failed = 0;
+    let mut passed = 0;
+    let mut failures = Vec::new();
     for (name, test) in TESTS {
         if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(word.as_str())) {
             continue;
         }
-        let result = catch_unwind(test);
+        let is_passed = catch_unwind(test).is_ok();
         eprintln!(
             "test {name} ... {}",
-            if result.is_ok() { "ok" } else { "FAILED" }
+            if is_passed { "ok" } else { "FAILED" }
         );
-        failed += u32::from(result.is_err());
+        if is_passed {
+            passed += 1;
+        } else {
+            failures.push(name);
+        }
     }
-    match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    // The words by which the usual harness says what failed.
+    if failures.is_empty() {
+        eprintln!("test result: ok. {passed} passed; 0 failed");
+        return ExitCode::SUCCESS;
     }
+    eprintln!("\nfailures:\n    {}\n", failures.join("\n    "));
+    eprintln!(
+        "test result: FAILED. {passed} passed; {} failed",
+        failures.len()
+    );
+    ExitCode::FAILURE
 }
 
 fn worker() -> ExitCode {
