@@ -42,7 +42,9 @@ mod sizes;
 mod text;
 
 pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
-pub use date::{civil_date, format_rfc3339, format_rfc3339_seconds, rfc3339_fraction_ns};
+pub use date::{
+    civil_date, format_rfc3339, format_rfc3339_seconds, parse_rfc3339, rfc3339_fraction_ns,
+};
 pub use dscp::Dscp;
 pub use end::End;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
