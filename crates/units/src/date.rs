@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 use crate::UnitError;
 
 /// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
@@ -43,6 +46,23 @@ pub fn parse_rfc3339(text: &str) -> Result<SystemTime, UnitError> {
     let why = "it is no time in UTC such as 2026-11-21T09:29:14.000123Z";
     let since_epoch = since_epoch(text).ok_or_else(|| UnitError::new(text, why))?;
     Ok(UNIX_EPOCH + since_epoch)
+}
+
+/// Reads the time of a document with serde: as [`parse_rfc3339`] takes it, or empty where it is not
+/// known.
+///
+/// # Errors
+/// It is neither.
+pub fn deserialize_rfc3339<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Clone + Into<Option<String>>,
+{
+    let read = T::deserialize(from)?;
+    match read.clone().into().filter(|text| !text.is_empty()) {
+        Some(text) => parse_rfc3339(&text).map_err(D::Error::custom).map(|_| read),
+        None => Ok(read),
+    }
 }
 
 fn since_epoch(text: &str) -> Option<Duration> {

@@ -43,7 +43,8 @@ mod text;
 
 pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
 pub use date::{
-    civil_date, format_rfc3339, format_rfc3339_seconds, parse_rfc3339, rfc3339_fraction_ns,
+    civil_date, deserialize_rfc3339, format_rfc3339, format_rfc3339_seconds, parse_rfc3339,
+    rfc3339_fraction_ns,
 };
 pub use dscp::Dscp;
 pub use end::End;

@@ -25,6 +25,7 @@ pub struct CapacityDocument {
     /// [`CAPACITY_SCHEMA`].
     pub schema: String,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,

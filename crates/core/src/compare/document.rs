@@ -24,6 +24,7 @@ pub struct Comparison {
     /// Whether the comparison was completed.
     pub status: Status,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,

@@ -24,6 +24,7 @@ pub struct ConnectionsDocument {
     /// Whether they were watched for as long as planned.
     pub status: Status,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The source of the observations.
     pub source: Source,

@@ -22,6 +22,7 @@ pub struct ExperimentDocument {
     /// Whether every run was made.
     pub status: Status,
     /// When the first run began, RFC 3339.
+    #[serde(default, deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: Option<String>,
     /// The subject of the experiment.
     pub title: String,

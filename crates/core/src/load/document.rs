@@ -26,6 +26,7 @@ pub struct LoadDocument {
     /// Whether every member ended as planned.
     pub status: Status,
     /// When the load began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The endpoint as the user named it; several are joined by commas.
     pub host: String,

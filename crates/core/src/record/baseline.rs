@@ -17,6 +17,7 @@ use crate::stats::{Figure, LatencySummary, median_interval};
 #[serde(default)]
 pub struct Baseline {
     /// Start of the earlier document, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// Each figure that is in both, the headlines first.
     pub changes: Vec<Change>,

@@ -55,6 +55,7 @@ pub struct Record {
     /// Whether the run ended as planned.
     pub status: Status,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,
@@ -368,6 +369,7 @@ pub struct Check {
     /// Whether it ended as planned.
     pub status: Status,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "crate::units::deserialize_rfc3339")]
     pub started_at: String,
     /// The endpoint as the user named it.
     pub host: String,

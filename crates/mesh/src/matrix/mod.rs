@@ -66,6 +66,7 @@ pub struct MatrixCell {
     /// Index in `sites` of the receiving site.
     pub to: u32,
     /// When the test began, RFC 3339.
+    #[serde(deserialize_with = "linerate_core::units::deserialize_rfc3339")]
     pub started_at: String,
     /// Payload that the receiver counted, bits per second.
     pub throughput_bps: Option<f64>,

@@ -24,6 +24,7 @@ pub struct QosCost {
     /// Whether it ended by itself.
     pub status: Status,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "linerate_core::units::deserialize_rfc3339")]
     pub started_at: String,
     /// Measured time of each run, seconds.
     pub time_s: f64,

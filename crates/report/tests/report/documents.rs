@@ -106,6 +106,22 @@ fn a_document_cut_anywhere_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_time_that_is_none_is_refused_wherever_it_stands_in_a_document() {
+    const KEY: &str = "\"started_at\": \"";
+    for document in documents() {
+        let text = document.json();
+        for (at, _) in text.match_indices(KEY) {
+            let (before, time) = text.split_at(at + KEY.len());
+            let rest = time.split_once('"').unwrap().1;
+            let wrong = format!("{before}2026-99-99T00:00:00Z\"{rest}");
+            let error = read(wrong.as_bytes()).map(|_| at).unwrap_err();
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(why.contains("it is no time in UTC such as"), "{why}");
+        }
+    }
+}
+
+#[test]
 fn another_schema_is_refused_by_its_name() {
     let error = read(br#"{"schema": "linerate.record/2"}"#).unwrap_err();
     let text = error.to_string();

@@ -58,6 +58,7 @@ pub struct TraceDocument {
     /// [`TRACE_SCHEMA`].
     pub schema: String,
     /// When it began, RFC 3339.
+    #[serde(deserialize_with = "linerate_units::deserialize_rfc3339")]
     pub started_at: String,
     /// The target as the user named it.
     pub host: String,
