@@ -24,7 +24,7 @@ use crate::args::{
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
 use crate::keep::{open, open_at};
-use crate::{gate, output};
+use crate::{clock, gate, output};
 
 /// Does what `linerate history` was asked.
 ///
@@ -307,6 +307,7 @@ pub(crate) fn observed(
         detail: against.detail.clone(),
         most: Some(SEARCHED),
         schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
+        before: Some(clock::until(clock::now())),
         ..Filter::default()
     };
     let filter = match which {

@@ -5,10 +5,11 @@ mod pairs;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use linerate_core::units::format_rfc3339_seconds;
-use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
+use linerate_core::units::{format_rfc3339, parse_rfc3339};
+use linerate_history::{History, HistoryError, NewRun, Place};
 use linerate_report::Document;
 use serde_json::Value;
 
@@ -68,7 +69,7 @@ pub(crate) fn save(
     let about = About::new(&json);
     let pairs = pairs::of(document, labels);
     history.save(&NewRun {
-        started_at: &about.started_at,
+        started_at: &begun(&about.started_at, SystemTime::now()),
         schema: &about.schema,
         path: &about.path,
         workload: &about.workload,
@@ -81,6 +82,12 @@ pub(crate) fn save(
         labels,
         document: json.trim_end(),
     })
+}
+
+/// The time under which a document is saved `now`. It may come from a host whose clock is wrong, or
+/// have no time: no run begins after it was saved.
+fn begun(started_at: &str, now: SystemTime) -> String {
+    format_rfc3339(parse_rfc3339(started_at).map_or(now, |begun| begun.min(now)))
 }
 
 /// The series of a run: runs of one test on one path are compared with each other. A monitor's
@@ -201,48 +208,6 @@ pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
-pub(crate) struct Retention {
-    keep_s: Option<u64>,
-    /// Time of the next deletion, in seconds since 1970.
-    next: u64,
-}
-
-impl Retention {
-    pub(crate) fn new(keep_s: Option<u64>) -> Self {
-        Self { keep_s, next: 0 }
-    }
-
-    /// Once an hour, deletes the runs that pass one of `filters` and are too old, and returns their
-    /// number. Only whole days (UTC) are deleted, so that the medians of a day are of all its runs.
-    ///
-    /// # Errors
-    /// The history cannot be written. The next attempt is an hour later.
-    pub(crate) fn apply(
-        &mut self,
-        history: &mut History,
-        now: u64,
-        filters: impl IntoIterator<Item = Filter>,
-    ) -> Result<usize, HistoryError> {
-        let Some(keep_s) = self.keep_s.filter(|_| now >= self.next) else {
-            return Ok(0);
-        };
-        self.next = now + RETENTION_EVERY_S;
-        let day = format_rfc3339_seconds(now.saturating_sub(keep_s));
-        let day = day.split('T').next().unwrap_or_default();
-        let mut deleted = 0;
-        for filter in filters {
-            deleted += history.prune(&Filter {
-                before: Some(Since::Moment(day.to_owned())),
-                ..filter
-            })?;
-        }
-        Ok(deleted)
-    }
-}
-
-const RETENTION_EVERY_S: u64 = 3600;
-
 /// The user's directory of linerate's data (XDG Base Directory Specification). A new one can be
 /// read by nobody else: hosts and addresses are in it.
 ///
@@ -267,6 +232,19 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_run_is_saved_with_a_time_of_the_future_or_none() {
+        let now = parse_rfc3339("2026-11-23T09:00:00Z").unwrap();
+        for (started_at, saved) in [
+            ("2026-11-23T08:59:59.5Z", "2026-11-23T08:59:59.500000Z"),
+            ("2027-11-23T09:00:00Z", "2026-11-23T09:00:00.000000Z"),
+            ("2026-99-99T09:00:00Z", "2026-11-23T09:00:00.000000Z"),
+            ("", "2026-11-23T09:00:00.000000Z"),
+        ] {
+            assert_eq!(begun(started_at, now), saved);
+        }
+    }
 
     #[test]
     fn a_run_is_found_by_its_path_and_what_was_run() {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Running {
     pub(crate) test: String,
     pub(crate) path: String,
-    /// When it began, seconds since 1970.
+    /// When it began, seconds since this host was started.
     pub(crate) began_s: u64,
     /// Expected length of the test, in seconds.
     pub(crate) seconds: u64,

@@ -13,6 +13,7 @@ use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
+use linerate_engine::since_boot;
 use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
 use linerate_report::text::{SavedRun, SeriesChange};
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::history::{SEED, change, of_one_metric, stored};
 use crate::remote::random_hex;
 use crate::turn::{self, Turn};
-use crate::{files, keep, monitor, output, run};
+use crate::{clock, files, keep, monitor, output, run};
 
 /// Serves pages until a signal ends it.
 ///
@@ -148,7 +149,7 @@ impl Site {
         let running = turn::running(&self.beside)?;
         Some(Running {
             test: format!("{} to {}", running.test, running.path),
-            elapsed_s: monitor::now().saturating_sub(running.began_s),
+            elapsed_s: since_boot().as_secs().saturating_sub(running.began_s),
             seconds: running.seconds,
             now: running.now,
         })
@@ -210,7 +211,7 @@ impl Site {
         let figures = history.figures(newest.id).map_err(unreadable)?;
         let metrics: Vec<String> = figures.into_iter().map(|(name, _)| name).collect();
         let points = history
-            .series(&of_series, ask.value("metric"))
+            .series(&up_to_now(&of_series), ask.value("metric"))
             .map_err(unreadable)?;
         let points = of_one_metric(points);
         let group = points.len().div_ceil(MAX_SEARCHED).max(1);
@@ -300,8 +301,8 @@ impl Site {
     /// A test that is started by hand may run at any hour, but not beyond a budget.
     fn has_room(&self, monitor: &Monitor, number: usize) -> Result<(), (u16, String)> {
         let history = self.history()?;
-        let schedule = monitor::remembered(monitor, &history).map_err(unreadable)?;
-        let now = monitor::now();
+        let now = clock::now();
+        let schedule = monitor::remembered(monitor, &history, now).map_err(unreadable)?;
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
             Some(at) => format!(
@@ -355,17 +356,29 @@ const MAX_SEARCHED: usize = 300;
 const OVERVIEW_RUNS: u32 = 200;
 const DRAWN: usize = 50;
 
+/// Without runs of the future.
+fn up_to_now(runs: &Filter) -> Filter {
+    Filter {
+        before: Some(clock::until(clock::now())),
+        ..runs.clone()
+    }
+}
+
 fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {
-    let newest = Filter {
+    let any = Filter {
         series: Some(series.clone()),
-        most: Some(OVERVIEW_RUNS),
+        most: Some(1),
         ..Filter::default()
     };
-    let last = Filter {
-        most: Some(1),
-        ..newest.clone()
+    let mut last = history.list(&up_to_now(&any))?;
+    if last.is_empty() {
+        last = history.list(&any)?;
+    }
+    let last = last.pop().context("a series has a run")?;
+    let newest = Filter {
+        most: Some(OVERVIEW_RUNS),
+        ..up_to_now(&any)
     };
-    let last = history.list(&last)?.pop().context("a series has a run")?;
     let labels = history.labels(last.id)?;
     let (path, test) = match (labels.get("path"), labels.get("test")) {
         (Some(path), Some(test)) => (path.clone(), test.clone()),

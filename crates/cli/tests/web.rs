@@ -152,6 +152,15 @@ fn a_test_beyond_the_budget_is_not_started() {
     let token = token(&get(&at, "/"));
     let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let now = linerate_core::units::format_rfc3339(std::time::SystemTime::now());
+    save_run(&mut history, &now, [1.0, 1.0], "{}");
+    // By a wrong clock: it counts in no budget and hides no result.
+    save_run(&mut history, "2100-01-01T00:00:00Z", [1.0, 1e7], "{}");
+    let page = get(&at, "/");
+    assert!(
+        page.contains("/run?id=1\"") && !page.contains("/run?id=2\""),
+        "{page}"
+    );
+    assert!(!start(&at, &token).contains("budget"));
     save_run(&mut history, &now, [1.0, 1e7], "{}");
     let refused = start(&at, &token);
     assert!(

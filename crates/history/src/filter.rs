@@ -25,10 +25,21 @@ pub struct Filter {
     pub id: Option<i64>,
     /// With this number or a higher one.
     pub from_id: Option<i64>,
+    /// With a lower number than this.
+    pub before_id: Option<i64>,
     /// At most so many, the newest.
     pub most: Option<u32>,
     /// Without so many of the newest.
     pub skip: u32,
+    /// The oldest instead of the newest.
+    pub oldest_first: bool,
+}
+
+impl Filter {
+    /// The order of the runs, in SQL.
+    pub(crate) fn order(&self) -> &'static str {
+        if self.oldest_first { "ASC" } else { "DESC" }
+    }
 }
 
 /// A moment.

@@ -215,6 +215,9 @@ pub trait Store: Debug + Send {
     /// The runs that pass, the newest first.
     fn list(&self, filter: &Filter) -> Result<Vec<Run>>;
 
+    /// The lowest number of the runs that pass.
+    fn first(&self, filter: &Filter) -> Result<Option<i64>>;
+
     /// The highest number of a run; 0 if there is none.
     fn newest(&self) -> Result<i64>;
 

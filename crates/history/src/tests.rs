@@ -209,7 +209,7 @@ fn runs_are_found_by_path_label_and_time_the_newest_first(open: Open<'_>) {
         labels: labels.to_vec(),
         ..any.clone()
     };
-    let cases: [(Filter, &[i64]); 12] = [
+    let cases: [(Filter, &[i64]); 13] = [
         (any.clone(), &[new, pat, old]),
         (pit.clone(), &[new, old]),
         (
@@ -265,6 +265,14 @@ fn runs_are_found_by_path_label_and_time_the_newest_first(open: Open<'_>) {
         ),
         (
             Filter {
+                oldest_first: true,
+                most: Some(2),
+                ..any.clone()
+            },
+            &[old, pat],
+        ),
+        (
+            Filter {
                 workload: Some("crr".to_owned()),
                 ..any.clone()
             },
@@ -289,6 +297,19 @@ fn runs_are_found_by_path_label_and_time_the_newest_first(open: Open<'_>) {
     for (filter, expected) in cases {
         assert_eq!(ids(&*history, &filter), expected, "{filter:?}");
     }
+    let first = |before_id, path: &str| {
+        let filter = Filter {
+            before_id,
+            path: Some(path.to_owned()),
+            ..Filter::default()
+        };
+        history.first(&filter).unwrap()
+    };
+    assert_eq!(first(None, "pat"), Some(pat));
+    assert_eq!(
+        (first(Some(new), "pit"), first(Some(old), "pit")),
+        (Some(old), None)
+    );
     assert_eq!(history.before(new).unwrap(), Some(pat));
     assert_eq!(history.before(old).unwrap(), None);
 }

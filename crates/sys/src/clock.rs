@@ -17,6 +17,11 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// Time since this host was started, its sleep included: it is never set.
+pub fn since_boot() -> Duration {
+    Duration::from_nanos(read(ClockId::Boottime))
+}
+
 /// Turns times of the system's clock, as the kernel stamps packets with, into those of
 /// [`monotonic_ns`].
 ///

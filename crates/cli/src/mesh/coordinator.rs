@@ -18,10 +18,12 @@ use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Schedule};
 use linerate_report::document;
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention};
-use crate::monitor::{now, of_run};
+use crate::keep::{self, CARRIED};
+use crate::monitor::of_run;
 use crate::push::Push;
+use crate::retention::Retention;
 use crate::{output, plan};
 
 /// Longest wait for a report.
@@ -106,7 +108,7 @@ impl<'a> Coordinator<'a> {
         Ok(Self {
             schedule,
             once,
-            retention: Retention::new(mesh.keep_s),
+            retention: Retention::new(mesh.keep_s, mesh.tests.iter().map(|test| test.every_s)),
             receiver: None,
             mesh,
             bus,
@@ -153,11 +155,8 @@ impl<'a> Coordinator<'a> {
             label_key: Some(RUN.to_owned()),
             ..Filter::default()
         });
-        if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
-            output::note(&format!(
-                "old runs were not deleted, tried again in an hour: {error}"
-            ));
-        }
+        let runs: Vec<Filter> = runs.collect();
+        self.retention.delete_old(&mut self.history, &runs);
     }
 
     /// The time since 1970, by a clock that nobody sets.

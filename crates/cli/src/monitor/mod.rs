@@ -15,21 +15,24 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::monitor::{
     Monitor, MonitoredPath, MonitoredTest, Next, Outcome, Schedule, Task,
 };
 use linerate_core::units::{ByteCount, format_rfc3339_seconds};
-use linerate_history::{Filter, History, HistoryError, Place, Point, Since};
+use linerate_engine::since_boot;
+use linerate_history::{Filter, History, HistoryError, Place, Point};
 use linerate_report::metrics::Metrics;
 use linerate_web::Answer;
 
 use crate::args::MonitorArgs;
+use crate::clock::{now, since_1970, until};
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED, Retention};
+use crate::keep::{self, CARRIED};
 use crate::push::{Protocol, Push};
+use crate::retention::Retention;
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
 use metrics::Health;
@@ -40,11 +43,11 @@ pub(crate) use probe::execute as probe;
 
 /// Largest file of a monitor, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Time between two looks at the clock, short enough to notice soon that the host slept or that its
-/// clock was set.
+/// Time between two looks at the clock, short enough to notice soon that the host slept.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Period, in seconds, after which the monitor learns of others' runs and sends metrics.
-const SHOWN_EVERY_S: u64 = 60;
+/// Period after which the monitor learns of others' runs, and of a clock that was set, and sends
+/// metrics.
+const SHOWN_EVERY: Duration = Duration::from_secs(60);
 /// Most requests that wait for a receiver of metrics; there is one a minute and one for each run.
 const MAX_QUEUED: usize = 64;
 
@@ -79,17 +82,20 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
         watch.renew();
         serve(address, watch.page.clone())?;
     }
-    watch.tell();
     while !stop.is_requested() {
         watch.learn().map_err(unusable)?;
         watch.delete_old();
+        watch.tell();
         watch.show();
-        match watch.schedule.next(now()) {
+        let now = watch.now();
+        match watch.schedule.next(now) {
             Next::Run(number) => watch.run(number, || stop.is_requested()),
             Next::Wait(_) if args.once => break,
             Next::Wait(until) => {
-                let until = until.min(now() + SHOWN_EVERY_S);
-                while now() < until && !stop.is_requested() {
+                let left = Duration::from_secs(until).saturating_sub(since_1970());
+                // By a clock that nobody sets: one that is put back does not make it longer.
+                let until = since_boot() + left.min(SHOWN_EVERY);
+                while since_boot() < until && !stop.is_requested() {
                     thread::sleep(PAUSE);
                 }
             }
@@ -152,12 +158,6 @@ fn serve(address: SocketAddr, page: Arc<Mutex<String>>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
 /// The test and the path of a task.
 pub(crate) fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &MonitoredPath) {
     (&monitor.tests[task.test], &monitor.paths[task.path])
@@ -179,6 +179,14 @@ fn runs_of(monitor: &Monitor, task: Task) -> Filter {
     }
 }
 
+/// The same, without those of the future.
+fn runs_until(now: u64, monitor: &Monitor, task: Task) -> Filter {
+    Filter {
+        before: Some(until(now)),
+        ..runs_of(monitor, task)
+    }
+}
+
 /// Takes the turn for a task; `None` while another test runs with this history.
 ///
 /// # Errors
@@ -192,7 +200,7 @@ pub(crate) fn turn(
     let running = Running {
         test: test.name.clone(),
         path: path.name.clone(),
-        began_s: now(),
+        began_s: since_boot().as_secs(),
         seconds: test.work.seconds(),
         now: String::new(),
     };
@@ -228,16 +236,17 @@ impl Watch {
         beside: PathBuf,
         quiet: bool,
     ) -> Result<Self, Failure> {
+        let now = now();
         // Before the schedule is made: runs that are saved in between are learned later.
         let seen = history.newest().map_err(unusable)?;
-        let schedule = remembered(&monitor, &history).map_err(unusable)?;
+        let schedule = remembered(&monitor, &history, now).map_err(unusable)?;
         let tasks: Vec<Task> = schedule.tasks().collect();
         let health = tasks
             .iter()
-            .map(|task| Health::new(&history, &runs_of(&monitor, *task)));
+            .map(|task| Health::new(&history, &runs_until(now, &monitor, *task)));
         let health = health.collect::<Result<_, _>>().map_err(unusable)?;
         Ok(Self {
-            retention: Retention::new(monitor.keep_s),
+            retention: Retention::new(monitor.keep_s, monitor.tests.iter().map(|it| it.every_s)),
             monitor,
             schedule,
             tasks,
@@ -252,21 +261,29 @@ impl Watch {
         })
     }
 
+    /// The time, which the schedule is told, too.
+    fn now(&mut self) -> u64 {
+        let now = now();
+        self.schedule.synchronize(now, since_boot().as_secs());
+        now
+    }
+
     /// Learns of runs of the monitor's tests that others have saved: `linerate web`, or a user with
     /// the same labels.
     fn learn(&mut self) -> Result<(), HistoryError> {
+        let now = self.now();
         let newest = self.history.newest()?;
         for (number, task) in self.tasks.iter().enumerate() {
-            let runs = runs_of(&self.monitor, *task);
             let newer = Filter {
                 from_id: Some(self.seen + 1),
-                ..runs.clone()
+                ..runs_of(&self.monitor, *task)
             };
             let found = self.history.series(&newer, Some(CARRIED))?;
             // A run that was saved meanwhile is looked at the next time.
             let is_others = |run: &&Point| run.run != self.own && run.run <= newest;
             let others: Vec<&Point> = found.iter().filter(is_others).collect();
             if !others.is_empty() {
+                let runs = runs_until(now, &self.monitor, *task);
                 self.health[number].update(&self.history, &runs)?;
             }
             for run in others {
@@ -280,16 +297,12 @@ impl Watch {
     /// Deletes the runs of this monitor that are older than `keep` of its file.
     fn delete_old(&mut self) {
         let runs = self.tasks.iter().map(|task| runs_of(&self.monitor, *task));
-        if let Err(error) = self.retention.apply(&mut self.history, now(), runs) {
-            output::note(&format!(
-                "old runs were not deleted, tried again in an hour: {error}"
-            ));
-        }
+        let runs: Vec<Filter> = runs.collect();
+        self.retention.delete_old(&mut self.history, &runs);
     }
 
     /// Runs a task, saves its document, and looks for a change.
     fn run(&mut self, number: usize, stopped: impl Fn() -> bool) {
-        let began = now();
         let task = self.tasks[number];
         let turn = turn(&self.beside, &self.monitor, task);
         let measured = turn.and_then(|turn| match turn {
@@ -323,8 +336,9 @@ impl Watch {
             }
         };
         self.health[number].count(outcome);
-        self.schedule.finished(began, now(), outcome);
-        if self.schedule.ready_at(number, now()).is_none() {
+        let now = self.now();
+        self.schedule.finished(now, outcome);
+        if self.schedule.ready_at(number, now).is_none() {
             self.say(
                 task,
                 "carries more in one run than a day's budget: it is not run again",
@@ -349,7 +363,7 @@ impl Watch {
             // The run is saved, whether or not anybody reads the line.
             let _ = output::print(&line);
         }
-        let runs = runs_of(&self.monitor, task);
+        let runs = runs_until(now(), &self.monitor, task);
         self.health[number]
             .update(&self.history, &runs)
             .map_err(unusable)?;
@@ -389,21 +403,25 @@ impl Watch {
     }
 }
 
-/// The schedule after the runs that the history knows.
+/// The schedule after the runs that the history knows, but those of the future.
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn remembered(monitor: &Monitor, history: &History) -> Result<Schedule, HistoryError> {
+pub(crate) fn remembered(
+    monitor: &Monitor,
+    history: &History,
+    now: u64,
+) -> Result<Schedule, HistoryError> {
     let mut schedule = Schedule::new(monitor);
     let tasks: Vec<Task> = schedule.tasks().collect();
     for (number, task) in tasks.into_iter().enumerate() {
-        let own = runs_of(monitor, task);
+        let own = runs_until(now, monitor, task);
         let last = Filter {
             most: Some(1),
             ..own.clone()
         };
         let of_day = Filter {
-            since: Some(Since::Ago(86_400)),
+            since: Some(until(now.saturating_sub(86_400))),
             ..own
         };
         let mut runs = history.series(&last, Some(CARRIED))?;
@@ -424,12 +442,12 @@ fn unusable(error: HistoryError) -> Failure {
 
 /// The runs of the next 24 hours, if each carries the most that it may.
 fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<String> {
+    let begin = now();
     let mut schedule = match history {
-        Some(history) => remembered(monitor, history)?,
+        Some(history) => remembered(monitor, history, begin)?,
         None => Schedule::new(monitor),
     };
     let tasks: Vec<Task> = schedule.tasks().collect();
-    let begin = now();
     let mut at = begin;
     let mut runs: Vec<Vec<u64>> = vec![Vec::new(); tasks.len()];
     while at < begin + 86_400 {
@@ -438,8 +456,8 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
                 let (test, path) = parts(monitor, tasks[number]);
                 runs[number].push(at);
                 let carries = Outcome::Done(test.work.most_bytes(path.rate).unwrap_or(0));
-                schedule.finished(at, at + test.work.seconds(), carries);
                 at += test.work.seconds();
+                schedule.finished(at, carries);
             }
             Next::Wait(until) => at = until,
             Next::Never => break,

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use linerate_core::monitor::HttpUrl;
 use linerate_report::metrics::Metrics;
 
+use crate::clock::since_1970;
 use crate::output;
 use post::{JSON, post};
 
@@ -121,8 +122,7 @@ impl Drop for Push {
 }
 
 fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
+    since_1970().as_nanos() as u64
 }
 
 /// The sender ended before the receiver took the request.

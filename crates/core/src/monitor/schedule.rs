@@ -47,7 +47,10 @@ pub struct Schedule {
     bytes_per_day: Option<u64>,
     /// Time, path and bytes of each run of the last 24 hours.
     carried: Vec<(u64, usize, u64)>,
-    running: Option<usize>,
+    /// The task that runs, and when it began.
+    running: Option<(usize, u64)>,
+    /// How far the wall clock is ahead of the monotonic one, seconds.
+    ahead_s: Option<i64>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,12 +94,40 @@ impl Schedule {
             bytes_per_day: monitor.bytes_per_day,
             carried: Vec::new(),
             running: None,
+            ahead_s: None,
         }
     }
 
     /// All tasks, in the order of the file.
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = Task> {
         self.tasks.iter().map(|planned| planned.task)
+    }
+
+    /// Takes the time by the wall clock, which can be set, and by one that cannot, both in seconds.
+    /// To be called before each other call with a time. Where the wall clock was set, all times that
+    /// are known move with it: a run that was a minute ago is still a minute ago.
+    pub fn synchronize(&mut self, now: u64, monotonic: u64) {
+        let ahead_s = now.cast_signed() - monotonic.cast_signed();
+        let set_by = ahead_s - self.ahead_s.replace(ahead_s).unwrap_or(ahead_s);
+        // Less is the rounding of both, or a clock that is made to go faster for a while.
+        if set_by.unsigned_abs() < MIN_SET_S {
+            return;
+        }
+        let planned = self.tasks.iter_mut();
+        let of_tasks = planned.flat_map(|it| it.last.iter_mut().chain([&mut it.not_before]));
+        let carried = self.carried.iter_mut().map(|(then, ..)| then);
+        let running = self.running.iter_mut().map(|(_, began)| began);
+        for time in of_tasks.chain(carried).chain(running) {
+            *time = time.saturating_add_signed(set_by);
+        }
+        // The slots of the new time may be anywhere between those of the old one.
+        for (number, task) in self.tasks.iter_mut().enumerate() {
+            let running = self.running.filter(|(task, _)| *task == number);
+            if let Some(last) = running.map(|(_, began)| began).or(task.last) {
+                let soonest = last + task.every_s - task.jitter_s;
+                task.not_before = task.not_before.max(soonest);
+            }
+        }
     }
 
     /// A run that was saved before: when it began, and what it carried. The oldest first.
@@ -113,7 +144,7 @@ impl Schedule {
         let ready = |task: usize| Some((self.ready_at(task, now)?, self.due_at(task, now), task));
         match (0..self.tasks.len()).filter_map(ready).min() {
             Some((at, _, task)) if at <= now => {
-                self.running = Some(task);
+                self.running = Some((task, now));
                 Next::Run(task)
             }
             Some((at, _, _)) => Next::Wait(at),
@@ -121,9 +152,9 @@ impl Schedule {
         }
     }
 
-    /// The task that was to run has ended; `began` is when.
-    pub fn finished(&mut self, began: u64, now: u64, outcome: Outcome) {
-        let Some(task) = self.running.take() else {
+    /// The task that was to run has ended.
+    pub fn finished(&mut self, now: u64, outcome: Outcome) {
+        let Some((task, began)) = self.running.take() else {
             return;
         };
         match outcome {
@@ -162,7 +193,6 @@ impl Schedule {
         let Some(last) = planned.last else {
             return 0;
         };
-        // A clock that was put back must not stop a test for as long.
         let last = last.min(now);
         let first = (last / planned.every_s).saturating_sub(1);
         let mut slots = (first..).map(|number| planned.slot(number));
@@ -232,6 +262,11 @@ impl Schedule {
     }
 
     fn forget(&mut self, now: u64) {
+        // Runs of the future were saved by a wrong clock: they count as runs of now, not until then.
+        let lasts = self.tasks.iter_mut().filter_map(|it| it.last.as_mut());
+        for time in lasts.chain(self.carried.iter_mut().map(|(then, ..)| then)) {
+            *time = now.min(*time);
+        }
         self.carried.retain(|(then, _, _)| then + DAY_S > now);
     }
 }
@@ -243,5 +278,7 @@ impl Planned {
     }
 }
 
+/// Least seconds by which a clock was set.
+const MIN_SET_S: u64 = 60;
 /// Pause before an endpoint that had no room is tried again, seconds.
 const BUSY_PAUSE_S: u64 = 60;

@@ -198,6 +198,13 @@ impl Store for Postgres {
         })
     }
 
+    fn first(&self, filter: &Filter) -> Result<Option<i64>> {
+        let (sql, values) = select("id", filter);
+        let sql = format!("SELECT min(id) FROM ({sql}) AS those");
+        let found = self.rows(&sql, &values.list(), |row| row.get(0))?;
+        Ok(found.into_iter().next().flatten())
+    }
+
     fn newest(&self) -> Result<i64> {
         let found = self.rows("SELECT coalesce(max(id), 0) FROM runs", &[], |row| {
             row.get(0)

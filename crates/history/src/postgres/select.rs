@@ -53,7 +53,11 @@ pub(super) fn select(columns: &str, filter: &Filter) -> (String, Values) {
             ));
         }
     }
-    for (term, id) in [("id =", filter.id), ("id >=", filter.from_id)] {
+    for (term, id) in [
+        ("id =", filter.id),
+        ("id >=", filter.from_id),
+        ("id <", filter.before_id),
+    ] {
         if let Some(id) = id {
             terms.push(format!("{term} {}", values.add(id)));
         }
@@ -78,8 +82,9 @@ pub(super) fn select(columns: &str, filter: &Filter) -> (String, Values) {
     }
     let most = values.add(filter.most.map(i64::from));
     let skip = values.add(i64::from(filter.skip));
+    let order = filter.order();
     let sql = format!(
-        "SELECT {columns} FROM runs WHERE {} ORDER BY started_at DESC, id DESC \
+        "SELECT {columns} FROM runs WHERE {} ORDER BY started_at {order}, id {order} \
          LIMIT {most}::bigint OFFSET {skip}::bigint",
         terms.join(" AND ")
     );

@@ -117,6 +117,12 @@ impl Store for Sqlite {
         })
     }
 
+    fn first(&self, filter: &Filter) -> Result<Option<i64>> {
+        let (sql, values) = select(filter);
+        let sql = format!("SELECT min(id) FROM ({sql})");
+        self.value(&sql, params_from_iter(values))
+    }
+
     fn newest(&self) -> Result<i64> {
         self.value("SELECT coalesce(max(id), 0) FROM runs", [])
     }

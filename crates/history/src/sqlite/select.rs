@@ -26,12 +26,13 @@ pub(super) fn select(filter: &Filter) -> (String, Vec<Value>) {
     };
     let most = filter.most.map_or(-1, i64::from);
     values.extend([most.into(), i64::from(filter.skip).into()]);
+    let order = filter.order();
     let sql = format!(
         "SELECT id, runs.started_at AS started_at, schema, path, workload, detail, series, \
          answer, cause, \
          (SELECT group_concat(key || '=' || value, ' ') FROM labels WHERE run = id), \
          unixepoch(runs.started_at) AS at_s \
-         FROM {from} {terms} ORDER BY {time} DESC, {number} DESC LIMIT ? OFFSET ?"
+         FROM {from} {terms} ORDER BY {time} {order}, {number} {order} LIMIT ? OFFSET ?"
     );
     (sql, values)
 }
@@ -59,6 +60,7 @@ fn conditions(filter: &Filter) -> (Vec<String>, Vec<Value>) {
     for (term, value) in [
         ("id = ?", filter.id.map(Value::from)),
         ("id >= ?", filter.from_id.map(Value::from)),
+        ("id < ?", filter.before_id.map(Value::from)),
         ("path = ?", text(&filter.path)),
         ("workload = ?", text(&filter.workload)),
         ("detail = ?", text(&filter.detail)),
