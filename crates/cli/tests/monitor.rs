@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_engine::{Slot, Stop, Target};
-use linerate_history::{Filter, History};
+use linerate_history::{Filter, History, NewAlarm};
 use linerate_testkit::{Need, eventually, made_or_skip};
 use serde_json::Value;
 
@@ -258,9 +258,14 @@ fn a_webhook_gets_the_change() {
     let here = directory.path();
     let hook = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
-    history
-        .raise("asks loop ", 1, "{\"schema\":\"linerate.alarm/1\"}")
-        .unwrap();
+    let alarm = NewAlarm {
+        owner: "",
+        series: "asks loop ",
+        run: 1,
+        change: "{\"schema\":\"linerate.alarm/1\"}",
+        channels: &["webhook"],
+    };
+    history.raise(&alarm).unwrap();
     drop(history);
     let port = hook.local_addr().unwrap().port();
     file(
@@ -282,13 +287,8 @@ fn a_webhook_gets_the_change() {
     let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
     assert!(asked.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{asked}");
     assert!(!stderr(&done).contains("alarm:"), "{}", stderr(&done));
-    assert_eq!(
-        linerate_history::open(&here.join("h.db").as_path().into())
-            .unwrap()
-            .untold()
-            .unwrap(),
-        []
-    );
+    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
+    assert_eq!(history.untold("", "webhook").unwrap(), []);
 }
 
 /// What a collector is sent: it answers the first request with `first`, the others with 200.

@@ -197,6 +197,32 @@ pub struct Point {
     pub cause: Option<String>,
 }
 
+/// A change of a series of which the user is to be told.
+#[derive(Debug, Clone, Copy)]
+pub struct NewAlarm<'a> {
+    /// Who noticed it: only they tell it.
+    pub owner: &'a str,
+    /// The series.
+    pub series: &'a str,
+    /// The first run after the change.
+    pub run: i64,
+    /// The change, as it is told.
+    pub change: &'a str,
+    /// The channels by which it is told.
+    pub channels: &'a [&'a str],
+}
+
+/// A change that a channel has not told yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// The alarm's number.
+    pub alarm: i64,
+    /// The change.
+    pub change: String,
+    /// How often the channel has failed to tell it.
+    pub attempts: u32,
+}
+
 /// What a history does, whatever it is stored in.
 ///
 /// # Errors
@@ -251,18 +277,20 @@ pub trait Store: Debug + Send {
     /// The results of a test from one site to another, the newest first, `most` at most.
     fn pair(&self, test: &str, from: &str, to: &str, most: u32) -> Result<Vec<PairRun>>;
 
-    /// Notes a change of a series, from this run on, of which the user is to be told. A change that
-    /// is noted already stays as it is.
-    fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()>;
+    /// Notes a change of which the user is to be told. One that is noted already stays as it is.
+    fn raise(&mut self, alarm: &NewAlarm<'_>) -> Result<()>;
 
-    /// The first run after the last noted change of a series.
-    fn changed_since(&self, series: &str) -> Result<Option<i64>>;
+    /// The first run after the last change of a series that this owner has noted.
+    fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>>;
 
-    /// The changes of which the user was not told yet, with their numbers; the oldest first.
-    fn untold(&self) -> Result<Vec<(i64, String)>>;
+    /// What a channel of this owner has not told yet: what was tried least first, then the oldest.
+    fn untold(&self, owner: &str, channel: &str) -> Result<Vec<Untold>>;
 
-    /// Notes that the user was told of the change of this number.
-    fn told(&mut self, alarm: i64) -> Result<()>;
+    /// Notes that a channel has told an alarm, or has given it up.
+    fn told(&mut self, alarm: i64, channel: &str) -> Result<()>;
+
+    /// Notes that a channel has failed to tell an alarm.
+    fn not_told(&mut self, alarm: i64, channel: &str) -> Result<()>;
 
     /// Deletes the runs that pass, with all that belongs to them, and returns their number. Their
     /// hours and days are rolled up before.

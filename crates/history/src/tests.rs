@@ -35,7 +35,7 @@ const LAWS: &[Law] = &[
     ),
     (
         "a change is noted once",
-        a_change_is_noted_once_and_told_once,
+        a_change_is_noted_once_and_told_once_by_each_channel_of_its_owner,
     ),
     (
         "all runs or none",
@@ -434,17 +434,45 @@ fn a_series_has_the_figure_that_was_asked_for_the_oldest_run_first(open: Open<'_
     );
 }
 
-fn a_change_is_noted_once_and_told_once(open: Open<'_>) {
+fn a_change_is_noted_once_and_told_once_by_each_channel_of_its_owner(open: Open<'_>) {
     let mut history = open();
-    assert_eq!(history.changed_since("bulk").unwrap(), None);
-    history.raise("bulk", 7, "{}").unwrap();
-    history.raise("bulk", 7, "{\"again\":1}").unwrap();
-    assert_eq!(history.changed_since("bulk").unwrap(), Some(7));
-    let untold = history.untold().unwrap();
-    assert_eq!(untold, [(1, "{}".to_owned())]);
-    history.told(1).unwrap();
-    assert_eq!(history.untold().unwrap(), []);
-    assert_eq!(history.changed_since("other").unwrap(), None);
+    assert_eq!(history.changed_since("pit", "bulk").unwrap(), None);
+    let alarm = |owner, run, change| NewAlarm {
+        owner,
+        series: "bulk",
+        run,
+        change,
+        channels: &["command", "webhook"],
+    };
+    for (owner, run, change) in [
+        ("pit", 7, "first"),
+        ("pit", 7, "again"),
+        ("lab", 8, "other"),
+        ("pit", 9, "second"),
+    ] {
+        history.raise(&alarm(owner, run, change)).unwrap();
+    }
+    let untold = |history: &History, owner, channel| -> Vec<(String, u32)> {
+        let untold = history.untold(owner, channel).unwrap().into_iter();
+        untold.map(|it| (it.change, it.attempts)).collect()
+    };
+    let list = |list: &[(&str, u32)]| -> Vec<(String, u32)> {
+        list.iter()
+            .map(|(text, n)| ((*text).to_owned(), *n))
+            .collect()
+    };
+    assert_eq!(history.changed_since("pit", "bulk").unwrap(), Some(9));
+    assert_eq!(history.changed_since("lab", "bulk").unwrap(), Some(8));
+    assert_eq!(history.changed_since("pit", "other").unwrap(), None);
+    let both = list(&[("first", 0), ("second", 0)]);
+    assert_eq!(untold(&history, "pit", "command"), both);
+    let first = history.untold("pit", "command").unwrap()[0].alarm;
+    history.not_told(first, "command").unwrap();
+    history.told(first, "webhook").unwrap();
+    let tried_last = list(&[("second", 0), ("first", 1)]);
+    assert_eq!(untold(&history, "pit", "command"), tried_last);
+    assert_eq!(untold(&history, "pit", "webhook"), list(&[("second", 0)]));
+    assert_eq!(untold(&history, "lab", "webhook"), list(&[("other", 0)]));
 }
 
 fn several_runs_are_saved_together_or_not_at_all(open: Open<'_>) {

@@ -5,99 +5,221 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, ensure};
-use linerate_core::monitor::{Alarm, Monitor, Task};
+use anyhow::{anyhow, ensure};
+use linerate_core::monitor::{Alarm, HttpUrl, Monitor, Task};
 use linerate_core::stats::new_change;
-use linerate_history::{Filter, History};
+use linerate_history::{Filter, History, HistoryError, NewAlarm};
 use linerate_report::text::series_change;
 use serde_json::{Value, json};
 
 use crate::history::{change, of_one_metric};
+use crate::output;
 use crate::push::post::{JSON, post};
 
 /// Most runs since the last change in which a new one is searched, the newest.
 const WINDOW: u32 = 200;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Wait after an alarm that was not told, until it is tried again. It doubles up to the longest.
+const PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Attempts to tell an alarm by one channel, over four days.
+const MAX_ATTEMPTS: u32 = 100;
 
-/// Looks for a change that the last run makes evident. A change is noted in the history and
-/// returned in words.
-///
-/// # Errors
-/// The history cannot be read or written.
-pub(super) fn look(
-    history: &mut History,
-    monitor: &Monitor,
-    task: Task,
-) -> anyhow::Result<Option<String>> {
-    let (test, path) = super::parts(monitor, task);
-    let series = format!(
-        "{} {} {}",
-        test.name,
-        path.name,
-        test.metric.as_deref().unwrap_or("")
-    );
-    let filter = Filter {
-        most: Some(WINDOW),
-        from_id: history.changed_since(&series)?,
-        ..super::runs_of(monitor, task)
-    };
-    let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
-    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-    if values.is_empty() {
-        return Ok(None);
-    }
-    let Some(found) = new_change(&values)? else {
-        return Ok(None);
-    };
-    let change = change(history, &points, found.at, [found.before, found.after])?;
-    let metric = &points[found.at].metric;
-    let message = series_change(metric, &change);
-    let also = change
-        .beside
-        .iter()
-        .map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
-    let json = json!({
-        "schema": "linerate.alarm/1",
-        "test": test.name,
-        "path": path.name,
-        "host": path.host.to_string(),
-        "labels": path.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-        "metric": metric,
-        "was": found.before,
-        "is": found.after,
-        "change_percent": 100.0 * (found.after / found.before - 1.0),
-        "p_value": found.p_value,
-        "run": change.id,
-        "since": change.started_at,
-        "beside": also.collect::<Vec<Value>>(),
-        "message": format!("{} to {}: {message}", test.name, path.name),
-    });
-    history.raise(&series, change.id, &json.to_string())?;
-    Ok(Some(message))
+/// The alarms of one monitor.
+pub(super) struct Alarms {
+    /// Who notes and tells them: this host and this monitor's file.
+    owner: String,
+    channels: Vec<Channel>,
 }
 
-/// Tells the user the changes that were not told yet. One that cannot be told is tried again later.
-///
-/// # Errors
-/// The history cannot be read or written, the command failed, or the webhook refused it.
-pub(super) fn tell(history: &mut History, alarm: &Alarm) -> anyhow::Result<()> {
-    for (id, change) in history.untold()? {
-        if let Some((program, arguments)) = alarm.command.split_first() {
-            run(program, arguments, &change).with_context(|| program.clone())?;
+/// A way of telling the user.
+struct Channel {
+    name: &'static str,
+    to: Receiver,
+    /// When alarms that were not told are tried again, by a clock that nobody sets.
+    next: Duration,
+    pause: Duration,
+}
+
+enum Receiver {
+    /// A program and its arguments.
+    Command(Vec<String>),
+    Webhook(HttpUrl),
+}
+
+/// Why an alarm was not told.
+enum Untold {
+    /// The receiver will not take it at any time.
+    Refused(String),
+    /// It may take it later.
+    NotNow(String),
+}
+
+impl Alarms {
+    pub(super) fn new(owner: String, alarm: &Alarm) -> Self {
+        let command = Some(alarm.command.clone()).filter(|command| !command.is_empty());
+        let webhook = alarm.webhook.clone();
+        let receivers = [
+            command.map(|it| ("command", Receiver::Command(it))),
+            webhook.map(|it| ("webhook", Receiver::Webhook(it))),
+        ];
+        let channel = |(name, to)| Channel {
+            name,
+            to,
+            next: Duration::ZERO,
+            pause: PAUSE,
+        };
+        Self {
+            owner,
+            channels: receivers.into_iter().flatten().map(channel).collect(),
         }
-        if let Some(webhook) = &alarm.webhook {
-            let answered = post(webhook, JSON, change.as_bytes())
-                .with_context(|| webhook.authority.clone())?;
-            ensure!(
-                (200..300).contains(&answered),
-                "{}: answered {answered}",
-                webhook.authority
-            );
-        }
-        history.told(id)?;
     }
-    Ok(())
+
+    /// Looks for a change that the last of `runs` makes evident. A change is noted in the history
+    /// and returned in words.
+    ///
+    /// # Errors
+    /// The history cannot be read or written.
+    pub(super) fn look(
+        &self,
+        history: &mut History,
+        monitor: &Monitor,
+        task: Task,
+        runs: Filter,
+    ) -> anyhow::Result<Option<String>> {
+        let (test, path) = super::parts(monitor, task);
+        let series = format!(
+            "{} {} {}",
+            test.name,
+            path.name,
+            test.metric.as_deref().unwrap_or("")
+        );
+        let filter = Filter {
+            most: Some(WINDOW),
+            from_id: history.changed_since(&self.owner, &series)?,
+            ..runs
+        };
+        let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
+        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+        if values.is_empty() {
+            return Ok(None);
+        }
+        let Some(found) = new_change(&values)? else {
+            return Ok(None);
+        };
+        let change = change(history, &points, found.at, [found.before, found.after])?;
+        let metric = &points[found.at].metric;
+        let message = series_change(metric, &change);
+        let also = change
+            .beside
+            .iter()
+            .map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
+        let json = json!({
+            "schema": "linerate.alarm/1",
+            "test": test.name,
+            "path": path.name,
+            "host": path.host.to_string(),
+            "labels": path.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "metric": metric,
+            "was": found.before,
+            "is": found.after,
+            "change_percent": 100.0 * (found.after / found.before - 1.0),
+            "p_value": found.p_value,
+            "run": change.id,
+            "since": change.started_at,
+            "beside": also.collect::<Vec<Value>>(),
+            "message": format!("{} to {}: {message}", test.name, path.name),
+        });
+        let channels: Vec<&str> = self.channels.iter().map(|channel| channel.name).collect();
+        history.raise(&NewAlarm {
+            owner: &self.owner,
+            series: &series,
+            run: change.id,
+            change: &json.to_string(),
+            channels: &channels,
+        })?;
+        Ok(Some(message))
+    }
+
+    /// Tells the user, by each channel, the changes that it has not told yet. `now` is of a clock
+    /// that nobody sets.
+    ///
+    /// # Errors
+    /// The history cannot be read or written.
+    pub(super) fn tell(
+        &mut self,
+        history: &mut History,
+        now: Duration,
+    ) -> Result<(), HistoryError> {
+        for channel in &mut self.channels {
+            channel.tell(&self.owner, history, now, Receiver::tell)?;
+        }
+        Ok(())
+    }
+}
+
+impl Channel {
+    /// Tells what is untold, until an alarm is to be tried again later.
+    fn tell(
+        &mut self,
+        owner: &str,
+        history: &mut History,
+        now: Duration,
+        mut send: impl FnMut(&Receiver, &str) -> Result<(), Untold>,
+    ) -> Result<(), HistoryError> {
+        for untold in history.untold(owner, self.name)? {
+            // A new one is tried at once: what stopped the others may be no fault of the channel.
+            if untold.attempts > 0 && now < self.next {
+                break;
+            }
+            let says = match send(&self.to, &untold.change) {
+                Err(Untold::NotNow(why)) if untold.attempts + 1 < MAX_ATTEMPTS => {
+                    history.not_told(untold.alarm, self.name)?;
+                    self.next = now + self.pause;
+                    let minutes = self.pause.as_secs() / 60;
+                    self.pause = LONGEST_PAUSE.min(2 * self.pause);
+                    output::note(&format!("alarm: {why}; tried again in {minutes} min"));
+                    break;
+                }
+                Err(Untold::Refused(why) | Untold::NotNow(why)) => Some(why),
+                Ok(()) => None,
+            };
+            history.told(untold.alarm, self.name)?;
+            match says {
+                Some(why) => {
+                    let change = untold.change;
+                    output::note(&format!("alarm: {why}; not tried again: {change}"));
+                }
+                None => self.pause = PAUSE,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Receiver {
+    fn tell(&self, change: &str) -> Result<(), Untold> {
+        match self {
+            Self::Command(command) => {
+                let program = command.first().map_or("", String::as_str);
+                let arguments = command.get(1..).unwrap_or_default();
+                let done = run(program, arguments, change);
+                done.map_err(|error| Untold::NotNow(format!("{program}: {error:#}")))
+            }
+            Self::Webhook(url) => {
+                let at = &url.authority;
+                match post(url, JSON, change.as_bytes()) {
+                    Ok(200..300) => Ok(()),
+                    Ok(status @ 300..500) if !matches!(status, 408 | 425 | 429) => {
+                        Err(Untold::Refused(format!("{at}: answered {status}")))
+                    }
+                    Ok(status) => Err(Untold::NotNow(format!("{at}: answered {status}"))),
+                    Err(error) => Err(Untold::NotNow(format!("{at}: {error:#}"))),
+                }
+            }
+        }
+    }
 }
 
 /// Runs the command with the change on its standard input. No shell is between: nothing that a peer
@@ -124,5 +246,67 @@ fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> 
             return Err(anyhow!("ended after {} s", PATIENCE.as_secs()));
         }
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_channel_tells_each_alarm_once_and_none_stops_the_others() {
+        let mut history = linerate_history::in_memory().unwrap();
+        for (run, change) in [(1, "poison"), (2, "late"), (3, "refused"), (4, "good")] {
+            let alarm = NewAlarm {
+                owner: "pit",
+                series: "bulk",
+                run,
+                change,
+                channels: &["command", "webhook"],
+            };
+            history.raise(&alarm).unwrap();
+        }
+        let alarm = Alarm {
+            command: vec!["tell".to_owned()],
+            webhook: "http://hooks/".parse().ok(),
+        };
+        let (mut told, mut tried, mut refused) = (Vec::new(), 0, 0);
+        let mut alarms = Alarms::new("pit".to_owned(), &alarm);
+        for minute in 0..7 * 24 * 60 {
+            if minute % 1440 == 0 {
+                alarms = Alarms::new("pit".to_owned(), &alarm);
+            }
+            let now = Duration::from_secs(60 * minute);
+            for channel in &mut alarms.channels {
+                let name = channel.name;
+                let send = |_: &Receiver, change: &str| match (name, change) {
+                    ("command", "refused") => {
+                        refused += 1;
+                        Err(Untold::Refused("answered 404".to_owned()))
+                    }
+                    ("command", "poison" | "late") if change == "poison" || minute < 1000 => {
+                        tried += 1;
+                        Err(Untold::NotNow("away".to_owned()))
+                    }
+                    (_, change) => {
+                        told.push(change.to_owned());
+                        Ok(())
+                    }
+                };
+                channel
+                    .tell("lab", &mut history, now, |_, _| panic!("of another"))
+                    .unwrap();
+                channel.tell("pit", &mut history, now, send).unwrap();
+            }
+            if minute == 5 {
+                assert_eq!(told, ["poison", "late", "refused", "good", "good"]);
+            }
+        }
+        assert_eq!((told.len(), refused), (6, 1), "{told:?}");
+        assert!(
+            (MAX_ATTEMPTS..MAX_ATTEMPTS + 30).contains(&tried),
+            "{tried}"
+        );
+        assert_eq!(history.untold("pit", "command").unwrap(), []);
     }
 }

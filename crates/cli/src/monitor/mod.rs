@@ -35,6 +35,7 @@ use crate::push::{Protocol, Push};
 use crate::retention::Retention;
 use crate::turn::{Running, Turn};
 use crate::{files, output, run};
+use alarm::Alarms;
 use metrics::Health;
 
 pub(crate) use attempt::measure;
@@ -68,7 +69,9 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let _lock = lock(&beside).map_err(Failure::failed)?;
     let stop = run::signals()?;
-    let mut watch = Watch::new(monitor, history, beside, args.quiet)?;
+    let owner = owner(&args.file).map_err(Failure::usage)?;
+    let alarms = Alarms::new(owner, &monitor.alarm);
+    let mut watch = Watch::new(monitor, history, alarms, beside, args.quiet)?;
     let receivers = [
         (&args.otlp, Protocol::Otlp),
         (&args.remote_write, Protocol::RemoteWrite),
@@ -128,6 +131,13 @@ fn own_seed() -> u64 {
         .unwrap_or_default()
         .hash(&mut hasher);
     hasher.finish()
+}
+
+/// The owner of a monitor's alarms: this host and the monitor's file.
+fn owner(file: &Path) -> anyhow::Result<String> {
+    let whole = file.canonicalize();
+    let whole = whole.with_context(|| file.display().to_string())?;
+    Ok(format!("{:016x} {}", own_seed(), whole.display()))
 }
 
 /// Locks a history for one monitor. The kernel releases the lock when the process ends.
@@ -215,6 +225,7 @@ struct Watch {
     tasks: Vec<Task>,
     history: History,
     retention: Retention,
+    alarms: Alarms,
     /// The path beside which the locks of the history lie.
     beside: PathBuf,
     health: Vec<Health>,
@@ -233,6 +244,7 @@ impl Watch {
     fn new(
         monitor: Monitor,
         history: History,
+        alarms: Alarms,
         beside: PathBuf,
         quiet: bool,
     ) -> Result<Self, Failure> {
@@ -251,6 +263,7 @@ impl Watch {
             schedule,
             tasks,
             history,
+            alarms,
             beside,
             health,
             page: Arc::default(),
@@ -367,8 +380,10 @@ impl Watch {
         self.health[number]
             .update(&self.history, &runs)
             .map_err(unusable)?;
-        let change =
-            alarm::look(&mut self.history, &self.monitor, task).map_err(Failure::failed)?;
+        let change = self
+            .alarms
+            .look(&mut self.history, &self.monitor, task, runs);
+        let change = change.map_err(Failure::failed)?;
         if let Some(message) = change {
             self.say(task, &message);
             self.health[number].changes += 1;
@@ -379,8 +394,8 @@ impl Watch {
 
     /// Tells the user the changes that were not told yet.
     fn tell(&mut self) {
-        if let Err(error) = alarm::tell(&mut self.history, &self.monitor.alarm) {
-            output::note(&format!("alarm: {error:#}; tried again after the next run"));
+        if let Err(error) = self.alarms.tell(&mut self.history, since_boot()) {
+            output::note(&format!("alarm: {error}; tried again in a minute"));
         }
     }
 
@@ -498,7 +513,8 @@ mod tests {
              every = \"1h\"\nworkload = { command = \"rr\" }\n";
         let monitor = Monitor::from_toml(text, 1).unwrap();
         let history = linerate_history::open(&place).unwrap();
-        let mut watch = Watch::new(monitor, history, beside, true).unwrap();
+        let alarms = Alarms::new(String::new(), &monitor.alarm);
+        let mut watch = Watch::new(monitor, history, alarms, beside, true).unwrap();
         assert!(
             watch.schedule.ready_at(0, now()).unwrap() <= now(),
             "it never ran"

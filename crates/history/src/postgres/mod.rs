@@ -20,8 +20,8 @@ use ::postgres::{Client, Config, NoTls, Row, Transaction};
 
 use crate::rollup::{medians_of, of_most_runs, roll_up};
 use crate::{
-    Filter, HistoryError, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
-    RollupFilter, Run, Store, first_moment,
+    Filter, HistoryError, NewAlarm, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
+    RollupFilter, Run, Store, Untold, first_moment,
 };
 use select::{Values, select};
 use text::json_without_nul;
@@ -320,28 +320,47 @@ impl Store for Postgres {
         self.rows(&sql, &[&test, &from, &to, &i64::from(most)], pair_run)
     }
 
-    fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()> {
-        let sql = "INSERT INTO alarms (series, run, change) VALUES ($1, $2, $3) \
-             ON CONFLICT DO NOTHING";
-        self.write(|tables| tables.execute(sql, &[&series, &run, &change]).map(drop))
+    fn raise(&mut self, alarm: &NewAlarm<'_>) -> Result<()> {
+        let sql = "WITH added AS (INSERT INTO alarms (owner, series, run, change) \
+             VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING id) \
+             INSERT INTO untold (alarm, channel) SELECT id, unnest($5::text[]) FROM added";
+        let NewAlarm {
+            owner,
+            series,
+            run,
+            change,
+            channels,
+        } = alarm;
+        let values: [&(dyn ToSql + Sync); 5] = [owner, series, run, change, channels];
+        self.write(|tables| tables.execute(sql, &values).map(drop))
     }
 
-    fn changed_since(&self, series: &str) -> Result<Option<i64>> {
-        let sql = "SELECT max(run) FROM alarms WHERE series = $1";
+    fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>> {
+        let sql = "SELECT max(run) FROM alarms WHERE owner IN ($1, '') AND series = $2";
         Ok(self
-            .rows(sql, &[&series], |row| row.get(0))?
+            .rows(sql, &[&owner, &series], |row| row.get(0))?
             .pop()
             .flatten())
     }
 
-    fn untold(&self) -> Result<Vec<(i64, String)>> {
-        let sql = "SELECT id, change FROM alarms WHERE NOT told ORDER BY id";
-        self.rows(sql, &[], |row| (row.get(0), row.get(1)))
+    fn untold(&self, owner: &str, channel: &str) -> Result<Vec<Untold>> {
+        let sql = "SELECT id, change, attempts FROM untold JOIN alarms ON id = alarm \
+             WHERE owner IN ($1, '') AND channel = $2 ORDER BY attempts, id";
+        self.rows(sql, &[&owner, &channel], |row| Untold {
+            alarm: row.get(0),
+            change: row.get(1),
+            attempts: row.get::<_, i32>(2).try_into().unwrap_or(0),
+        })
     }
 
-    fn told(&mut self, alarm: i64) -> Result<()> {
-        let sql = "UPDATE alarms SET told = true WHERE id = $1";
-        self.write(|tables| tables.execute(sql, &[&alarm]).map(drop))
+    fn told(&mut self, alarm: i64, channel: &str) -> Result<()> {
+        let sql = "DELETE FROM untold WHERE alarm = $1 AND channel = $2";
+        self.write(|tables| tables.execute(sql, &[&alarm, &channel]).map(drop))
+    }
+
+    fn not_told(&mut self, alarm: i64, channel: &str) -> Result<()> {
+        let sql = "UPDATE untold SET attempts = attempts + 1 WHERE alarm = $1 AND channel = $2";
+        self.write(|tables| tables.execute(sql, &[&alarm, &channel]).map(drop))
     }
 
     fn prune(&mut self, which: &Filter) -> Result<usize> {

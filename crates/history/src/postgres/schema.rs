@@ -9,7 +9,23 @@ use crate::{HistoryError, Result};
 
 /// From each version to the next; the table `version` has the number. Entries are added, never
 /// changed.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    // As the last one of SQLite.
+    "ALTER TABLE linerate.alarms ADD COLUMN owner text NOT NULL DEFAULT '';
+    ALTER TABLE linerate.alarms DROP CONSTRAINT alarms_series_run_key;
+    ALTER TABLE linerate.alarms ADD UNIQUE (owner, series, run);
+    CREATE TABLE linerate.untold (
+        alarm bigint NOT NULL REFERENCES linerate.alarms,
+        channel text NOT NULL,
+        attempts integer NOT NULL DEFAULT 0,
+        PRIMARY KEY (alarm, channel)
+    );
+    INSERT INTO linerate.untold (alarm, channel) SELECT id, unnest('{command,webhook}'::text[])
+        FROM linerate.alarms WHERE NOT told;
+    ALTER TABLE linerate.alarms DROP COLUMN told;
+    UPDATE linerate.version SET number = 2;",
+];
 
 /// The tables that have a partition for each month.
 const PARTITIONED: [&str; 3] = ["results", "figures", "runs"];

@@ -18,8 +18,8 @@ use rusqlite::{
 
 use crate::rollup::{medians_of, of_most_runs, roll_up};
 use crate::{
-    Filter, HistoryError, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
-    RollupFilter, Run, Store,
+    Filter, HistoryError, NewAlarm, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
+    RollupFilter, Run, Store, Untold,
 };
 use select::{select, since};
 
@@ -239,25 +239,46 @@ impl Store for Sqlite {
         self.rows(&sql, params![test, from, to, most], pair_run)
     }
 
-    fn raise(&mut self, series: &str, run: i64, change: &str) -> Result<()> {
-        let sql = "INSERT OR IGNORE INTO alarms (series, run, change) VALUES (?1, ?2, ?3)";
-        let done = self.db.execute(sql, params![series, run, change]);
-        done.map(drop).map_err(cannot("cannot be written"))
+    fn raise(&mut self, alarm: &NewAlarm<'_>) -> Result<()> {
+        let add =
+            "INSERT OR IGNORE INTO alarms (owner, series, run, change) VALUES (?1, ?2, ?3, ?4)";
+        let channel = "INSERT INTO untold (alarm, channel) VALUES (?1, ?2)";
+        self.write(|tables| {
+            let values = params![alarm.owner, alarm.series, alarm.run, alarm.change];
+            if tables.execute(add, values)? == 0 {
+                return Ok(());
+            }
+            let id = tables.last_insert_rowid();
+            let mut channels = alarm.channels.iter();
+            channels.try_for_each(|name| tables.execute(channel, params![id, name]).map(drop))
+        })
     }
 
-    fn changed_since(&self, series: &str) -> Result<Option<i64>> {
-        self.value("SELECT max(run) FROM alarms WHERE series = ?1", [series])
+    fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>> {
+        let sql = "SELECT max(run) FROM alarms WHERE owner IN (?1, '') AND series = ?2";
+        self.value(sql, [owner, series])
     }
 
-    fn untold(&self) -> Result<Vec<(i64, String)>> {
-        let sql = "SELECT id, change FROM alarms WHERE told = 0 ORDER BY id";
-        self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+    fn untold(&self, owner: &str, channel: &str) -> Result<Vec<Untold>> {
+        let sql = "SELECT id, change, attempts FROM untold JOIN alarms ON id = alarm \
+             WHERE owner IN (?1, '') AND channel = ?2 ORDER BY attempts, id";
+        self.rows(sql, [owner, channel], |row| {
+            Ok(Untold {
+                alarm: row.get(0)?,
+                change: row.get(1)?,
+                attempts: row.get(2)?,
+            })
+        })
     }
 
-    fn told(&mut self, alarm: i64) -> Result<()> {
-        let sql = "UPDATE alarms SET told = 1 WHERE id = ?1";
-        let done = self.db.execute(sql, [alarm]);
-        done.map(drop).map_err(cannot("cannot be written"))
+    fn told(&mut self, alarm: i64, channel: &str) -> Result<()> {
+        let sql = "DELETE FROM untold WHERE alarm = ?1 AND channel = ?2";
+        self.write(|tables| tables.execute(sql, params![alarm, channel]).map(drop))
+    }
+
+    fn not_told(&mut self, alarm: i64, channel: &str) -> Result<()> {
+        let sql = "UPDATE untold SET attempts = attempts + 1 WHERE alarm = ?1 AND channel = ?2";
+        self.write(|tables| tables.execute(sql, params![alarm, channel]).map(drop))
     }
 
     fn prune(&mut self, which: &Filter) -> Result<usize> {

@@ -114,6 +114,29 @@ pub(super) const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (series, period, metric, begins)
     ) STRICT, WITHOUT ROWID;
 ",
+    // Each alarm has an owner, who tells it; those of before have none and are anybody's. Each
+    // channel has told an alarm or not.
+    "
+    ALTER TABLE alarms RENAME TO earlier_alarms;
+    CREATE TABLE alarms (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        owner TEXT NOT NULL,
+        series TEXT NOT NULL,
+        run INTEGER NOT NULL,
+        change TEXT NOT NULL,
+        UNIQUE (owner, series, run)
+    ) STRICT;
+    INSERT INTO alarms SELECT id, '', series, run, change FROM earlier_alarms;
+    CREATE TABLE untold (
+        alarm INTEGER NOT NULL REFERENCES alarms,
+        channel TEXT NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (alarm, channel)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO untold (alarm, channel) SELECT id, column1
+        FROM earlier_alarms, (VALUES ('command'), ('webhook')) WHERE told = 0;
+    DROP TABLE earlier_alarms;
+",
 ];
 
 /// Brings the tables to the last version. Of two processes the second finds it done.

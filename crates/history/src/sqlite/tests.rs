@@ -93,6 +93,30 @@ fn a_history_of_a_newer_version_is_left_alone() {
 }
 
 #[test]
+fn alarms_of_an_older_version_are_told_by_each_channel() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("history.db");
+    let db = Connection::open(&file).unwrap();
+    let before = &schema::MIGRATIONS[..4];
+    before
+        .iter()
+        .for_each(|step| db.execute_batch(step).unwrap());
+    db.execute_batch(
+        "PRAGMA user_version = 4; INSERT INTO alarms (series, run, change, told) \
+         VALUES ('bulk', 7, 'told', 1), ('bulk', 9, 'untold', 0);",
+    )
+    .unwrap();
+    drop(db);
+    let history = Sqlite::open(&file).unwrap();
+    assert_eq!(history.changed_since("pit", "bulk").unwrap(), Some(9));
+    for channel in ["command", "webhook"] {
+        let untold = history.untold("pit", channel).unwrap();
+        let changes: Vec<&str> = untold.iter().map(|it| &*it.change).collect();
+        assert_eq!(changes, ["untold"]);
+    }
+}
+
+#[test]
 fn a_history_of_an_older_version_is_brought_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("history.db");
