@@ -27,7 +27,7 @@ pub fn since_boot() -> Duration {
 ///
 /// The two clocks drift apart by at most 0.5 us in a millisecond while the system's clock is
 /// slewed, and jump when it is set. So the offset is measured again for each time that is 10 ms or
-/// more from the last measurement.
+/// more from the last measurement, and a stamp from before the clock was set counts as one of now.
 #[derive(Debug, Default)]
 pub(crate) struct RealtimeOffset {
     measured_at_ns: u64,
@@ -39,10 +39,16 @@ impl RealtimeOffset {
     /// `realtime_ns` is in nanoseconds since 1970, and not long ago.
     pub(crate) fn monotonic_ns(&mut self, realtime_ns: u64) -> u64 {
         const VALID_NS: u64 = 10_000_000;
+        const MAX_AGE_NS: u64 = 10 * NANOSECONDS;
         if realtime_ns.abs_diff(self.measured_at_ns) > VALID_NS {
             (self.measured_at_ns, self.offset) = measure_realtime_offset();
         }
-        realtime_ns.wrapping_add(self.offset)
+        let (at, now) = (realtime_ns.wrapping_add(self.offset), monotonic_ns());
+        if now.wrapping_sub(at) > MAX_AGE_NS {
+            now
+        } else {
+            at
+        }
     }
 }
 
@@ -127,6 +133,19 @@ const NANOSECONDS: u64 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stamp_from_before_the_clock_was_set_is_one_of_now() {
+        let hundred_days = 100 * 86_400 * NANOSECONDS;
+        let (now, mut offset) = (read(ClockId::Realtime), RealtimeOffset::default());
+        for stamp in [now - hundred_days, now + hundred_days] {
+            let before = monotonic_ns();
+            let at = offset.monotonic_ns(stamp);
+            assert!((before..=monotonic_ns()).contains(&at));
+        }
+        let at = offset.monotonic_ns(now - NANOSECONDS);
+        assert!(at <= monotonic_ns() - NANOSECONDS / 2);
+    }
 
     #[test]
     fn a_moment_is_written_as_the_format_has_it() {
