@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::message::{Limits, Refusal, RefusalReason as Reason};
 use super::operation::{
-    CAPACITY, MAX_CHANGES, MAX_LEASE_S, PROFILE, STAMP, Slot, TRACE, TREATMENTS,
+    CAPACITY, MAX_CHANGES, MAX_LEASE_S, MIN_LEASE_S, PROFILE, STAMP, Slot, TRACE, TREATMENTS,
 };
 use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic};
@@ -54,11 +54,11 @@ pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
     must(asked <= allowed, Reason::Limit, message)
 }
 
-/// Admits a lease that has an end.
+/// Admits a lease that has an end, and is not over at once.
 pub(super) fn slot(asked: &Slot) -> Result<(), Refusal> {
-    let message = format!("the endpoint leases its slot for {MAX_LEASE_S} s at most");
-    let is_short = asked.seconds > 0.0 && asked.seconds <= MAX_LEASE_S;
-    must(is_short, Reason::Limit, message)
+    let message = format!("the endpoint leases its slot for {MIN_LEASE_S} to {MAX_LEASE_S} s");
+    let is_leased = (MIN_LEASE_S..=MAX_LEASE_S).contains(&asked.seconds);
+    must(is_leased, Reason::Limit, message)
 }
 
 /// Admits changes if the owner allows treatments, and each change is in the table of treatments and

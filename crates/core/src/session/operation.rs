@@ -29,6 +29,8 @@ pub const CLOCK: &str = "clock";
 pub const STAMP: &str = "stamp";
 /// The operation of an endpoint that leases its [`Slot`].
 pub const SLOT: &str = "slot";
+/// Shortest lease of a [`Slot`], seconds.
+pub const MIN_LEASE_S: f64 = 1.0;
 /// Longest lease of a [`Slot`], seconds.
 pub const MAX_LEASE_S: f64 = 900.0;
 /// Most changes of the endpoint's host that one [`Treat`] may ask for.
@@ -74,7 +76,7 @@ pub struct Release;
 /// tests never run beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Length of the lease, seconds, at most [`MAX_LEASE_S`].
+    /// Length of the lease, seconds, [`MIN_LEASE_S`] to [`MAX_LEASE_S`].
     pub seconds: f64,
 }
 
@@ -142,9 +144,10 @@ pub trait Operation: Sized + Into<Request> {
         None
     }
 
-    /// Time by which the session may be idle longer than usual after the answer.
-    fn rests(_: &Self::Reply) -> Duration {
-        Duration::ZERO
+    /// Time by which the session may be idle longer than usual after the answer; `None` if the
+    /// answer does not put off the deadline for the next request at all.
+    fn rests(_: &Self::Reply) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     /// Checks the answer at the client.
@@ -230,7 +233,7 @@ macro_rules! operations {
         }
 
         impl Reply {
-            pub(super) fn rests(&self) -> Duration {
+            pub(super) fn rests(&self) -> Option<Duration> {
                 match self { $(Self::$name(reply) => <$request>::rests(reply),)* }
             }
 
@@ -335,12 +338,12 @@ operations! {
             admission::slot(self)
         }
 
-        fn rests(state: &SlotState) -> Duration {
+        fn rests(state: &SlotState) -> Option<Duration> {
             match state {
                 SlotState::Leased(seconds) => {
-                    Duration::from_secs_f64(seconds.clamp(0.0, MAX_LEASE_S))
+                    Some(Duration::from_secs_f64(seconds.clamp(0.0, MAX_LEASE_S)))
                 }
-                SlotState::Busy(_) => Duration::ZERO,
+                SlotState::Busy(_) => None,
             }
         }
 

@@ -45,7 +45,8 @@ pub struct Server {
     events: VecDeque<ServerEvent>,
     deadline: Duration,
     silence: Silence,
-    /// Deadline for the next request. A refused request does not put it off.
+    /// Deadline for the next request. A refused request does not put it off, nor does a slot that
+    /// is another client's.
     idle_until: Duration,
     /// Latest end of the running test.
     run_until: Option<Duration>,
@@ -186,9 +187,15 @@ impl Server {
     pub fn reply(&mut self, now: Duration, reply: Reply) {
         let asked = self.asked.take_if(|asked| asked.is_answered_by(&reply));
         if let Some(asked) = asked {
+            let idle_until = self.idle_until;
             self.enter(now, asked.rules().then);
-            let rests = reply.rests();
-            (self.deadline, self.idle_until) = (self.deadline + rests, self.idle_until + rests);
+            match reply.rests() {
+                Some(rests) => {
+                    self.deadline += rests;
+                    self.idle_until += rests;
+                }
+                None => (self.deadline, self.idle_until) = (idle_until, idle_until),
+            }
             self.send(&ServerMessage::Answer(reply.shorten()));
         }
     }

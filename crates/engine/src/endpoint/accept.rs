@@ -230,13 +230,17 @@ impl Acceptor {
         let peer = pending.peer;
         let newcomer = self.context.options.key.as_ref().map(|_| &pending.stream);
         let admitted = self.context.clients.admit(peer.ip(), None, newcomer);
-        let presence = match admitted {
-            Ok(presence) => presence,
+        let admitted = admitted.and_then(|presence| {
+            let thread = self.context.take_thread(peer.ip());
+            Ok((presence, thread.map_err(|refusal| refusal.message)?))
+        });
+        let admitted = match admitted {
+            Ok(admitted) => admitted,
             Err(message) => return self.refuse(pending, RefusalReason::Busy, message),
         };
         let context = Arc::clone(&self.context);
         (self.context).spawn("session", peer, move || {
-            session::run(&context, presence, pending.stream, peer, sealed);
+            session::run(&context, admitted, pending.stream, peer, sealed);
         });
     }
 

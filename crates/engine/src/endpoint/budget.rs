@@ -137,17 +137,16 @@ impl Budget {
         self.take_cost(peer, Cost::of_test(test), has_key)
     }
 
-    /// Takes a thread for a control connection of another tool's client, which has one for each
-    /// flow.
+    /// Takes a thread, for a control connection or for a trace.
     ///
     /// # Errors
     /// None is available.
-    pub(super) fn take_thread(&self, peer: IpAddr) -> Result<Claim, Refusal> {
+    pub(super) fn take_thread(&self, peer: IpAddr, has_key: bool) -> Result<Claim, Refusal> {
         let cost = Cost {
             threads: 1,
             ..Cost::default()
         };
-        self.take_cost(peer, cost, false)
+        self.take_cost(peer, cost, has_key)
     }
 
     fn take_cost(&self, peer: IpAddr, cost: Cost, has_key: bool) -> Result<Claim, Refusal> {

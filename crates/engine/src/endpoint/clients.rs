@@ -62,8 +62,18 @@ pub(super) struct Presence {
     clients: Clients,
     number: u64,
     client: Client,
-    /// Whether it counts as a client's connection.
-    has_entered: Cell<bool>,
+    /// It was a newcomer: a client that has entered has proved something.
+    proves: bool,
+    standing: Cell<Standing>,
+}
+
+/// How a control connection counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Newcomer,
+    Client,
+    /// As nobody's: another mechanism limits how many are aside.
+    Aside,
 }
 
 /// The part of an address that identifies a host: of IPv6 the /64, all of which a host may use
@@ -119,18 +129,8 @@ impl Clients {
         }
         let mut present = self.present();
         let (number, client) = present.number(peer, tool);
-        let is_new = !present.clients.contains_key(&client);
-        let limit = present.limits.clients.into();
-        let there = present.clients.keys();
-        let of_one = there.filter(|other| other.address == client.address);
-        let (of_one, share) = (of_one.count() as u64, share_of_one(limit));
-        if is_new && of_one >= share && of_one < limit {
-            return Err(format!(
-                "the endpoint is busy: {of_one} of at most {share} clients of one address are there"
-            ));
-        }
-        present.enter(client)?;
-        Ok(self.presence(number, client, true))
+        present.enter(client, false)?;
+        Ok(self.presence(number, client, Standing::Client))
     }
 
     fn meet(
@@ -149,15 +149,16 @@ impl Clients {
             stream,
         });
         present.make_room(address);
-        Ok(self.presence(number, client, false))
+        Ok(self.presence(number, client, Standing::Newcomer))
     }
 
-    fn presence(&self, number: u64, client: Client, has_entered: bool) -> Presence {
+    fn presence(&self, number: u64, client: Client, standing: Standing) -> Presence {
         Presence {
             clients: self.clone(),
             number,
             client,
-            has_entered: Cell::new(has_entered),
+            proves: standing == Standing::Newcomer,
+            standing: Cell::new(standing),
         }
     }
 }
@@ -172,8 +173,18 @@ impl Present {
         (self.next, client)
     }
 
-    fn enter(&mut self, client: Client) -> Result<(), String> {
+    /// Gives a client a place, or another flow. One that `proves` nothing gets none beyond its
+    /// address's share.
+    fn enter(&mut self, client: Client, proves: bool) -> Result<(), String> {
         let (there, limit) = (self.clients.len(), self.limits.clients);
+        let of_one = self.clients.keys().filter(|o| o.address == client.address);
+        let (of_one, share) = (of_one.count() as u64, share_of_one(limit.into()));
+        let is_new = !self.clients.contains_key(&client);
+        if is_new && !proves && of_one >= share && of_one < limit.into() {
+            return Err(format!(
+                "the endpoint is busy: {of_one} of at most {share} clients of one address are there"
+            ));
+        }
         let most = self.limits.streams;
         match self.clients.get_mut(&client) {
             Some(flows) if *flows >= most => {
@@ -218,33 +229,39 @@ impl Present {
 }
 
 impl Presence {
-    /// Makes a client of a newcomer that has proved what it must.
+    /// Makes a client of a newcomer that has proved what it must, or of one that has stepped aside.
     ///
     /// # Errors
     /// All places are taken, as the message says.
     pub(super) fn enter(&self) -> Result<(), String> {
-        if self.has_entered.get() {
+        if self.standing.get() == Standing::Client {
             return Ok(());
         }
         let mut present = self.clients.present();
         (present.newcomers).retain(|newcomer| newcomer.number != self.number);
-        present.enter(self.client)?;
-        self.has_entered.set(true);
+        present.enter(self.client, self.proves)?;
+        self.standing.set(Standing::Client);
         Ok(())
     }
 
     /// Gives up the client's place until [`Presence::enter`] takes one again.
     pub(super) fn step_aside(&self) {
-        if self.has_entered.replace(false) {
+        if self.standing.get() == Standing::Client {
+            self.standing.set(Standing::Aside);
             self.clients.present().leave(self.client);
         }
+    }
+
+    /// Whether the client has given up its place.
+    pub(super) fn is_aside(&self) -> bool {
+        self.standing.get() == Standing::Aside
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         let mut present = self.clients.present();
-        if self.has_entered.get() {
+        if self.standing.get() == Standing::Client {
             present.leave(self.client);
         }
         (present.newcomers).retain(|newcomer| newcomer.number != self.number);
@@ -296,6 +313,21 @@ mod tests {
             |a: &str, b: &str| one_address(a.parse().unwrap()) == one_address(b.parse().unwrap());
         assert!(same("2001:2::1", "2001:2::ffff:0:0:2") && !same("2001:2::1", "2001:2:0:1::1"));
         assert!(same("::ffff:198.18.0.1", "198.18.0.1") && !same("198.18.0.1", "198.18.0.2"));
+    }
+
+    #[test]
+    fn who_has_stepped_aside_comes_back_only_to_a_free_place_of_its_address() {
+        let clients = clients(4);
+        let admit = || clients.admit(address(1), None, None).unwrap();
+        let aside = admit();
+        aside.step_aside();
+        let here = [admit(), admit(), admit()];
+        let words = aside.enter().unwrap_err();
+        assert!(words.contains("3 of at most 3 clients"), "{words}");
+        assert!(aside.is_aside());
+        drop(here);
+        aside.enter().unwrap();
+        assert!(!aside.is_aside());
     }
 
     #[test]

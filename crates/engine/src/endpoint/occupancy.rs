@@ -140,6 +140,12 @@ impl Place {
         }
     }
 
+    /// Whether this session has the slot, and its lease is not over.
+    pub(super) fn has_slot(&self) -> bool {
+        let is_own = |(of, until): (Token, Instant)| of == self.token && until > Instant::now();
+        self.occupancy.users().slot.is_some_and(is_own)
+    }
+
     fn leave_slot(&self) {
         self.occupancy
             .users()
@@ -269,6 +275,7 @@ mod tests {
         let long = Duration::from_secs(600);
         assert_eq!(a.lease_slot(here, long), Ok(()));
         assert_eq!(a.lease_slot(here, long), Ok(()));
+        assert!(a.has_slot() && !b.has_slot());
         let left = b.lease_slot(there, long).unwrap_err();
         assert!(left > long - Duration::from_secs(60) && left <= long);
         // A test neither needs nor takes the slot.
@@ -277,6 +284,7 @@ mod tests {
         let left = c.lease_slot(here, long).unwrap_err();
         assert!(left <= PRECEDENCE, "it is kept for who was told to wait");
         assert_eq!(b.lease_slot(there, Duration::ZERO), Ok(()));
+        assert!(!b.has_slot(), "the lease is over at once");
         assert_eq!(c.lease_slot(here, long), Ok(()));
     }
 

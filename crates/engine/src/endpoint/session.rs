@@ -1,6 +1,6 @@
 //! One client: its control connection, and the operations that it requests one after another.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
@@ -11,7 +11,7 @@ use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
-use linerate_core::session::message::{HalfReport, RefusalReason, Welcome};
+use linerate_core::session::message::{HalfReport, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     CAPACITY, Open, PROFILE, Reply, Request, Slot, SlotState, TREATMENTS,
 };
@@ -75,6 +75,14 @@ impl Context {
         }
     }
 
+    /// Takes a thread for a client of linerate's own.
+    ///
+    /// # Errors
+    /// None is available.
+    pub(super) fn take_thread(&self, peer: IpAddr) -> Result<Claim, Refusal> {
+        self.budget.take_thread(peer, self.options.key.is_some())
+    }
+
     pub(super) fn log_refusal(&self, peer: SocketAddr, reason: String) {
         (self.log)(ServeEvent::Refused { peer, reason });
     }
@@ -131,7 +139,7 @@ const HOLDING_TICK: Duration = Duration::from_millis(10);
 /// Serves a client until it leaves.
 pub(super) fn run(
     context: &Arc<Context>,
-    presence: Presence,
+    (presence, thread): (Presence, Claim),
     stream: TcpStream,
     peer: SocketAddr,
     sealed: bool,
@@ -150,6 +158,7 @@ pub(super) fn run(
         stage: Stage::Idle,
         context,
         presence,
+        _thread: thread,
         peer,
         local,
         is_logged: false,
@@ -209,6 +218,7 @@ enum Stage {
 struct Session<'a> {
     context: &'a Context,
     presence: Presence,
+    _thread: Claim,
     peer: SocketAddr,
     /// The address of this host to which the client has connected.
     local: SocketAddr,
@@ -247,6 +257,7 @@ impl Session<'_> {
             if self.server.is_closed() {
                 break;
             }
+            self.come_back();
             self.look();
             let patience = self.patience();
             socket.drive(&mut self.server, patience);
@@ -380,6 +391,16 @@ impl Session<'_> {
         self.server.reply(now(), Reply::Slot(state));
     }
 
+    /// Takes a client's place again when the lease of the slot is over.
+    fn come_back(&mut self) {
+        if self.presence.is_aside()
+            && !self.lease.place().has_slot()
+            && let Err(message) = self.presence.enter()
+        {
+            self.server.hang_up(RefusalReason::Busy, &message);
+        }
+    }
+
     /// The source of connections for a test that makes them within the run.
     fn connections(&self, test: &Test, inbox: Receiver<Flow>) -> FlowSource {
         if !matches!(test.traffic, Traffic::Crr(_)) || test.protocol == Protocol::Mptcp {
@@ -464,7 +485,12 @@ impl Session<'_> {
         // A host that another client has changed would give this client wrong results.
         self.begin_test()?;
         let ends = (self.local.ip(), self.peer.ip());
-        match Tracing::start(request, ends, &self.context.options.limits) {
+        let context = self.context;
+        let thread = context.take_thread(self.peer.ip());
+        let thread = thread.map_err(|refusal| (refusal.reason, refusal.message));
+        let started = thread
+            .and_then(|thread| Tracing::start(request, ends, &context.options.limits, thread));
+        match started {
             Ok(tracing) => self.stage = Stage::Tracing(tracing),
             Err(denial) => self.end_trace(Err(denial)),
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::trace::{LONGEST_REVERSE, TraceDocument, TraceRequest};
 
+use super::budget::Claim;
 use super::session::Denial;
 use crate::clock::now;
 use crate::stop::Stop;
@@ -28,11 +29,12 @@ pub(super) struct Tracing {
 
 impl Tracing {
     /// Starts a trace to `client` from `local`, the address that the client has connected to,
-    /// within the owner's limits.
+    /// within the owner's limits. `thread` is its claim, until it has ended.
     pub(super) fn start(
         request: &TraceRequest,
         (local, client): (IpAddr, IpAddr),
         limits: &Limits,
+        thread: Claim,
     ) -> Result<Self, Denial> {
         let config = request
             .config(client, limits.rate_bps)
@@ -47,6 +49,7 @@ impl Tracing {
         let (sender, outcome) = sync_channel(1);
         let own = stop.clone();
         let started = thread::Builder::new().name("trace".into()).spawn(move || {
+            let _thread = thread;
             // The session may be gone.
             let _ = sender.send(trace(&options, &own));
         });

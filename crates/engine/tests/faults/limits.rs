@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Protocol, Traffic};
 use linerate_core::session::message::Limits;
 use linerate_core::units::BitRate;
 use linerate_core::wire::{Hello, HelloKind, Key};
+use linerate_engine::{Slot, Stop};
 
-use super::bench::{Bench, SOON, limits, stream};
+use super::bench::{Bench, PATIENCE, SOON, limits, measuring_threads, stream, target};
 
 fn key(digit: &str) -> Key {
     Key::from_text(&digit.repeat(64)).unwrap()
@@ -35,6 +37,35 @@ fn a_busy_endpoint_gives_its_numbers() {
     assert!(outcome.error.is_none());
     drop(first);
     bench.assert_clean_within(SOON, "busy");
+    bench.assert_serves();
+}
+
+/// Who has the slot takes no place, but only for as long as it has the slot.
+#[test]
+fn leases_of_the_slot_one_after_another_let_in_no_more_clients_than_there_are_places() {
+    own_process!();
+    let clients = 4;
+    let bench = Bench::with(
+        Limits {
+            clients,
+            ..limits()
+        },
+        None,
+    );
+    let take = || {
+        let (at, lasts) = (target(bench.address, None), Duration::from_secs(1));
+        Slot::take(at, lasts, PATIENCE, &Stop::new(), &mut |_| ())
+    };
+    // Each of them waits until the lease of the one before is over.
+    let taken: Vec<_> = (0..10).map_while(|_| take().ok()).collect();
+    let until = Instant::now() + PATIENCE;
+    while measuring_threads().len() > clients as usize {
+        let left = measuring_threads().len();
+        assert!(Instant::now() < until, "{left} sessions, {clients} places");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(taken);
+    bench.assert_clean_within(SOON, "leases");
     bench.assert_serves();
 }
 

@@ -66,7 +66,7 @@ impl ForeignClient {
         newcomer: Option<&TcpStream>,
     ) -> Result<Self, String> {
         let presence = context.clients.admit(peer.ip(), Some(tool), newcomer)?;
-        let thread = context.budget.take_thread(peer.ip());
+        let thread = context.budget.take_thread(peer.ip(), false);
         Ok(Self {
             presence,
             tool,
