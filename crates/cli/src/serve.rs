@@ -179,6 +179,7 @@ impl Log {
                 ("disconnected", peer, reason.clone().unwrap_or_default())
             }
             ServeEvent::Refused { peer, reason } => ("refused", peer, reason.clone()),
+            ServeEvent::LeftOut { peer, what } => ("left_out", peer, what.clone()),
         };
         let colon = if text.is_empty() { "" } else { ": " };
         self.say(&format!("{peer} {name}{colon}{text}"));

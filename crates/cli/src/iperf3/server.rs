@@ -176,6 +176,7 @@ impl Desk {
                 self.next();
             }
             ServeEvent::Refused { reason, .. } => self.page.line(&format!("refused: {reason}")),
+            ServeEvent::LeftOut { what, .. } => self.page.line(&format!("left out: {what}")),
             ServeEvent::Treated { .. } | ServeEvent::Untreated { .. } => {}
         }
     }

@@ -20,7 +20,7 @@ use super::door::Listeners;
 use super::foreign::iperf3::{self, Caller, Calls};
 use super::foreign::{ForeignClient, Ports};
 use super::occupancy::{Occupancy, PATIENCE};
-use super::rate_limit::RefusalLimit;
+use super::rate_limit::LogLimit;
 use super::registry::Registry;
 use super::session::{self, Context};
 use super::udp_challenge::UdpChallenges;
@@ -55,7 +55,7 @@ pub(super) struct Acceptor {
     waiting: Waiting<Pending>,
     challenges: UdpChallenges,
     context: Arc<Context>,
-    refusals: RefusalLimit,
+    log_limit: LogLimit,
     ports: Ports,
     stop: Stop,
 }
@@ -67,7 +67,9 @@ impl Acceptor {
         stop: Stop,
     ) -> io::Result<Self> {
         let (registry, calls) = (Registry::default(), Calls::default());
-        let refusals = RefusalLimit::default();
+        let log_limit = LogLimit::default();
+        // Who wants to see the progress wants to see everything but refusals.
+        let is_limited = endpoint.options.live.is_none();
         let listeners = Arc::new(Listeners::new(endpoint.listeners)?);
         let mut waiting = Waiting::new(Arc::clone(&listeners), &stop)?;
         let mut challenges = UdpChallenges::new(registry.clone(), calls.clone());
@@ -90,16 +92,17 @@ impl Acceptor {
                 parting: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log: {
-                    let refusals = refusals.clone();
+                    let log_limit = log_limit.clone();
+                    let is_refusal = |e: &ServeEvent| matches!(e, ServeEvent::Refused { .. });
                     Box::new(move |event| {
-                        if refusals.admits(&event) {
+                        if !(is_limited || is_refusal(&event)) || log_limit.admits(&event) {
                             log(event);
                         }
                     })
                 },
                 stop: stop.clone(),
             }),
-            refusals,
+            log_limit,
             ports: endpoint.ports,
             stop,
         })
@@ -117,18 +120,21 @@ impl Acceptor {
                     self.admit(stream, peer);
                 }
             }
-            (self.refusals.sum_up(Instant::now())).for_each(|event| (self.context.log)(event));
+            let left_out = self.log_limit.sum_up(Instant::now());
+            left_out
+                .into_iter()
+                .for_each(|event| (self.context.log)(event));
         }
         self.finish();
         Ok(())
     }
 
-    /// An idle endpoint does not wake up at all.
+    /// An idle endpoint wakes up once a minute.
     fn patience(&self) -> Duration {
         if self.context.options.one_off {
             ONE_OFF_TICK
         } else {
-            self.refusals.patience()
+            self.log_limit.patience()
         }
     }
 

@@ -235,6 +235,13 @@ pub enum ServeEvent {
         /// Why.
         reason: String,
     },
+    /// There were more events than the log gets.
+    LeftOut {
+        /// Their address, with port 0.
+        peer: SocketAddr,
+        /// How many of which kind.
+        what: String,
+    },
 }
 
 /// A bound endpoint.

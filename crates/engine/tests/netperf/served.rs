@@ -287,6 +287,15 @@ fn a_passphrase_keeps_strangers_out() {
     let data = friend.open(&request("tcp_stream"), PORT);
     send_stream(data, MEGABYTE);
     assert_eq!(friend.hear().wide(0), 1 << 20);
+    // After five wrong ones the right one is not looked at either.
+    for _ in 0..4 {
+        let mut stranger = Control::connect(bench.netperf);
+        stranger.say(&request("tcp_stream"));
+        assert!(stranger.is_closed());
+    }
+    let mut friend = Control::connect(bench.netperf);
+    friend.say(&[&said[..], &request("tcp_stream")].concat());
+    assert!(friend.is_closed());
 }
 
 #[test]

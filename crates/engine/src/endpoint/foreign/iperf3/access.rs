@@ -3,27 +3,22 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_core::foreign::iperf3::{Credentials, NotAllowed, Users, UsersError, from_base64};
 use thiserror::Error;
 
 use super::key::PrivateKey;
-use crate::endpoint::rate_limit::Minutes;
-use crate::shares::lock;
+use crate::endpoint::rate_limit::Guesses;
 
 /// The users who may test, and the key that decrypts their tokens.
 pub struct Iperf3Access {
     users: Users,
     key: PrivateKey,
     allows_pkcs1: bool,
-    /// Refused tokens by address.
-    wrong: Mutex<Minutes>,
+    /// Refused tokens.
+    guesses: Guesses,
 }
-
-/// Most wrong tokens that an address may send within a minute.
-const GUESSES: u64 = 5;
 
 impl fmt::Debug for Iperf3Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +59,7 @@ impl Iperf3Access {
             users,
             key,
             allows_pkcs1,
-            wrong: Mutex::default(),
+            guesses: Guesses::default(),
         })
     }
 
@@ -75,13 +70,11 @@ impl Iperf3Access {
     /// # Errors
     /// Why the client may not test.
     pub(super) fn admit(&self, token: Option<&str>, peer: IpAddr) -> Result<(), NotAllowed> {
-        lock(&self.wrong).take_over(Instant::now());
-        if lock(&self.wrong).count(peer) >= GUESSES {
+        if self.guesses.are_used_up(peer) {
             return Err(NotAllowed::Guesses);
         }
-        self.check(token).inspect_err(|_| {
-            lock(&self.wrong).note(peer, Instant::now());
-        })
+        let checked = self.check(token);
+        checked.inspect_err(|_| self.guesses.note_wrong(peer))
     }
 
     fn check(&self, token: Option<&str>) -> Result<(), NotAllowed> {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_core::foreign::Tool;
-use linerate_core::foreign::netperf::{DataTest, Refusal, Server, ServerEvent, Settings, errno};
+use linerate_core::foreign::netperf::{
+    DataTest, End, Refusal, Server, ServerEvent, Settings, errno,
+};
 use linerate_core::record::{HostFacts, Status};
 use linerate_sys::proc::stat;
 
@@ -21,6 +23,7 @@ use super::accept::{Admission, accept};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::NetperfOptions;
+use crate::endpoint::rate_limit::Guesses;
 use crate::endpoint::session::Context;
 use crate::host;
 
@@ -36,14 +39,18 @@ pub(in crate::endpoint) fn serve(
     options: &NetperfOptions,
 ) {
     let stop = context.stop.clone();
+    let guesses = Arc::<Guesses>::default();
     accept(listeners, Admission::FirstByte, &stop, |stream, peer| {
+        if guesses.are_used_up(peer.ip()) {
+            return context.log_refusal(peer, "netperf: too many wrong passphrases".to_owned());
+        }
         let newcomer = options.passphrase.is_some().then_some(&stream);
         let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
             return;
         };
-        let passphrase = options.passphrase.clone();
+        let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
         context.spawn("netperf", peer, move || {
-            Session::run(client, stream, passphrase);
+            Session::run(client, stream, passphrase, guesses);
         });
     });
 }
@@ -63,11 +70,17 @@ struct Session {
     /// The address of this host to which the client has connected.
     local: SocketAddr,
     facts: HostFacts,
+    guesses: Arc<Guesses>,
 }
 
 impl Session {
     /// Serves a client until it leaves.
-    fn run(client: ForeignClient, stream: TcpStream, passphrase: Option<String>) {
+    fn run(
+        client: ForeignClient,
+        stream: TcpStream,
+        passphrase: Option<String>,
+        guesses: Arc<Guesses>,
+    ) {
         let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
             return;
         };
@@ -85,6 +98,7 @@ impl Session {
             stage: Stage::Idle,
             local,
             facts,
+            guesses,
         };
         session.drive(socket);
     }
@@ -99,7 +113,12 @@ impl Session {
                 match event {
                     ServerEvent::Test(test) => self.open(*test),
                     ServerEvent::Refused(refusal) => self.log_refusal(refusal),
-                    ServerEvent::Closed(end) => reason = end.reason(),
+                    ServerEvent::Closed(end) => {
+                        if end == End::Passphrase {
+                            self.guesses.note_wrong(self.client.peer.ip());
+                        }
+                        reason = end.reason();
+                    }
                 }
             }
             if self.client.context.stop.is_requested() {
